@@ -1,19 +1,19 @@
-//! [`Config`]: a card before it is opened, and the options by which it is named.
+//! [`Config`]: a card before it is opened, and its textual options.
 
 use crate::machine::{Machine, MachineError, Wrong};
 
-/// How data move.
+/// Which bytes are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
-    /// All of them.
+    /// All bytes.
     #[default]
     Bytes,
-    /// The first and the last 64 bytes of each message only, for runs with more data than there is memory traffic to
-    /// spare. Times are the same.
+    /// Only the first and the last 64 bytes of each message, for runs in which copying everything would cost
+    /// too much memory bandwidth. Times are the same.
     Hole,
 }
 
-/// The options of a card, as they are written, each with its meaning; [`Config::new`] reads them.
+/// The syntax of each option with its meaning; [`Config::new`] parses them.
 pub const OPTIONS: &[(&str, &str)] = &[
     (
         "SECTION.KEY=VALUE",
@@ -25,23 +25,23 @@ pub const OPTIONS: &[(&str, &str)] = &[
 /// A modelled card, before it is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The name that opens it, for messages.
+    /// The name that opens it, for error messages.
     pub name: String,
-    /// What it is made of.
+    /// Its components.
     pub machine: Machine,
-    /// Which rail of the machine it is: a single port of one of its cards, those of the first card coming first. `None`: all
-    /// ports of the first card.
+    /// The rail of the machine: one port of one of its cards, counted from the first port of the first card.
+    /// `None`: all ports of the first card.
     pub rail: Option<usize>,
-    /// How data move.
+    /// Which bytes are copied.
     pub payload: Payload,
 }
 
 impl Config {
-    /// The machine of this name or file, perhaps with a rail of it (`connectx-multihca@1`), with options:
-    /// `payload=bytes|hole`, and values by `section.key=value`: a number, `true` or `false`, or a name.
+    /// The machine with this name or file, optionally with a rail (`connectx-multihca@1`), and with options:
+    /// `payload=bytes|hole`, and values as `section.key=value`: a number, `true` or `false`, or a name.
     ///
     /// # Errors
-    /// [`MachineError`] for what is unknown, missing or beyond its range.
+    /// [`MachineError`] for options that are unknown, missing or out of range.
     pub fn new(machine: &str, options: &[(&str, &str)]) -> Result<Self, MachineError> {
         let (file, rail) = match machine.rsplit_once('@') {
             Some((file, rail)) if !rail.is_empty() && rail.bytes().all(|b| b.is_ascii_digit()) => {
@@ -72,7 +72,7 @@ impl Config {
         Ok(config)
     }
 
-    /// What a device says of where its values come from, and of how it moves data.
+    /// A device's notes on the sources of its values, and on its payload setting.
     pub(crate) fn notes(&self) -> Vec<String> {
         let classes = self.machine.parameters().into_iter().map(|p| p.source.class());
         let count = |class: &str| classes.clone().filter(|other| *other == class).count();

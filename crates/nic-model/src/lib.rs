@@ -1,19 +1,20 @@
 //! Modelled cards: NICs in virtual time, each a graph of contended resources, behind the device API.
 //!
-//! A card is what a [`Machine`] says: bus, DMA engine, NIC memory, transport engine, translation cache, links, with a
-//! value and a source for each of their times and sizes. Packets take these one after the other, wait for each other, and
-//! carry real data. Programs see `verbs` and nothing else; they run as ranks of a [`host::world::World`].
+//! A [`Machine`] describes a card: bus, DMA engine, NIC memory, transport engine, translation cache and
+//! links, each time and size with a value and a source. Packets pass through these resources in sequence,
+//! contend for them, and carry real data. Programs only use `verbs`; they run as ranks of a
+//! [`host::world::World`].
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `machine` | machine files: the table of values, reading, errors |
-//! | `parts` | the parts of a card, each with its times |
-//! | `net` | what happens between them: events of queue pairs, packets, connections |
-//! | `api` | the traits of `verbs::provider` over it |
-//! | `seastar` | a card of another kind: it runs programs, and routes packets through a mesh |
-//! | `stream` | a TCP connection, for what is spoken over one |
-//! | `config` | a card before it is opened |
-//! | `limits` | what machine files do not set |
+//! | `machine` | machine files: the table of values, parsing, errors |
+//! | `parts` | the components of a card, with their times |
+//! | `net` | the simulation: events of queue pairs, packets, connections |
+//! | `api` | the traits of `verbs::provider` on top of it |
+//! | `seastar` | a different kind of card: it runs firmware, and routes packets through a mesh |
+//! | `stream` | a TCP connection, for protocols on top of TCP |
+//! | `config` | options of a card before it is opened |
+//! | `limits` | limits that machine files do not set |
 #![forbid(unsafe_code)]
 
 mod api;
@@ -42,8 +43,8 @@ use parts::interrupt::Interrupt;
 use parts::kernel::Sockets;
 pub use seastar::{COMPONENTS, Profile, interrupted, profile};
 
-/// Opens the card of the simulated machine that `host` is. Opened again there, also by other ranks, it is the same card;
-/// cards of one world that are opened with the same values reach each other.
+/// Opens the card of a simulated machine. Opening it again on that machine, also by another rank, returns the
+/// same card; cards of one world that are opened with equal values can reach each other.
 ///
 /// # Errors
 /// [`Error::Invalid`] on a host of real time.
@@ -82,7 +83,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(opened)))))
 }
 
-/// Whether nothing was opened on a machine before: its processor is what the first card's file says.
+/// Whether this is the first card opened on a machine: its file determines the machine's processor.
 fn is_first(node: &Node) -> bool {
     let known =
         node.timeline().shared("machines with a card", || Arc::new(Mutex::<BTreeSet<usize>>::default()));

@@ -1,5 +1,5 @@
-//! Limits of modelled cards that no machine file sets: those of the tables of a card of that time, or what the API
-//! allows.
+//! Limits of modelled cards that no machine file sets: table sizes of cards of that time, and limits of the
+//! API.
 
 /// Work requests in one queue.
 pub(crate) const REQUESTS: u32 = 1 << 14;
@@ -16,7 +16,7 @@ pub(crate) const MESSAGE_BYTES: u64 = 1 << 31;
 /// Bytes of private data in a connect, accept or reject (IBA 12.6).
 pub(crate) const PRIVATE_BYTES: u32 = 56;
 
-/// A kind of objects of which each card has so many.
+/// A kind of object whose number per card is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     QueuePair,
@@ -26,10 +26,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = 4;
 
-    /// How many of them a card has at most.
+    /// The limit per card.
     pub(crate) const fn limit(self) -> u32 {
         match self {
             Self::QueuePair | Self::CompletionQueue => 1 << 16,
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// What they are called in errors.
+    /// Their name in errors.
     pub(crate) const fn plural(self) -> &'static str {
         match self {
             Self::QueuePair => "queue pairs",

@@ -1,8 +1,10 @@
-//! A modelled TCP connection between two machines: bytes in order, cut, joined, late, held up by full buffers, or reset.
+//! A modelled TCP connection between two machines: ordered bytes that are segmented, delayed, held up by full
+//! buffers, or reset.
 //!
-//! What protocols on TCP are run over in virtual time, and where a modelled card that speaks them will sit. No packets are
-//! lost in it: what TCP makes of loss is delay. [`connect`] gives the two ends. What an end takes from its program waits in
-//! its send buffer, leaves in segments of random length as far as the other end's receive buffer has room, and arrives later.
+//! Protocols on TCP run over it in virtual time, and a modelled card that implements such a protocol will use
+//! it. It loses no packets: TCP turns loss into delay. [`connect`] returns both ends. Bytes given to an end
+//! wait in its send buffer, leave in segments of random length as far as the peer's receive buffer has room,
+//! and arrive later.
 //!
 //! ```
 //! use host::world::{Config, World};
@@ -30,24 +32,24 @@ use host::{Rng, Span, Time};
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Bytes of a segment, at most and at least 1; each is cut anew.
+    /// Most bytes of a segment, at least 1; the length of each is random.
     pub segment: usize,
-    /// Bytes that wait to leave, at most.
+    /// Capacity of the send buffer in bytes.
     pub send_buffer: usize,
-    /// Bytes on their way and not yet read, at most.
+    /// Capacity of the receive buffer in bytes, including bytes in flight.
     pub receive_buffer: usize,
-    /// From leaving to arriving, at least.
+    /// The least time from sending to arrival.
     pub delay: Span,
-    /// What a segment may take longer; later ones wait for it, and arrive with it.
+    /// The most random delay of a segment; later segments wait for it, and arrive together with it.
     pub jitter: Span,
-    /// For each byte to leave, in picoseconds.
+    /// Time per byte sent, in picoseconds.
     pub ps_per_byte: u64,
-    /// The connection is reset when so many bytes have arrived.
+    /// The connection is reset when this many bytes have arrived.
     pub reset_at: Option<u64>,
 }
 
 impl Default for Way {
-    /// Ten gigabits a second, 10 us, segments and buffers as on Ethernet, no reset.
+    /// Ten gigabits per second, 10 us, segments and buffers as on Ethernet, no reset.
     fn default() -> Self {
         Self {
             segment: 1460,
@@ -61,31 +63,31 @@ impl Default for Way {
     }
 }
 
-/// The stream is gone: one end has reset it.
+/// One end has reset the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream was reset")]
 pub struct Reset;
 
-/// A direction at work.
+/// The state of a direction.
 #[derive(Debug)]
 struct Flow {
     way: Way,
-    /// Taken from the program, not yet sent.
+    /// Accepted from the program, not yet sent.
     waiting: VecDeque<u8>,
-    /// Segments on their way, the first arrives next.
+    /// Segments in flight, in the order of arrival.
     flying: VecDeque<Vec<u8>>,
     flying_bytes: usize,
     arrived: VecDeque<u8>,
-    /// Bytes that the program gave, and that have arrived, so far.
+    /// Bytes accepted from the program, and bytes delivered, so far.
     given: u64,
     delivered: u64,
-    /// The byte of which a bit is flipped on the way, and which bit.
+    /// A byte with a bit that is flipped in flight, and that bit.
     flip: Option<(u64, u8)>,
-    /// Nothing arrives before what was sent before.
+    /// Arrival of the last segment, which later ones must not overtake.
     last_arrival: Time,
-    /// A segment is about to leave.
+    /// The departure of a segment is scheduled.
     leaving: bool,
-    /// The program gives nothing more; and the other end has heard of it.
+    /// The program has shut the direction; the peer has seen the end.
     shut: bool,
     ended: bool,
 }
@@ -112,7 +114,7 @@ impl Flow {
         self.way.receive_buffer.saturating_sub(self.arrived.len() + self.flying_bytes)
     }
 
-    /// Whether a segment, or the end, can leave.
+    /// Whether a segment, or the end of the stream, can leave.
     fn can_leave(&self) -> bool {
         let end = self.shut && !self.ended && self.waiting.is_empty();
         end || !self.waiting.is_empty() && self.window() > 0
@@ -126,7 +128,7 @@ struct State {
     reset: bool,
 }
 
-/// The network between two ends.
+/// The network between the two ends.
 struct Wire {
     timeline: Timeline,
     nodes: [Node; 2],
@@ -134,25 +136,26 @@ struct Wire {
     state: Mutex<State>,
 }
 
-/// Events: a kind, and the direction.
+/// Event tokens: a kind, and the direction in the low bit.
 const LEAVE: u64 = 0;
 const ARRIVE: u64 = 2;
 
-/// One end of a stream; cheap to clone. Its calls belong to one rank of its machine, or to an actor.
+/// One end of a stream; cheap to clone. Only one rank of its machine, or an event handler, may call it.
 #[derive(Clone)]
 pub struct Stream {
     wire: Arc<Wire>,
     end: usize,
 }
 
-/// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` decides everything random.
+/// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` determines everything
+/// random.
 #[must_use]
 pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
     let state = State { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
-    // Set once, here.
+    // This is the only call.
     let _ = wire.id.set(wire.timeline.add_actor(wire.clone()));
     (Stream { wire: wire.clone(), end: 0 }, Stream { wire, end: 1 })
 }
@@ -164,7 +167,8 @@ impl Stream {
         &self.wire.nodes[self.end]
     }
 
-    /// Gives bytes; returns how many were taken, fewer when the send buffer is full. Its room is news to the machine.
+    /// Queues bytes; returns how many, fewer if the send buffer is full. The machine is notified when it has
+    /// room again.
     ///
     /// # Errors
     /// [`Reset`].
@@ -182,10 +186,11 @@ impl Stream {
         Ok(n)
     }
 
-    /// Takes bytes that have arrived, as many as there are and fit: `None` if there are none yet, 0 at the end of the stream.
+    /// Reads bytes that have arrived, up to the size of `into`: `None` if there are none yet, 0 at the end of
+    /// the stream.
     ///
     /// # Errors
-    /// [`Reset`]; what had arrived and was not read is lost, as in TCP.
+    /// [`Reset`]; arrived but unread bytes are lost, as in TCP.
     pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Reset> {
         self.node().sync();
         let mut state = self.wire.lock();
@@ -203,7 +208,8 @@ impl Stream {
         Ok(if n > 0 || ended { Some(n) } else { None })
     }
 
-    /// Gives nothing more: the other end sees the end of the stream behind what was given. This end still receives.
+    /// Ends this direction: the peer sees the end of the stream after all queued bytes. This end can still
+    /// receive.
     pub fn shut(&self) {
         self.node().sync();
         let mut state = self.wire.lock();
@@ -211,13 +217,13 @@ impl Stream {
         self.wire.leave(&mut state, self.end);
     }
 
-    /// Ends both directions at once, for both ends.
+    /// Ends both directions immediately, for both ends.
     pub fn reset(&self) {
         self.node().sync();
         self.wire.reset(&mut self.wire.lock());
     }
 
-    /// Flips a bit of a byte that this end will give: the one `ahead` bytes from now.
+    /// Flips a bit of a byte that this end will send: the byte `ahead` bytes from now.
     pub fn damage(&self, ahead: u64, bit: u8) {
         let flow = &mut self.wire.lock().flows[self.end];
         flow.flip = Some((flow.given + ahead, bit % 8));
@@ -232,7 +238,7 @@ impl Stream {
 }
 
 impl Wire {
-    /// Nobody leaves the state half changed.
+    /// A panic leaves no half-changed state behind.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,7 +249,7 @@ impl Wire {
         }
     }
 
-    /// Has the next segment leave, if there is one and none is about to.
+    /// Schedules the departure of the next segment, if there is one and none is scheduled.
     fn leave(&self, state: &mut State, number: usize) {
         let now = self.timeline.now();
         let flow = &mut state.flows[number];
@@ -263,7 +269,7 @@ impl Wire {
             return;
         }
         let n = cut.min(flow.waiting.len()).min(flow.window());
-        // Without bytes it is the end.
+        // A segment without bytes is the end of the stream.
         let segment: Vec<u8> = flow.waiting.drain(..n).collect();
         flow.flying_bytes += n;
         flow.flying.push_back(segment);
@@ -274,7 +280,7 @@ impl Wire {
         if n > 0 {
             flow.leaving = true;
             self.at(gone, LEAVE, number);
-            // There is room again.
+            // The send buffer has room again.
             self.nodes[number].signal();
         }
     }
@@ -328,7 +334,8 @@ mod tests {
     use super::*;
     use host::world::{Config, World};
 
-    /// Runs a writer of `content`, which then shuts, and a reader; what was read, in which pieces, and when it ended.
+    /// Runs a writer of `content`, which then shuts its direction, and a reader; returns the pieces read, how
+    /// the stream ended, and when.
     fn transfer(
         way: Way,
         content: Vec<u8>,
@@ -400,7 +407,7 @@ mod tests {
         }
     }
 
-    /// Goal: time is what the values say. Method: one segment in flight at a time.
+    /// Goal: times follow from the values. Method: only one segment is in flight at a time.
     #[test]
     fn a_full_receive_buffer_holds_the_sender_up() {
         let way = Way { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Way::default() };

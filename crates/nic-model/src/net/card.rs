@@ -1,4 +1,5 @@
-//! [`Card`]: the parts of one machine's card, and what waits before them; and [`Cards`], all of a world.
+//! [`Card`]: the components of a machine's card, and the packets that wait for them; and [`Cards`], all cards
+//! of a world.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,16 +23,16 @@ use crate::parts::memory::NicMemory;
 use crate::parts::translation::Translation;
 use crate::parts::transport::Transport;
 
-/// A card. Its machine may open it several times; it is the same card.
+/// A card. If its machine opens it several times, all handles share it.
 pub(super) struct Card {
     pub(super) node: Node,
-    /// Which one it is among the cards of its machine.
+    /// Its index among the cards of its machine.
     pub(super) number: usize,
-    /// Its ports, without the loopback.
+    /// Number of ports, without the loopback.
     pub(super) ports: usize,
     /// The chipset of its machine.
     chipset: usize,
-    /// Its machine is dead: it is silent.
+    /// Its machine has died, so it sends nothing.
     pub(super) dead: bool,
     pub(super) doorbell: Doorbell,
     pub(super) descriptors: Descriptors,
@@ -43,25 +44,25 @@ pub(super) struct Card {
     completion: Completion,
     bus: Bus,
     dma: Dma,
-    /// The packet that was read last is none of those that the engine waits for.
+    /// The packet read last continued a message, so the DMA engine streams.
     streams: bool,
     memory: NicMemory,
     translation: Translation,
-    /// How many objects of each kind it has.
+    /// Number of objects of each kind.
     objects: [u32; Kind::COUNT],
 }
 
-/// The packets that wait for the DMA engine to write them to memory, one at a time.
+/// Packets that wait for the DMA engine to write them to memory, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// When it is done with the packet that it writes.
+    /// When it has finished the current packet.
     written_at: Time,
     waiting: VecDeque<u32>,
 }
 
 impl Writer {
-    /// A packet is ready to be written. True: it may be, now. Otherwise it waits, and if it is the first to wait, the engine
-    /// is to be looked at then.
+    /// A packet is ready to be written. Returns true if it can be written now. Otherwise it waits, and if it
+    /// is the first to wait, also returns when the caller must try again.
     pub(super) fn begin(&mut self, now: Time, packet: u32) -> (bool, Option<Time>) {
         if self.written_at <= now && self.waiting.is_empty() {
             return (true, None);
@@ -70,32 +71,32 @@ impl Writer {
         (false, (self.waiting.len() == 1).then_some(self.written_at))
     }
 
-    /// The next packet that can be written.
+    /// The next waiting packet, if it can be written now.
     pub(super) fn next(&mut self, now: Time) -> Option<u32> {
         if self.written_at <= now { self.waiting.pop_front() } else { None }
     }
 
-    /// When the next packet that waits can be written, if one does.
+    /// When the next waiting packet can be written, if there is one.
     pub(super) fn next_at(&self) -> Option<Time> {
         (!self.waiting.is_empty()).then_some(self.written_at)
     }
 }
 
-/// The first piece of a packet, if it lies in host memory.
+/// The first piece of a packet, if it is in host memory.
 fn from_host(extents: &[Extent]) -> Option<&Extent> {
     extents.first().filter(|extent| extent.kind == MemoryKind::Host)
 }
 
-/// Where a packet that is written goes.
+/// The destination of a packet that is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
     pub(super) extents: &'a [Extent],
     pub(super) port: usize,
-    /// The time from which on its data could be written, as they came in.
+    /// The earliest time at which its data could be written, as they came in.
     pub(super) from: Time,
-    /// What is there is read before, as an atomic does.
+    /// The old contents are read first, as for an atomic.
     pub(super) reads: bool,
-    /// A completion goes right behind it.
+    /// A completion directly follows it.
     pub(super) completes: bool,
 }
 
@@ -125,20 +126,20 @@ impl Card {
         }
     }
 
-    /// The number of its first port among the rails of its machine.
+    /// The index of its first port among the rails of its machine.
     pub(super) fn first_rail(&self) -> usize {
         self.number * self.ports
     }
 
-    /// The port that leads back to it, behind the last one.
+    /// The loopback port, which follows the last real one.
     pub(super) fn loopback(&self) -> usize {
         self.ports
     }
 
-    /// Has one object more of a kind, if it can.
+    /// Adds an object of a kind.
     ///
     /// # Errors
-    /// [`Error::Limit`] when it has as many as it can have.
+    /// [`Error::Limit`] if the card has the maximum number.
     pub(super) fn add(&mut self, kind: Kind) -> Result<()> {
         let count = &mut self.objects[kind as usize];
         Error::check_limit(kind.plural(), u64::from(*count) + 1, kind.limit().into())?;
@@ -146,43 +147,45 @@ impl Card {
         Ok(())
     }
 
-    /// Has one object less of a kind.
+    /// Removes an object of a kind.
     pub(super) fn remove(&mut self, kind: Kind) {
         self.objects[kind as usize] -= 1;
     }
 
-    /// A doorbell is rung `now`; when the card knows.
+    /// A doorbell is rung at `now`; returns when the card knows.
     pub(super) fn ring(&mut self, now: Time) -> Time {
         self.doorbell.ring(now, &mut self.bus)
     }
 
-    /// Whether the engine reads one packet after the other, so that descriptors which are not needed at once have to wait.
+    /// Whether the engine reads packets back to back, so that descriptors which are not needed immediately
+    /// have to wait.
     pub(super) fn streams(&self) -> bool {
         self.descriptors.idle && self.streams && !self.scheduler.is_free()
     }
 
-    /// How long a message that comes in keeps its queue pair.
+    /// How long an incoming message occupies its queue pair.
     pub(super) fn turn(&self) -> Span {
         self.dma.turn()
     }
 
-    /// Fetches a descriptor of so many bytes; when it is there.
+    /// Fetches a descriptor of `bytes` bytes; returns when it has arrived.
     pub(super) fn fetch(&mut self, now: Time, bytes: u64) -> Time {
         if self.descriptors.pushed { now } else { self.bus.read(now, bytes) + self.dma.read_latency }
     }
 
-    /// Writes a completion entry; when the processor sees it.
+    /// Writes a completion entry; returns when the processor sees it.
     pub(super) fn complete(&mut self, now: Time, behind_data: bool) -> Time {
         self.completion.write(now, behind_data, &mut self.bus, &self.dma)
     }
 
-    /// The time from which on a packet with data that has arrived is worked on.
+    /// When the processing of an arrived data packet begins.
     pub(super) fn works_from(&self, now: Time, head_at: Time) -> Time {
         if self.transport.whole { now } else { head_at }
     }
 
-    /// Writes a packet: takes the bus or the NIC memory; when its last byte is written, and how long until it is seen. What had come in was written meanwhile, if
-    /// the engine had nothing else to write: what is behind the last boundary is left.
+    /// Writes a packet, which occupies the bus or the NIC memory. Returns when its last byte is written, and
+    /// the delay until it is visible. An idle engine has written data while they arrived; then only the part
+    /// after the last boundary is left.
     fn write(
         &mut self,
         now: Time,
@@ -211,16 +214,16 @@ impl Card {
             latency = self.dma.write_latency;
         }
         if write.completes {
-            // The completion goes right behind the data, whatever these were written to.
+            // The completion directly follows the data, whatever memory these were written to.
             latency = self.completion.latency(&self.dma);
         }
         self.writer.written_at = end;
         (end, latency)
     }
 
-    /// Takes the bus, the DMA engine and the NIC memory for these extents: when the engine can read on, and when the
-    /// data are there. Within a message it reads on while data are still to come; a message's `first` read takes its time to
-    /// get under way.
+    /// Reads these extents, which occupies the bus, the DMA engine and the NIC memory. Returns when the
+    /// engine can continue reading, and when the data have arrived. Within a message reads are pipelined; the
+    /// `first` read of a message has a startup time.
     fn read(
         &mut self,
         now: Time,
@@ -256,17 +259,17 @@ impl Card {
     }
 }
 
-/// All cards of a world, and what those of one machine share.
+/// All cards of a world, and the chipsets that cards of a machine share.
 #[derive(Default)]
 pub(super) struct Cards {
     cards: Vec<Card>,
     chipsets: Vec<Chipset>,
-    /// The cards of each node, by its number and their number in it.
+    /// The cards of each node, by node and by index in the node.
     nodes: BTreeMap<(usize, usize), usize>,
 }
 
 impl Cards {
-    /// The card of this number in a node.
+    /// The card with this index in a node.
     pub(super) fn find(&self, node: usize, number: usize) -> Option<usize> {
         self.nodes.get(&(node, number)).copied()
     }
@@ -276,7 +279,7 @@ impl Cards {
         self.nodes.range((node, 0)..(node + 1, 0)).map(|(_, card)| *card).collect()
     }
 
-    /// Puts a card of this number into a node that does not have it.
+    /// Adds a card with this index to a node.
     pub(super) fn add(&mut self, node: &Node, number: usize, params: &Params) -> usize {
         let other = self.of_node(node.index()).first().copied();
         let chipset = other.map_or(self.chipsets.len(), |card| self.cards[card].chipset);
@@ -288,7 +291,7 @@ impl Cards {
         self.cards.len() - 1
     }
 
-    /// Finds out how much longer than at best a card's accesses to its machine take at the moment.
+    /// Updates and returns the current slowdown of a card's accesses to its machine.
     pub(super) fn rouse(&mut self, card: usize) -> f64 {
         let c = &mut self.cards[card];
         let chipset = &self.chipsets[c.chipset];
@@ -298,7 +301,8 @@ impl Cards {
         c.bus.slowness
     }
 
-    /// A card reads a packet's data for a port: when it can read on, and when the data are there.
+    /// A card reads a packet's data for a port. Returns when it can continue reading, and when the data have
+    /// arrived.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -311,15 +315,16 @@ impl Cards {
         c.read(now, what, protection, &mut self.chipsets[c.chipset])
     }
 
-    /// How long after the beginning of a message, the first packet of which is read from these extents, the next one of its
-    /// queue pair can begin at the earliest.
+    /// The least time from the start of a message, whose first packet is read from these extents, to the
+    /// start of the next message of its queue pair.
     pub(super) fn gap(&mut self, card: usize, extents: &[Extent]) -> Span {
         self.rouse(card);
         let c = &self.cards[card];
         c.dma.gap(from_host(extents).map_or(0, |extent| extent.len), &c.bus)
     }
 
-    /// A card writes a packet's data; when the last byte is written, and how long until it is seen.
+    /// A card writes a packet's data. Returns when the last byte is written, and the delay until it is
+    /// visible.
     pub(super) fn write(
         &mut self,
         now: Time,
@@ -332,7 +337,7 @@ impl Cards {
         c.write(now, write, protection, &mut self.chipsets[c.chipset])
     }
 
-    /// Wakes whoever waits on a card's machine.
+    /// Wakes the waiters on a card's machine.
     pub(super) fn signal(&self, card: usize) {
         self.cards[card].node.signal();
     }

@@ -1,4 +1,4 @@
-//! [`Completions`]: completion queues, the channels that they report to, and what ranks saw of them.
+//! [`Completions`]: completion queues, their channels, and what ranks found when they polled.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,21 +6,21 @@ use verbs::{Error, Result, Wc};
 
 use super::slab::Slab;
 
-/// Slots of a queue that polling a completion frees.
+/// Slots of a queue that are freed when a completion is polled.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slots {
-    /// It frees so many slots of a queue pair's send queue.
+    /// Frees this many slots of a queue pair's send queue.
     Send(u32, u32),
-    /// It frees a slot of a queue pair's receive queue.
+    /// Frees a slot of a queue pair's receive queue.
     Receive(u32),
-    /// It frees a slot of a shared receive queue, as a receive of this queue pair.
+    /// Frees a slot of a shared receive queue, taken by this queue pair.
     SharedReceive(u32, u32),
-    /// Its queue pair is gone: it is no completion any more.
+    /// Its queue pair was destroyed: the entry is void.
     Void,
 }
 
 impl Slots {
-    /// Whether they are freed by a completion of this queue pair.
+    /// Whether they belong to a completion of this queue pair.
     fn are_of(self, qp: u32) -> bool {
         match self {
             Self::Send(whose, _) | Self::Receive(whose) | Self::SharedReceive(_, whose) => whose == qp,
@@ -29,7 +29,7 @@ impl Slots {
     }
 }
 
-/// A completion with what belongs to it.
+/// A completion and its bookkeeping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) wc: Wc,
@@ -37,18 +37,18 @@ pub(super) struct Entry {
     pub(super) solicited: bool,
 }
 
-/// What has come of an entry that the processor sees.
+/// What the processor finds when it sees an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Nothing: the queue or the entry is gone.
+    /// The queue or the entry is gone.
     Nothing,
-    /// The entry can be polled; whether the queue's channel is to be told.
+    /// The entry can be polled; `notify`: the queue's channel gets an event.
     Entry { notify: bool },
-    /// The queue had no room for it, and is of no use any more.
+    /// The queue had no room for it, and is unusable from now on.
     Overrun,
 }
 
-/// Where a completion queue belongs.
+/// The owner of a completion queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     pub(super) context: u32,
@@ -61,7 +61,7 @@ struct CompletionQueue {
     cqe: u32,
     /// Entries that the card is writing.
     written: VecDeque<Entry>,
-    /// Entries to be polled.
+    /// Entries to poll.
     entries: VecDeque<Entry>,
     overrun: bool,
     channel: Option<u32>,
@@ -69,31 +69,31 @@ struct CompletionQueue {
     armed: Option<bool>,
 }
 
-/// What a rank saw of completion queues.
+/// Results of a rank's polls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
-    /// The queue where it looked in vain last, since it found something.
+    /// The last queue that it found empty since its last completion.
     in_vain: Option<u32>,
-    /// The context whose completion it found last.
+    /// The context of its last completion.
     context: Option<u32>,
 }
 
-/// Completion queues and completion channels, of all cards.
+/// Completion queues and completion channels of all cards.
 #[derive(Default)]
 pub(super) struct Completions {
     queues: Slab<CompletionQueue>,
-    /// The queues that reported to each channel.
+    /// The queues that have reported to each channel.
     channels: Slab<VecDeque<u32>>,
     looks: BTreeMap<usize, Looks>,
 }
 
 impl Completions {
-    /// A new channel.
+    /// Creates a channel.
     pub(super) fn create_channel(&mut self) -> u32 {
         self.channels.insert(VecDeque::new())
     }
 
-    /// A channel goes away.
+    /// Destroys a channel.
     pub(super) fn drop_channel(&mut self, channel: u32) {
         self.channels.remove(channel);
     }
@@ -103,7 +103,7 @@ impl Completions {
         self.channels.get_mut(channel)?.pop_front()
     }
 
-    /// A new queue of so many entries.
+    /// Creates a queue of `cqe` entries.
     pub(super) fn create(&mut self, home: Home, cqe: u32, channel: Option<u32>) -> u32 {
         let (written, entries) = Default::default();
         self.queues.insert(CompletionQueue {
@@ -117,12 +117,12 @@ impl Completions {
         })
     }
 
-    /// A queue goes away; where it belonged.
+    /// Destroys a queue; returns its owner.
     pub(super) fn remove(&mut self, queue: u32) -> Option<Home> {
         self.queues.remove(queue).map(|queue| queue.home)
     }
 
-    /// Where a queue belongs.
+    /// The owner of a queue.
     pub(super) fn home(&self, queue: u32) -> Option<Home> {
         self.queues.get(queue).map(|queue| queue.home)
     }
@@ -136,12 +136,12 @@ impl Completions {
         Ok(())
     }
 
-    /// Whether a queue still takes entries.
+    /// Whether a queue still accepts entries.
     pub(super) fn takes(&self, key: u32) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.overrun)
     }
 
-    /// The card begins to write an entry into a queue that [takes](Completions::takes) it.
+    /// The card starts to write an entry into a queue that [accepts](Completions::takes) it.
     pub(super) fn write(&mut self, key: u32, entry: Entry) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.written.push_back(entry);
@@ -168,17 +168,17 @@ impl Completions {
         Seen::Entry { notify }
     }
 
-    /// The event of a queue reaches its channel; whether there is one.
+    /// The event of a queue reaches its channel; returns whether there is one.
     pub(super) fn notify(&mut self, key: u32) -> bool {
         let channel = self.queues.get(key).and_then(|queue| queue.channel);
         let channel = channel.and_then(|channel| self.channels.get_mut(channel));
         channel.map(|events| events.push_back(key)).is_some()
     }
 
-    /// A queue pair that completes in this queue is gone, and its completions go with it; which slots each frees.
+    /// Drops the completions of a destroyed queue pair from this queue; calls `free` for the slots of each.
     pub(super) fn forget(&mut self, key: u32, qp: u32, mut free: impl FnMut(Slots)) {
         let Some(queue) = self.queues.get_mut(key) else { return };
-        // Those that are being written are seen, each in its turn.
+        // Entries that are being written are still seen, each in its turn.
         for entry in queue.written.iter_mut().filter(|entry| entry.slots.are_of(qp)) {
             free(std::mem::replace(&mut entry.slots, Slots::Void));
         }
@@ -191,7 +191,7 @@ impl Completions {
         });
     }
 
-    /// Takes completions, and says which slots each frees; how many they are.
+    /// Polls completions, and calls `free` for the slots of each; returns their number.
     pub(super) fn poll(&mut self, key: u32, wcs: &mut [Wc], mut free: impl FnMut(Slots)) -> Result<usize> {
         let Some(queue) = self.queues.get_mut(key) else { return Ok(0) };
         for (count, wc) in wcs.iter_mut().enumerate() {
@@ -205,8 +205,9 @@ impl Completions {
         Ok(wcs.len())
     }
 
-    /// A rank has looked at a queue of this opened device, and found something or not. Whether what it found ended a
-    /// sleep, and whether the last that it found was another device's.
+    /// Records a rank's poll of a queue of this opened device. If it found a completion, returns whether the
+    /// rank had polled this queue in vain and slept before, and whether its last completion was another
+    /// device's.
     pub(super) fn looked(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
         let looks = self.looks.entry(rank).or_default();
         if !found {
@@ -226,7 +227,7 @@ mod tests {
         Entry { wc: Wc { wr_id: 7, ..Wc::default() }, slots: Slots::Receive(3), solicited }
     }
 
-    /// Queues with one of two entries that has a channel.
+    /// A queue with a channel and room for two entries.
     fn queue() -> (Completions, u32, u32) {
         let mut all = Completions::default();
         let channel = all.create_channel();

@@ -1,5 +1,5 @@
-//! [`ConnectionManager`]: listening, and messages that make and end connections. They are not lost, only late, unless
-//! their path is cut for good.
+//! [`ConnectionManager`]: listeners, and the messages that make and end connections. Messages are delayed but
+//! not lost, unless their path is cut for good.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,39 +21,39 @@ use crate::limits::PRIVATE_BYTES;
 use crate::machine::Params;
 use crate::parts::us;
 
-/// A message is repeated after so many times its own latency when it is lost.
+/// A lost message is repeated after this multiple of its latency.
 const REPEAT_AFTER: u64 = 4;
-/// Repeats of a message that are lost, too.
+/// Most repeats of a message that are lost, too.
 const REPEATS_LOST: usize = 8;
 /// The first port that is chosen for port 0.
 const FIRST_PORT: u16 = 49_152;
 
-/// What managers say to each other.
+/// Messages between connection managers.
 pub(super) enum Message {
-    /// Somebody wants to connect.
+    /// A connect request.
     Connect { request: u32 },
-    /// Nobody listens there (`None`), or the answer is no.
+    /// No listener at the address (`None`), or the request was rejected.
     Reject { request: u32, private_data: Option<Vec<u8>> },
-    /// The answer is yes.
+    /// The request was accepted.
     Accept { request: u32, passive: u32, private_data: Vec<u8>, terms: Terms },
-    /// Both sides are ready: from the connecting side.
+    /// Both sides are ready; sent by the connecting side.
     Ready { passive: u32, active: u32 },
     /// The connecting side is gone.
     Gone { passive: u32, active: u32 },
-    /// The connection of this queue pair to that one is over; perhaps because of one of its requests.
+    /// The connection of this queue pair to that one has ended; `nak` if one of its requests failed.
     Disconnect { qp: u32, from: u32, nak: Option<(u64, WcStatus)> },
 }
 
 /// The passive side's terms of a connection.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// Reads that the active side may have under way.
+    /// Reads that the active side may have in flight.
     reads: u8,
     depths: Depths,
     rnr_retry: u8,
 }
 
-/// The cards between which a message goes, and the port by which it leaves and arrives.
+/// The cards between which a message travels, and the port of both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     pub(super) from: usize,
@@ -79,7 +79,7 @@ pub(super) struct Envelope {
     pub(super) message: Message,
 }
 
-/// A connection event as it waits in a channel.
+/// A connection event as it is queued in a channel.
 #[derive(Debug)]
 pub(crate) enum CmNews {
     Request(u32),
@@ -95,40 +95,40 @@ struct Channel {
     events: VecDeque<CmNews>,
 }
 
-/// What a listener's screen found in a request.
+/// The result of a listener's screen for a request.
 pub(crate) type Screened = Box<dyn Any + Send>;
 
-/// Who listens at an address.
+/// A listener.
 struct Listener {
     channel: u32,
     backlog: u32,
     screen: Option<Arc<dyn Screen>>,
-    /// Requests that wait to be answered.
+    /// Unanswered requests.
     waiting: u32,
 }
 
-/// Card, port (or `None` for all), number.
+/// Card, port (or `None` for all), port number.
 pub(crate) type ListenerKey = (usize, Option<usize>, u16);
 
 /// A connect request.
 struct ConnectRequest {
-    /// The connecting queue pair, the number it is known by, its card, and its address.
+    /// The connecting queue pair, the number reported for it, its card, and its address.
     qp: u32,
     known_as: u32,
     from: usize,
     peer: SocketAddr,
-    /// Where it goes: node, and number of the card there; and the port of both ends.
+    /// Its destination: node, and index of the card there; and the port of both ends.
     to: (usize, usize),
     port: usize,
     addr: SocketAddr,
     private_data: Vec<u8>,
-    /// Reads that the connecting side will have under way, and those that it will answer.
+    /// Reads that the connecting side will have in flight, and reads that it will answer.
     reads: (u8, u8),
     rnr_retry: u8,
-    /// Who listened, once it has arrived.
+    /// The listener, once the request has arrived.
     listener: Option<ListenerKey>,
     screened: Option<Screened>,
-    /// Whether it is over for the connecting side: timed out, or its queue pair is gone.
+    /// Whether it has ended for the connecting side: timed out, or its queue pair is gone.
     closed: bool,
 }
 
@@ -141,7 +141,7 @@ impl ConnectRequest {
     }
 }
 
-/// What a connection manager borrows for one call.
+/// The state that a connection manager borrows for one call.
 pub(super) struct Around<'a> {
     pub(super) now: Time,
     pub(super) agenda: &'a Agenda,
@@ -156,16 +156,16 @@ pub(super) struct ConnectionManager {
     requests: Slab<ConnectRequest>,
     messages: Slab<Envelope>,
     listeners: BTreeMap<ListenerKey, Listener>,
-    /// Queue pairs that have accepted and are not established: what they will be told then.
+    /// Queue pairs that have accepted and are not established, with the information to report then.
     accepted: BTreeMap<u32, ConnInfo>,
     last_port: u16,
-    /// One way of a message.
+    /// One-way latency of a message.
     latency: Span,
     /// Ports of all cards of a machine.
     rails: usize,
-    /// Reads of a queue pair at most.
+    /// Most reads of a queue pair in flight.
     reads_max: u8,
-    /// Data in a packet at most.
+    /// Most data in a packet.
     mtu: u64,
 }
 
@@ -180,8 +180,8 @@ pub(crate) fn address(node: usize, rail: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, rail as u8 + 1, (number / 256) as u8, (number % 256) as u8)
 }
 
-/// The node and the rail of an address, of which machines have `rails`. A rail is a port of one of a machine's cards:
-/// those of the first card come first.
+/// The node and the rail of an address, if machines have `rails` rails. A rail is a port of one of a
+/// machine's cards, counted from the first card.
 fn rail_at(addr: SocketAddr, own: (usize, usize), rails: usize) -> Result<(usize, Option<usize>)> {
     let refuse = |why: &str| Err(Error::Address { addr, why: why.to_owned() });
     let IpAddr::V4(ip) = addr.ip() else { return refuse("modelled cards have IPv4 addresses only") };
@@ -217,9 +217,9 @@ impl ConnectionManager {
     }
 }
 
-/// Channels, and what they are told.
+/// Channels and their events.
 impl ConnectionManager {
-    /// A new channel of connection events of a card.
+    /// Creates a channel of connection events for a card.
     pub(super) fn create_channel(&mut self, card: usize) -> u32 {
         self.channels.insert(Channel { card, events: VecDeque::new() })
     }
@@ -229,7 +229,7 @@ impl ConnectionManager {
         self.channels.get_mut(channel)?.events.pop_front()
     }
 
-    /// A channel goes away.
+    /// Destroys a channel.
     pub(super) fn drop_channel(&mut self, around: &mut Around<'_>, channel: u32) {
         self.reject_untaken(around, channel, |_| true);
         self.channels.remove(channel);
@@ -246,14 +246,15 @@ impl ConnectionManager {
         self.requests.get(key).is_some_and(|request| !request.closed)
     }
 
-    /// The private data of a connect request, its addresses and the initiator's depths, and the result of the listener's screen.
+    /// The private data of a connect request, its addresses and the initiator's depths, and the result of the
+    /// listener's screen.
     pub(super) fn request(&mut self, key: u32) -> Option<(Vec<u8>, ConnInfo, Option<Screened>)> {
         let request = self.requests.get_mut(key)?;
         Some((request.private_data.clone(), request.seen_by_listener(), request.screened.take()))
     }
 }
 
-/// What messages do when they arrive.
+/// Processing of messages that arrive.
 impl ConnectionManager {
     fn send(&mut self, around: &mut Around<'_>, ends: Ends, message: Message) {
         let mut latency = self.latency;
@@ -267,17 +268,17 @@ impl ConnectionManager {
         around.agenda.at(around.now + latency, Event::Message(key));
     }
 
-    /// Takes a message that arrives.
+    /// Removes and returns a message that arrives.
     pub(super) fn open(&mut self, key: u32) -> Option<Envelope> {
         self.messages.remove(key)
     }
 
-    /// The node and number of the card that a connect request goes to, and the port there.
+    /// The node and index of the card that a connect request goes to, and the port there.
     pub(super) fn target(&self, request: u32) -> Option<((usize, usize), usize)> {
         self.requests.get(request).map(|request| (request.to, request.port))
     }
 
-    /// A connect request arrives at a card, or nowhere (`None`).
+    /// A connect request arrives at a card, or at none (`None`).
     pub(super) fn connect_arrives(&mut self, around: &mut Around<'_>, key: u32, to: Option<usize>) {
         let Some(request) = self.requests.get_mut(key) else { return };
         let (port, number, from) = (request.port, request.addr.port(), request.from);
@@ -311,7 +312,7 @@ impl ConnectionManager {
         self.tell(around, Some(channel), CmNews::Request(key));
     }
 
-    /// The answer to a connect request is no.
+    /// A connect request was rejected.
     pub(super) fn reject_arrives(
         &mut self,
         around: &mut Around<'_>,
@@ -329,7 +330,7 @@ impl ConnectionManager {
         self.tell(around, channel, news);
     }
 
-    /// The answer to a connect request is yes, from the queue pair `passive`.
+    /// A connect request was accepted by the queue pair `passive`.
     pub(super) fn accept_arrives(
         &mut self,
         around: &mut Around<'_>,
@@ -361,7 +362,7 @@ impl ConnectionManager {
         self.send(around, back, Message::Ready { passive, active });
     }
 
-    /// The connecting side says that it is ready.
+    /// The connecting side reports that it is ready.
     pub(super) fn ready_arrives(&mut self, around: &mut Around<'_>, ends: Ends, passive: u32, active: u32) {
         let knows = |qp: &QueuePair| qp.accepts() && qp.peer().is_some_and(|peer| peer.qp == active);
         if around.qps.get(passive).is_some_and(knows) {
@@ -371,7 +372,7 @@ impl ConnectionManager {
         self.send(around, ends.back(), over);
     }
 
-    /// The passive side is connected: the connecting side said so, or sent something.
+    /// The passive side is connected: the connecting side has reported it, or has sent data.
     pub(super) fn establish(&mut self, around: &mut Around<'_>, qp: u32) {
         let Some(found) = around.qps.get_mut(qp) else { return };
         let (news, channel) = (found.establish(), found.channel);
@@ -381,7 +382,7 @@ impl ConnectionManager {
         }
     }
 
-    /// A queue pair has come to the error state: its channel and its peer hear of it.
+    /// A queue pair has entered the error state: notifies its channel and its peer.
     pub(super) fn ended(&mut self, around: &mut Around<'_>, qp: u32, ended: Ended) {
         self.accepted.remove(&qp);
         let Some(found) = around.qps.get(qp) else { return };
@@ -403,9 +404,9 @@ impl ConnectionManager {
     }
 }
 
-/// How connect requests are made and answered.
+/// Connect requests and their answers.
 impl ConnectionManager {
-    /// Begins to connect a queue pair of this device.
+    /// Starts to connect a queue pair of this device.
     pub(super) fn connect(
         &mut self,
         around: &mut Around<'_>,
@@ -441,7 +442,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// A connect request has waited as long as it may.
+    /// A connect request has timed out.
     pub(super) fn timeout(&mut self, around: &mut Around<'_>, key: u32) {
         let Some(request) = self.requests.get_mut(key).filter(|request| !request.closed) else { return };
         request.closed = true;
@@ -452,7 +453,7 @@ impl ConnectionManager {
         self.tell(around, channel, CmNews::Failed(qp, CmFailure::TimedOut));
     }
 
-    /// A request has been answered: another may wait in its stead.
+    /// A request was answered, which leaves room for another in the backlog.
     fn answered(&mut self, key: u32) {
         let listener = self.requests.get_mut(key).and_then(|request| request.listener.take());
         if let Some(listener) = listener.and_then(|listener| self.listeners.get_mut(&listener)) {
@@ -460,7 +461,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Says no to a connect request.
+    /// Rejects a connect request.
     pub(super) fn reject(&mut self, around: &mut Around<'_>, key: u32, private_data: Vec<u8>) {
         self.answered(key);
         let Some(request) = self.requests.get(key) else { return };
@@ -470,8 +471,8 @@ impl ConnectionManager {
         self.send(around, Ends { from, to, port }, message);
     }
 
-    /// Says yes to a connect request, with a queue pair that is idle. The ends of the connection, unless the connecting
-    /// side is gone for good, and its card with it.
+    /// Accepts a connect request with an idle queue pair. Returns the ends of the connection, unless the
+    /// connecting side is gone for good together with its card.
     pub(super) fn accept(
         &mut self,
         around: &mut Around<'_>,
@@ -509,11 +510,11 @@ impl ConnectionManager {
     }
 }
 
-/// How addresses are found and listened at.
+/// Routing and listening.
 impl ConnectionManager {
-    /// The node and the number of the card that an address leads to from this card, and the port of both, if it names one.
-    /// Rails reach their likes: a card reaches the card of its own number in other machines, a device that is a single
-    /// port reaches that port.
+    /// The node and the index of the card that an address leads to from this card, and the port of both, if
+    /// it names one. Equal rails are connected: a card reaches the card of its own index in other machines,
+    /// and a single-port device reaches that port.
     fn route(
         &self,
         cards: &Cards,
@@ -533,7 +534,7 @@ impl ConnectionManager {
         Ok(((node, card.number), Some(port)))
     }
 
-    /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.
+    /// Listens at an address of this card, or of a single port if the device is one; port 0 chooses a number.
     pub(super) fn listen(
         &mut self,
         cards: &Cards,
@@ -570,13 +571,13 @@ impl ConnectionManager {
         Some(found)
     }
 
-    /// Stops listening; requests that nobody has taken are rejected.
+    /// Stops listening; requests that no one has taken are rejected.
     pub(super) fn stop_listening(&mut self, around: &mut Around<'_>, key: ListenerKey) {
         let Some(listener) = self.listeners.remove(&key) else { return };
         self.reject_untaken(around, listener.channel, |request| request.listener == Some(key));
     }
 
-    /// Rejects the requests in a channel that nobody has taken.
+    /// Rejects the requests in a channel that no one has taken.
     fn reject_untaken(
         &mut self,
         around: &mut Around<'_>,

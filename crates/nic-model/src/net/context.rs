@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use verbs::AsyncEvent;
 
-/// An opened device: one of perhaps several users of a card.
+/// An opened device: one of possibly several users of a card.
 pub(super) struct Context {
     card: usize,
-    /// The only port that it is, if it is not the whole card.
+    /// Its single port, if it is not the whole card.
     port: Option<usize>,
     events: VecDeque<AsyncEvent>,
 }
 
 impl Context {
-    /// A user of a card, or of one port of it.
+    /// A user of a card, or of one of its ports.
     pub(super) fn new(card: usize, port: Option<usize>) -> Self {
         Self { card, port, events: VecDeque::new() }
     }
@@ -26,12 +26,12 @@ impl Context {
         self.port
     }
 
-    /// Something happened that the user is to know of.
+    /// Queues an event for the user.
     pub(super) fn push(&mut self, event: AsyncEvent) {
         self.events.push_back(event);
     }
 
-    /// The oldest of what happened.
+    /// The oldest event.
     pub(super) fn poll(&mut self) -> Option<AsyncEvent> {
         self.events.pop_front()
     }

@@ -1,33 +1,33 @@
-//! What may be due: events as the world keeps them, in 64 bits.
+//! Events of the network, encoded in 64 bits for the world's queue.
 
 use super::packet::PortId;
 
-/// Something that is due. Numbers are keys of tables, unless they say otherwise.
+/// A scheduled event. Numbers are table keys, unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A queue pair's doorbell is rung.
     Doorbell(u32),
-    /// The card knows of a further request of the queue pair.
+    /// The card learns of another request of the queue pair.
     Rung(u32),
-    /// The card (number) has the oldest descriptor that it asked for.
+    /// The oldest requested descriptor arrives at the card (index).
     Fetched(u32),
-    /// The card's (number) DMA engine can read on.
+    /// The card's (index) DMA engine can continue reading.
     ReadOn(u32),
-    /// The card's (number) DMA engine can write on.
+    /// The card's (index) DMA engine can continue writing.
     WriteOn(u32),
-    /// The processor tells the card (number) of completions that it took, or of a receive.
+    /// The processor notifies the card (index) of polled completions or of a posted receive.
     Told(u32),
-    /// The processor sees that a queue pair which failed has no more of its shared receives.
+    /// The processor learns that a failed queue pair holds no more shared receives.
     LastReceive(u32),
-    /// A queue pair can begin its next message.
+    /// A queue pair can start its next message.
     Begin(u32),
-    /// A packet (number) has its data and goes to the transport engine.
+    /// A packet (index) has its data and goes to the transport engine.
     Loaded(u32),
-    /// A port's link may send on.
+    /// A port's link may continue sending.
     Link(PortId),
     /// A packet's head is ready to leave the switch.
     Head(u32),
-    /// A packet has arrived whole.
+    /// A packet has arrived completely.
     Arrive(u32),
     /// A packet's data are ready to be written to memory.
     Place(u32),
@@ -37,21 +37,21 @@ pub(super) enum Event {
     Entry(u32),
     /// A completion queue's event reaches its channel.
     Notify(u32),
-    /// A queue pair may try again what found no receive.
+    /// A queue pair may retry a message that found no receive.
     Ready(u32),
-    /// A queue pair looks whether it has waited too long for an answer.
+    /// A queue pair checks whether an answer is overdue.
     Overdue(u32),
-    /// What was posted to a queue pair in the error state is flushed.
+    /// Requests posted to a queue pair in the error state are flushed.
     Flush(u32),
-    /// A message of connection managers arrives.
+    /// A message between connection managers arrives.
     Message(u32),
-    /// A connect request has waited as long as it may.
+    /// A connect request times out.
     Timeout(u32),
-    /// A queue pair's peer is given up as unreachable.
+    /// A queue pair gives up its unreachable peer.
     Lost(u32),
     /// A cable is cut.
     Cut,
-    /// The cable that was cut is whole again.
+    /// The cut cable is repaired.
     Whole,
     /// A machine dies.
     Death,
@@ -89,7 +89,7 @@ impl Event {
         (kind as u64) << 32 | u64::from(number)
     }
 
-    /// The event of a token, which [`Event::token`] made.
+    /// The event of a token made by [`Event::token`].
     pub(super) fn of(token: u64) -> Option<Self> {
         let n = token as u32;
         Some(match token >> 32 {

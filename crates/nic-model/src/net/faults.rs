@@ -1,5 +1,5 @@
-//! [`Faults`]: what goes wrong on purpose: packets lost and delayed, receivers that stand still, cables cut, machines that die.
-//! All of it follows from the world's seed.
+//! [`Faults`]: injected faults: packets lost and delayed, receivers that stall, cables cut, machines that
+//! die. The world's seed determines all of them.
 
 use host::{Rng, Span, Time};
 
@@ -8,7 +8,7 @@ use super::event::Event;
 use crate::machine::{self, Params};
 use crate::parts::{ns, us};
 
-/// Random numbers that decide faults.
+/// Random numbers for the decisions.
 #[derive(Clone, Debug)]
 struct Chance(Rng);
 
@@ -17,12 +17,12 @@ impl Chance {
         Self(Rng::new(seed ^ 0x6e69_635f_6d6f_6465))
     }
 
-    /// Whether something that happens so many times in a million happens now. Draws nothing for never.
+    /// Whether an event with this probability in parts per million happens now. Draws no number for 0.
     fn ppm(&mut self, ppm: f64) -> bool {
         ppm > 0.0 && self.0.below(1_000_000) < ppm as u64
     }
 
-    /// A time up to so many nanoseconds.
+    /// A random time of at most `limit` nanoseconds.
     fn up_to_ns(&mut self, limit: f64) -> Span {
         if limit <= 0.0 { Span::ZERO } else { Span::from_ps(self.0.below(ns(limit).as_ps() + 1)) }
     }
@@ -38,13 +38,13 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// The faults that this machine says, in the world of this seed.
+    /// The faults that this machine configures, in the world of this seed.
     pub(super) fn new(seed: u64, params: &Params) -> Self {
         let ports = params.link.port_count as usize;
         Self { chance: Chance::new(seed), params: params.faults, ports }
     }
 
-    /// Puts what is to go wrong at some time into the world's queue.
+    /// Schedules the faults with a fixed time.
     pub(super) fn begin(&self, agenda: &Agenda) {
         for (at, event) in [(self.params.cut_us, Event::Cut), (self.params.death_us, Event::Death)] {
             if at > 0.0 {
@@ -58,23 +58,23 @@ impl Faults {
         self.chance.ppm(self.params.loss_ppm)
     }
 
-    /// How long a packet is held up.
+    /// The extra delay of a packet.
     pub(super) fn delay(&mut self) -> Span {
         self.chance.up_to_ns(self.params.delay_ns)
     }
 
-    /// How long a receiver stands still at a packet, if it does.
+    /// How long a receiver stalls at a packet, if it does.
     pub(super) fn stall(&mut self) -> Option<Span> {
         self.chance.ppm(self.params.stall_ppm).then(|| self.chance.up_to_ns(self.params.stall_ns))
     }
 
-    /// The node, the number of the card there, and the port whose cable is cut.
+    /// The node, the index of the card there, and the port whose cable is cut.
     pub(super) fn cut_at(&self) -> (usize, usize, usize) {
         let rail = self.params.cut_port as usize - 1;
         (self.params.cut_node as usize, rail / self.ports, rail % self.ports)
     }
 
-    /// When a cable that is cut `now` is whole again, if ever.
+    /// When a cable that is cut at `now` is repaired, if ever.
     pub(super) fn whole_at(&self, now: Time) -> Option<Time> {
         (self.params.cut_for_us > 0.0).then(|| now + us(self.params.cut_for_us))
     }

@@ -1,5 +1,5 @@
-//! A packet's way in: switch, arrival, the transport engine, its place in the order, memory, and what follows from it: responses
-//! and acknowledgements here, completions at either end.
+//! The path of an arriving packet: switch, transport engine, sequence check, memory, and the consequences:
+//! responses and acknowledgements here, completions at either end.
 
 use host::{Span, Time};
 use verbs::{AsyncEvent, QpState, RemoteAddr, SendOp, Wc, WcOpcode, WcStatus};
@@ -13,7 +13,7 @@ use super::requester::{Overdue, Placed, Response, Rnr};
 use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, Taken};
 use crate::parts::transport::Extra;
 
-/// Whether a packet of a request takes a receive, its message's only one.
+/// Whether a packet of a request takes the single receive of its message.
 fn takes_receive(op: SendOp, first: bool, last: bool) -> bool {
     match op {
         SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => first,
@@ -22,12 +22,12 @@ fn takes_receive(op: SendOp, first: bool, last: bool) -> bool {
     }
 }
 
-/// Whether a request of this kind ends with a completion at the responder.
+/// Whether a request of this kind completes a receive at the responder.
 fn completes_there(op: SendOp) -> bool {
     matches!(op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) | SendOp::WriteImm(..))
 }
 
-/// How packets arrive.
+/// Arrival of packets.
 impl Network {
     /// A packet's head is ready to leave the switch.
     pub(super) fn head(&mut self, now: Time, number: u32) {
@@ -39,7 +39,7 @@ impl Network {
         self.agenda.at(at, Event::Arrive(number));
     }
 
-    /// Whether a packet in the switch does not get further.
+    /// Whether a packet in the switch is lost.
     fn is_lost(&mut self, number: u32) -> bool {
         let Packet { from, to, .. } = self.packets[number];
         let cut = self.wires.is_cut(from) || self.wires.is_cut(to);
@@ -47,7 +47,7 @@ impl Network {
         cut || dead || self.faults.loses()
     }
 
-    /// A packet has arrived whole.
+    /// A packet has arrived completely.
     pub(super) fn arrive(&mut self, now: Time, number: u32) {
         let card = self.packets[number].to.card;
         if self.is_silent(now, card) {
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// A request's packet has arrived. It is taken if it is the next one, and placed in its turn.
+    /// A request's packet has arrived. It is accepted if it is the next in sequence, and placed in order.
     fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
         let packet = &self.packets[number];
         let &Packet { qp, psn, first, last, merged, head_at, from, to, .. } = packet;
@@ -82,7 +82,7 @@ impl Network {
             return self.release(now, number);
         }
         let (takes, head) = (takes_receive(op, first, last), card.works_from(now, head_at));
-        // What tells of a write that came within its descriptor comes along with it.
+        // The notice of a write whose data were in the descriptor arrives with it, and takes no extra time.
         let takes_time = takes && !(merged && matches!(op, SendOp::WriteImm(..)));
         let names_memory = first && packet.body.has_address();
         let finishes = takes_time && card.transport.ends_behind();
@@ -101,7 +101,7 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
         let (packet, mtu) = (&mut self.packets[number], found.mtu());
         packet.receive = found.responder.accept(packet, op, mtu);
-        // The receive that a write with immediate data takes holds up the completion, not the data.
+        // Fetching the receive of a write with immediate data delays the completion, not the data.
         let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
         let turn = self.cards[to.card].turn();
         let data = match turn > Span::ZERO && first {
@@ -126,7 +126,8 @@ impl Network {
         }
     }
 
-    /// Takes a receive for a message and fetches its descriptor; when that is there. `None` without a receive.
+    /// Takes a receive for a message and fetches its descriptor; returns when it has arrived. `None` without
+    /// a receive.
     fn take_receive(&mut self, now: Time, qp: u32) -> Option<Time> {
         let found = self.qps.get_mut(qp)?;
         let (receives, slots, domain) = match found.parts.srq {
@@ -152,7 +153,7 @@ impl Network {
     }
 }
 
-/// How packets are placed.
+/// Placement of packets.
 impl Network {
     /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
     pub(super) fn place(&mut self, now: Time, number: u32) {
@@ -166,7 +167,7 @@ impl Network {
         }
     }
 
-    /// The DMA engine has written a packet: the next one.
+    /// The DMA engine has written a packet, and starts the next one.
     pub(super) fn write_on(&mut self, now: Time, card: usize) {
         while let Some(number) = self.cards[card].writer.next(now) {
             self.write(now, number);
@@ -176,10 +177,10 @@ impl Network {
         }
     }
 
-    /// Writes a packet, which takes the bus or the NIC memory.
+    /// Writes a packet, which occupies the bus or the NIC memory.
     fn write(&mut self, now: Time, number: u32) {
         let mut extents = std::mem::take(&mut self.extents);
-        // Memory that may not be used is refused when the packet is placed.
+        // Placement checks access later, and refuses the packet there.
         self.find_target(number, &mut extents);
         let packet = &self.packets[number];
         let (qp, PortId { card, port }) = (packet.qp, packet.to);
@@ -207,14 +208,14 @@ impl Network {
         self.agenda.at(seen, Event::Placed(number));
     }
 
-    /// Finds the memory that a packet's data go to; whether all of it may be used.
+    /// Finds the destination of a packet's data; returns whether all of it is accessible.
     fn find_target(&self, number: u32, extents: &mut Vec<super::protection::Extent>) -> bool {
         let packet = &self.packets[number];
         extents.clear();
         self.qps.get(packet.qp).is_some_and(|qp| qp.target(packet, &self.protection, extents))
     }
 
-    /// Copies a packet's data, or these instead, to the memory that they go to; whether all of it may be used.
+    /// Copies a packet's data, or `instead`, to their destination; returns whether all of it is accessible.
     fn scatter(&mut self, number: u32, instead: Option<u64>) -> bool {
         let mut extents = std::mem::take(&mut self.extents);
         let found = self.find_target(number, &mut extents);
@@ -248,9 +249,9 @@ impl Network {
     }
 }
 
-/// What the responder's queue pair does.
+/// The responder's queue pair.
 impl Network {
-    /// Does what a packet asks for, and acknowledges it.
+    /// Executes the request of a packet, and acknowledges it.
     fn carry_out(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
         match op {
             SendOp::Read(remote) => self.answer_read(number, remote)?,
@@ -269,7 +270,7 @@ impl Network {
         Ok(())
     }
 
-    /// Places the data of a write or a send, and at its end completes its receive.
+    /// Places the data of a write or a send, and completes its receive at the end.
     fn write_data(&mut self, now: Time, number: u32, op: SendOp) -> Result<(), Refusal> {
         let packet = &self.packets[number];
         let &Packet { qp, to, last, len, total, solicited, .. } = packet;
@@ -338,8 +339,8 @@ impl Network {
         Ok(())
     }
 
-    /// A request fails here: its receive says so, the peer is told, and the connection is over. What was asked before is
-    /// answered first.
+    /// A request fails here: completes its receive with an error, notifies the peer, and ends the connection.
+    /// Earlier requests are answered first.
     fn fail_request(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
         if let Some(status) = refusal.receive {
             self.complete_receive(now, qp, Wc { status, opcode: WcOpcode::Recv, ..Wc::default() }, false);
@@ -351,7 +352,7 @@ impl Network {
         }
     }
 
-    /// Tells the peer that its request failed, and ends the connection.
+    /// Notifies the peer that its request failed, and ends the connection.
     pub(super) fn refuse(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
         self.say(now, qp, psn, Body::Nak(refusal.status));
         let Some(found) = self.qps.get_mut(qp) else { return };
@@ -364,9 +365,9 @@ impl Network {
     }
 }
 
-/// What the requester's queue pair does.
+/// The requester's queue pair.
 impl Network {
-    /// An acknowledgement, or another word about packets that were sent.
+    /// An acknowledgement, positive or negative, has arrived.
     fn acknowledgement_arrives(&mut self, now: Time, number: u32) {
         let Packet { qp, psn, body, from, .. } = self.packets[number];
         let known =
@@ -377,7 +378,7 @@ impl Network {
             Body::Ack if requester.acknowledge(now, psn) => {
                 let oldest = requester.oldest();
                 self.advance(now, qp);
-                // Others may begin in the stead of those that are done.
+                // Further requests may begin in place of the completed ones.
                 let more = |requester: &super::requester::Requester| {
                     requester.oldest() > oldest && requester.has_more()
                 };
@@ -399,7 +400,7 @@ impl Network {
         }
     }
 
-    /// The pause after a receiver-not-ready answer is over.
+    /// The pause after a receiver-not-ready answer has ended.
     pub(super) fn ready(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.resume(now);
@@ -431,7 +432,7 @@ impl Network {
         }
     }
 
-    /// A packet of a response is in memory; of an atomic's, what it found.
+    /// A packet of a response is in memory; `old` is the result of an atomic.
     fn response_placed(&mut self, now: Time, number: u32, old: Option<u64>) {
         let Packet { qp, psn, request, to, .. } = self.packets[number];
         let found = self.qps.get(qp).filter(|qp| qp.state() == QpState::ReadyToSend);
@@ -451,7 +452,7 @@ impl Network {
         }
     }
 
-    /// Looks whether answers are overdue, and sends again what they are about.
+    /// Checks whether answers are overdue, and retransmits the requests that wait for them.
     pub(super) fn overdue(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;

@@ -1,28 +1,30 @@
-//! The network of one world: all cards, what is under way between them, and what happens when.
+//! The network of one world: all cards, packets in flight, and scheduled events.
 //!
-//! [`Net`] is one actor of the world. Ranks post to it and look at it through the objects of `api`; everything else
-//! happens in its events. What there is belongs to parts that own their fields and know nothing above them:
+//! [`Net`] is one event handler of the world. Ranks post to it and poll it through the objects of `api`;
+//! everything else happens in its events. Its state is divided into modules that own their fields and do not
+//! know the modules above them:
 //!
-//! | file | what it owns |
+//! | file | owns |
 //! |---|---|
 //! | `queue_pair` | a queue pair: its state, its connection, its two halves |
-//! | `requester` | the sending half: requests, their packets, what is acknowledged, retries |
-//! | `responder` | the receiving half: the order of packets, receives taken, what is owed to the peer |
-//! | `receives` | receive queues, shared ones too |
+//! | `requester` | the sending half: requests, their packets, acknowledgements, retries |
+//! | `responder` | the receiving half: packet order, receives taken, responses owed to the peer |
+//! | `receives` | receive queues, including shared ones |
 //! | `completions` | completion queues and their channels |
 //! | `connections` | connection managers: listeners, requests, messages |
 //! | `protection` | memory regions, NIC memory, copies |
-//! | `card` | a card: bus, engines, what waits for them, its number of objects |
-//! | `scheduler` | which queue pair of a card sends next |
+//! | `card` | a card: bus, engines, their queues, object counts |
+//! | `scheduler` | the order in which a card's queue pairs send |
 //! | `wires` | ports, cables, the switch |
-//! | `packet`, `context`, `slab` | packets under way, opened devices, tables |
-//! | `faults` | what goes wrong on purpose |
+//! | `packet`, `context`, `slab` | packets in flight, opened devices, tables |
+//! | `faults` | fault injection |
 //! | `agenda`, `event` | events in the world's queue |
 //!
-//! `network` holds all of them. On each event, and each call from `api`, it asks one part after the other, and hands what one
-//! returns to the next; `outbound` and `inbound` are the two halves of a packet's way. No part calls back.
+//! `network` holds all of them. For each event and each call from `api` it calls one module after the other,
+//! and passes the result of one to the next; `outbound` and `inbound` are the two halves of a packet's path.
+//! No module calls back.
 //!
-//! The lock is never held while a rank gives up control: [`host::world::Node::sync`] comes before it.
+//! The lock is never held while a rank yields: [`host::world::Node::sync`] comes before it.
 
 mod agenda;
 mod card;
@@ -54,7 +56,7 @@ use crate::machine::{Machine, Params};
 use event::Event;
 pub(crate) use network::Network;
 
-/// All cards of one world that are of the same machine, and what connects them.
+/// All cards of one machine file in a world, and the wires between them.
 pub(crate) struct Net {
     params: Params,
     payload: Payload,
@@ -63,8 +65,8 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// The network that cards of this machine share in this node's world, if their values are the same and their data move in
-    /// the same manner.
+    /// The network shared by the cards of this machine in this node's world, if their values and payload
+    /// settings are equal.
     pub(crate) fn of(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
         let (timeline, params) = (node.timeline(), machine.params);
         let nets = timeline.shared("modelled networks", || Arc::new(Nets::default()));
@@ -80,12 +82,12 @@ impl Net {
         net
     }
 
-    /// The network; a rank that panicked inside has left nothing half done that others would see.
+    /// Locks the network. A rank that panicked while it held the lock has left no half-changed state.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Network> {
         self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clock of whoever runs.
+    /// The clock of the running rank or event handler.
     pub(crate) fn now(&self) -> Time {
         self.timeline.now()
     }

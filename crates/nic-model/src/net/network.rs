@@ -1,9 +1,9 @@
-//! [`Network`]: everything that a world's cards are made of, behind one lock; and what its events and its users' calls ask
-//! which part to do.
+//! [`Network`]: the state of all cards of a world, behind one lock; dispatches events and calls to its
+//! modules.
 //!
-//! Each part owns its fields and has a file of its own. None of them knows this one: a part is lent what it needs for one
-//! call, and returns what is to be done elsewhere. `outbound` and `inbound` follow a packet from part to part on its way; here
-//! is what begins and ends: objects, posted requests, completions, connections, failures.
+//! Each module owns its fields and has a file of its own. None of them knows this one: a module borrows what
+//! it needs for one call, and returns what other modules have to do. `outbound` and `inbound` follow the path
+//! of a packet; this file handles the ends: objects, posted requests, completions, connections, failures.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::limits::Kind;
 use crate::machine::Params;
 use crate::parts::us;
 
-/// All parts of a network. Objects are named by their keys, cards by their number.
+/// The modules of a network. Objects are named by keys, cards by index.
 pub(crate) struct Network {
     pub(super) params: Params,
     pub(super) rules: Rules,
@@ -50,14 +50,14 @@ pub(crate) struct Network {
     pub(super) srqs: Slab<SharedReceiveQueue>,
     connections: ConnectionManager,
     contexts: Slab<Context>,
-    /// Extents of a packet, while it is worked on.
+    /// Extents of the packet that is being processed; reused.
     pub(super) extents: Vec<Extent>,
-    /// Lists of SGEs that are not needed.
+    /// Unused lists of SGEs.
     pub(super) spare: Vec<Vec<Sge>>,
 }
 
 impl Network {
-    /// A network of such cards without any, and how data move in it.
+    /// A network for cards with these parameters, without any card yet.
     pub(super) fn new(params: &Params, payload: Payload, timeline: Timeline) -> Self {
         Self {
             params: *params,
@@ -78,18 +78,18 @@ impl Network {
         }
     }
 
-    /// The network has become an actor of its world.
+    /// The network has become an event handler of its world.
     pub(super) fn begin(&mut self, actor: ActorId) {
         self.agenda.begin(actor);
         self.faults.begin(&self.agenda);
     }
 
-    /// Data in a packet at most, unless a connection asks for less.
+    /// Most data in a packet, unless a connection uses less.
     pub(crate) fn mtu(&self) -> u64 {
         self.params.link.mtu_bytes as u64
     }
 
-    /// An event is due.
+    /// Handles an event.
     pub(super) fn event(&mut self, now: Time, event: Event) {
         match event {
             Event::Doorbell(qp) => self.doorbell(now, qp),
@@ -124,9 +124,9 @@ impl Network {
     }
 }
 
-/// The objects that programs make and drop.
+/// Objects that programs create and destroy.
 impl Network {
-    /// Opens a card of a node, perhaps one port of it only; the numbers of the opened device and of the card.
+    /// Opens a card of a node, or one port of it; returns the numbers of the opened device and of the card.
     pub(crate) fn open(&mut self, node: &Node, number: usize, port: Option<usize>) -> (u32, usize) {
         let card = self.cards.find(node.index(), number).unwrap_or_else(|| {
             self.wires.plug_in(&self.params);
@@ -139,7 +139,7 @@ impl Network {
         self.contexts.remove(context);
     }
 
-    /// The card of an opened device, which has the objects that are made by it.
+    /// The card of an opened device, which owns the device's objects.
     fn card_of(&self, context: u32) -> Result<usize> {
         self.contexts.get(context).map(Context::card).ok_or(Error::Foreign { what: "the device" })
     }
@@ -148,7 +148,7 @@ impl Network {
         self.contexts.get_mut(context)?.poll()
     }
 
-    /// Tells the user of a device of something.
+    /// Reports an asynchronous event to the user of a device.
     pub(super) fn happens(&mut self, context: u32, event: AsyncEvent) {
         let Some(context) = self.contexts.get_mut(context) else { return };
         context.push(event);
@@ -164,7 +164,7 @@ impl Network {
         self.protection.alloc_dm(context, card, len)
     }
 
-    /// Registers memory: its key, and its address as requests give it.
+    /// Registers memory; returns its key, and its address in requests.
     pub(crate) fn register(
         &mut self,
         context: u32,
@@ -232,7 +232,7 @@ impl Network {
         }
     }
 
-    /// The limit of a shared receive queue; 0 once it has been passed.
+    /// The limit of a shared receive queue; 0 once it was passed.
     pub(crate) fn limit(&self, srq: u32) -> u32 {
         self.srqs.get(srq).map_or(0, SharedReceiveQueue::limit)
     }
@@ -247,7 +247,7 @@ impl Network {
         self.qps.get(qp).map_or(QpState::Error, QueuePair::state)
     }
 
-    /// Sets how often a queue pair's peer may be not ready in a row.
+    /// Sets the receiver-not-ready retry limit of a queue pair.
     pub(crate) fn set_rnr_retry(&mut self, qp: u32, retries: u8) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.set_rnr_retry(retries);
@@ -261,7 +261,7 @@ impl Network {
         }
     }
 
-    /// A queue pair goes away: its own requests complete nowhere, and completions that nobody has polled go with it.
+    /// Destroys a queue pair: its requests do not complete, and its unpolled completions are dropped.
     pub(crate) fn drop_qp(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let card = found.card;
@@ -277,15 +277,15 @@ impl Network {
     }
 }
 
-/// What programs post and poll.
+/// Posting and polling.
 impl Network {
-    /// How long the processor waits before it can tell a card of another request.
+    /// How long the processor waits before it can ring a card's doorbell again.
     pub(crate) fn wait_for_doorbell(&mut self, now: Time, card: usize) -> Span {
         let slowness = self.cards.rouse(card);
         self.cards[card].doorbell.wait(now, slowness)
     }
 
-    /// Looks whether a send request may be posted.
+    /// Checks whether a send request may be posted.
     pub(crate) fn check_send(&self, qp: u32, wr: &SendWr<'_>) -> Result<()> {
         self.qps.get(qp).map_or(Ok(()), |qp| qp.check_send(wr))
     }
@@ -298,7 +298,7 @@ impl Network {
         }
     }
 
-    /// Looks whether a receive may be posted.
+    /// Checks whether a receive may be posted.
     pub(crate) fn check_receive(&self, qp: u32, wr: &RecvWr<'_>) -> Result<()> {
         self.qps.get(qp).map_or(Ok(()), |qp| qp.check_receive(wr))
     }
@@ -319,25 +319,24 @@ impl Network {
         Ok(())
     }
 
-    /// The processor writes to a card, which needs to know what it has taken or given: the bus is busy with it.
+    /// The processor notifies a card of polled completions or posted receives, which occupies the bus.
     pub(crate) fn tell(&mut self, now: Time, card: usize) {
         self.agenda.at(now, Event::Told(card as u32));
     }
 
-    /// Takes completions; how many.
+    /// Polls completions; returns their number.
     pub(crate) fn poll(&mut self, cq: u32, wcs: &mut [Wc]) -> Result<usize> {
         let Self { completions, qps, srqs, .. } = self;
         completions.poll(cq, wcs, |slots| free(slots, qps, srqs))
     }
 
-    /// A rank has looked at a completion queue of this opened device, and found something or not, which
-    /// [`Completions::looked`] makes something of.
+    /// Records a rank's poll of a completion queue of this opened device; see [`Completions::looked`].
     pub(crate) fn looked(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
         self.completions.looked(rank, context, cq, found)
     }
 }
 
-/// What completes requests, and what ends queue pairs.
+/// Completion of requests, and the end of queue pairs.
 impl Network {
     /// A card writes a completion entry.
     fn complete(&mut self, now: Time, cq: u32, entry: Entry) {
@@ -352,7 +351,8 @@ impl Network {
         self.agenda.at(seen, Event::Entry(cq));
     }
 
-    /// The processor sees the next entry of a completion queue. One that overran takes its queue pairs along.
+    /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
+    /// queue.
     fn entry(&mut self, now: Time, cq: u32) {
         let Some(home) = self.completions.home(cq) else { return };
         match self.completions.see(cq) {
@@ -381,7 +381,7 @@ impl Network {
         }
     }
 
-    /// Completes requests that are done, in the order of posting. One that failed ends the connection.
+    /// Completes finished requests in the order of posting. A failed one ends the connection.
     pub(super) fn advance(&mut self, now: Time, qp: u32) {
         while let Some(found) = self.qps.get_mut(qp)
             && let Some(retired) = found.requester.retire()
@@ -396,7 +396,7 @@ impl Network {
         }
     }
 
-    /// The number by which a program knows a queue pair.
+    /// The number that programs see for a queue pair.
     pub(super) fn known_as(&self, qp: u32) -> u32 {
         self.qps.get(qp).and_then(|found| found.known_as).unwrap_or(qp)
     }
@@ -407,7 +407,7 @@ impl Network {
         self.complete(now, cq, Entry { wc, slots, solicited: false });
     }
 
-    /// Completes the oldest receive that a message has taken; whether there was one.
+    /// Completes the oldest receive that a message has taken; returns whether there was one.
     pub(super) fn complete_receive(&mut self, now: Time, qp: u32, wc: Wc, solicited: bool) -> bool {
         let Some(found) = self.qps.get_mut(qp) else { return false };
         let Some(taken) = found.responder.complete() else { return false };
@@ -418,7 +418,7 @@ impl Network {
         true
     }
 
-    /// Moves a queue pair to the error state, once: flushes it, tells its channel, and its peer.
+    /// Moves a queue pair to the error state, once: flushes it, and notifies its channel and its peer.
     pub(crate) fn fail(&mut self, now: Time, qp: u32) {
         let Some(ended) = self.qps.get_mut(qp).and_then(QueuePair::fail) else { return };
         self.flush(now, qp);
@@ -429,7 +429,7 @@ impl Network {
         connections.ended(&mut around, qp, ended);
     }
 
-    /// A card writes, behind the completions of a queue pair that has failed, that it has no more of its shared receives.
+    /// A card reports, after the completions of a failed queue pair, that it holds no more shared receives.
     fn write_last_receive(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get(qp) else { return };
         let card = &mut self.cards[found.card];
@@ -466,7 +466,7 @@ impl Network {
     }
 }
 
-/// Slots that a completion has held can be used again.
+/// Frees the slots of a polled completion.
 fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQueue>) {
     match slots {
         Slots::Send(qp, count) => drop(qps.get_mut(qp).map(|qp| qp.requester.free(count))),
@@ -476,9 +476,9 @@ fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQu
     }
 }
 
-/// What is done about connections.
+/// Connections.
 impl Network {
-    /// The connection managers, and what they borrow for a call.
+    /// The connection managers, and the state that they borrow for a call.
     pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, Around<'_>) {
         let Self { connections, agenda, faults, cards, qps, .. } = self;
         (connections, Around { now, agenda, faults, cards, qps })
@@ -493,7 +493,7 @@ impl Network {
         connections.drop_channel(&mut around, channel);
     }
 
-    /// The next event of a channel; a request as its number.
+    /// The next event of a channel; a request is given by its number.
     pub(crate) fn poll_cm(&mut self, channel: u32) -> Option<CmNews> {
         self.connections.poll(channel)
     }
@@ -508,7 +508,7 @@ impl Network {
         self.connections.is_asked(key)
     }
 
-    /// Listens at an address of this card, or of its only port that this device is; port 0 chooses a number.
+    /// Listens at an address of this card, or of a single port if the device is one; port 0 chooses a number.
     pub(crate) fn listen(
         &mut self,
         own: (usize, Option<usize>),
@@ -524,13 +524,13 @@ impl Network {
         connections.stop_listening(&mut around, key);
     }
 
-    /// Whether a queue pair may begin a connection.
+    /// Whether a queue pair may start a connection.
     pub(crate) fn check_idle(&self, qp: u32, call: &'static str) -> Result<()> {
         let gone = Err(Error::WrongState { call, state: QpState::Error });
         self.qps.get(qp).map_or(gone, |qp| qp.check_idle(call))
     }
 
-    /// Begins to connect; the caller has found the queue pair and the channel to be its own.
+    /// Starts to connect; the caller has checked that the queue pair and the channel are its own.
     pub(crate) fn connect(
         &mut self,
         now: Time,
@@ -546,7 +546,7 @@ impl Network {
         connections.connect(&mut around, (channel, qp), own_port, addr, param)
     }
 
-    /// Says yes to a connect request, with a queue pair that is idle.
+    /// Accepts a connect request with an idle queue pair.
     pub(crate) fn accept(&mut self, now: Time, channel: u32, key: u32, qp: u32, param: &ConnParam) {
         let (connections, mut around) = self.connecting(now);
         let Some(ends) = connections.accept(&mut around, (channel, qp), key, param) else {
@@ -557,7 +557,7 @@ impl Network {
         }
     }
 
-    /// Says no to a connect request.
+    /// Rejects a connect request.
     pub(crate) fn reject(&mut self, now: Time, key: u32, private_data: Vec<u8>) {
         let (connections, mut around) = self.connecting(now);
         connections.reject(&mut around, key, private_data);
@@ -572,7 +572,7 @@ impl Network {
         Ok(())
     }
 
-    /// A message of connection managers arrives.
+    /// A message between connection managers arrives.
     fn message(&mut self, now: Time, key: u32) {
         let Some(Envelope { ends, message }) = self.connections.open(key) else { return };
         if self.is_unreachable(now, ends) {
@@ -597,7 +597,7 @@ impl Network {
         }
     }
 
-    /// A connect request arrives, if it goes to a card that is there and can be reached.
+    /// A connect request arrives, if its card exists and is reachable.
     fn connect_arrives(&mut self, now: Time, request: u32) {
         let Some(((node, number), port)) = self.connections.target(request) else { return };
         let to = self.cards.find(node, number);
@@ -614,7 +614,7 @@ impl Network {
         else {
             return;
         };
-        // The reason, in case that the packet which said so was lost.
+        // Repeats the reason, in case the packet with it was lost.
         if let Some((psn, status)) = nak.filter(|_| found.state() == QpState::ReadyToSend) {
             found.requester.reject(psn, status);
             self.advance(now, qp);
@@ -626,9 +626,10 @@ impl Network {
     }
 }
 
-/// What is done about faults.
+/// Faults.
 impl Network {
-    /// Whether a card does not answer, because its machine is dead. A machine may have been killed by somebody else.
+    /// Whether a card does not answer, because its machine is dead. The machine may also have been killed
+    /// from outside.
     pub(super) fn is_silent(&mut self, now: Time, card: usize) -> bool {
         if !self.cards[card].dead && self.cards[card].node.is_dead() {
             self.die(now, card);
@@ -636,13 +637,13 @@ impl Network {
         self.cards[card].dead
     }
 
-    /// Whether messages between two cards do not arrive.
+    /// Whether messages between two cards are lost.
     fn is_unreachable(&mut self, now: Time, ends: Ends) -> bool {
         let cut = ends.ports().into_iter().any(|port| self.wires.is_cut(port));
         self.is_silent(now, ends.from) || self.is_silent(now, ends.to) || cut
     }
 
-    /// The port at which the cable is cut for which the faults say so.
+    /// The port whose cable the faults cut.
     fn cut_port(&self) -> Option<PortId> {
         let (node, number, port) = self.faults.cut_at();
         Some(PortId { card: self.cards.find(node, number)?, port })
@@ -657,14 +658,14 @@ impl Network {
         }
     }
 
-    /// The cable that was cut is whole again: connections can be made by it.
+    /// Repairs the cut cable: connections can use it again.
     fn whole(&mut self) {
         if let Some(port) = self.cut_port() {
             self.wires.set_cut(port, false);
         }
     }
 
-    /// The machine dies for which the faults say so.
+    /// Kills the machine that the faults name.
     fn death(&mut self, now: Time) {
         for card in self.cards.of_node(self.faults.death_at()) {
             self.cards[card].node.kill();
@@ -677,9 +678,9 @@ impl Network {
         self.give_up(now, card, None);
     }
 
-    /// Connections to a card that is unreachable, perhaps by one port only, end after a while even if nothing is sent:
-    /// managers ask each other from time to time whether they are there. That they do so costs nothing here, and is only
-    /// played when the answer is no.
+    /// Ends the connections to an unreachable card, or by one of its ports, after a timeout even if nothing
+    /// is sent: connection managers exchange keepalives. Successful keepalives cost nothing and are not
+    /// simulated.
     fn give_up(&mut self, now: Time, card: usize, port: Option<usize>) {
         let patience = us(self.params.connection.lost_after_us);
         let affected = self.qps.iter().filter(|(_, qp)| {

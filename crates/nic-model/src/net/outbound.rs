@@ -1,6 +1,6 @@
-//! A packet's way out: doorbell, descriptor, the scheduler's choice, the read of its data, the transport engine, its port.
+//! The path of a packet to the wire: doorbell, descriptor, scheduler, data read, transport engine, port.
 //!
-//! Of each step the part that it concerns says how long it takes; then the next one follows as an event.
+//! In each step the responsible module returns how long it takes; an event then starts the next step.
 
 use host::Time;
 use verbs::{QpState, WcStatus};
@@ -13,7 +13,7 @@ use crate::parts::transport::Extra;
 
 /// How the card learns of a request.
 impl Network {
-    /// A request was posted: its doorbell goes over the bus.
+    /// A request was posted: its doorbell crosses the bus.
     pub(super) fn doorbell(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get(qp) else { return };
         let card = &mut self.cards[found.card];
@@ -23,7 +23,7 @@ impl Network {
         }
     }
 
-    /// The card knows of a further request.
+    /// The card learns of another request.
     pub(super) fn rung(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         if found.state() == QpState::Error {
@@ -35,7 +35,7 @@ impl Network {
         self.fetch(now, card);
     }
 
-    /// Puts a queue pair among those whose descriptors are to be fetched, if it has any to fetch.
+    /// Queues a queue pair for descriptor fetches, if it has any to fetch.
     fn want_descriptor(&mut self, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let descriptors = &mut self.cards[found.card].descriptors;
@@ -44,9 +44,9 @@ impl Network {
         }
     }
 
-    /// Asks for descriptors, as many as may be under way.
+    /// Requests descriptors, as many as may be in flight.
     fn fetch(&mut self, now: Time, card: usize) {
-        // While the engine streams, what is not needed at once waits.
+        // While the engine streams, descriptors that are not needed immediately wait.
         let streams = self.cards[card].streams();
         loop {
             let qps = &self.qps;
@@ -65,14 +65,14 @@ impl Network {
         }
     }
 
-    /// Asks for descriptors that have waited for the engine's reads.
+    /// Requests descriptors that have waited for the engine's reads.
     fn fetch_between(&mut self, now: Time, card: usize) {
         if self.cards[card].descriptors.idle {
             self.fetch(now, card);
         }
     }
 
-    /// A descriptor is there.
+    /// A descriptor has arrived.
     pub(super) fn fetched(&mut self, now: Time, card: usize) {
         let Some(qp) = self.cards[card].descriptors.fetching.pop_front() else { return };
         if self.qps.get_mut(qp).is_some_and(|qp| qp.requester.fetched()) {
@@ -83,9 +83,9 @@ impl Network {
     }
 }
 
-/// How the card finds the packet that is next.
+/// How the card selects the next packet.
 impl Network {
-    /// Puts a queue pair among those of its card that have something to send, and lets the card send.
+    /// Adds a queue pair to those of its card that have something to send, and starts sending.
     pub(super) fn want_to_send(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let PortId { card, port } = found.port();
@@ -95,7 +95,7 @@ impl Network {
         self.kick(now, card);
     }
 
-    /// The time may have come at which a queue pair's next request can begin.
+    /// The start time of a queue pair's next request may have come.
     pub(super) fn may_begin(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.looks();
@@ -103,7 +103,7 @@ impl Network {
         self.want_to_send(now, qp);
     }
 
-    /// Sends as long as there is something to send, the engine is free and there is room before a wire.
+    /// Sends while there are packets, the engine is free and the wire's queue has room.
     pub(super) fn kick(&mut self, now: Time, card: usize) {
         loop {
             let c = &self.cards[card];
@@ -117,7 +117,7 @@ impl Network {
         }
     }
 
-    /// Begins the next packet of a port; whether there is one.
+    /// Starts the next packet of a port; returns whether there is one.
     fn send_from(&mut self, now: Time, port: PortId) -> bool {
         while let Some(qp) = self.cards[port.card].scheduler.first(port.port) {
             let wire = self.qps.get(qp).map_or(port.port, |qp| qp.port().port);
@@ -142,7 +142,7 @@ impl Network {
         false
     }
 
-    /// What a queue pair sends next: responses to its peer before requests of its own.
+    /// The next packet of a queue pair: responses to its peer come before its own requests.
     fn next_packet(&mut self, now: Time, qp: u32) -> Option<Outgoing> {
         let found = self.qps.get_mut(qp).filter(|qp| qp.accepts())?;
         let (base, mtu) = (found.packet()?, found.mtu());
@@ -189,9 +189,9 @@ impl Network {
     }
 }
 
-/// How a packet's data are read and handed to its port.
+/// Reading a packet's data and passing it to its port.
 impl Network {
-    /// Reads a packet's data; whether it could. It goes on when they are there.
+    /// Reads a packet's data; returns whether they are accessible. Their arrival is an event.
     fn read(&mut self, now: Time, qp: u32, mut packet: Packet, source: Source) -> bool {
         let Some(found) = self.qps.get(qp) else { return false };
         let mut extents = std::mem::take(&mut self.extents);
@@ -248,7 +248,7 @@ impl Network {
         self.fetch_between(now, card);
     }
 
-    /// A packet has its data: it goes through the transport engine, and to its port.
+    /// A packet has its data: it passes the transport engine and goes to its port.
     pub(super) fn loaded(&mut self, now: Time, number: u32) {
         let packet = &mut self.packets[number];
         let (from, card) = (packet.from, &mut self.cards[packet.from.card]);
@@ -268,20 +268,20 @@ impl Network {
         }
     }
 
-    /// A link may send on.
+    /// A link may continue sending.
     pub(super) fn link(&mut self, now: Time, port: PortId) {
         if self.wires.link(now, port, &mut self.packets, &self.agenda) {
             self.has_left(now, port);
         }
     }
 
-    /// A packet with data has left by a port: another may be read.
+    /// A data packet has left by a port: another one may be read.
     fn has_left(&mut self, now: Time, port: PortId) {
         self.cards[port.card].scheduler.left(port.port);
         self.kick(now, port.card);
     }
 
-    /// A packet is gone, and with it the room that it took.
+    /// Drops a packet and the room that it held.
     pub(super) fn release(&mut self, now: Time, number: u32) {
         let packet = self.packets.remove(number);
         if !packet.credit {

@@ -1,37 +1,37 @@
-//! Packets under way, in a table that is used again without allocating.
+//! Packets in flight, in a table that is reused without allocating.
 
 use host::{Span, Time};
 use verbs::{RemoteAddr, SendOp, WcStatus};
 
-/// A port of a card, as both ends of a wire are named. The one behind the last port is the card's loopback.
+/// A port of a card, which names an end of a wire. The number after the last port is the card's loopback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PortId {
     pub(super) card: usize,
     pub(super) port: usize,
 }
 
-/// What a packet is.
+/// The type of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Body {
-    /// Part of a request, or a request that carries no data.
+    /// Part of a request, or a request without data.
     Request(SendOp),
-    /// Part of what a read fetches.
+    /// Part of a read's response.
     ReadResponse,
-    /// What an atomic found.
+    /// The value that an atomic found.
     AtomicResponse(u64),
     /// All packets below this number are placed.
     #[default]
     Ack,
-    /// The request with this packet failed at the responder.
+    /// The request of this packet failed at the responder.
     Nak(WcStatus),
-    /// The message of this packet found no receive: it is sent again after a pause.
+    /// The message of this packet found no receive: it is retried after a pause.
     RnrNak(Span),
-    /// This is the packet that is missing.
+    /// This packet is missing.
     SequenceNak,
 }
 
 impl Body {
-    /// Whether the first packet of such a message has a further header that says where data are.
+    /// Whether the first packet of such a message has an extra header with a memory address.
     pub(super) fn has_address(self) -> bool {
         !matches!(
             self,
@@ -40,37 +40,37 @@ impl Body {
     }
 }
 
-/// Where a packet's data come from.
+/// The source of a packet's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// The packet has no data.
     Nowhere,
     /// The SGEs of the request with this number.
     Request(u64),
-    /// Memory that the peer named.
+    /// Memory named by the peer.
     Peer(RemoteAddr),
 }
 
-/// A packet to be sent.
+/// A packet to send.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) packet: Packet,
     pub(super) source: Source,
-    /// Whether the packet is its message's last.
+    /// Whether the packet is the last of its message.
     pub(super) ends: bool,
 }
 
-/// A packet on its way, from being read to being placed.
+/// A packet in flight, from being read to being placed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packet {
     pub(super) body: Body,
     pub(super) from: PortId,
     pub(super) to: PortId,
-    /// The queue pair that it is for.
+    /// The queue pair that receives it.
     pub(super) qp: u32,
-    /// Its number within its connection and direction. (24 bits that wrap on a real wire.)
+    /// Its sequence number in its connection and direction. (24 bits that wrap on a real wire.)
     pub(super) psn: u64,
-    /// Where in its message its data begin, in bytes.
+    /// Offset of its data in its message, in bytes.
     pub(super) offset: u64,
     /// Bytes of its data.
     pub(super) len: u64,
@@ -79,40 +79,40 @@ pub(super) struct Packet {
     pub(super) first: bool,
     pub(super) last: bool,
     pub(super) solicited: bool,
-    /// Whether it begins its request at the requester, for the first time.
+    /// Whether it starts its request at the requester, for the first time.
     pub(super) begins: bool,
-    /// SGEs that it was gathered from.
+    /// Number of SGEs that it was gathered from.
     pub(super) sges: u64,
-    /// Its data came within the descriptor.
+    /// Its data were in the descriptor.
     pub(super) merged: bool,
-    /// Its message takes a receive, and is ended behind its data.
+    /// Its message takes a receive, which is completed after its data.
     pub(super) finishes: bool,
-    /// When the transport engine is done with it.
+    /// When it has passed the transport engine.
     pub(super) ready_at: Time,
     /// When its head arrived.
     pub(super) head_at: Time,
-    /// The time from which on its data could be written, as they came in.
+    /// The earliest time at which its data could be written, as they came in.
     pub(super) write_from: Time,
-    /// When what it takes of the receive queue is there.
+    /// When its receive descriptor has arrived.
     pub(super) complete_from: Time,
     /// Bytes on the wire.
     pub(super) wire_bytes: u64,
     /// Whether it holds room at its destination.
     pub(super) credit: bool,
-    /// The receive that it takes, by its number among those that the queue pair took.
+    /// The number of its receive among those that the queue pair took.
     pub(super) receive: u64,
-    /// The request at the requester that it answers, for responses.
+    /// For responses: the request at the requester.
     pub(super) request: u64,
-    /// Its data, or what of them really moves.
+    /// Its data, or the part of them that is copied.
     pub(super) data: Vec<u8>,
 }
 
-/// Packets by number.
+/// Packets by index.
 #[derive(Debug, Default)]
 pub(super) struct Packets {
     packets: Vec<Packet>,
     free: Vec<u32>,
-    /// Data of packets that are gone, for others.
+    /// Data buffers of freed packets, for reuse.
     spare: Vec<Vec<u8>>,
 }
 
@@ -130,7 +130,7 @@ impl Packets {
         }
     }
 
-    /// An empty vector for data.
+    /// An empty buffer for data.
     pub(super) fn data(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }

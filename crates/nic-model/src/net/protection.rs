@@ -1,4 +1,4 @@
-//! [`Protection`]: which memory requests may touch, and the only copies between it and packets.
+//! [`Protection`]: which memory requests may access, and all copies between it and packets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -8,23 +8,23 @@ use verbs::{Access, Buf, Error, MemoryKind, RemoteAddr, Result, Sge, WcStatus};
 use super::slab::Slab;
 use crate::config::Payload;
 
-/// Bytes at either end of a message that move in spite of a hole.
+/// Bytes at either end of a message that are copied in spite of a hole.
 const HOLE_EDGE: u64 = 64;
-/// NIC memory is handed out in multiples of this.
+/// NIC memory is allocated in multiples of this.
 const NIC_ALIGN: u64 = 4096;
 
-/// A part of a registered region that requests may use.
+/// A part of a registered region that requests may access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(super) region: u32,
-    /// Where it begins in its region.
+    /// Its offset in the region.
     at: u64,
     pub(super) len: u64,
     pub(super) kind: MemoryKind,
 }
 
 impl Extent {
-    /// Where it begins in its region.
+    /// Its offset in the region.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
@@ -35,14 +35,14 @@ struct Region {
     card: usize,
     domain: u32,
     buf: Buf,
-    /// The address of its first byte, as requests give it.
+    /// The address of its first byte in requests.
     base: u64,
     access: Access,
-    /// A peer has taken its remote key away.
+    /// A peer has invalidated its remote key.
     invalidated: bool,
 }
 
-/// NIC memory that somebody has, alive as long as a handle is.
+/// Allocated NIC memory, while its owner is alive.
 struct NicBuffer {
     context: u32,
     card: usize,
@@ -50,17 +50,17 @@ struct NicBuffer {
     owner: Weak<dyn Send + Sync>,
 }
 
-/// Who looks for memory.
+/// Which side accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Owner,
     Peer,
 }
 
-/// The tables of regions and of NIC memory, of all cards.
+/// The tables of regions and of NIC memory of all cards.
 pub(crate) struct Protection {
     regions: Slab<Region>,
-    /// NIC memory, by its address in this process.
+    /// NIC memory by its address in this process.
     nic_buffers: BTreeMap<u64, NicBuffer>,
     nic_bytes: u64,
     last_domain: u32,
@@ -68,18 +68,18 @@ pub(crate) struct Protection {
 }
 
 impl Protection {
-    /// Empty tables, of cards with so much NIC memory.
+    /// Empty tables for cards with `nic_bytes` bytes of NIC memory.
     pub(crate) fn new(nic_bytes: u64, payload: Payload) -> Self {
         Self { regions: Slab::default(), nic_buffers: BTreeMap::new(), nic_bytes, last_domain: 0, payload }
     }
 
-    /// A new protection domain.
+    /// Creates a protection domain.
     pub(crate) fn domain(&mut self) -> u32 {
         self.last_domain += 1;
         self.last_domain
     }
 
-    /// Hands out NIC memory of a card.
+    /// Allocates NIC memory of a card.
     pub(super) fn alloc_dm(&mut self, context: u32, card: usize, len: usize) -> Result<Buf> {
         self.nic_buffers.retain(|_, buffer| buffer.owner.strong_count() > 0);
         let own = self.nic_buffers.values().filter(|buffer| buffer.card == card);
@@ -91,7 +91,7 @@ impl Protection {
         Ok(buf)
     }
 
-    /// Registers memory: its key, and its address as requests give it.
+    /// Registers memory; returns its key, and its address in requests.
     pub(crate) fn register(
         &mut self,
         (context, card): (u32, usize),
@@ -115,7 +115,7 @@ impl Protection {
         Ok((self.regions.insert(region), base))
     }
 
-    /// Forgets a region; the card that it was registered with.
+    /// Removes a region; returns the card that it was registered with.
     pub(crate) fn deregister(&mut self, key: u32) -> Option<usize> {
         self.regions.remove(key).map(|region| region.card)
     }
@@ -129,12 +129,12 @@ impl Protection {
         found.then(|| Extent { region: key, at, len, kind: region.buf.kind() })
     }
 
-    /// Whether all of these SGEs may be used so. Empty ones are not checked.
+    /// Whether these SGEs permit this access. Empty ones are not checked.
     pub(super) fn may_use(&self, domain: u32, sges: &[Sge], need: Access) -> bool {
         self.may_use_first(domain, sges, u64::MAX, need)
     }
 
-    /// Whether the first `len` bytes of these SGEs may be used so, or all of them if there are fewer.
+    /// Whether the first `len` bytes of these SGEs, or all if there are fewer, permit this access.
     pub(super) fn may_use_first(&self, domain: u32, sges: &[Sge], len: u64, need: Access) -> bool {
         let mut rest = len;
         sges.iter().all(|sge| {
@@ -144,12 +144,12 @@ impl Protection {
         })
     }
 
-    /// Whether a peer may use this memory so. Memory of no bytes is not checked.
+    /// Whether a peer may access this memory so. Empty ranges are not checked.
     pub(super) fn peer_may_use(&self, domain: u32, remote: RemoteAddr, len: u64, need: Access) -> bool {
         len == 0 || self.reach(Who::Peer, domain, remote.rkey, remote.addr, len, need).is_some()
     }
 
-    /// Puts the memory that a peer names into `out`, if the peer may use it so.
+    /// Puts the memory that a peer names into `out`, if the peer may access it so.
     pub(super) fn peer_extents(
         &self,
         domain: u32,
@@ -167,8 +167,8 @@ impl Protection {
         extent.is_some()
     }
 
-    /// Puts `len` bytes from `offset` on of the memory in `sges` into `out`, as far as there are so many; whether all of
-    /// it may be used so.
+    /// Puts `len` bytes from `offset` on of the memory in `sges` into `out`, as far as they go; returns
+    /// whether all of it permits this access.
     pub(crate) fn own_extents(
         &self,
         domain: u32,
@@ -199,14 +199,14 @@ impl Protection {
         true
     }
 
-    /// Takes a region of this domain away from its peers, if they have it; whether they had.
+    /// Invalidates a region of this domain for its peers; returns whether it was valid for them.
     pub(super) fn invalidate(&mut self, domain: u32, key: u32) -> bool {
         let region = self.regions.get_mut(key).filter(|r| r.domain == domain && !r.invalidated);
         region.map(|region| region.invalidated = true).is_some()
     }
 
-    /// Copies out of memory to the end of a packet's data, `offset` being the first byte's place in a message of `total`
-    /// bytes.
+    /// Appends the contents of memory to a packet's data; `offset` is the position of the first byte in a
+    /// message of `total` bytes.
     pub(crate) fn gather(&self, extents: &[Extent], offset: u64, total: u64, data: &mut Vec<u8>) {
         let mut begins = offset;
         for extent in extents {
@@ -214,8 +214,8 @@ impl Protection {
                 let (at, len) = (data.len(), (end - begin) as usize);
                 data.resize(at + len, 0);
                 if let Some(region) = self.regions.get(extent.region) {
-                    // The extent has been checked against the region. Memory that the program has unmapped reads as zeros: the
-                    // card that is modelled holds its pages, which nobody else sees any more.
+                    // The extent was checked against the region. Memory that the program has unmapped reads
+                    // as zeros: the modelled card has pinned its pages, which no one else can see any more.
                     let _ = region.buf.read((extent.at + begin - begins) as usize, &mut data[at..]);
                 }
             }
@@ -223,7 +223,7 @@ impl Protection {
         }
     }
 
-    /// Copies what a request has inline to the end of a packet's data: `len` bytes from `offset` on, of `total`.
+    /// Appends inline data of a request to a packet's data: `len` bytes from `offset` on, of `total`.
     pub(super) fn gather_inline(
         &self,
         inline: &[u8],
@@ -235,14 +235,14 @@ impl Protection {
         }
     }
 
-    /// Copies a packet's data into memory: the other way of [`Protection::gather`].
+    /// Copies a packet's data into memory: the reverse of [`Protection::gather`].
     pub(crate) fn scatter(&self, extents: &[Extent], offset: u64, total: u64, data: &[u8]) {
         let (mut begins, mut rest) = (offset, data);
         for extent in extents {
             for (begin, end) in moved(self.payload, begins, extent.len, total) {
                 let (now, later) = rest.split_at(rest.len().min((end - begin) as usize));
                 if let Some(region) = self.regions.get(extent.region) {
-                    // The extent has been checked against the region; as in `gather`.
+                    // The extent was checked against the region; as in `gather`.
                     let _ = region.buf.write((extent.at + begin - begins) as usize, now);
                 }
                 rest = later;
@@ -251,8 +251,9 @@ impl Protection {
         }
     }
 
-    /// Changes the word at an extent's beginning in one step; what it was. There may be no word: an address that is aligned may be in
-    /// memory that is not, where its region is zero-based ([`WcStatus::RemInvReqErr`]), and a program may have unmapped it.
+    /// Changes the word at the start of an extent atomically; returns its old value. An aligned address may
+    /// be unaligned in memory, if its region is zero-based ([`WcStatus::RemInvReqErr`]), and a program may
+    /// have unmapped the memory.
     pub(super) fn change_word(&self, extent: &Extent, change: impl Fn(u64) -> u64) -> Result<u64, WcStatus> {
         let region = self.regions.get(extent.region).ok_or(WcStatus::RemAccessErr)?;
         region.buf.update_word(extent.at as usize, change).map_err(|why| match why {
@@ -261,15 +262,15 @@ impl Protection {
         })
     }
 
-    /// Where an extent begins in the pages of its region, for the translation cache.
+    /// The offset of an extent relative to the pages of its region, for the translation cache.
     pub(super) fn offset_in_pages(&self, extent: &Extent) -> u64 {
-        // Buffers begin on pages of this size; larger ones would depend on where the process has its memory.
+        // Buffers begin on pages of this size; larger pages would depend on where the process has its memory.
         const PAGE: u64 = 4096;
         self.regions.get(extent.region).map_or(0, |region| region.buf.addr() % PAGE + extent.at)
     }
 }
 
-/// The ranges between `begin` and `begin + len`, of a message of `total` bytes, whose bytes really move.
+/// The ranges between `begin` and `begin + len`, of a message of `total` bytes, whose bytes are copied.
 fn moved(payload: Payload, begin: u64, len: u64, total: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = begin + len;
     let (head, tail) = if payload == Payload::Hole && total > 2 * HOLE_EDGE {
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!(moved(Payload::Hole, 0, 128, 128).collect::<Vec<_>>(), [(0, 128)], "nothing to leave out");
     }
 
-    /// A table with one region of domain 1, and the SGE of all of it.
+    /// A table with one region of domain 1, and an SGE of all of it.
     fn table() -> (Protection, Buf, Sge) {
         let (mut table, buf) = (Protection::new(0, Payload::Bytes), Buf::alloc(4096).expect("memory"));
         let (key, base) = table.register((1, 0), 1, &buf, Access::REMOTE_WRITE).expect("a region");

@@ -1,4 +1,4 @@
-//! [`QueuePair`]: what belongs to a queue pair as a whole: its state, its connection, and its two halves.
+//! [`QueuePair`]: the state of a queue pair, its connection, and its two halves.
 
 use host::Span;
 use verbs::provider::QpParts;
@@ -10,7 +10,7 @@ use super::receives::ReceiveQueue;
 use super::requester::Requester;
 use super::responder::Responder;
 
-/// The keys of what a queue pair is made of.
+/// The keys of the objects that a queue pair uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuePairParts {
     pub(crate) context: u32,
@@ -27,17 +27,17 @@ pub(super) struct Peer {
     pub(super) card: usize,
 }
 
-/// What a queue pair leaves behind that has come to the error state.
+/// Cleanup for a queue pair that has entered the error state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) before: QpState,
-    /// The peer that does not know yet.
+    /// The peer that is not notified yet.
     pub(super) peer: Option<Peer>,
-    /// The connect request that nobody waits for any more.
+    /// The connect request that is no longer wanted.
     pub(super) request: Option<u32>,
-    /// Its channel has been told that the connection is there.
+    /// Its channel has reported the connection as established.
     pub(super) established: bool,
-    /// The packet whose request failed here, and how.
+    /// The packet whose request failed here, and the status.
     pub(super) nak: Option<(u64, WcStatus)>,
 }
 
@@ -45,18 +45,18 @@ pub(super) struct Ended {
 pub(super) struct QueuePair {
     pub(super) parts: QueuePairParts,
     pub(super) card: usize,
-    /// The number that completions give, if not its own.
+    /// The number in its completions, if not its own.
     pub(super) known_as: Option<u32>,
-    /// Data in a packet at most; once connected the same at both ends.
+    /// Most data in a packet; equal at both ends once connected.
     mtu: u64,
     state: QpState,
     established: bool,
     peer: Option<Peer>,
     /// The port of its connection.
     port: usize,
-    /// The channel that hears of it.
+    /// The channel that reports its events.
     pub(super) channel: Option<u32>,
-    /// The connect request that it waits for.
+    /// The connect request whose answer it awaits.
     request: Option<u32>,
     pub(super) requester: Requester,
     pub(super) receives: ReceiveQueue,
@@ -68,7 +68,7 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePair {
-    /// A queue pair of a card whose packets have so much data at most.
+    /// A queue pair of a card; packets have at most `mtu` bytes of data.
     pub(super) fn new(card: usize, parts: QueuePairParts, init: &QpParts, mtu: u64) -> Self {
         let cap = init.cap;
         Self {
@@ -107,7 +107,7 @@ impl QueuePair {
         PortId { card: self.card, port: self.port }
     }
 
-    /// Whether packets for it are taken.
+    /// Whether packets for it are accepted.
     pub(super) fn accepts(&self) -> bool {
         matches!(self.state, QpState::ReadyToReceive | QpState::ReadyToSend)
     }
@@ -117,27 +117,27 @@ impl QueuePair {
         self.peer.is_some_and(|peer| peer.card == card)
     }
 
-    /// A packet to the peer in which nothing else is said; `None` without a peer.
+    /// A packet to the peer without contents; `None` without a peer.
     pub(super) fn packet(&self) -> Option<Packet> {
         let peer = self.peer?;
         let to = PortId { card: peer.card, port: self.port };
         Some(Packet { from: self.port(), to, qp: peer.qp, ..Packet::default() })
     }
 
-    /// The queue pair has something to send; whether that is news to its card.
+    /// Marks that the queue pair has something to send; returns whether this is new.
     pub(super) fn activate(&mut self) -> bool {
         !std::mem::replace(&mut self.active, true)
     }
 
-    /// The card has found that the queue pair has nothing to send.
+    /// Marks that the queue pair has nothing to send.
     pub(super) fn rest(&mut self) {
         self.active = false;
     }
 }
 
-/// What may be posted.
+/// Checks of posted requests.
 impl QueuePair {
-    /// Looks whether a send request may be posted.
+    /// Checks whether a send request may be posted.
     pub(super) fn check_send(&self, wr: &SendWr<'_>) -> Result<()> {
         if matches!(wr.data, verbs::Data::Inline(_)) && wr.op.fetches() {
             return Err(Error::Invalid("inline data with an operation that returns data".into()));
@@ -149,7 +149,7 @@ impl QueuePair {
         self.requester.check_room()
     }
 
-    /// Looks whether a receive may be posted.
+    /// Checks whether a receive may be posted.
     pub(super) fn check_receive(&self, wr: &RecvWr<'_>) -> Result<()> {
         match self.parts.srq {
             Some(_) => Err(Error::Invalid("receives go to the shared receive queue".into())),
@@ -158,9 +158,9 @@ impl QueuePair {
     }
 }
 
-/// Where the data of packets lie.
+/// Memory for the data of packets.
 impl QueuePair {
-    /// Finds the memory that a packet's data come from; whether it may be used.
+    /// Finds the source of a packet's data; returns whether it is accessible.
     pub(super) fn source(
         &self,
         packet: &Packet,
@@ -181,7 +181,7 @@ impl QueuePair {
         }
     }
 
-    /// Finds the memory that a packet's data go to; whether all of it may be used.
+    /// Finds the destination of a packet's data; returns whether all of it is accessible.
     pub(super) fn target(&self, packet: &Packet, protection: &Protection, out: &mut Vec<Extent>) -> bool {
         out.clear();
         let domain = self.parts.domain;
@@ -197,9 +197,9 @@ impl QueuePair {
     }
 }
 
-/// How a connection begins and ends.
+/// Start and end of a connection.
 impl QueuePair {
-    /// Whether a connection may begin, for errors of `call`.
+    /// Fails, with an error for `call`, unless a connection may start.
     pub(super) fn check_idle(&self, call: &'static str) -> Result<()> {
         match self.state {
             QpState::Init if self.request.is_none() => Ok(()),
@@ -207,29 +207,29 @@ impl QueuePair {
         }
     }
 
-    /// The queue pair waits for the answer to this connect request; the channel hears of it.
+    /// The queue pair awaits the answer to this connect request; `channel` will report it.
     pub(super) fn asks(&mut self, request: u32, channel: u32) {
         (self.channel, self.request) = (Some(channel), Some(request));
     }
 
-    /// Its connect request is over.
+    /// Its connect request was answered.
     pub(super) fn is_answered(&mut self) {
         self.request = None;
     }
 
-    /// The queue pair has accepted a peer, which is still to say that it is ready.
+    /// The queue pair has accepted a peer, which has not reported that it is ready.
     pub(super) fn accepted(&mut self, peer: Peer, port: usize, mtu: u64) {
         self.state = QpState::ReadyToReceive;
         (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
     }
 
-    /// The peer has accepted it.
+    /// The peer has accepted its request.
     pub(super) fn connected(&mut self, peer: Peer, port: usize, mtu: u64) {
         (self.state, self.established, self.request) = (QpState::ReadyToSend, true, None);
         (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
     }
 
-    /// The peer that it has accepted is ready; whether that is news.
+    /// The accepted peer is ready; returns whether this is new.
     pub(super) fn establish(&mut self) -> bool {
         let news = self.state == QpState::ReadyToReceive;
         if news {
@@ -238,12 +238,12 @@ impl QueuePair {
         news
     }
 
-    /// The peer is gone by itself: it is not told of this side's end.
+    /// The peer has ended the connection: it need not be notified.
     pub(super) fn forget_peer(&mut self) {
         self.peer = None;
     }
 
-    /// Moves it to the error state; `None` if it is there already.
+    /// Moves it to the error state; `None` if it is in that state already.
     pub(super) fn fail(&mut self) -> Option<Ended> {
         if self.state == QpState::Error {
             return None;
@@ -258,7 +258,7 @@ impl QueuePair {
         })
     }
 
-    /// The queue pair goes away: its requests complete nowhere, and nobody is told.
+    /// The queue pair is destroyed: its requests do not complete, and no events are reported.
     pub(super) fn retire(&mut self) {
         self.channel = None;
         self.requester.forget();

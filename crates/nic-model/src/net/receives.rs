@@ -1,4 +1,4 @@
-//! [`ReceiveQueue`]: receives that wait for messages, of a queue pair or shared; and [`SharedReceiveQueue`].
+//! [`ReceiveQueue`]: posted receives of a queue pair, or shared; and [`SharedReceiveQueue`].
 
 use host::Time;
 use verbs::{Error, RecvWr, Result, Sge};
@@ -21,22 +21,22 @@ pub(super) struct ReceiveQueue {
     slots: Vec<Receive>,
     head: u64,
     tail: u64,
-    /// Slots taken, until their completions are polled.
+    /// Slots in use until their completions are polled.
     used: u32,
 }
 
 impl ReceiveQueue {
-    /// A queue for so many receives of at most so many SGEs; `name` is for errors.
+    /// A queue for `depth` receives of at most `max_sge` SGEs; `name` is for errors.
     pub(super) fn new(name: &'static str, depth: u32, max_sge: u32) -> Self {
         Self { name, depth, max_sge, slots: Vec::new(), head: 0, tail: 0, used: 0 }
     }
 
-    /// SGEs of a receive at most.
+    /// Most SGEs of a receive.
     pub(super) fn max_sge(&self) -> u32 {
         self.max_sge
     }
 
-    /// Looks whether a receive may be posted.
+    /// Checks whether a receive may be posted.
     pub(super) fn check(&self, wr: &RecvWr<'_>) -> Result<()> {
         Error::check_limit("pieces", wr.sges.len() as u64, self.max_sge.into())?;
         match self.used >= self.depth {
@@ -54,18 +54,18 @@ impl ReceiveQueue {
         }
         let slot = &mut self.slots[index];
         slot.sges.clear();
-        // In jobs of thousands there are many receives of one piece each.
+        // Jobs of thousands of ranks have many receives of one SGE each.
         slot.sges.reserve_exact(wr.sges.len());
         slot.sges.extend_from_slice(wr.sges);
         (slot.wr_id, slot.at) = (wr.wr_id, at);
     }
 
-    /// Receives that no message has taken.
+    /// Number of receives that no message has taken.
     pub(super) fn len(&self) -> u64 {
         self.tail - self.head
     }
 
-    /// Takes the oldest receive if it was posted by `now`; its list of SGEs is swapped against one of `spare`.
+    /// Takes the oldest receive if it was posted by `now`; exchanges its list of SGEs for one of `spare`.
     pub(super) fn take(&mut self, now: Time, spare: &mut Vec<Vec<Sge>>) -> Option<(u64, Vec<Sge>)> {
         let index = (self.head % u64::from(self.depth.max(1))) as usize;
         let slot = self.slots.get_mut(index).filter(|slot| self.head < self.tail && slot.at <= now)?;
@@ -73,12 +73,12 @@ impl ReceiveQueue {
         Some((slot.wr_id, std::mem::replace(&mut slot.sges, spare.pop().unwrap_or_default())))
     }
 
-    /// The completion of a receive has been polled: its slot is free.
+    /// The completion of a receive was polled: frees its slot.
     pub(super) fn free(&mut self) {
         self.used -= 1;
     }
 
-    /// Forgets all receives, of a queue pair that goes away.
+    /// Drops all receives of a destroyed queue pair.
     pub(super) fn clear(&mut self) {
         self.head = self.tail;
     }
@@ -90,7 +90,7 @@ pub(super) struct SharedReceiveQueue {
     pub(super) card: usize,
     pub(super) domain: u32,
     pub(super) receives: ReceiveQueue,
-    /// With fewer receives than this there is an event, once.
+    /// With fewer receives than this, one event is reported.
     limit: u32,
 }
 
@@ -100,17 +100,17 @@ impl SharedReceiveQueue {
         Self { context, card, domain, receives, limit: 0 }
     }
 
-    /// Sets the limit below which there is an event.
+    /// Sets the limit below which an event is reported.
     pub(super) fn arm_limit(&mut self, limit: u32) {
         self.limit = limit;
     }
 
-    /// The limit below which there will be an event; 0 for none.
+    /// The limit below which an event will be reported; 0 for none.
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Whether the limit has been passed; says so once.
+    /// Whether the limit was passed; true only once.
     pub(super) fn passes_limit(&mut self) -> bool {
         let passed = self.receives.len() < u64::from(self.limit);
         if passed {

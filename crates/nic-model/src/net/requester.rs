@@ -1,7 +1,7 @@
-//! [`Requester`]: the sending half of a queue pair. It holds the posted requests, cuts them into packets, and completes them in
-//! the order of posting when the responder has acknowledged or answered them.
+//! [`Requester`]: the sending half of a queue pair. It holds the posted requests, cuts them into packets, and
+//! completes them in the order of posting when the responder has acknowledged or answered them.
 //!
-//! It knows nothing of cards, wires and queues of completions: what is to be done elsewhere is what its calls return.
+//! It knows nothing of cards, wires and completion queues: its calls return what other modules have to do.
 
 use std::collections::VecDeque;
 
@@ -17,19 +17,19 @@ use crate::limits;
 use crate::machine::{Params, WriteImmKind};
 use crate::parts::us;
 
-/// What a card's transport engine says about all requesters.
+/// The transport engine's settings for all requesters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Requests begun and not acknowledged, at most.
+    /// Most requests that have begun and are not acknowledged.
     begun_max: u64,
     retry_timeout: Span,
     retry_max: u32,
-    /// A write with immediate data is a write and a message behind it.
+    /// A write with immediate data is sent as a write followed by a message.
     splits_notice: bool,
 }
 
 impl Rules {
-    /// What this machine says.
+    /// The rules of this machine.
     pub(super) fn new(params: &Params) -> Self {
         Self {
             begun_max: params.transport.begun_requests as u64,
@@ -62,17 +62,17 @@ struct Wqe {
     answered: bool,
     /// How often its receiver was not ready.
     rnr_retries: u8,
-    /// How it failed, if so.
+    /// How it failed, if it did.
     failed: Option<WcStatus>,
 }
 
 impl Wqe {
-    /// Whether it waits for a response with data.
+    /// Whether it awaits a response with data.
     fn fetches(&self) -> bool {
         self.op.is_some_and(SendOp::fetches)
     }
 
-    /// Whether nothing of it has to be sent (again), when packets below `acked` are acknowledged.
+    /// Whether no part of it has to be sent (again), if packets below `acked` are acknowledged.
     fn is_through(&self, acked: u64) -> bool {
         match self.psn {
             None => false,
@@ -81,12 +81,12 @@ impl Wqe {
         }
     }
 
-    /// Whether it is done.
+    /// Whether it has completed.
     fn is_done(&self, acked: u64) -> bool {
         if self.fetches() { self.answered } else { self.is_through(acked) }
     }
 
-    /// The packet of the response that is next, once it has begun.
+    /// The next packet of the response, once the request has begun.
     fn expects(&self) -> Option<u64> {
         self.psn.map(|first| first + self.arrived)
     }
@@ -96,107 +96,109 @@ impl Wqe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Halted;
 
-/// What a negative acknowledgement of a receiver that was not ready means.
+/// The effect of a receiver-not-ready NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rnr {
-    /// Nothing: what it is about has been acknowledged since.
+    /// None: its message was acknowledged since.
     Stale,
-    /// Nothing is sent for a while.
+    /// Sending pauses.
     Pause,
-    /// There have been enough pauses: the request failed.
+    /// The retry limit is reached: the request failed.
     Failed,
 }
 
-/// What is to be done with a packet of a response.
+/// What to do with a packet of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
-    /// The packet answers the request with this number, and goes to its memory.
+    /// The packet answers the request with this number, and is written to its memory.
     Take(u64),
-    /// The packet is dropped; whether there is something to send again, as one before it is missing.
+    /// The packet is dropped; `resend`: there is something to retransmit, as an earlier packet is missing.
     Drop { resend: bool },
 }
 
-/// What has come of a response's packet that is in memory.
+/// The effect of a response packet that is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
-    /// More is to come.
+    /// More packets follow.
     Part,
-    /// It was the response's last packet.
+    /// It was the last packet of the response.
     Whole,
     /// The memory is gone, and the request failed.
     Failed,
 }
 
-/// What a requester that may have waited too long for an answer does.
+/// What a requester does if an answer may be overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// The requester waits for nothing.
+    /// The requester awaits nothing.
     Idle,
-    /// The requester looks again at this time.
+    /// The requester checks again at this time.
     LookAt(Time),
-    /// The requester sends again, and looks again at this time.
+    /// The requester retransmits, and checks again at this time.
     Resend(Time),
-    /// The requester has tried often enough: the oldest request failed.
+    /// The retry limit is reached: the oldest request failed.
     Failed,
 }
 
-/// A request that is over.
+/// A request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retired {
-    /// Its completion, if it has one, and the slots of the send queue that this one frees. The queue pair is to be filled in.
+    /// Its completion, if it has one, and the slots of the send queue that this frees. The caller fills in
+    /// the queue pair.
     pub(super) completion: Option<(Wc, u32)>,
-    /// Whether it failed, and with it the connection.
+    /// Whether it failed, which ends the connection.
     pub(super) failed: bool,
 }
 
-/// The sending half of a queue pair. Requests are numbered from 0; the slot of one is its number modulo the depth.
+/// The sending half of a queue pair. Requests are numbered from 0; the slot of a request is its number modulo
+/// the depth.
 pub(super) struct Requester {
     cap: QpCap,
     signal_all: bool,
     slots: Vec<Wqe>,
     /// The oldest request that is not completed.
     head: u64,
-    /// The number of requests that have been posted.
+    /// Number of posted requests.
     tail: u64,
-    /// The number of requests that the card knows of.
+    /// Number of requests that the card knows of.
     rung: u64,
-    /// The number of requests whose descriptors the card has asked for.
+    /// Number of requests whose descriptors the card has requested.
     asked: u64,
-    /// The number of requests whose descriptors the card has.
+    /// Number of requests whose descriptors the card has.
     fetched: u64,
-    /// Whether the queue pair is among those whose descriptors are to be fetched.
+    /// Whether the queue pair is queued for descriptor fetches.
     wants_descriptor: bool,
-    /// The request to send next, and the packet of it.
+    /// The request to send next, and its next packet.
     next: u64,
     packet: u64,
-    /// When the next request can begin, and whether an [`super::event::Event::Begin`] for it is in the queue.
+    /// When the next request can begin, and whether an [`super::event::Event::Begin`] for it is scheduled.
     begins_at: Time,
     begin_timed: bool,
     /// The number of the next new packet.
     psn: u64,
     /// Packets below this are acknowledged.
     acked: u64,
-    /// Slots taken, until their completions are polled.
+    /// Slots in use until their completions are polled.
     used: u32,
-    /// Unsignalled requests that are done, whose slots the next completion frees.
+    /// Completed unsignaled requests, whose slots the next completion frees.
     unsignalled: u32,
-    /// Reads and atomics whose responses are not all placed, and how many of them there may be.
+    /// Reads and atomics whose responses are not placed, and their maximum.
     reads: VecDeque<u64>,
     reads_max: usize,
-    /// A response's packet is missing, and has been asked for.
+    /// A packet of a response is missing, and was requested again.
     gap: bool,
-    /// The receiver was not ready: nothing is sent for a while.
+    /// The receiver was not ready: sending pauses.
     rnr_pause: bool,
-    /// How often a receiver may be not ready in a row: the program's limit, and its peer's.
+    /// Receiver-not-ready retry limit: the program's, and its peer's.
     rnr_retry: Option<u8>,
     rnr_retry_of_peer: u8,
-    /// A request failed: nothing behind it is sent.
+    /// A request failed: later requests are not sent.
     halted: bool,
-    /// An [`super::event::Event::Overdue`] is in the queue.
+    /// An [`super::event::Event::Overdue`] is scheduled.
     timed: bool,
-    /// When something was sent or answered last.
+    /// When a packet was last sent or answered.
     progress: Time,
-    /// Retries without any progress.
+    /// Retries without progress.
     retries: u32,
 }
 
@@ -234,17 +236,17 @@ impl Requester {
         }
     }
 
-    /// Sets how often a receiver may be not ready in a row; 7 means without limit. It replaces the peer's limit.
+    /// Sets the receiver-not-ready retry limit; 7 means unlimited. It overrides the peer's limit.
     pub(super) fn set_rnr_retry(&mut self, retries: u8) {
         self.rnr_retry = Some(retries);
     }
 
-    /// The limit of retries that the peer's program has set. It counts if this side's program has set none.
+    /// Sets the retry limit of the peer's program, which applies if this side's program has set none.
     pub(super) fn peer_grants(&mut self, retries: u8) {
         self.rnr_retry_of_peer = retries;
     }
 
-    /// Reads and atomics that may be under way; at least one.
+    /// Sets the number of reads and atomics that may be in flight; at least one.
     pub(super) fn set_reads_max(&mut self, reads: u8) {
         self.reads_max = usize::from(reads.max(1));
     }
@@ -264,9 +266,9 @@ impl Requester {
     }
 }
 
-/// How requests are posted, and how the card learns of them.
+/// Posting of requests, and how the card learns of them.
 impl Requester {
-    /// Looks whether the form of a request is right.
+    /// Checks the form of a request.
     pub(super) fn check_form(&self, wr: &SendWr<'_>) -> Result<()> {
         match wr.data {
             Data::Sges(sges) => {
@@ -279,7 +281,7 @@ impl Requester {
         }
     }
 
-    /// Looks whether there is room for another request.
+    /// Checks whether there is room for another request.
     pub(super) fn check_room(&self) -> Result<()> {
         let depth = self.cap.max_send_wr;
         if self.used >= depth { Err(Error::QueueFull { queue: "send", depth }) } else { Ok(()) }
@@ -319,24 +321,24 @@ impl Requester {
         };
     }
 
-    /// Completions have been polled that free so many slots.
+    /// Frees slots whose completions were polled.
     pub(super) fn free(&mut self, slots: u32) {
         self.used -= slots;
     }
 
-    /// The card knows of a further request.
+    /// The card learns of another request.
     pub(super) fn ring(&mut self) {
         self.rung += 1;
     }
 
-    /// Whether it has become one of those whose descriptors are to be fetched, where the card fetches so many ahead.
+    /// Whether the queue pair newly has a descriptor to fetch, if the card fetches `ahead` in advance.
     pub(super) fn begins_to_want(&mut self, ahead: u64) -> bool {
         let begins = !self.wants_descriptor && self.asked < self.rung && self.asked < self.next + ahead;
         self.wants_descriptor |= begins;
         begins
     }
 
-    /// Its turn to have a descriptor fetched: SGEs and inline bytes of the request, if there still is one.
+    /// Requests the next descriptor: the SGEs and inline bytes of its request, if there still is one.
     pub(super) fn ask(&mut self) -> Option<(usize, usize)> {
         self.wants_descriptor = false;
         if self.asked >= self.rung {
@@ -348,12 +350,12 @@ impl Requester {
         Some(size)
     }
 
-    /// SGEs of a request at most.
+    /// Most SGEs of a request.
     pub(super) fn max_sge(&self) -> u32 {
         self.cap.max_send_sge
     }
 
-    /// The oldest descriptor that was asked for is there; false if it was flushed meanwhile.
+    /// The oldest requested descriptor has arrived; false if it was flushed meanwhile.
     pub(super) fn fetched(&mut self) -> bool {
         let awaited = self.fetched < self.asked;
         self.fetched += u64::from(awaited);
@@ -361,9 +363,9 @@ impl Requester {
     }
 }
 
-/// How requests are cut into packets and sent.
+/// Cutting of requests into packets.
 impl Requester {
-    /// Whether something that was posted is not yet sent, or to be sent again.
+    /// Whether some posted request is not yet sent, or has to be sent again.
     pub(super) fn has_more(&self) -> bool {
         self.next < self.tail
     }
@@ -373,29 +375,29 @@ impl Requester {
         self.head
     }
 
-    /// A request has begun: the next one cannot before this time.
+    /// A request has begun: the next one cannot begin before this time.
     pub(super) fn begun(&mut self, next_at: Time) {
         self.begins_at = next_at;
     }
 
-    /// A message of the peer's has come, and takes its turn of so long among those that begin; when that is.
+    /// Reserves the next start time for a message of the peer, which takes `turn`; returns that time.
     pub(super) fn gives_way(&mut self, now: Time, turn: Span) -> Time {
         let at = self.begins_at.max(now);
         self.begins_at = at + turn;
         at
     }
 
-    /// The time at which the next request could begin may have come.
+    /// The scheduled time at which the next request can begin has come.
     pub(super) fn looks(&mut self) {
         self.begin_timed = false;
     }
 
-    /// Whether descriptors beyond that of the next request have been asked for.
+    /// Whether descriptors beyond that of the next request were requested.
     pub(super) fn is_ahead(&self) -> bool {
         self.asked > self.next
     }
 
-    /// When the request can begin that is next, if it cannot yet, and whether somebody has to look then.
+    /// When the next request can begin, if it cannot yet, and whether the caller has to schedule that.
     pub(super) fn waits(&mut self, now: Time) -> Option<(Time, bool)> {
         if self.begins_at <= now {
             self.begin_timed = false;
@@ -405,8 +407,8 @@ impl Requester {
         begins.then(|| (self.begins_at, !std::mem::replace(&mut self.begin_timed, true)))
     }
 
-    /// What is sent next, `base` being what is the same in all packets; and whether requests were skipped because nothing of
-    /// them has to be sent again.
+    /// The next packet, based on `base`; and whether requests were skipped because no part of them has to be
+    /// sent again.
     pub(super) fn next(
         &mut self,
         now: Time,
@@ -427,7 +429,7 @@ impl Requester {
             (self.next, self.packet, skipped) = (number + 1, 0, true);
         }
         let number = self.next;
-        // Behind a request that failed nothing begins; what is before it may have to be sent again.
+        // After a failed request none begins; those before it may have to be sent again.
         let wqe = self.at(number);
         let begins = wqe.psn.is_none();
         if self.halted && (begins || wqe.failed.is_some()) {
@@ -452,12 +454,12 @@ impl Requester {
 
     fn may_begin(&self, rules: &Rules, number: u64) -> bool {
         let (wqe, reads) = (self.at(number), self.reads.len());
-        // Those begun before it and not completed.
+        // Earlier requests that have begun and are not completed.
         let full = number - self.head >= rules.begun_max;
         !(full || (wqe.fence && reads > 0) || (wqe.fetches() && reads >= self.reads_max))
     }
 
-    /// Gives the next request its packets' numbers, unless it must fail.
+    /// Assigns packet numbers to the next request, unless it must fail.
     fn begin(
         &mut self,
         rules: &Rules,
@@ -485,8 +487,8 @@ impl Requester {
         Ok(())
     }
 
-    /// The next packet of a request that has begun. With `split` a write with immediate data is a write, and a message
-    /// behind it that has no data.
+    /// The next packet of a request that has begun. With `split` a write with immediate data becomes a write
+    /// and a message without data.
     fn packet_of(&mut self, number: u64, split: bool, mtu: u64, base: Packet) -> Outgoing {
         let (sent, acked) = (self.packet, self.acked);
         let wqe = self.at(number);
@@ -494,12 +496,12 @@ impl Requester {
         let (total, solicited) = (wqe.len, wqe.solicited);
         let base = Packet { body: Body::Request(op), total, solicited, ..base };
         if wqe.fetches() {
-            // What has arrived is not asked for again.
+            // Packets that have arrived are not requested again.
             let (psn, offset) = (psn + wqe.arrived, wqe.arrived * mtu);
             let packet = Packet { psn, offset, first: true, last: true, ..base };
             return Outgoing { packet, source: Source::Nowhere, ends: true };
         }
-        // Neither is what the peer has acknowledged sent again.
+        // Acknowledged packets are not sent again either.
         let index = sent.max(acked.saturating_sub(psn));
         let (offset, last) = ((index * mtu).min(total), index + 1 == wqe.packets);
         self.packet = index + 1;
@@ -515,7 +517,7 @@ impl Requester {
         Outgoing { packet, source: Source::Request(number), ends: last }
     }
 
-    /// Puts the memory of a packet of this request into `out`; whether it may be used so.
+    /// Puts the memory of a packet of this request into `out`; returns whether it permits this access.
     pub(super) fn extents(
         &self,
         number: u64,
@@ -532,12 +534,12 @@ impl Requester {
         &self.at(number).inline
     }
 
-    /// Something was sent that wants an answer: when to look whether it came, if nobody looks before.
+    /// A packet that needs an answer was sent: returns when to check for it, unless a check is scheduled.
     pub(super) fn expect_answer(&mut self, now: Time, rules: &Rules) -> Option<Time> {
         (!std::mem::replace(&mut self.timed, true)).then(|| now + rules.retry_timeout)
     }
 
-    /// Sends again from this packet on.
+    /// Retransmits from this packet on.
     fn rewind(&mut self, psn: u64) {
         for number in self.head..self.next.saturating_add(1).min(self.tail) {
             let wqe = self.at(number);
@@ -553,14 +555,14 @@ impl Requester {
     }
 }
 
-/// What acknowledgements and responses do, and their absence.
+/// Acknowledgements, responses, and their absence.
 impl Requester {
-    /// Whether there can be an acknowledgement of this packet.
+    /// Whether this packet may be acknowledged.
     pub(super) fn has_sent(&self, psn: u64) -> bool {
         psn <= self.psn
     }
 
-    /// Packets below this number are acknowledged; whether that is news.
+    /// Packets below this number are acknowledged; returns whether this is new.
     pub(super) fn acknowledge(&mut self, now: Time, psn: u64) -> bool {
         let news = psn > self.acked;
         if news {
@@ -569,7 +571,7 @@ impl Requester {
         news
     }
 
-    /// The request with this packet failed at the peer; all before it are placed.
+    /// The request with this packet failed at the peer; all earlier packets are placed.
     pub(super) fn reject(&mut self, psn: u64, status: WcStatus) {
         self.acked = self.acked.max(psn);
         for number in self.head..self.tail {
@@ -581,7 +583,7 @@ impl Requester {
         }
     }
 
-    /// This request has failed: it completes so in its turn, and nothing behind it begins.
+    /// Fails this request: it completes with this status in its turn, and no later request begins.
     pub(super) fn fail(&mut self, number: u64, status: WcStatus) {
         self.at_mut(number).failed = Some(status);
         self.halted = true;
@@ -607,12 +609,12 @@ impl Requester {
         Rnr::Pause
     }
 
-    /// The pause after a receiver-not-ready answer is over.
+    /// The pause after a receiver-not-ready answer has ended.
     pub(super) fn resume(&mut self, now: Time) {
         (self.rnr_pause, self.progress) = (false, now);
     }
 
-    /// The responder misses this packet; whether it is to be sent again.
+    /// The responder misses this packet; returns whether to retransmit it.
     pub(super) fn missing(&mut self, now: Time, psn: u64) -> bool {
         let resend = psn >= self.acked && !self.rnr_pause;
         if resend {
@@ -640,7 +642,7 @@ impl Requester {
         Response::Drop { resend: missing.is_some() }
     }
 
-    /// Whether a request still waits for its response.
+    /// Whether a request still awaits its response.
     pub(super) fn awaits(&self, request: u64) -> bool {
         request >= self.head
     }
@@ -660,7 +662,7 @@ impl Requester {
         Placed::Whole
     }
 
-    /// Looks whether answers are overdue; `alive`: the connection is there, and so is the card.
+    /// Checks whether answers are overdue; `alive`: neither the connection nor the card has failed.
     pub(super) fn overdue(&mut self, now: Time, rules: &Rules, alive: bool) -> Overdue {
         let timeout = rules.retry_timeout;
         self.timed = alive && self.head < self.tail && self.at(self.head).psn.is_some();
@@ -684,9 +686,9 @@ impl Requester {
     }
 }
 
-/// How requests are completed, in the order of posting.
+/// Completion of requests, in the order of posting.
 impl Requester {
-    /// Takes the oldest request, if it is done or has failed.
+    /// Removes the oldest request, if it has completed or failed.
     pub(super) fn retire(&mut self) -> Option<Retired> {
         if self.head == self.tail {
             return None;
@@ -705,7 +707,7 @@ impl Requester {
         Some(Retired { completion, failed: failed.is_some() })
     }
 
-    /// The completion of a request, if it is signalled or failed.
+    /// The completion of a request, if it is signaled or failed.
     fn completion(&mut self, number: u64, status: WcStatus, byte_len: u32) -> Option<(Wc, u32)> {
         self.unsignalled += 1;
         let wqe = self.at(number);
@@ -722,7 +724,7 @@ impl Requester {
         Some((wc, std::mem::take(&mut self.unsignalled)))
     }
 
-    /// Takes all requests, of a queue pair in the error state: their completions.
+    /// Removes all requests of a queue pair in the error state; returns their completions.
     pub(super) fn flush(&mut self) -> impl Iterator<Item = (Wc, u32)> {
         let flushed = self.head..self.tail;
         (self.head, self.next, self.packet) = (self.tail, self.tail, 0);
@@ -731,7 +733,7 @@ impl Requester {
         flushed.filter_map(|number| self.completion(number, WcStatus::WrFlushErr, 0))
     }
 
-    /// Forgets all requests, of a queue pair that goes away.
+    /// Drops all requests of a destroyed queue pair.
     pub(super) fn forget(&mut self) {
         self.head = self.tail;
     }
@@ -751,7 +753,7 @@ mod tests {
     const MTU: u64 = 2048;
     const REMOTE: RemoteAddr = RemoteAddr { addr: 1 << 20, rkey: 9 };
 
-    /// A requester of a card that knows of its requests at once, with memory to send.
+    /// A requester whose card learns of requests immediately, with memory to send.
     struct Bench {
         requester: Requester,
         rules: Rules,
@@ -778,7 +780,7 @@ mod tests {
             assert!(self.requester.ask().is_some() && self.requester.fetched());
         }
 
-        /// The numbers of the packets that are sent until there are no more.
+        /// The numbers of the packets that can be sent now.
         fn sends(&mut self) -> Vec<u64> {
             let mut next = || {
                 let (memory, base) = ((&self.protection, 1), (Packet::default(), MTU));
@@ -787,7 +789,7 @@ mod tests {
             std::iter::from_fn(|| next().map(|outgoing| outgoing.packet.psn)).collect()
         }
 
-        /// The requests that are over: their number and status, where they have a completion.
+        /// The requests that have ended: number and status, if they have a completion.
         fn retires(&mut self) -> Vec<Option<(u64, WcStatus)>> {
             let retired = std::iter::from_fn(|| self.requester.retire());
             retired.map(|retired| retired.completion.map(|(wc, _)| (wc.wr_id, wc.status))).collect()

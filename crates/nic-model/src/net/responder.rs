@@ -1,7 +1,8 @@
-//! [`Responder`]: the receiving half of a queue pair. It takes the peer's packets in their order, says where their data go and
-//! whether they may go there, and keeps what it owes the peer: responses, and the reason of a failure.
+//! [`Responder`]: the receiving half of a queue pair. It accepts the peer's packets in order, finds and
+//! checks the destination of their data, and holds what it owes the peer: responses, and the reason of a
+//! failure.
 //!
-//! Like the requester it knows nothing of cards and wires: what is to be done elsewhere is what its calls return.
+//! Like the requester it knows nothing of cards and wires: its calls return what other modules have to do.
 
 use std::collections::VecDeque;
 
@@ -12,35 +13,35 @@ use super::completions::Slots;
 use super::packet::{Body, Outgoing, Packet, Source};
 use super::protection::{Extent, Protection};
 
-/// Every so many packets of a long message are acknowledged by a packet of their own; it tells the requester that it
-/// need not be impatient.
+/// One of this many packets of a long message is acknowledged separately, so that the requester does not time
+/// out.
 const ACK_EVERY: u64 = 16;
-/// Results of atomics that are kept for a peer that asks again.
+/// Results of atomics that are kept for retransmitted requests.
 const ATOMICS_KEPT: usize = 128;
 
-/// How a request failed here.
+/// How a request failed at the responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// What the peer is told.
+    /// The status for the peer.
     pub(super) status: WcStatus,
-    /// What the receive that it took is completed with, if it took one.
+    /// The status of the receive that it took, if it took one.
     pub(super) receive: Option<WcStatus>,
-    /// Whether it is the peer's fault, which this side's program then hears of.
+    /// Whether the peer violated access rights, which is reported to this side's program.
     pub(super) forbidden: bool,
 }
 
 impl Refusal {
-    /// The peer did what it may not.
+    /// The peer violated access rights.
     pub(super) fn forbidden(status: WcStatus) -> Self {
         Self { status, receive: None, forbidden: true }
     }
 
-    /// The receive that the request took is of no use.
+    /// The receive that the request took is unusable.
     fn of_receive(receive: WcStatus, status: WcStatus) -> Self {
         Self { status, receive: Some(receive), forbidden: false }
     }
 
-    /// The peer wanted to take away a key that it may not.
+    /// The peer tried to invalidate a key without permission.
     pub(super) fn of_invalidation() -> Self {
         Self { receive: Some(WcStatus::LocProtErr), ..Self::forbidden(WcStatus::RemAccessErr) }
     }
@@ -52,11 +53,11 @@ pub(super) struct Taken {
     pub(super) wr_id: u64,
     pub(super) sges: Vec<Sge>,
     pub(super) slots: Slots,
-    /// The domain that its keys belong to.
+    /// The protection domain of its keys.
     pub(super) domain: u32,
 }
 
-/// Something that the peer is to be sent, in its turn.
+/// A packet that the peer will get in its turn.
 #[derive(Clone, Copy, Debug)]
 struct Owed {
     /// The number of its next packet.
@@ -64,78 +65,78 @@ struct Owed {
     what: Answer,
 }
 
-/// What may be owed to the peer.
+/// Kinds of packets owed to the peer.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    /// Memory from here on; `offset` is its place in a response of `total` bytes.
+    /// Memory from here on; `offset` is its position in a response of `total` bytes.
     Memory { remote: RemoteAddr, offset: u64, total: u64 },
-    /// What an atomic found.
+    /// The value that an atomic found.
     Atomic(u64),
     /// The request failed.
     Refusal(Refusal),
 }
 
-/// What is to be done about a packet that is not the next one.
+/// How to react to a packet out of sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutOfOrder {
-    /// Nothing is to be done.
+    /// Do nothing.
     Ignore,
-    /// The peer is told that this one is missing.
+    /// Report that this packet is missing.
     Missing(u64),
-    /// The peer is told again that those below this one are placed.
+    /// Repeat that packets below this number are placed.
     Acknowledge(u64),
-    /// A response is sent again.
+    /// Send a response again.
     Respond,
 }
 
-/// How a packet that is placed is acknowledged.
+/// How a placed packet is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acknowledgement {
     /// Its response acknowledges it.
     Response,
-    /// A packet says that those below this number are placed.
+    /// A packet acknowledges all packets below this number.
     Packet(u64),
-    /// The acknowledgement goes along with others.
+    /// The acknowledgement is piggybacked on other packets.
     Along,
 }
 
 /// The receiving half of a queue pair.
 #[derive(Default)]
 pub(super) struct Responder {
-    /// The number of the packet that is next.
+    /// The number of the next packet.
     expected: u64,
-    /// One is missing, and the peer has been told.
+    /// A packet is missing, and the peer was notified.
     gap: bool,
     /// Packets below this are placed.
     done: u64,
-    /// Packets are placed in order: none begins before this, none ends before that.
+    /// Packets are placed in order: the earliest start and the earliest end of the next placement.
     place_from: Time,
     placed_at: Time,
     /// Receives taken and not completed; the number of the first.
     taken: VecDeque<Taken>,
     taken_first: u64,
     owed: VecDeque<Owed>,
-    /// What the last atomics found, by their packets' numbers, for those that are asked again.
+    /// Results of the latest atomics by packet number, for retransmitted requests.
     atomics: VecDeque<(u64, u64)>,
-    /// A request failed, and responses to those before it are still to be sent: nothing else is taken.
+    /// A request failed while earlier responses are unsent: no more packets are accepted.
     refusing: bool,
-    /// Why the connection failed here, for a peer that missed it.
+    /// Why the connection failed here, in case the peer missed it.
     nak: Option<(u64, WcStatus)>,
 }
 
-/// How packets are taken.
+/// Acceptance of packets.
 impl Responder {
-    /// Whether nothing is taken any more.
+    /// Whether no more packets are accepted.
     pub(super) fn is_refusing(&self) -> bool {
         self.refusing
     }
 
-    /// Whether a packet is the next one.
+    /// Whether a packet is the next in sequence.
     pub(super) fn expects(&self, psn: u64) -> bool {
         psn == self.expected
     }
 
-    /// A packet is not the next one: one is missing before it, or it has been here before.
+    /// A packet is out of sequence: an earlier one is missing, or it is a duplicate.
     pub(super) fn out_of_order(&mut self, packet: &Packet, op: SendOp) -> OutOfOrder {
         let &Packet { psn, last, offset, total, .. } = packet;
         if psn > self.expected {
@@ -145,7 +146,7 @@ impl Responder {
         match op {
             _ if psn >= self.done => OutOfOrder::Ignore,
             SendOp::Read(remote) => {
-                // The peer goes on from here: what else is to be sent, it will ask for again.
+                // The peer continues from here, and will request everything else again.
                 self.owed.clear();
                 let what = Answer::Memory { remote: remote.offset(offset), offset, total };
                 self.owed.push_back(Owed { psn, what });
@@ -163,7 +164,7 @@ impl Responder {
         }
     }
 
-    /// The next packet finds no receive: it will come again.
+    /// The next packet finds no receive: the peer will retry it.
     pub(super) fn not_ready(&mut self) {
         self.gap = true;
     }
@@ -173,34 +174,34 @@ impl Responder {
         self.taken.push_back(receive);
     }
 
-    /// Takes the next packet, which has the numbers of all packets of its response; the number of the receive that its
-    /// message took last.
+    /// Accepts the next packet, which also stands for the numbers of its response's packets. Returns the
+    /// number of the receive that its message took last.
     pub(super) fn accept(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> u64 {
         self.gap = false;
         self.expected += packets_of(packet, op, mtu);
         (self.taken_first + self.taken.len() as u64).saturating_sub(1)
     }
 
-    /// A packet can be placed from `ready` on; when it is its turn.
+    /// A packet can be placed from `ready` on; returns when its turn is.
     pub(super) fn place_from(&mut self, ready: Time) -> Time {
         self.place_from = self.place_from.max(ready);
         self.place_from
     }
 
-    /// A packet would be in memory at `seen`; when it is, behind those before it.
+    /// A packet would be in memory at `seen`; returns when it is, after all earlier ones.
     pub(super) fn placed_at(&mut self, seen: Time) -> Time {
         self.placed_at = self.placed_at.max(seen);
         self.placed_at
     }
 }
 
-/// How what packets bring is placed.
+/// Placement of data.
 impl Responder {
     fn receive_of(&self, packet: &Packet) -> Option<&Taken> {
         self.taken.get(packet.receive.checked_sub(self.taken_first)? as usize)
     }
 
-    /// Finds the memory that the data of a request's packet go to; whether all of it may be used.
+    /// Finds the destination of the data of a request's packet; returns whether all of it is accessible.
     pub(super) fn target(
         &self,
         packet: &Packet,
@@ -225,7 +226,7 @@ impl Responder {
         }
     }
 
-    /// The first packet of a message is where all of the message is checked: nothing of a bad one is written.
+    /// Checks a whole message at its first packet: no byte of an invalid one is written.
     pub(super) fn check_message(
         &self,
         packet: &Packet,
@@ -251,7 +252,7 @@ impl Responder {
         Ok(())
     }
 
-    /// The memory of a message that was checked is gone.
+    /// The memory of a message was deregistered after the check.
     pub(super) fn target_is_gone(op: SendOp) -> Refusal {
         match op {
             SendOp::Write(_) | SendOp::WriteImm(..) => Refusal::forbidden(WcStatus::RemAccessErr),
@@ -259,7 +260,7 @@ impl Responder {
         }
     }
 
-    /// A packet's request is carried out; how the peer hears of it.
+    /// A packet's request was executed; returns how it is acknowledged.
     pub(super) fn carried_out(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> Acknowledgement {
         self.done = self.done.max(packet.psn + packets_of(packet, op, mtu));
         match op {
@@ -270,7 +271,7 @@ impl Responder {
         }
     }
 
-    /// The oldest receive that a message has taken, to be completed.
+    /// Removes the oldest receive that a message has taken, to complete it.
     pub(super) fn complete(&mut self) -> Option<Taken> {
         let taken = self.taken.pop_front()?;
         self.taken_first += 1;
@@ -278,15 +279,15 @@ impl Responder {
     }
 }
 
-/// How the peer gets what it is owed.
+/// Responses owed to the peer.
 impl Responder {
-    /// Owes a read's response: the memory that its packet names.
+    /// Queues the response of a read: the memory that its packet names.
     pub(super) fn owe_memory(&mut self, packet: &Packet, remote: RemoteAddr) {
         let what = Answer::Memory { remote, offset: packet.offset, total: packet.total };
         self.owed.push_back(Owed { psn: packet.psn, what });
     }
 
-    /// Owes an atomic's response, and keeps it for a peer that asks again.
+    /// Queues an atomic's response, and keeps it for a retransmitted request.
     pub(super) fn owe_atomic(&mut self, psn: u64, old: u64) {
         if self.atomics.len() == ATOMICS_KEPT {
             self.atomics.pop_front();
@@ -295,7 +296,7 @@ impl Responder {
         self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
     }
 
-    /// Owes the word that a request failed. It comes behind the responses to what was asked before, if there are any.
+    /// Queues the failure of a request after the responses to earlier requests, if there are any.
     pub(super) fn owe_refusal(&mut self, psn: u64, refusal: Refusal) -> bool {
         self.refusing = !self.owed.is_empty();
         if self.refusing {
@@ -304,8 +305,8 @@ impl Responder {
         self.refusing
     }
 
-    /// What is due to be sent before anything of this side's own, `base` being what is the same in all packets: a packet of
-    /// a response, or the word that the request with this packet failed.
+    /// The next owed packet, based on `base`, which precedes this side's own requests: a packet of a
+    /// response, or the failure of the request with this packet.
     pub(super) fn next(&mut self, base: Packet, mtu: u64) -> Option<Result<Outgoing, (u64, Refusal)>> {
         let Owed { psn, what } = self.owed.pop_front()?;
         let base = Packet { psn, ..base };
@@ -335,19 +336,19 @@ impl Responder {
         self.nak = Some((psn, status));
     }
 
-    /// The connection is over: nothing is owed any more. Why it failed here, if it did.
+    /// The connection has ended: drops everything owed. Returns why it failed here, if it did.
     pub(super) fn end(&mut self) -> Option<(u64, WcStatus)> {
         self.owed.clear();
         self.nak
     }
 
-    /// Forgets the receives that messages have taken, of a queue pair that goes away.
+    /// Drops the receives that messages of a destroyed queue pair have taken.
     pub(super) fn forget(&mut self) {
         self.taken.clear();
     }
 }
 
-/// Numbers that a request's packet takes: a read has one for each packet of its response.
+/// Packet numbers that a request's packet uses: a read uses one for each packet of its response.
 fn packets_of(packet: &Packet, op: SendOp, mtu: u64) -> u64 {
     match op {
         SendOp::Read(_) => (packet.total - packet.offset).div_ceil(mtu).max(1),

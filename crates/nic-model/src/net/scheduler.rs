@@ -1,43 +1,45 @@
-//! [`Scheduler`]: which of a card's queue pairs sends next, and how far the card reads ahead of its wires.
+//! [`Scheduler`]: the order in which a card's queue pairs send, and how far the card reads ahead of its
+//! wires.
 //!
-//! Ports take turns by packets, queue pairs of one port by messages: the engine finishes a message before it turns to
-//! another connection of the same port. One packet is read at a time, and only so many are read ahead of a wire.
+//! Ports alternate by packets, queue pairs of one port by messages: the engine finishes a message before it
+//! continues with another connection of the same port. One packet is read at a time, and a limited number is
+//! read ahead of a wire.
 
 use std::collections::VecDeque;
 
 use host::Time;
 
-/// What is to be sent by one port.
+/// The send state of one port.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// Queue pairs that have something to send, in turn.
+    /// Queue pairs with something to send, round robin.
     active: VecDeque<u32>,
-    /// Packets read, or being read, and not yet on the wire.
+    /// Packets that are read or being read, and not yet on the wire.
     ahead: usize,
 }
 
 /// The scheduler of a card's sending side.
 #[derive(Clone, Debug)]
 pub(super) struct Scheduler {
-    /// The last one is that of the loopback. Its queue pairs take their turns with those of the first port.
+    /// The last lane is that of the loopback. Its queue pairs share the turns of the first port.
     lanes: Vec<Lane>,
     ahead_max: usize,
-    /// The DMA engine reads a packet.
+    /// The DMA engine is reading a packet.
     reading: bool,
-    /// The port whose turn it is.
+    /// The next port to send.
     turn: usize,
-    /// When the packet that was read last is loaded: packets do not overtake.
+    /// When the packet read last is loaded: packets do not overtake.
     loaded_at: Time,
 }
 
 impl Scheduler {
-    /// A scheduler of a card with so many ports, the loopback among them.
+    /// A scheduler for a card with `ports` ports, including the loopback.
     pub(super) fn new(ports: usize, ahead_max: usize) -> Self {
         let lanes = vec![Lane::default(); ports];
         Self { lanes, ahead_max, reading: false, turn: 0, loaded_at: Time::ZERO }
     }
 
-    /// A queue pair with a connection by this port has something to send.
+    /// A queue pair connected by this port has something to send.
     pub(super) fn activate(&mut self, port: usize, qp: u32) {
         let lane = if port + 1 == self.lanes.len() { 0 } else { port };
         self.lanes[lane].active.push_back(qp);
@@ -48,23 +50,23 @@ impl Scheduler {
         !self.reading
     }
 
-    /// All ports, the one whose turn it is first.
+    /// All ports, starting with the next one to send.
     pub(super) fn turns(&self) -> impl Iterator<Item = usize> + use<> {
         let (ports, turn) = (self.lanes.len(), self.turn);
         (0..ports).map(move |i| (turn + i) % ports)
     }
 
-    /// The queue pair whose turn it is at a port.
+    /// The next queue pair to send at a port.
     pub(super) fn first(&self, port: usize) -> Option<u32> {
         self.lanes[port].active.front().copied()
     }
 
-    /// The queue pair whose turn it is at a port has nothing to send.
+    /// The next queue pair at a port has nothing to send: removes it.
     pub(super) fn rest(&mut self, port: usize) {
         self.lanes[port].active.pop_front();
     }
 
-    /// A queue pair has sent a whole message: the next one of the port.
+    /// A queue pair has sent a whole message: moves on to the next one of the port.
     pub(super) fn next(&mut self, port: usize, qp: u32) {
         let active = &mut self.lanes[port].active;
         if active.front() == Some(&qp) {
@@ -72,13 +74,13 @@ impl Scheduler {
         }
     }
 
-    /// Whether there is room before the wire of a port.
+    /// Whether there is room in the queue for a port's wire.
     pub(super) fn has_room(&self, port: usize) -> bool {
         self.lanes[port].ahead < self.ahead_max
     }
 
-    /// A packet of the `turn` of one port, for the wire of `port`, is read until `end`, and could be loaded at `loaded`; when
-    /// it is.
+    /// A packet for the wire of `port` is read until `end`, and could be loaded at `loaded`; returns when it
+    /// is loaded.
     pub(super) fn read(&mut self, now: Time, port: usize, end: Time, loaded: Time) -> Time {
         self.loaded_at = self.loaded_at.max(loaded);
         self.lanes[port].ahead += 1;
@@ -86,7 +88,7 @@ impl Scheduler {
         self.loaded_at
     }
 
-    /// A port has had its turn.
+    /// A port has sent a packet; the next port follows.
     pub(super) fn turned(&mut self, port: usize) {
         self.turn = port + 1;
     }

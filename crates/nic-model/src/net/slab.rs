@@ -1,12 +1,12 @@
-//! [`Slab`]: a table whose keys are not used again soon.
+//! [`Slab`]: a table whose keys are not reused soon.
 
 use std::collections::VecDeque;
 
-/// Bits of a key that count how often its slot was used.
+/// Bits of a key that hold the generation of its slot.
 const LIFE_BITS: u32 = 8;
 
-/// A table. A key is the number of a slot and, in its low bits, of a life: a key of something gone finds nothing until
-/// its slot has been filled 255 times more, and slots are filled again in turn.
+/// A table. A key consists of a slot and, in its low bits, a generation: the key of a removed item finds
+/// nothing until its slot was filled 255 more times. Free slots are reused in FIFO order.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -20,7 +20,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Its key from now on; never 0.
+    /// Adds an item; returns its key, which is never 0.
     pub(crate) fn insert(&mut self, item: T) -> u32 {
         let slot = self.free.pop_front().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         self.slots[slot as usize].1.take()
     }
 
-    /// All items with their keys, in the order of their slots.
+    /// All items with their keys, ordered by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let all = self.slots.iter().enumerate();
         all.filter_map(|(slot, (life, item))| Some(((slot as u32) << LIFE_BITS | life, item.as_ref()?)))

@@ -1,6 +1,7 @@
-//! [`Wires`]: the cables at the ports of all cards, and the switch between them: when a packet leaves, and when it arrives.
+//! [`Wires`]: the cables at the ports of all cards, and the switch between them: when packets leave and
+//! arrive.
 //!
-//! A port sends when its link is free and the other end has room. Acknowledgements go first, and need none.
+//! A port sends when its link is free and the receiver has room. Acknowledgements go first, and need no room.
 
 use std::collections::VecDeque;
 
@@ -17,17 +18,17 @@ use crate::parts::switch::Output;
 struct Port {
     link: Link,
     output: Output,
-    /// A cable that is cut carries nothing.
+    /// A cut cable transports nothing.
     cut: bool,
-    /// Packets with data for the wire.
+    /// Data packets waiting for the wire.
     data: VecDeque<u32>,
-    /// Acknowledgements for the wire, which go first.
+    /// Acknowledgements waiting for the wire, which go first.
     control: VecDeque<u32>,
-    /// The earliest [`Event::Link`] in the queue.
+    /// The earliest scheduled [`Event::Link`].
     wake: Option<Time>,
-    /// Packets that it can still take.
+    /// Number of packets for which it still has room.
     credits: usize,
-    /// Ports whose next packet waits for room here, in turn.
+    /// Ports whose next packet waits for room here, round robin.
     waiters: VecDeque<PortId>,
     /// Whether this port waits for room elsewhere.
     waiting: bool,
@@ -42,7 +43,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Plugs in a further card. The last of its ports is its loopback, which needs no cable.
+    /// Adds a card. The last of its ports is its loopback, which has no cable.
     pub(super) fn plug_in(&mut self, params: &Params) {
         let port = || Port {
             link: Link::new(params),
@@ -74,12 +75,12 @@ impl Wires {
         self.cards[id.card][id.port].cut
     }
 
-    /// Cuts the cable at a port, or makes it whole.
+    /// Cuts or repairs the cable at a port.
     pub(super) fn set_cut(&mut self, id: PortId, cut: bool) {
         self.port(id).cut = cut;
     }
 
-    /// A packet with data is ready to be sent. Whether the port's next packet has left for it.
+    /// A data packet is ready to be sent. Returns whether a data packet has left the port.
     pub(super) fn send(&mut self, now: Time, number: u32, packets: &mut Packets, agenda: &Agenda) -> bool {
         let Packet { from, len, first, body, .. } = packets[number];
         let port = self.port(from);
@@ -100,15 +101,15 @@ impl Wires {
         self.pump(now, from, packets, agenda);
     }
 
-    /// An acknowledgement goes along with what this port sends next.
+    /// Piggybacks an acknowledgement on the next packet of this port.
     pub(super) fn add_ack(&mut self, now: Time, from: PortId) {
         if !self.is_loopback(from) {
             self.port(from).link.add_ack(now);
         }
     }
 
-    /// Lets a port's link send its next packet, if it is free, has one, and there is room at the other end. Whether a packet
-    /// with data has left.
+    /// Sends the next packet of a port, if its link is free and the receiver has room. Returns whether a data
+    /// packet has left.
     fn pump(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
         let port = self.port(id);
         if port.link.free_at() > now {
@@ -147,7 +148,7 @@ impl Wires {
         self.wake_at(id, free, agenda);
     }
 
-    /// Has the link looked at `at`, unless it is looked at before.
+    /// Schedules a check of the link at `at`, unless an earlier one is scheduled.
     fn wake_at(&mut self, id: PortId, at: Time, agenda: &Agenda) {
         let port = self.port(id);
         if port.wake.is_none_or(|wake| wake > at) {
@@ -156,7 +157,7 @@ impl Wires {
         }
     }
 
-    /// A link may send on; whether a packet with data has left.
+    /// A link may continue sending; returns whether a data packet has left.
     pub(super) fn link(&mut self, now: Time, id: PortId, packets: &mut Packets, agenda: &Agenda) -> bool {
         let port = self.port(id);
         if port.wake == Some(now) {
@@ -165,19 +166,20 @@ impl Wires {
         self.pump(now, id, packets, agenda)
     }
 
-    /// A packet's head is ready to leave the switch; it is held up by `delay`.
+    /// A packet's head is ready to leave the switch; `delay` is added. Returns when the packet has arrived.
     pub(super) fn head(&mut self, now: Time, delay: Span, packet: &mut Packet) -> Time {
         let port = self.port(packet.to);
         let length = port.link.time(packet.wire_bytes);
         let tail = port.output.forward(now, length) + port.link.latency + delay;
-        // A delay holds up what is behind.
+        // A delay also holds up later packets.
         port.arrived_at = port.arrived_at.max(tail);
         let at = port.arrived_at;
         packet.head_at = Time::from_ps(at.as_ps().saturating_sub(length.as_ps()));
         at
     }
 
-    /// A packet that held room at this port is gone. The port whose packet with data has left for that room.
+    /// A packet that held room at this port was dropped. Returns the port whose data packet has left for that
+    /// room.
     pub(super) fn free(
         &mut self,
         now: Time,
@@ -198,7 +200,7 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
 
-    /// Two ports, of which the second has room for so many packets.
+    /// Two ports; the second has room for a given number of packets.
     struct Bench {
         wires: Wires,
         packets: Packets,
@@ -220,7 +222,7 @@ mod tests {
             Self { wires, packets: Packets::default(), agenda, now: Time::ZERO }
         }
 
-        /// Sends a packet at a time at which the link is free; its number, and whether it has left.
+        /// Sends a packet at a time when the link is free; returns its number, and whether it has left.
         fn send(&mut self) -> (u32, bool) {
             self.now = self.now + Span::from_ms(1);
             let number = self.packets.insert(Packet { from: HERE, to: THERE, len: 100, ..Packet::default() });
