@@ -19,7 +19,7 @@ use crate::net::connections::address;
 /// A device: one opening of a node's card.
 pub(crate) struct DeviceObject(pub(crate) Arc<Opened>);
 
-/// What the card of a machine in this node can do.
+/// The attributes of the card of a machine in this node.
 pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
     let (p, rail) = (&config.machine.params, config.rail);
     let rails = rail.map_or(0..p.link.port_count as usize, |rail| rail..rail + 1);

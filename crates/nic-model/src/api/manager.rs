@@ -110,7 +110,7 @@ impl Drop for ListenerObject {
     }
 }
 
-/// A connect request that waits for its answer.
+/// An unanswered connect request.
 struct RequestObject {
     opened: Arc<Opened>,
     key: u32,

@@ -1,15 +1,15 @@
-//! The traits of `verbs::provider` over the network: each object has its key and what it keeps alive.
+//! The traits of `verbs::provider` over the network: each object holds its key and what it keeps alive.
 //!
-//! A call costs its caller what the machine says. Calls that look at what events change first let the world come to the
-//! caller's clock; posting does not have to, because it only adds events.
+//! A call charges its caller the time given by the machine file. Calls that read state which events change
+//! first let the world advance to the caller's clock; posting need not do that, because it only adds events.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `device` | the device: completion queues, channels, NIC memory |
 //! | `domain` | protection domains and memory regions |
 //! | `queues` | completion queues and channels, queue pairs, shared receive queues |
 //! | `manager` | connection channels, listeners, requests |
-//! | `opened` | [`Opened`]: what all of these keep |
+//! | `opened` | [`Opened`]: the state that all of these share |
 
 mod device;
 mod domain;

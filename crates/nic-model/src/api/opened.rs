@@ -1,4 +1,4 @@
-//! [`Opened`]: an opened device, and how its objects come to the network and spend their callers' time.
+//! [`Opened`]: an opened device; its objects access the network and charge their callers' time through it.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -10,7 +10,7 @@ use crate::net::{Net, Network};
 use crate::parts::calls::Calls;
 use crate::parts::kernel::Sockets;
 
-/// An opened device; what all of its objects keep.
+/// An opened device, shared by all of its objects.
 pub(crate) struct Opened {
     pub(crate) name: String,
     pub(crate) host: Host,
@@ -18,22 +18,22 @@ pub(crate) struct Opened {
     pub(crate) net: Arc<Net>,
     pub(crate) context: u32,
     pub(crate) card: usize,
-    /// The only port that it is, if it is not the whole card.
+    /// Its single port, if it is not the whole card.
     pub(crate) port: Option<usize>,
     pub(crate) calls: Calls,
     pub(crate) sockets: Sockets,
-    /// What a call that slept takes to wake up.
+    /// The time that a sleeping call takes to wake up.
     pub(crate) wake_up: Span,
     pub(crate) attr: DeviceAttr,
 }
 
 impl Opened {
-    /// Spends the caller's time.
+    /// Charges the caller's time.
     pub(super) fn charge(&self, span: Span) {
         self.host.charge(span);
     }
 
-    /// Tells the card what its caller has taken or given, where it wants to know.
+    /// Notifies the card of polled completions or posted receives, if it needs that.
     pub(super) fn tell(&self) {
         if self.calls.tells {
             let (mut network, now) = self.post();
@@ -41,23 +41,22 @@ impl Opened {
         }
     }
 
-    /// What the caller takes from the kernel with a completion, where data come through that.
+    /// The time that the caller spends in the kernel for a completion, if the kernel's TCP carries the data.
     pub(super) fn taken(&self, wc: &Wc) -> Span {
         match wc.opcode {
             WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.take(wc.byte_len.into()),
-            // Sockets have no reads: a read stands for data that a library takes from its socket.
+            // Sockets have no reads: a read stands for data that a library receives from its socket.
             WcOpcode::Read => self.sockets.take_by_events(wc.byte_len.into()),
             _ => Span::ZERO,
         }
     }
 
-    /// The answer to what the interface does not have.
+    /// The error for a feature that the interface lacks.
     pub(super) fn refuse<T>(&self, what: &'static str) -> verbs::Result<T> {
         Err(verbs::Error::Unsupported { device: self.name.clone(), what })
     }
 
-    /// Lets the world come to the caller's clock, and looks at the network as it is then. A rank that panics no longer
-    /// waits for anything.
+    /// Lets the world advance to the caller's clock, and locks the network. A panicking rank does not wait.
     pub(super) fn look(&self) -> (MutexGuard<'_, Network>, Time) {
         if !std::thread::panicking() {
             self.node.sync();
@@ -65,7 +64,8 @@ impl Opened {
         self.post()
     }
 
-    /// The network as it is at some time before the caller's clock: good for adding events.
+    /// Locks the network without advancing the world, whose clock may be behind the caller's: sufficient to
+    /// add events.
     pub(super) fn post(&self) -> (MutexGuard<'_, Network>, Time) {
         let now = self.net.now();
         (self.net.lock(), now)

@@ -1,4 +1,4 @@
-//! Queues: of completions, of requests, of receives.
+//! Completion queues, queue pairs, and receive queues.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) struct CqObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
     pub(super) cqe: u32,
-    /// Nobody sleeps on it: the world wakes who waits.
+    /// No thread sleeps on it: the world wakes the waiters.
     pub(super) bell: Bell,
     pub(super) _channel: Option<Arc<ChannelObject>>,
 }
@@ -131,10 +131,10 @@ impl QpOps for QpObject {
         let given = if wr.op.fetches() { 0 } else { bytes };
         self.opened.charge(calls.post_send + sges + self.opened.sockets.give(given));
         if calls.drains {
-            // Threads take turns at the card, so that it matters what others have done until now.
+            // Threads take turns at the card, so everything that others have done until now matters.
             let (mut network, now) = self.opened.look();
             let wait = network.wait_for_doorbell(now, self.opened.card);
-            // They may have taken the last room meanwhile.
+            // They may have used the last free slot meanwhile.
             network.check_send(self.key, wr)?;
             drop(network);
             self.opened.charge(wait);
@@ -198,7 +198,7 @@ impl SrqOps for SrqObject {
         let calls = &self.opened.calls;
         let cost = calls.post_receive + calls.sges(wr.sges.len());
         let mut network = self.opened.net.lock();
-        // It becomes ready when the call ends.
+        // The receive becomes available when the call ends.
         let at = self.opened.net.now() + cost;
         network.post_shared(at, self.key, wr)?;
         drop(network);

@@ -1,33 +1,33 @@
-//! [`MachineError`]: what is wrong with a machine file or an option, where, and what was expected.
+//! [`MachineError`]: errors in a machine file or an option, with their place and what was expected.
 
 use strsim::levenshtein;
 
 use super::keys::{KEYS, Key};
 use super::source::{Class, classes};
 
-/// Why a description of a machine cannot be used.
+/// Why a description of a machine is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {wrong}")]
 pub struct MachineError {
     /// `file:line`, or the option as it was written.
     pub at: String,
-    /// What is wrong there.
+    /// The error.
     pub wrong: Wrong,
 }
 
-/// What can be wrong with a machine file or an option.
+/// The kinds of errors in machine files and options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// No machine of this name comes along.
+    /// No built-in machine has this name.
     #[error("there is no such machine; there is: {}, or a file's path that ends in .toml.{}", known.join(", "), did_you_mean(*near))]
     Machine {
-        /// Those that come along.
+        /// The built-in machines.
         known: Vec<&'static str>,
-        /// The one that may be meant.
+        /// The one that was probably meant.
         near: Option<&'static str>,
     },
-    /// The machine has so many rails only.
+    /// The machine has only this many rails.
     #[error("it has {0} rails, which are numbered from 0")]
     Rail(usize),
     /// The file cannot be read.
@@ -36,16 +36,16 @@ pub enum Wrong {
     /// The file is not TOML.
     #[error("this is not TOML: {0}")]
     NotToml(String),
-    /// There is no such section.
+    /// The section does not exist.
     #[error("there is no section [{0}]; {hint}", hint = hint_of_section(.0))]
     Section(String),
-    /// What must be a section is none.
+    /// A value where a section is required.
     #[error("'{0}' must be a section: write [{0}]")]
     NoSection(String),
-    /// There is no such key.
+    /// The key does not exist.
     #[error("there is no key '{section}.{name}'; {hint}", hint = hint_of_key(section, name))]
     Key {
-        /// The section that it was looked for in.
+        /// The section in which it was looked for.
         section: String,
         /// The name of the key.
         name: String,
@@ -58,16 +58,16 @@ pub enum Wrong {
         /// The key that is meant.
         key: &'static Key,
     },
-    /// An option names no component.
+    /// An option without a component.
     #[error("'{0}' names no component: write it as {hint}", hint = hint_of_component(.0))]
     NoComponent(String),
-    /// The name of the machine, or what it is, is missing.
+    /// The name or the description of the machine is missing.
     #[error("'{0}' is missing: expected a line {0} = \"...\" at the top")]
     NoTitle(&'static str),
-    /// What must be a text is none, or empty.
+    /// A value that must be a non-empty text is not.
     #[error("{0} must be a text in quotes, and not empty")]
     NoText(String),
-    /// A key is missing that has no default.
+    /// A key without a default is missing.
     #[error("'{}' is missing: {}; expected {}", .0.path(), .0.meaning, .0.expected())]
     Missing(&'static Key),
     /// A key is not written as a table.
@@ -76,61 +76,61 @@ pub enum Wrong {
     /// A key has no value.
     #[error("'{}' has no value: expected {}", .0.path(), .0.expected())]
     NoValue(&'static Key),
-    /// A key cannot have this value.
+    /// The value is not allowed for this key.
     #[error("'{}' is {}: expected {} ({})", key.path(), written.trim(), key.expected(), key.meaning)]
     Value {
-        /// The key that it is about.
+        /// The key.
         key: &'static Key,
         /// The value as it was written.
         written: String,
     },
-    /// What a value may as well be is not two values, the smaller one first.
+    /// A range is not two values in ascending order.
     #[error("the range of '{}' must be two values, the smaller one first: range = [1, 2]", .0.path())]
     Range(&'static Key),
-    /// A value does not say where it comes from.
+    /// A value has no source.
     #[error("'{}' has no source: expected source = {}", .0.path(), classes())]
     NoSource(&'static Key),
-    /// There is no such class of sources.
+    /// The class of sources does not exist.
     #[error("the source of '{}' is \"{class}\": expected one of {}", key.path(), classes())]
     Source {
-        /// The key that it is about.
+        /// The key.
         key: &'static Key,
         /// The class as it was written.
         class: String,
     },
-    /// A value has a field that does not go with its source.
+    /// A value has a field that does not belong to its source.
     #[error("{}", unknown_field(key, *class, name))]
     Field {
-        /// The key that it is about.
+        /// The key.
         key: &'static Key,
         /// The class of its source.
         class: Class,
         /// The field as it was written.
         name: String,
     },
-    /// A value's source does not say more.
+    /// A source lacks its required field.
     #[error("'{}' is {} and has no {}: {}", key.path(), class.name, class.field, class.expected())]
     NoReason {
-        /// The key that it is about.
+        /// The key.
         key: &'static Key,
         /// The class of its source.
         class: Class,
     },
-    /// A list of published rows is none.
+    /// A list of published rows is not a list, or is empty.
     #[error("rows of '{}' must be a list such as [\"NM-003\"], not empty", .0.path())]
     Rows(&'static Key),
-    /// There is no such way for data to move.
+    /// The payload setting does not exist.
     #[error("expected payload=bytes or payload=hole")]
     Payload,
 }
 
 impl Wrong {
-    /// Where it was found.
+    /// The error at this place.
     pub(crate) fn at(self, at: impl Into<String>) -> MachineError {
         MachineError { at: at.into(), wrong: self }
     }
 
-    /// What is wrong with a key that does not exist.
+    /// The error for a key that does not exist.
     pub(super) fn unknown_key(section: &str, name: &str) -> Self {
         let mut inside = KEYS.iter().filter(|key| key.section == section);
         let name_of = name.to_owned();
@@ -151,7 +151,7 @@ fn did_you_mean(near: Option<&str>) -> String {
     near.map_or(String::new(), |near| format!(" Did you mean {near}?"))
 }
 
-/// What to say of a key that does not exist.
+/// The hint for a key that does not exist.
 fn hint_of_key(section: &str, name: &str) -> String {
     if let Some(key) = KEYS.iter().find(|key| key.name == name && levenshtein(key.section, section) <= 2) {
         return format!("did you mean {}?", key.path());
@@ -168,7 +168,7 @@ fn hint_of_key(section: &str, name: &str) -> String {
     }
 }
 
-/// What to say of a section that does not exist.
+/// The hint for a section that does not exist.
 fn hint_of_section(section: &str) -> String {
     let sections = sections();
     let near =
@@ -179,7 +179,7 @@ fn hint_of_section(section: &str) -> String {
     }
 }
 
-/// How to write an option that names no component.
+/// The hint for an option without a component.
 fn hint_of_component(name: &str) -> String {
     KEYS.iter().find(|k| k.name == name).map_or_else(|| "bus.clock_mhz".to_owned(), Key::path)
 }
@@ -193,7 +193,7 @@ fn unknown_field(key: &Key, class: Class, name: &str) -> String {
     )
 }
 
-/// The names of all sections, in their order.
+/// The names of all sections, in order.
 pub(super) fn sections() -> Vec<&'static str> {
     let mut sections: Vec<&str> = KEYS.iter().map(|key| key.section).collect();
     sections.dedup();

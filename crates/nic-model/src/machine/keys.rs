@@ -1,5 +1,5 @@
-//! The table of all values that describe a machine: name, unit, range, meaning. Files, options, errors and lists of
-//! parameters come from this one table.
+//! The table of all values that describe a machine: name, unit, range, meaning. Files, options, errors and
+//! lists of parameters use this table.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use std::fmt;
 pub enum Value {
     /// An amount, in the key's unit.
     Number(f64),
-    /// Whether something is so.
+    /// A boolean.
     Flag(bool),
     /// One of the names that the key allows.
     Choice(&'static str),
 }
 
 impl Value {
-    /// The value as a number, for lists of them: 1 for what is so, and 0 for what is not or is a name.
+    /// The value as a number, for lists: 1 for true; 0 for false and for names.
     #[must_use]
     pub fn number(self) -> f64 {
         match self {
@@ -36,16 +36,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a key's values may be.
+/// The permitted values of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Domain {
-    /// An amount between two others.
+    /// An amount in a range.
     Number {
         /// Its unit, in words.
         unit: &'static str,
-        /// The smallest value that makes sense.
+        /// The smallest permitted value.
         min: f64,
-        /// The largest value that makes sense.
+        /// The largest permitted value.
         max: f64,
     },
     /// `true` or `false`.
@@ -57,18 +57,18 @@ pub enum Domain {
 /// A key of machine files.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// The table that it stands in: the component of the card.
+    /// Its section: the component of the card.
     pub section: &'static str,
-    /// Its name within that. It ends in the unit of an amount, in `flag`, or in `kind`.
+    /// Its name in the section. It ends in the unit of an amount, in `flag`, or in `kind`.
     pub name: &'static str,
-    /// What its values may be.
+    /// The permitted values.
     pub domain: Domain,
-    /// What it is.
+    /// A description.
     pub meaning: &'static str,
-    /// What it is where the file does not say; `None` for values that a file must have.
+    /// The value if the file does not give one; `None` if a file must give it.
     pub default: Option<Value>,
     pub(crate) get: fn(&Params) -> Value,
-    /// Sets a value that the key [allows](Key::allows).
+    /// Sets a value that the key [permits](Key::allows).
     pub(crate) set: fn(&mut Params, Value),
 }
 
@@ -87,7 +87,7 @@ impl Key {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Its unit, in words; empty for what is no amount.
+    /// Its unit, in words; empty if it is not an amount.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         match self.domain {
@@ -96,14 +96,14 @@ impl Key {
         }
     }
 
-    /// Whether it is a number of things, which has no fraction.
+    /// Whether it is a count, which has no fraction.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         const MEASURED: [&str; 7] = ["_ns", "_us", "_mhz", "_mbps", "_clocks", "_ratio", "_ps"];
         !MEASURED.iter().any(|suffix| self.name.ends_with(suffix))
     }
 
-    /// Whether it can have this value.
+    /// Whether it permits this value.
     #[must_use]
     pub fn allows(&self, value: Value) -> bool {
         match (self.domain, value) {
@@ -116,7 +116,7 @@ impl Key {
         }
     }
 
-    /// The value that a text names, as options do; `None` for what it can not have. A flag may be 1 or 0 there.
+    /// Parses the value of an option; `None` if it is not permitted. A flag may be 1 or 0 there.
     #[must_use]
     pub fn read(&self, text: &str) -> Option<Value> {
         let value = match self.domain {
@@ -131,7 +131,7 @@ impl Key {
         self.allows(value).then_some(value)
     }
 
-    /// What is expected of it, for errors: `1 to 10000 MHz`.
+    /// The permitted values, for errors: `1 to 10000 MHz`.
     #[must_use]
     pub fn expected(&self) -> String {
         match self.domain {
@@ -145,12 +145,12 @@ impl Key {
     }
 }
 
-/// A type of values of a machine.
+/// A type of a machine's values.
 trait Field: Copy {
-    /// What they may be, if they are no amounts.
+    /// The permitted values; amounts get their range from the table.
     const DOMAIN: Domain;
     fn value(self) -> Value;
-    /// The value; itself for one of another type.
+    /// The value; unchanged if `value` has another type.
     fn replaced_by(self, value: Value) -> Self;
 }
 
@@ -202,55 +202,55 @@ macro_rules! choices {
 }
 
 choices! {
-    /// What a write with immediate data is.
+    /// How a write with immediate data is sent.
     WriteImmKind {
-        /// It is one request.
+        /// As one request.
         Single "single",
-        /// It is a write, and a message of its own behind its data.
+        /// As a write, followed by a message of its own.
         Split "split",
     }
-    /// What works on packets in a transport engine.
+    /// The processors of a transport engine.
     ProcessorsKind {
-        /// Each direction has a processor.
+        /// One processor for each direction.
         Separate "separate",
-        /// One processor sends and receives in turn.
+        /// One processor for both directions.
         Shared "shared",
     }
-    /// Who runs the programs that are loaded into a card, which match messages.
+    /// Which processor runs the firmware loaded into a card, which matches messages.
     MatchKind {
         /// The card's processor.
         Nic "nic",
-        /// The kernel of the host, which the card interrupts.
+        /// The host's kernel, which the card interrupts.
         Host "host",
     }
-    /// What becomes of messages for which a card has no room.
+    /// What happens to messages for which a card has no room.
     FlowKind {
         /// They are lost.
         None "none",
-        /// The target's card refuses them, and the initiator's sends them again, in order.
+        /// The target's card refuses them, and the initiator's retransmits them in order.
         Corpse "corpse",
-        /// The same between the kernels of the hosts.
+        /// As `Corpse`, but between the hosts' kernels.
         Cop "cop",
     }
 }
 
-/// What kind of card a machine file describes: sections are of one kind, or of both.
+/// The kind of card that a machine file describes; it determines the permitted sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
-    /// Queue pairs: InfiniBand and what came before it.
+    /// Queue pairs: InfiniBand and its predecessors.
     #[default]
     QueuePairs,
-    /// Programs that the card runs, and a mesh of routers: SeaStar. Its files have a section `firmware`.
+    /// Firmware on the card, and a mesh of routers: SeaStar. Its files have a section `firmware`.
     Mesh,
 }
 
 impl Family {
-    /// What a file of these sections describes.
+    /// The family of a file with these sections.
     pub(super) fn of<'a>(mut sections: impl Iterator<Item = &'a str>) -> Self {
         if sections.any(|section| section == "firmware") { Self::Mesh } else { Self::QueuePairs }
     }
 
-    /// Whether its files have a section.
+    /// Whether its files may have a section.
     #[must_use]
     pub fn has(self, section: &str) -> bool {
         const MESH: [&str; 6] = ["mode", "processor", "kernel", "hypertransport", "firmware", "router"];
@@ -278,7 +278,7 @@ macro_rules! keys {
             $($(#[doc = $about])* pub $section: $Section,)*
         }
 
-        /// Every value there is, in the order in which machine files have them.
+        /// All values, in the order of machine files.
         pub static KEYS: &[Key] = &[$($(Key {
             section: stringify!($section),
             name: stringify!($name),
@@ -301,7 +301,7 @@ macro_rules! keys {
 }
 
 keys! {
-    /// What calls cost the processor.
+    /// Processor costs of calls.
     host Host {
         post_send_ns "ns" 0..1_000_000: "posting a send request of one piece, doorbell included";
         post_receive_ns "ns" 0..1_000_000: "posting a receive of one piece";
@@ -322,14 +322,14 @@ keys! {
         turn_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion of another device than its last one";
         card_count "cards" 1..4 = 1: "cards of this kind in a machine";
     }
-    /// What libraries above the card cost the processor, for each step; nothing unless a file says so.
+    /// Processor costs of libraries above the card, per step; zero unless a file gives them.
     software Software {
         call_ns "ns" 0..1_000_000 = 0: "a program's call into a library";
         request_ns "ns" 0..1_000_000 = 0: "making a request of a library's, or ending it";
         match_ns "ns" 0..1_000_000 = 0: "looking at one entry of a list for a match";
         event_ns "ns" 0..1_000_000 = 0: "handing out one event";
     }
-    /// Telling the card of new requests.
+    /// Notifying the card of new requests.
     doorbell Doorbell {
         pio_clocks "clocks of the bus" 0..10_000: "the processor's write to the card, on the bus";
         latency_ns "ns" 0..1_000_000: "from the bus to the card's scheduler";
@@ -369,7 +369,7 @@ keys! {
         context_flag bool = false: "messages that come in begin in turn with those that go out, for each queue pair";
         request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, which the next message waits for";
     }
-    /// What all cards of a machine share: its chipset and its memory.
+    /// The resources that all cards of a machine share: chipset and memory.
     chipset Chipset {
         read_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of reads by all cards together; 0: no limit of its own";
         write_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of writes by all cards together, which share it with reads; 0: none";
@@ -443,7 +443,7 @@ keys! {
         wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on, for each thread";
         woken_threads "threads" 1..8: "woken one after the other until the call goes on";
     }
-    /// TCP in the host's kernel, where that carries data and not the card; nothing unless a file says so.
+    /// TCP in the host's kernel, for cards without offload; zero unless a file gives it.
     tcp Tcp {
         interrupt_ns "ns" 0..1_000_000_000 = 0: "from a segment's arrival until the kernel works on it, unless it still works on others";
         segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
@@ -452,7 +452,7 @@ keys! {
         head_calls "calls" 0..16 = 0: "by which a library takes a message's head, before those for its data";
         buffer_bytes "bytes" 0..1_073_741_824 = 0: "that may wait in the kernel; one call takes half of them at most; 0: all that there are";
     }
-    /// What the interface offers.
+    /// Features of the interface.
     api Api {
         atomics_flag bool: "it has atomics";
         shared_receives_flag bool: "it has receive queues that connections share";
@@ -463,7 +463,7 @@ keys! {
         message_us "us" 0.1..1_000_000: "one way of a message between managers";
         lost_after_us "us" 1..60_000_000: "until a manager ends the connections of a peer that is unreachable";
     }
-    /// Of cards that run programs: how they are used.
+    /// How cards that run firmware are used.
     mode Mode {
         match_kind MatchKind: "nic: the card's processor runs the programs; host: the kernel does";
         flow_kind FlowKind: "what becomes of messages for which a card has no room: none, corpse, cop";
@@ -488,7 +488,7 @@ keys! {
         interrupt_ns "ns" 0..1_000_000: "from an interrupt until its handler runs, and the way back";
         interrupt_reads "reads" 0..64: "of the card's memory that a handler waits for";
     }
-    /// Between the host and its card.
+    /// The connection between the host and its card.
     hypertransport HyperTransport {
         post_ns "ns" 0..1_000_000: "a command, written to the card's memory: what the processor takes";
         write_ns "ns" 0..1_000_000: "until either side sees what the other one has written";
@@ -529,7 +529,7 @@ keys! {
         y_torus_flag bool: "the same in the second direction";
         z_torus_flag bool: "and in the third";
     }
-    /// What goes wrong; nothing by default.
+    /// Injected faults; none by default.
     faults Faults {
         loss_ppm "packets per million" 0..1_000_000 = 0: "packets that are lost";
         delay_ns "ns" 0..1_000_000_000 = 0: "packets are delayed by up to this, at random";

@@ -1,8 +1,9 @@
-//! Machines: what a card and its host are made of, in numbers, and where each number comes from.
+//! Machine files: the components of a card and its host in numbers, and the source of each number.
 //!
-//! A machine file is TOML with a section for each component. Every key ends in its unit, in `flag` (true or false) or in
-//! `kind` (a name), and every value says where it comes from: `clock_mhz = { value = 133, source = "published", rows = ["NM-003"] }`. The table of keys is in `keys.rs`;
-//! `parse.rs` reads files; `error.rs` says what is wrong with them; `source.rs` and `values.rs` hold what was read.
+//! A machine file is TOML with a section for each component. Each key ends in its unit, in `flag` (true or
+//! false) or in `kind` (a name), and each value has a source: `clock_mhz = { value = 133, source =
+//! "published", rows = ["NM-003"] }`. `keys.rs` has the table of keys, `parse.rs` parses files, `error.rs`
+//! describes errors in them, and `source.rs` and `values.rs` hold the results.
 
 use std::sync::OnceLock;
 
@@ -23,10 +24,10 @@ pub use keys::{
 pub use source::Source;
 pub use values::{Machine, Parameter};
 
-/// Bytes of a machine file at most.
+/// Most bytes of a machine file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// The machines that come along: name and file.
+/// The built-in machines: name and file.
 const BUILT_IN: [(&str, &str); 12] = [
     ("mt23108-nicmem", include_str!("../../machines/mt23108-nicmem.toml")),
     ("mt23108-vapi", include_str!("../../machines/mt23108-vapi.toml")),
@@ -42,16 +43,16 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("seastar", include_str!("../../machines/seastar.toml")),
 ];
 
-/// The machines that come along, with what each is.
+/// The built-in machines.
 ///
 /// # Panics
-/// Never: a test reads each of them.
+/// Never: a test parses each file.
 #[must_use]
 pub fn machines() -> Vec<Machine> {
     (0..BUILT_IN.len()).map(built_in).collect()
 }
 
-/// One of the machines that come along. It is read once: each of ten thousand ranks has one.
+/// A built-in machine. It is parsed once: each of ten thousand ranks has one.
 fn built_in(at: usize) -> Machine {
     static READ: [OnceLock<Machine>; BUILT_IN.len()] = [const { OnceLock::new() }; BUILT_IN.len()];
     let (name, text) = BUILT_IN[at];
@@ -62,10 +63,10 @@ fn built_in(at: usize) -> Machine {
 }
 
 impl Machine {
-    /// Reads a machine file's text; `name` stands in errors.
+    /// Parses the text of a machine file; `name` appears in errors.
     ///
     /// # Errors
-    /// [`MachineError`] for what is missing, unknown, of a wrong unit or beyond its range.
+    /// [`MachineError`] for keys that are missing or unknown, and for wrong units and values out of range.
     pub fn parse(name: &str, text: &str) -> Result<Self, MachineError> {
         parse::parse(name, text)
     }

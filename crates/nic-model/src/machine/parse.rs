@@ -1,4 +1,4 @@
-//! From the text of a machine file to its values and where each comes from, with errors that name the line.
+//! Parses the text of a machine file into values and their sources, with errors that name the line.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::values::Machine;
 type Outcome<T> = Result<T, MachineError>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
-/// The field of assumed values that says between which others they may as well be.
+/// The field of assumed values that gives their plausible range.
 const RANGE: &str = "range";
 
-/// A file while it is read.
+/// A file being parsed.
 struct File<'a> {
     name: &'a str,
     text: &'a str,
 }
 
-/// Reads a machine file; `name` is for errors.
+/// Parses a machine file; `name` is for errors.
 pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
     let file = File { name, text };
     let document = DeTable::parse(text).map_err(|e| {
@@ -52,7 +52,7 @@ impl File<'_> {
         wrong.at(format!("{}:{line}", self.name))
     }
 
-    /// Nothing unknown stands in the file. The first such thing is what the error is about.
+    /// Checks that the file has no unknown sections and keys; the error is about the first one.
     fn check_sections(&self, root: &DeTable<'_>, family: Family) -> Outcome<()> {
         let mut wrong: Vec<(usize, Wrong)> = Vec::new();
         for (key, value) in root {
@@ -170,7 +170,7 @@ impl File<'_> {
         })
     }
 
-    /// Two values that the key can have, the smaller one first.
+    /// Two permitted values of a key in ascending order.
     fn range(&self, value: &Value<'_>, key: &'static Key) -> Outcome<[f64; 2]> {
         let wrong = || self.error(value.span().start, Wrong::Range(key));
         let DeValue::Array(list) = value.get_ref() else { return Err(wrong()) };
@@ -196,7 +196,7 @@ impl File<'_> {
     }
 }
 
-/// Whether it looks like a published row's number: two letters, a dash, three digits.
+/// Whether it has the form of a published row's number: two letters, a dash, three digits.
 fn is_row(id: &str) -> bool {
     let bytes = id.as_bytes();
     bytes.len() == 6

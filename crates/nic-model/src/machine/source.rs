@@ -1,48 +1,48 @@
-//! [`Source`]: where a value of a machine comes from, and the words for that in machine files.
+//! [`Source`]: where a value of a machine comes from, and its syntax in machine files.
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// A paper says so.
+    /// Published in a paper.
     Published {
         /// Numbers of the published rows.
         rows: Vec<String>,
     },
-    /// A data sheet or a specification says so.
+    /// From a data sheet or a specification.
     Datasheet {
-        /// Which one, where.
+        /// The document and the place in it.
         doc: String,
     },
-    /// The value follows from others.
+    /// Computed from other values.
     Derived {
-        /// The arithmetic by which it follows.
+        /// The computation.
         how: String,
     },
-    /// The value that another machine with the same part has, wherever that has it from.
+    /// The value of another machine with the same part, whatever its source there.
     Carried {
         /// The name of that machine.
         from: String,
     },
-    /// Chosen so that the model comes near published results: these are no predictions then.
+    /// Chosen so that the model comes near published results, which are then not predictions.
     Fitted {
         /// Numbers of the published rows.
         rows: Vec<String>,
     },
-    /// Nobody says: it is an assumption.
+    /// An assumption, as no source gives it.
     Assumed {
-        /// Why this value.
+        /// The reason for this value.
         why: String,
-        /// Between which values it may as well be; `None`: from half of it to twice as much.
+        /// Its plausible range; `None`: from half of it to twice as much.
         range: Option<[f64; 2]>,
     },
     /// Given as an option.
     Given,
-    /// The file does not say, and it is off.
+    /// Absent from the file, so the feature is off.
     Default,
 }
 
 impl Source {
-    /// Its class in a word, as machine files have it.
+    /// The name of its class in machine files.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
@@ -58,12 +58,12 @@ impl Source {
     }
 }
 
-/// A class of sources, and the field that goes with it.
+/// A class of sources, and its required field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Its name in machine files.
     pub name: &'static str,
-    /// The field that says more.
+    /// Its required field.
     pub field: &'static str,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn classes() -> String {
 }
 
 impl Class {
-    /// What is expected of its field, for errors.
+    /// The expected contents of its field, for errors.
     pub(super) fn expected(self) -> &'static str {
         match self.field {
             "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",

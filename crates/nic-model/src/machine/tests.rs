@@ -1,4 +1,4 @@
-//! Tests of machine files: those that come along, and every way of getting one wrong.
+//! Tests of machine files: the built-in ones, and every kind of error.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn the_machines_that_come_along_are_whole() {
     }
 }
 
-/// Goal: a value that is said to be another machine's is that machine's, and has a source there.
+/// Goal: a value that is carried from another machine is equal to that machine's, which has a source for it.
 #[test]
 fn what_is_carried_is_what_the_other_machine_has() {
     let all = machines();
@@ -54,7 +54,7 @@ fn what_is_carried_is_what_the_other_machine_has() {
     assert!(carried > 20, "{carried}");
 }
 
-/// Goal: what is of the other kind of card is unknown to a file and to options, and takes no value.
+/// Goal: files and options do not accept sections of the other kind of card.
 #[test]
 fn a_card_has_the_sections_of_its_kind() {
     let mut seastar = Machine::load("seastar").expect("it comes along");

@@ -22,9 +22,9 @@ pub struct Parameter {
 pub struct Machine {
     /// Its short name.
     pub name: String,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub about: String,
-    /// What kind of card it has.
+    /// The kind of its card.
     pub family: Family,
     /// The values, by component; zero for components of another kind of card.
     pub params: Params,
@@ -32,10 +32,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Changes one value: `key` is `section.name`, `value` a number in the key's unit, `true` or `false` (or 1 or 0), or a name.
+    /// Changes one value: `key` is `section.name`; `value` is a number in the key's unit, `true` or `false`
+    /// (or 1 or 0), or a name.
     ///
     /// # Errors
-    /// [`MachineError`] for an unknown key, a wrong unit, or a value that is beyond its range.
+    /// [`MachineError`] for an unknown key, a wrong unit, or a value out of range.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
         let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
         let Some(found) = self.keys().find(|k| k.path() == key) else {
@@ -51,13 +52,13 @@ impl Machine {
         Ok(())
     }
 
-    /// The values that such a machine has.
+    /// The keys of such a machine.
     fn keys(&self) -> impl Iterator<Item = &'static Key> {
         let family = self.family;
         KEYS.iter().filter(move |key| family.has(key.section))
     }
 
-    /// Its rails: ports of all of its cards together.
+    /// Its rails: the ports of all of its cards.
     #[must_use]
     pub fn rails(&self) -> usize {
         if self.family == Family::Mesh {

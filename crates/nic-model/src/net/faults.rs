@@ -1,5 +1,5 @@
 //! [`Faults`]: injected faults: packets lost and delayed, receivers that stall, cables cut, machines that
-//! die. The world's seed determines all of them.
+//! die. The world's seed determines them.
 
 use host::{Rng, Span, Time};
 

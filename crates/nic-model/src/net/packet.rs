@@ -103,7 +103,7 @@ pub(super) struct Packet {
     pub(super) receive: u64,
     /// For responses: the request at the requester.
     pub(super) request: u64,
-    /// Its data, or the part of them that is copied.
+    /// Its data, or the part that is copied.
     pub(super) data: Vec<u8>,
 }
 

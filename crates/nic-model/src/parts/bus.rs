@@ -1,29 +1,29 @@
-//! The host bus: PCI-X, which is half duplex and does one transfer at a time, or PCI Express, which has a direction for
-//! what the card reads and one for what it writes. A transfer is cut into bursts; each takes a clock for every word, and
-//! some for what a burst needs besides: address and turnaround, and for a read the split request; or a packet's frame.
-//! With two directions a transfer keeps the other one busy, too, for a share of its time: requests, credits and
-//! acknowledgements go there.
+//! The host bus: PCI-X, which is half duplex and does one transfer at a time, or PCI Express, which has one
+//! direction for the card's reads and one for its writes. A transfer is cut into bursts; each takes a clock
+//! per word, plus an overhead: address and turnaround, and for a read the split request; or a packet's
+//! framing. With two directions a transfer also occupies the other one for a share of its time: for requests,
+//! credits and acknowledgements.
 
 use host::{Span, Time};
 
 use super::server::Server;
 use crate::machine::Params;
 
-/// A bus, with what has been asked of it.
+/// A bus and its occupancy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bus {
     server: Server,
-    /// The card's writes, where they have a direction of their own.
+    /// The direction of the card's writes, if the bus has two.
     writing: Server,
     duplex: bool,
-    /// Share of a transfer's time that the other direction is busy.
+    /// Share of a transfer's time during which the other direction is busy.
     other: f64,
-    /// How much longer everything takes than at best.
+    /// The factor by which transfers are slower than at best.
     pub(crate) slowness: f64,
     width_bytes: u64,
     clock_ps: f64,
     burst_bytes: u64,
-    /// Where a burst may be cut.
+    /// Alignment at which a burst may be cut.
     pub(crate) boundary_bytes: u64,
     read_overhead: f64,
     write_overhead: f64,
@@ -47,7 +47,7 @@ impl Bus {
         }
     }
 
-    /// Both directions, where there are two: the one that is asked for and the other.
+    /// Occupies the requested direction, and partly the other one, if there are two.
     fn occupy(&mut self, now: Time, span: Span, writes: bool) -> Time {
         if !self.duplex {
             return self.server.reserve(now, span);
@@ -68,37 +68,37 @@ impl Bus {
         Span::from_ps((clocks * self.clock_ps * self.slowness).round() as u64)
     }
 
-    /// Bytes of its longest burst.
+    /// Bytes of the longest burst.
     pub(crate) fn burst_bytes(&self) -> u64 {
         self.burst_bytes
     }
 
-    /// How long a read of `bytes` keeps the bus.
+    /// How long a read of `bytes` occupies the bus.
     pub(crate) fn time_of_read(&self, bytes: u64) -> Span {
         self.time(bytes, self.read_overhead)
     }
 
-    /// How long a write of `bytes` keeps the bus.
+    /// How long a write of `bytes` occupies the bus.
     pub(crate) fn time_of_write(&self, bytes: u64) -> Span {
         self.time(bytes, self.write_overhead)
     }
 
-    /// The card reads `bytes`; when the bus is done with them.
+    /// The card reads `bytes`; returns when the bus has finished.
     pub(crate) fn read(&mut self, now: Time, bytes: u64) -> Time {
         self.occupy(now, self.time(bytes, self.read_overhead), false)
     }
 
-    /// The card writes `bytes`; when the bus is done with them.
+    /// The card writes `bytes`; returns when the bus has finished.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) -> Time {
         self.occupy(now, self.time(bytes, self.write_overhead), true)
     }
 
-    /// Anything else of so many clocks.
+    /// Occupies the bus for a number of clocks.
     pub(crate) fn clocks(&mut self, now: Time, clocks: f64) -> Time {
         self.server.reserve(now, Span::from_ps((clocks * self.clock_ps).round() as u64))
     }
 
-    /// When it will have done all that was asked.
+    /// When it will have finished all transfers.
     #[cfg(test)]
     pub(crate) fn free_at(&self) -> Time {
         self.server.free_at()
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Goal: with two directions, writes do not wait for reads, but each slows the other by its share.
+    /// Goal: with two directions, writes do not wait for reads, but each slows the other down by its share.
     #[test]
     fn two_directions_share_little() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
@@ -152,8 +152,8 @@ mod tests {
         assert!((both(&params) - 2.0 * 1064.0 / 1.25).abs() < 0.1, "{}", both(&params));
     }
 
-    /// The ceilings that follow from the clocks: near the 961 MB/s of writes (NM-069) and the 946 MB/s of both (NM-078) that the
-    /// paper measured.
+    /// Maximum rates derived from the clocks: near the paper's measured 961 MB/s of writes (NM-069) and 946
+    /// MB/s in both directions together (NM-078).
     #[test]
     fn its_ceilings_are_near_those_of_the_paper() {
         let params = Machine::load("mt23108-nicmem").expect("it comes along").params;

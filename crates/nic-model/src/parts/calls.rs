@@ -1,4 +1,4 @@
-//! What calls cost the processor that makes them: posting, polling, registering, connecting.
+//! Processor costs of calls: posting, polling, registering, connecting.
 
 use host::world::HostCosts;
 use host::{Span, Step};
@@ -6,14 +6,14 @@ use host::{Span, Step};
 use super::ns;
 use crate::machine::{Params, WriteImmKind};
 
-/// Of an address, the system decides anew in each run on which of its pages it lies, and the program where on that page.
+/// In each run the system chooses a new page for an address; only its offset in the page is constant.
 const SAME_EVERY_RUN: u64 = 4096;
 
 /// Costs of calls; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
     pub(crate) post_send: Span,
-    /// The cost of the message that follows a write with immediate data, where one does.
+    /// The cost of posting the message that follows a write with immediate data, if there is one.
     pub(crate) post_notice: Span,
     pub(crate) post_receive: Span,
     segment: Span,
@@ -29,19 +29,20 @@ pub(crate) struct Calls {
     copy_ps_per_byte: f64,
     fork: Span,
     steps: [Span; Step::ALL.len()],
-    /// The cost of waking up, for a thread that finds a completion where it has looked in vain.
+    /// The cost of waking up, for a thread that finds a completion after an unsuccessful poll of the same
+    /// queue.
     pub(crate) wake: Span,
-    /// The cost of turning, for a thread that finds a completion of another device than the one before.
+    /// The cost of switching, for a thread that finds a completion of another device than before.
     pub(crate) turn: Span,
-    /// Whether either takes time.
+    /// Whether either of these takes time.
     pub(crate) sleeps: bool,
-    /// Whether the processor may have to wait until it can tell the card of a request.
+    /// Whether the processor may have to wait before it can ring the doorbell again.
     pub(crate) drains: bool,
-    /// Whether the processor tells the card what it has taken of completions and given of receives.
+    /// Whether the processor notifies the card of polled completions and posted receives.
     pub(crate) tells: bool,
 }
 
-/// What steps of libraries cost the processor.
+/// The processor costs of library steps.
 pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
     let costs = &params.software;
     Step::ALL.map(|step| {
@@ -49,7 +50,7 @@ pub(crate) fn steps(params: &Params) -> [Span; Step::ALL.len()] {
             Step::Call => costs.call_ns,
             Step::Request => costs.request_ns,
             Step::Match => costs.match_ns,
-            // A message's: what goes on in the middle of one costs no call for its head.
+            // Per message: continuing in the middle of one needs no call for its header.
             Step::Event => costs.event_ns + params.tcp.head_calls * params.host.poll_full_ns,
         })
     })
@@ -86,17 +87,17 @@ impl Calls {
         }
     }
 
-    /// What the SGEs of a request beyond the first take.
+    /// The cost of a request's SGEs after the first.
     pub(crate) fn sges(&self, count: usize) -> Span {
         self.segment * count.saturating_sub(1) as u64
     }
 
-    /// What registering `len` bytes from `addr` on takes.
+    /// The cost of registering `len` bytes at `addr`.
     pub(crate) fn register(&self, addr: u64, len: u64) -> Span {
         self.register.0 + self.register.1 * self.further_pages(addr, len)
     }
 
-    /// What deregistering `len` bytes from `addr` on takes.
+    /// The cost of deregistering `len` bytes at `addr`.
     pub(crate) fn deregister(&self, addr: u64, len: u64) -> Span {
         self.deregister.0 + self.deregister.1 * self.further_pages(addr, len)
     }
@@ -106,7 +107,7 @@ impl Calls {
         (within + len).div_ceil(self.page_bytes).saturating_sub(1)
     }
 
-    /// What the processor takes for what is no call of the card's.
+    /// The processor costs of work other than calls of the card.
     pub(crate) fn processor(&self) -> HostCosts {
         HostCosts {
             look: self.look,
@@ -140,8 +141,8 @@ mod tests {
         assert_eq!(steps[3], ns(830.0), "and calls for a message's head");
     }
 
-    /// Goal: two runs cost the same, although the system puts memory elsewhere in each. Method: pages that are no divisor of the
-    /// system's, and one larger than it.
+    /// Goal: two runs cost the same, although the system places memory elsewhere in each. Method: page sizes
+    /// that do not divide the system's, and one larger than it.
     #[test]
     fn which_page_memory_is_on_costs_nothing() {
         for page in ["4506", "3686", "65536"] {

@@ -1,7 +1,8 @@
-//! What the cards of one machine share: its chipset, and the memory behind it. Reads and writes of all cards take turns.
-//! While few threads run, the other processors sleep, and are slower to say what they have cached: every access by a card
-//! then takes longer. The memory has banks, in each of which a row is open: streams that are further apart than all open rows
-//! reach meet in one bank, and close each other's rows. A region begins with a bank.
+//! The resources that the cards of a machine share: its chipset, and the memory behind it. Reads and writes
+//! of all cards are served in sequence. While few threads run, the other processors sleep and answer cache
+//! snoops more slowly: every access by a card then takes longer. The memory has banks with one open row each:
+//! streams whose distance exceeds the reach of all open rows meet in one bank and close each other's rows. A
+//! region begins at a bank.
 
 use host::{Span, Time};
 
@@ -44,22 +45,22 @@ impl Chipset {
         }
     }
 
-    /// Whether it matters how many threads run.
+    /// Whether the number of running threads matters.
     pub(crate) fn may_sleep(&self) -> bool {
         self.asleep_ratio < 1.0
     }
 
-    /// How much longer accesses take than at best while so many threads run.
+    /// The slowdown of accesses while this many threads run.
     pub(crate) fn slowness(&self, threads: usize) -> f64 {
         if threads < self.awake_threads { 1.0 / self.asleep_ratio } else { 1.0 }
     }
 
-    /// A card reads so many bytes from here on; when the chipset is done with them.
+    /// A card reads an address range; returns when the chipset has finished.
     pub(crate) fn read(&mut self, now: Time, range: (u64, u64), slowness: f64) -> Time {
         self.access(now, range, self.read_mbps, slowness)
     }
 
-    /// A card writes so many bytes from here on; when the chipset is done with them.
+    /// A card writes an address range; returns when the chipset has finished.
     pub(crate) fn write(&mut self, now: Time, range: (u64, u64), slowness: f64) -> Time {
         self.access(now, range, self.write_mbps, slowness)
     }
@@ -69,7 +70,7 @@ impl Chipset {
         if mbps == 0.0 { there } else { self.server.reserve(now, at_rate(bytes, mbps / slowness)).max(there) }
     }
 
-    /// The memory gives or takes so many bytes from here on; when it is done.
+    /// The memory transfers an address range; returns when it has finished.
     fn remember(&mut self, now: Time, at: u64, bytes: u64) -> Time {
         let banks = self.banks.len() as u64;
         if banks == 0 || bytes == 0 {
@@ -87,7 +88,7 @@ impl Chipset {
     }
 }
 
-/// A bank of memory: the row that is open, and those that were before it.
+/// A bank of memory: its open row, and the rows that were open before.
 #[derive(Clone, Copy, Debug)]
 struct Bank([u64; 4]);
 
@@ -98,8 +99,8 @@ impl Default for Bank {
 }
 
 impl Bank {
-    /// So many bursts go to a row; how often it is opened. Streams in several rows of a bank take turns by bursts, and close
-    /// each other's row at every turn.
+    /// Accesses a row with a number of bursts; returns how often the row is opened. Streams in several rows
+    /// of a bank alternate by bursts, and close each other's row each time.
     fn open(&mut self, row: u64, bursts: u64) -> u64 {
         let Some(last) = self.0.iter().position(|one| *one == row) else {
             self.0.rotate_right(1);
@@ -135,8 +136,9 @@ mod tests {
         assert!((reached - 4000.0).abs() < 1.0, "{reached}");
     }
 
-    /// Goal: what banks of memory do follows from their number, their rows, and the time from one opening to the next. Method: two
-    /// streams, whose rows are of different banks, then of the same ones: 256 bytes in 60 ns are 4267 MB/s, but where a row is new.
+    /// Goal: the effect of banks follows from their number, their rows, and the time from one opening to the
+    /// next. Method: two streams, first with rows of different banks, then of the same: 256 bytes in 60 ns
+    /// are 4267 MB/s, except at a new row.
     #[test]
     fn streams_in_rows_of_one_bank_close_each_others_rows() {
         let mut params = params();

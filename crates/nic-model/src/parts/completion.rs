@@ -7,7 +7,7 @@ use super::dma::Dma;
 use super::ns;
 use crate::machine::Params;
 
-/// What an entry takes; constant.
+/// The cost of an entry; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     entry_bytes: u64,
@@ -20,13 +20,14 @@ impl Completion {
         Self { entry_bytes: c.entry_bytes as u64, fetch: ns(c.fetch_ns) }
     }
 
-    /// The time from the end of a write's turn on the bus until a poll can find what it tells of: the poll's own cost contains what
-    /// the processor takes to fetch it.
+    /// The time from the end of a write on the bus until a poll can find its entry: the poll's own cost
+    /// includes the time in which the processor fetches it.
     pub(crate) fn latency(&self, dma: &Dma) -> Span {
         Span::from_ps(dma.write_latency.as_ps().saturating_sub(self.fetch.as_ps()))
     }
 
-    /// Writes an entry; when the processor sees it. One that follows data which have just been seen is right behind them.
+    /// Writes an entry; returns when the processor sees it. An entry that follows data is visible directly
+    /// after them.
     pub(crate) fn write(&self, now: Time, behind_data: bool, bus: &mut Bus, dma: &Dma) -> Time {
         bus.write(now, self.entry_bytes) + if behind_data { Span::ZERO } else { self.latency(dma) }
     }

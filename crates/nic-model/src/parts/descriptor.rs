@@ -1,6 +1,7 @@
-//! Descriptors: what the card reads from host memory to learn what a request wants. One unit asks for them, some ahead
-//! of the transport engine: each takes its turn on the bus, and the latencies of several overlap. Other cards are written
-//! to by the processor and fetch nothing. The data of short messages may come along within the descriptor.
+//! Descriptors: the card reads them from host memory to learn of requests. One unit requests them, some ahead
+//! of the transport engine: each takes its turn on the bus, and the latencies of several overlap. With other
+//! cards the processor writes the descriptors to the card, which fetches nothing. The data of short messages
+//! may be in the descriptor.
 
 use std::collections::VecDeque;
 
@@ -14,18 +15,18 @@ pub(crate) struct Descriptors {
     send_bytes: u64,
     receive_bytes: u64,
     segment_bytes: u64,
-    /// The processor writes them to the card.
+    /// The processor writes descriptors to the card.
     pub(crate) pushed: bool,
     by_limit: bool,
-    /// Those that are not needed at once wait for an engine that reads nothing.
+    /// Descriptors that are not needed immediately wait until the engine reads nothing.
     pub(crate) idle: bool,
     merge_send: u64,
     merge_write: u64,
-    /// Requests that may be fetched ahead, for each queue pair.
+    /// Most requests fetched ahead, per queue pair.
     pub(crate) ahead: u64,
-    /// Queue pairs with something to fetch, in turn.
+    /// Queue pairs with descriptors to fetch, round robin.
     pub(crate) waiting: VecDeque<u32>,
-    /// Whose descriptors are under way, in their order.
+    /// The queue pairs of requested descriptors, in order.
     pub(crate) fetching: VecDeque<u32>,
 }
 
@@ -47,7 +48,7 @@ impl Descriptors {
         }
     }
 
-    /// Whose descriptor is asked for next, among those that may be asked for.
+    /// The queue pair whose descriptor is requested next, among those that `may` accepts.
     pub(crate) fn next(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
         let has_room = (self.fetching.len() as u64) < self.ahead;
         let at = self.waiting.iter().position(|qp| may(*qp)).filter(|_| has_room)?;
@@ -68,7 +69,7 @@ impl Descriptors {
         if self.by_limit { most.into() } else { pieces as u64 }
     }
 
-    /// Whether a message of `len` bytes comes within its descriptor.
+    /// Whether a message of `len` bytes is in its descriptor.
     pub(crate) fn merges(&self, op: SendOp, len: u64) -> bool {
         len < match op {
             SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => self.merge_send,

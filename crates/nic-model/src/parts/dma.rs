@@ -1,7 +1,8 @@
-//! The DMA engine. Reads of host memory are split transactions, a burst each, of which only so many may be outstanding: where
-//! their latency is longer than the others keep the bus, a stream of them is slower than the bus. Some engines want a message's
-//! first read answered before they ask for more. The pipeline drains when the stream changes its port. Writes are posted: they
-//! take the bus, and are seen a latency later.
+//! The DMA engine. Reads of host memory are split transactions of one burst each, of which a limited number
+//! may be outstanding: if their latency exceeds the time that the others occupy the bus, a stream of reads is
+//! slower than the bus. Some engines wait for a message's first read before they request more. The pipeline
+//! drains when the stream changes its port. Writes are posted: they occupy the bus, and are visible after a
+//! latency.
 
 use host::{Span, Time};
 
@@ -12,18 +13,19 @@ use crate::machine::Params;
 /// The engine; it reads one packet at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dma {
-    /// Reads of a burst that are under way at once.
+    /// Most burst reads outstanding.
     outstanding: u64,
-    /// The time from the end of a read's turn until the data are there.
+    /// The time from the end of a read request until its data arrive.
     pub(crate) read_latency: Span,
-    /// The time from the end of a write's turn until the processor sees it.
+    /// The time from the end of a write until the processor sees it.
     pub(crate) write_latency: Span,
-    /// A message's first read is answered before the engine asks for more.
+    /// The engine waits for a message's first read before it requests more.
     first_alone: bool,
-    /// The time from one message's beginning to the next one's at least, beside its first read request; and bytes of that.
+    /// The least time from the start of one message to the start of the next, without its first read request;
+    /// and bytes of that request.
     message_gap: Span,
     request_bytes: u64,
-    /// Messages that come in take their turn, too.
+    /// Incoming messages take turns with outgoing ones, too.
     both_ways: bool,
     port_switch: Span,
     last_port: Option<usize>,
@@ -45,14 +47,14 @@ impl Dma {
         }
     }
 
-    /// A packet for `port` is about to be read; how long the pipeline takes to turn to it.
+    /// A packet for `port` is read next; returns how long the pipeline takes to switch to it.
     pub(crate) fn turn_to(&mut self, port: usize) -> Span {
         let turns = self.last_port.replace(port).is_some_and(|last| last != port);
         if turns { self.port_switch } else { Span::ZERO }
     }
 
-    /// How long after a message, of which `bytes` are read from host memory at first, the next one of its queue pair can
-    /// begin at the earliest: the first request of this one has been answered then.
+    /// The least time from the start of a message, of which `bytes` are read from host memory first, to the
+    /// start of the next one of its queue pair: the first read has been answered then.
     pub(crate) fn gap(&self, bytes: u64, bus: &Bus) -> Span {
         if self.message_gap == Span::ZERO {
             return Span::ZERO;
@@ -60,23 +62,23 @@ impl Dma {
         self.message_gap + bus.time_of_read(bytes.min(self.request_bytes))
     }
 
-    /// How long a message that comes in keeps the next one of its queue pair waiting, whichever way that goes.
+    /// How long an incoming message delays the next one of its queue pair, in either direction.
     pub(crate) fn turn(&self) -> Span {
         if self.both_ways { self.message_gap } else { Span::ZERO }
     }
 
-    /// How long after a message's first read from host memory the engine can ask for more.
+    /// The time after a message's first read from host memory until the engine can request more.
     pub(crate) fn alone(&self) -> Span {
         if self.first_alone { self.read_latency } else { Span::ZERO }
     }
 
-    /// Reads `bytes` in a row; when the engine can read on.
+    /// Reads `bytes` in sequence; returns when the engine can continue reading.
     pub(crate) fn read(&mut self, now: Time, bytes: u64, bus: &mut Bus) -> Time {
         bus.read(now, bytes).max(now + self.answered(bytes, bus))
     }
 
-    /// How long `bytes` in a row take until they are answered, if nothing else holds them up: each of the outstanding bursts has
-    /// its latency and its time on the bus, and then the next one goes out.
+    /// How long it takes until `bytes` read in sequence have arrived, if nothing else delays them: each
+    /// outstanding burst takes its latency and its time on the bus, then the next one is requested.
     fn answered(&self, bytes: u64, bus: &Bus) -> Span {
         let burst = bus.burst_bytes();
         let turn = bus.time_of_read(burst) + self.read_latency;
@@ -100,8 +102,9 @@ mod tests {
         rate(1000 * 2048, now - Time::ZERO)
     }
 
-    /// Goal: what holds up a stream of reads follows from burst, latency and their number. Method: 512 bytes on a bus of 8 bytes
-    /// at 100 MHz and 6 clocks more are 700 ns; by turns with 800 ns of latency one has 512 bytes in 1500 ns, and two in 750.
+    /// Goal: the rate of a stream of reads follows from burst size, latency and the number outstanding.
+    /// Method: 512 bytes on a bus of 8 bytes at 100 MHz with 6 clocks overhead take 700 ns; with 800 ns of
+    /// latency, one outstanding read transfers 512 bytes in 1500 ns, and two in 750.
     #[test]
     fn a_stream_of_reads_waits_for_its_answers() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
@@ -115,7 +118,7 @@ mod tests {
         }
     }
 
-    /// 886 MB/s for a stream (NM-032), 855 MB/s when its packets go to two ports in turn (NM-067).
+    /// 886 MB/s for a stream (NM-032), 855 MB/s if its packets alternate between two ports (NM-067).
     #[test]
     fn a_stream_of_reads_has_its_own_rate() {
         assert!((stream(1) - 886.0).abs() < 0.5, "{}", stream(1));

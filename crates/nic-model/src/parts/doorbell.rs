@@ -1,4 +1,4 @@
-//! The doorbell: the processor's write to the card that tells of a new request.
+//! The doorbell: the processor's write to the card that announces a new request.
 
 use host::{Span, Time};
 
@@ -12,7 +12,7 @@ pub(crate) struct Doorbell {
     pio_clocks: f64,
     latency: Span,
     drain: Span,
-    /// When the card takes another write.
+    /// When the card accepts another write.
     free_at: Time,
 }
 
@@ -26,14 +26,14 @@ impl Doorbell {
         }
     }
 
-    /// The processor wants to ring `now`; how long it waits until the card takes it.
+    /// The processor wants to ring at `now`; returns how long it waits until the card accepts that.
     pub(crate) fn wait(&mut self, now: Time, slowness: f64) -> Span {
         let begins = self.free_at.max(now);
         self.free_at = begins + Span::from_ps((self.drain.as_ps() as f64 * slowness) as u64);
         begins.since(now)
     }
 
-    /// Rung `now`; when the card knows.
+    /// Rings at `now`; returns when the card knows.
     pub(crate) fn ring(&self, now: Time, bus: &mut Bus) -> Time {
         bus.clocks(now, self.pio_clocks) + self.latency
     }

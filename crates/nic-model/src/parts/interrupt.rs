@@ -1,4 +1,4 @@
-//! Interrupts: what sleeping for a completion costs beyond the completion itself.
+//! Interrupts: the cost of sleeping until a completion, in addition to the completion itself.
 
 use host::Span;
 
@@ -8,9 +8,9 @@ use crate::machine::Params;
 /// Times of an interrupt; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interrupt {
-    /// The time from the completion until the event is there.
+    /// The time from the completion until the event.
     pub(crate) latency: Span,
-    /// The time that the call which sleeps takes from then on.
+    /// The time from the event until the sleeping call continues.
     pub(crate) wake_up: Span,
 }
 

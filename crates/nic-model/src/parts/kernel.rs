@@ -1,6 +1,6 @@
-//! The kernel's TCP, where that and not the card carries data: copies between program and kernel, segments that it makes and
-//! takes, interrupts. It works on what has arrived one segment after the other, for all of a machine, and is interrupted for
-//! the first one only: as long as it works it looks for more itself.
+//! The kernel's TCP, for cards that do not offload it: copies between program and kernel, segmentation,
+//! interrupts. The kernel processes the arriving segments of a machine in sequence. Only the first one
+//! interrupts it: while it works it polls for more.
 
 use host::{Span, Time};
 
@@ -9,20 +9,20 @@ use super::ns;
 use super::server::Server;
 use crate::machine::Params;
 
-/// Costs of the calls by which programs give data to the kernel and take them; constant.
+/// Costs of the calls by which programs send and receive; constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sockets {
     segment: Span,
     byte_ps: f64,
     mtu: u64,
-    /// What one call finds at most.
+    /// Most bytes returned by one call.
     part: u64,
     call: Span,
     event: Span,
 }
 
 impl Sockets {
-    /// Those of a machine; nothing takes time where the card does all.
+    /// The costs of a machine; zero if the card does all the work.
     pub(crate) fn new(params: &Params, calls: &Calls) -> Self {
         let k = &params.tcp;
         Self {
@@ -35,18 +35,19 @@ impl Sockets {
         }
     }
 
-    /// What giving so many bytes takes: copying them, and making segments of them.
+    /// The cost of sending `bytes`: copying and segmentation.
     pub(crate) fn give(&self, bytes: u64) -> Span {
         self.segment * bytes.div_ceil(self.mtu).max(1) + copy(bytes, self.byte_ps)
     }
 
-    /// What taking so many bytes takes: copying them, in more calls than one if one does not find them all. TCP tells the sender of room
-    /// when half of its buffer is free: while a call copies that, the other half is on its way.
+    /// The cost of receiving `bytes`: copying, in several calls if one does not return everything. TCP
+    /// announces room when half of its buffer is free: while a call copies that half, the other one is in
+    /// flight.
     pub(crate) fn take(&self, bytes: u64) -> Span {
         copy(bytes, self.byte_ps) + self.call * self.more(bytes)
     }
 
-    /// What taking so many bytes takes a library, whose calls are its answers to events.
+    /// The cost of receiving `bytes` for a library that does so in response to events.
     pub(crate) fn take_by_events(&self, bytes: u64) -> Span {
         self.take(bytes) + self.event * self.more(bytes)
     }
@@ -60,7 +61,7 @@ fn copy(bytes: u64, byte_ps: f64) -> Span {
     Span::from_ps((bytes as f64 * byte_ps).round() as u64)
 }
 
-/// The kernel of a machine, with what has arrived for it.
+/// The kernel of a machine, and its queue of segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     server: Server,
@@ -76,8 +77,8 @@ impl Kernel {
         Self { server: Server::default(), interrupt, segment, byte_ps: k.byte_ps }
     }
 
-    /// A segment arrives from the wire, with so many bytes that the kernel copies itself, as no program takes them; when it is done
-    /// with it.
+    /// A segment arrives from the wire; the kernel itself copies `copied` of its bytes, for which no program
+    /// calls. Returns when the kernel has finished.
     pub(crate) fn arrives(&mut self, now: Time, copied: u64) -> Time {
         let work = self.work(copied);
         if self.interrupt + work == Span::ZERO {
@@ -87,7 +88,8 @@ impl Kernel {
         self.server.reserve(begins, work)
     }
 
-    /// A segment comes from a program of the same machine, whose processor does the work; when it is done.
+    /// A segment arrives from a program of the same machine, whose processor does the work; returns when it
+    /// has finished.
     pub(crate) fn comes_from_here(&self, now: Time, copied: u64) -> Time {
         now + self.work(copied)
     }

@@ -1,5 +1,5 @@
-//! One direction of a port's link: bytes at a rate, headers, gaps. Acknowledgements of packets in the other direction
-//! share it: one that needs no answer of its own is added to whatever goes out next.
+//! One direction of a port's link: bytes at a rate, headers, gaps. It also carries acknowledgements for
+//! packets in the other direction; one that needs no packet of its own is added to the next packet.
 
 use host::{Span, Time};
 
@@ -35,7 +35,7 @@ impl Link {
         }
     }
 
-    /// Bytes on the wire of a packet with so much data.
+    /// Bytes on the wire of a packet with `data` bytes of data.
     pub(crate) fn packet(&self, data: u64, has_address: bool) -> u64 {
         self.header_bytes + if has_address { self.address_bytes } else { 0 } + data + self.gap_bytes
     }
@@ -45,7 +45,7 @@ impl Link {
         self.ack_bytes
     }
 
-    /// How long so many bytes take.
+    /// The time to transmit this many bytes.
     pub(crate) fn time(&self, bytes: u64) -> Span {
         at_rate(bytes, self.mbps)
     }
@@ -55,13 +55,13 @@ impl Link {
         self.free_at
     }
 
-    /// Sends so many bytes, which must not be asked before it is free.
+    /// Sends this many bytes; only valid when the link is free.
     pub(crate) fn send(&mut self, now: Time, bytes: u64) {
         let owed = std::mem::take(&mut self.owed_bytes);
         self.free_at = now.max(self.free_at) + self.time(bytes + owed);
     }
 
-    /// An acknowledgement goes along: at once if the link is free, otherwise with what goes out next.
+    /// Adds an acknowledgement: immediately if the link is free, otherwise to the next packet.
     pub(crate) fn add_ack(&mut self, now: Time) {
         if self.free_at > now {
             self.owed_bytes += self.ack_bytes;
@@ -90,7 +90,7 @@ mod tests {
         rate(1000 * bytes, link.free_at() - Time::ZERO)
     }
 
-    /// 944 MB/s one way (NM-044); 928.5 each way when both directions are busy (NM-056).
+    /// 944 MB/s in one direction (NM-044); 928.5 in each when both are busy (NM-056).
     #[test]
     fn packets_leave_what_the_paper_has() {
         assert!((stream(false) - 944.0).abs() < 1.0, "{}", stream(false));

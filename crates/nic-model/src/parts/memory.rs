@@ -1,5 +1,5 @@
-//! The card's own memory: one interface, shared by all reads and writes. Each packet opens a row, and some time goes into
-//! keeping what is there; where a file has neither, transfers of packets reach a share of the peak.
+//! The card's own memory: one interface, shared by all reads and writes. Each packet opens a row, and refresh
+//! takes some time; if a file gives neither, packets reach a share of the peak rate.
 
 use host::{Span, Time};
 
@@ -32,14 +32,14 @@ impl NicMemory {
         }
     }
 
-    /// Reads or writes `bytes` of a packet of `port`; when it is done with them.
+    /// Reads or writes `bytes` of a packet of `port`; returns when the memory has finished.
     pub(crate) fn access(&mut self, now: Time, bytes: u64, port: usize) -> Time {
         let turns = self.last_port.replace(port).is_some_and(|last| last != port);
         let turn = if turns { self.port_switch } else { Span::ZERO };
         self.server.reserve(now, self.open + self.time(bytes) + turn)
     }
 
-    /// How long `bytes` keep it.
+    /// How long `bytes` occupy the memory.
     pub(crate) fn time(&self, bytes: u64) -> Span {
         at_rate(bytes, self.mbps)
     }
@@ -61,8 +61,8 @@ mod tests {
         rate(1000 * 2048, end - Time::ZERO)
     }
 
-    /// 2048 bytes at 1980 MB/s are 1034 ns, with a row to open 1094; half of that rate is copied (927: NM-030). Less when ports
-    /// alternate and that costs something.
+    /// 2048 bytes at 1980 MB/s take 1034 ns, or 1094 with opening a row; half of that rate is copied (927:
+    /// NM-030). Less if alternating ports costs time.
     #[test]
     fn reads_and_writes_share_its_rate() {
         assert!((stream(1) - 2048.0 / 1.0943).abs() < 1.0, "{}", stream(1));

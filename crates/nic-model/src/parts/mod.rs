@@ -1,19 +1,19 @@
-//! The parts of a card, each one resource with its times. They know nothing of queue pairs and of each other: what is
-//! asked of them, and when, is `net`'s business.
+//! The components of a card, each a resource with its times. They know nothing of queue pairs and of each
+//! other: `net` decides when to use them.
 //!
-//! | file | what it stands for |
+//! | file | models |
 //! |---|---|
-//! | `server` | anything that serves one after the other |
-//! | `calls` | what calls cost the processor |
+//! | `server` | any resource that serves requests in sequence |
+//! | `calls` | processor costs of calls |
 //! | `doorbell`, `descriptor` | how the card learns of requests |
-//! | `bus`, `chipset` | the host bus; what all cards of a machine share |
+//! | `bus`, `chipset` | the host bus; the resources that all cards of a machine share |
 //! | `dma` | the engine that reads and writes host memory |
 //! | `memory` | the card's own memory |
 //! | `translation` | the cache of page translations |
-//! | `transport` | sending and receiving: what each request, piece and packet takes |
+//! | `transport` | sending and receiving: costs of each request, piece and packet |
 //! | `link`, `switch` | the wires |
-//! | `completion`, `interrupt` | how the processor learns of what is done |
-//! | `kernel` | TCP in the host, where the card does not do it |
+//! | `completion`, `interrupt` | how the processor learns of completions |
+//! | `kernel` | TCP in the host, for cards without offload |
 
 pub(crate) mod bus;
 pub(crate) mod calls;

@@ -1,21 +1,21 @@
-//! [`Server`]: whatever serves one after the other, in the order of asking.
+//! [`Server`]: a resource that serves requests in the order of the calls.
 
 use host::{Span, Time};
 
-/// First come, first served. Ask in the order of time: what is asked later is served later.
+/// First come, first served. Call it in the order of time: a later call is served later.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Server {
     free_at: Time,
 }
 
 impl Server {
-    /// Is busy for `span` as soon as it is free, from `now` on at the earliest; when that ends.
+    /// Occupies the resource for `span` once it is free, from `now` on at the earliest; returns the end.
     pub(crate) fn reserve(&mut self, now: Time, span: Span) -> Time {
         self.free_at = self.free_at.max(now) + span;
         self.free_at
     }
 
-    /// When it will have served all that was asked.
+    /// When it will have served all requests.
     pub(crate) fn free_at(&self) -> Time {
         self.free_at
     }

@@ -1,5 +1,5 @@
-//! The switch's output to one port: cut-through, a packet at a time. Where several inputs want the same output, their
-//! packets take turns in the order of arrival.
+//! The switch's output to one port: cut-through, one packet at a time. Packets from several inputs leave in
+//! the order of arrival.
 
 use host::{Span, Time};
 
@@ -11,7 +11,7 @@ use crate::machine::Params;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     server: Server,
-    /// The time from a packet's head coming in to its going out.
+    /// The time from the arrival of a packet's head to its departure.
     pub(crate) latency: Span,
 }
 
@@ -20,7 +20,8 @@ impl Output {
         Self { server: Server::default(), latency: ns(params.switch.latency_ns) }
     }
 
-    /// The head of a packet that takes `length` on the wire is ready to go out; when its tail has gone.
+    /// The head of a packet that takes `length` on the wire is ready to leave; returns when its tail has
+    /// left.
     pub(crate) fn forward(&mut self, now: Time, length: Span) -> Time {
         self.server.reserve(now, length)
     }

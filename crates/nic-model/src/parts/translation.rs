@@ -1,5 +1,5 @@
-//! The translation cache: the pages whose physical addresses the card remembers, first in, first out. A page that is
-//! missing is looked up in a table in host memory.
+//! The translation cache: the pages whose physical addresses the card holds, first in, first out. Missing
+//! pages are read from a table in host memory.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,19 +11,19 @@ use crate::machine::Params;
 /// A page of a registered region.
 type Page = (u32, u64);
 
-/// The cache of page translations, with what it remembers.
+/// The cache of page translations.
 #[derive(Clone, Debug)]
 pub(crate) struct Translation {
-    /// Pages that it remembers; 0 for all.
+    /// Capacity in pages; 0 for unlimited.
     entries: usize,
     page_bytes: u64,
-    /// Read from host memory for each page that is missing.
+    /// Bytes read from host memory for each missing page.
     pub(crate) entry_bytes: u64,
-    /// How long the engine stands still for one.
+    /// How long the engine stalls for a missing page.
     pub(crate) miss: Span,
     known: BTreeSet<Page>,
     order: VecDeque<Page>,
-    /// What was asked last: mostly the same page again.
+    /// The last page: most accesses use the same page again.
     last: Option<Page>,
 }
 
@@ -41,8 +41,8 @@ impl Translation {
         }
     }
 
-    /// `len` bytes at `offset` of the region with this key are about to be touched; how many of their pages are
-    /// missing. They are known from now on. `offset` is counted from a page's beginning.
+    /// `len` bytes at `offset` of the region with this key are about to be accessed; returns how many of
+    /// their pages are missing, and caches them. `offset` is counted from the start of a page.
     pub(crate) fn touch(&mut self, region: u32, offset: u64, len: u64) -> u64 {
         if len == 0 {
             return 0;

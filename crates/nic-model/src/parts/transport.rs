@@ -1,5 +1,6 @@
-//! The transport engine: what the protocol takes. Its sending side and its receiving side each serve one packet after
-//! the other, for all ports together; so does the way from it to the ports. On some cards one processor is both sides.
+//! The transport engine: the processing time of the protocol. Its sending side and its receiving side each
+//! process packets in sequence, for all ports together; so does the path from it to the ports. On some cards
+//! one processor is both sides.
 
 use host::{Span, Time};
 
@@ -7,12 +8,12 @@ use super::server::Server;
 use super::{at_rate, ns};
 use crate::machine::{Params, ProcessorsKind};
 
-/// The transport engine, with what has been asked of it.
+/// The transport engine and its occupancy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transport {
     sending: Server,
     receiving: Server,
-    /// What ends messages that took a receive, where one processor does not do all.
+    /// Completes messages that took a receive, unless one processor does everything.
     finishing: Server,
     one_processor: bool,
     ports: Server,
@@ -25,20 +26,20 @@ pub(crate) struct Transport {
     receive_packet: Span,
     address: Span,
     ack: Span,
-    /// Packets are worked on once they have arrived whole.
+    /// Packets are processed only when they have arrived completely.
     pub(crate) whole: bool,
 }
 
-/// What there is to do about a packet beyond the packet itself.
+/// Extra work for a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Extra {
-    /// The number of SGEs that it was gathered from.
+    /// Number of SGEs that it was gathered from.
     pub(crate) sges: u64,
-    /// Whether it begins its request.
+    /// Whether it starts its request.
     pub(crate) begins: bool,
     /// Whether it takes a receive.
     pub(crate) takes: bool,
-    /// Whether it names memory of the peer.
+    /// Whether it names the peer's memory.
     pub(crate) names_memory: bool,
 }
 
@@ -72,7 +73,7 @@ impl Transport {
         if packet.names_memory { self.address } else { Span::ZERO }
     }
 
-    /// A packet is sent; when it is ready for the wire.
+    /// A packet is sent; returns when it is ready for the wire.
     pub(crate) fn send(&mut self, now: Time, packet: Extra) -> Time {
         let request = if packet.begins { self.send_request } else { Span::ZERO };
         let segments = self.send_segment * packet.sges.saturating_sub(1);
@@ -80,12 +81,14 @@ impl Transport {
         self.sending.reserve(now, span) + self.latency
     }
 
-    /// A packet's data go from the engine towards its port, over a way that all ports share; when they are there.
+    /// A packet's data go from the engine to its port, by a path that all ports share; returns when they
+    /// arrive.
     pub(crate) fn hand_over(&mut self, now: Time, bytes: u64) -> Time {
         self.ports.reserve(now, at_rate(bytes, self.ports_mbps)).max(now)
     }
 
-    /// A packet arrives; when its data can be placed, and when the receiving side is done with it.
+    /// A packet arrives; returns when its data can be placed, and when the receiving side has finished with
+    /// it.
     pub(crate) fn receive(&mut self, now: Time, packet: Extra) -> [Time; 2] {
         let (span, message, latency) =
             (self.receive_packet + self.address(packet), self.receive_message, self.latency);
@@ -96,13 +99,13 @@ impl Transport {
         [data, self.receiver().reserve(now, message) + latency]
     }
 
-    /// Whether messages that take a receive are ended once their data are in place, while the next one arrives. One
-    /// processor that does all ends them as they arrive.
+    /// Whether messages that take a receive are completed after their data are in place, while later packets
+    /// arrive. A single processor completes them as they arrive.
     pub(crate) fn ends_behind(&self) -> bool {
         !self.one_processor
     }
 
-    /// A message that took a receive has its data in place; when it is done with.
+    /// A message that took a receive has its data in place; returns when it is completed.
     pub(crate) fn finish(&mut self, now: Time) -> Time {
         self.finishing.reserve(now, self.receive_message)
     }
@@ -113,7 +116,7 @@ impl Transport {
         self.receiver().reserve(now, span)
     }
 
-    /// The receiving side stands still.
+    /// The receiving side stalls.
     pub(crate) fn stall(&mut self, now: Time, span: Span) {
         self.receiver().reserve(now, span);
     }
@@ -148,7 +151,8 @@ mod tests {
         assert_eq!(transport.send(Time::ZERO, Extra::default()) - Time::ZERO, ns(2600.0));
     }
 
-    /// Goal: what a message takes that takes a receive comes behind its data, and holds up no arrival; but on one processor.
+    /// Goal: completing a message that takes a receive follows its data and delays no arrival, except on a
+    /// single processor.
     #[test]
     fn messages_end_behind_their_data_while_others_arrive() {
         let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;

@@ -1,4 +1,5 @@
-//! [`Card`]: one card with its host: what is busy until when, the programs, the long messages that come in.
+//! [`Card`]: one card with its host: the occupancy of its resources, its firmware programs, and its incoming
+//! long messages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,36 +12,36 @@ use super::flow::Flow;
 use super::path::Path;
 use super::work::Effect;
 
-/// A loaded program.
+/// A loaded firmware program.
 pub(super) struct Loaded {
     pub(super) domain: u32,
-    /// Taken out while it runs.
+    /// Removed while it runs.
     pub(super) firmware: Option<Box<dyn Firmware>>,
     pub(super) bell: Arc<Bell>,
     pub(super) effects: Effects,
     pub(super) wants_turn: bool,
-    /// Of the last record that its host could see.
+    /// The path of the last record that its host could see.
     pub(super) last: Option<Path>,
 }
 
-/// What a program's host will see, in the order in which it was told.
+/// A program's writes to host memory, which become visible in the order of the calls.
 #[derive(Default)]
 pub(super) struct Effects {
     told: u64,
     shown: u64,
     ready: BTreeMap<u64, (Time, Effect)>,
-    /// When the last one is seen.
+    /// When the last one becomes visible.
     last: Time,
 }
 
 impl Effects {
-    /// The place of the next one in the order.
+    /// The sequence number of the next write.
     pub(super) fn ticket(&mut self) -> u64 {
         self.told += 1;
         self.told - 1
     }
 
-    /// One is there from `at` on; all that can be seen now, with when.
+    /// A write could be visible at `at`; returns all writes that are visible in order now, with their times.
     pub(super) fn ready(&mut self, ticket: u64, at: Time, effect: Effect) -> Vec<(Time, Effect)> {
         self.ready.insert(ticket, (at, effect));
         let mut seen = Vec::new();
@@ -57,17 +58,17 @@ impl Effects {
 pub(super) struct Card {
     pub(super) node: Node,
     pub(super) programs: BTreeMap<u16, Loaded>,
-    /// Until when the card's processor, the kernel, and the engines of either direction are busy.
+    /// Until when the card's processor, the kernel, and the engines of both directions are busy.
     pub(super) processor: Time,
     pub(super) kernel: Time,
-    /// How long the kernel has had the processor by interrupts.
+    /// Total time that the kernel has spent in interrupts.
     pub(super) interrupted: Span,
     pub(super) transmitter: Time,
     pub(super) receiver: Time,
-    /// Long messages that come in, by the card that they are of.
+    /// Number of incoming long messages, by source card.
     streams: BTreeMap<usize, u32>,
     pub(super) flow: Flow,
-    /// Letters for which there was no stream.
+    /// Messages for which there was no stream.
     pub(super) refused: u64,
 }
 
@@ -87,7 +88,7 @@ impl Card {
         }
     }
 
-    /// A long message of that card begins to come in; whether there is a stream for it.
+    /// A long message from that card starts to arrive; returns whether there is a stream for it.
     pub(super) fn open_stream(&mut self, source: usize, most: usize) -> bool {
         let has_room = self.streams.contains_key(&source) || self.streams.len() < most;
         if has_room {
@@ -98,7 +99,7 @@ impl Card {
         has_room
     }
 
-    /// It is where it belongs, or thrown away.
+    /// A long message was delivered or dropped.
     pub(super) fn close_stream(&mut self, source: usize) {
         if let Some(count) = self.streams.get_mut(&source) {
             *count -= 1;

@@ -1,5 +1,5 @@
-//! [`Cards`]: all cards of one world, and what happens when. [`Fabric`] is the actor of the world; work comes to a processor, which runs
-//! a program or carries on what one told; letters leave, arrive, and are seen.
+//! [`Cards`]: all cards of one world and their events. [`Fabric`] is the world's event handler: processors
+//! run firmware or continue its steps; messages leave, arrive, and become visible.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(super) struct Fabric {
     cards: Mutex<Cards>,
 }
 
-/// All of a world.
+/// All fabrics of a world.
 #[derive(Default)]
 struct Fabrics(Mutex<Vec<Arc<Fabric>>>);
 
@@ -35,7 +35,7 @@ fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
 }
 
 impl Fabric {
-    /// The cards that this node's belongs to.
+    /// The fabric of this node's card.
     pub(super) fn of(node: &Node, config: &Config) -> Arc<Self> {
         let (timeline, params, payload) = (node.timeline(), config.machine.params, config.payload);
         let all = fabrics(&timeline);
@@ -55,7 +55,7 @@ impl Fabric {
         self.cards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the kernel of a node has had its processor by interrupts, those that have begun until now.
+    /// How long the kernel of a node has spent in interrupts that have begun until now.
     pub(super) fn interrupted(node: &Node) -> Span {
         node.sync();
         let all = fabrics(&node.timeline());
@@ -63,7 +63,7 @@ impl Fabric {
         all.iter().map(|fabric| fabric.lock().interrupted(node.index())).fold(Span::ZERO, |a, b| a + b)
     }
 
-    /// Of the last record that programs of a node have told it.
+    /// The profile of the last record that a node's programs have written.
     pub(super) fn profile(node: &Node) -> Option<Profile> {
         let all = fabrics(&node.timeline());
         let all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Actor for Fabric {
     }
 }
 
-/// The cards, and all that is under way.
+/// The cards, and everything in flight.
 pub(super) struct Cards {
     pub(super) costs: Costs,
     pub(super) protection: Protection,
@@ -104,12 +104,12 @@ impl Cards {
         }
     }
 
-    /// The clock of whoever runs.
+    /// The clock of the running rank or event handler.
     pub(super) fn now(&self) -> Time {
         self.timeline.now()
     }
 
-    /// Puts a card into a node, if it has none yet.
+    /// Adds a card to a node, if it has none yet.
     pub(super) fn plug(&mut self, node: &Node) -> Result<()> {
         let (index, room) = (node.index(), self.mesh.len());
         Error::check_limit("nodes of the mesh", index as u64 + 1, room as u64)?;
@@ -139,7 +139,7 @@ impl Cards {
         card.programs.values().filter_map(|program| program.last).max_by_key(|path| path.at)
     }
 
-    /// Loads a program.
+    /// Loads a firmware program.
     pub(super) fn load(&mut self, at: Address, domain: u32, firmware: Box<dyn Firmware>) -> Result<Address> {
         let most = self.costs.programs;
         let programs = &mut self.card(at.node).programs;
@@ -161,7 +161,7 @@ impl Cards {
         self.card(at.node).programs[&at.pid].bell.clone()
     }
 
-    /// Takes a program out; to be dropped when nobody holds the cards.
+    /// Removes a program; drop it after releasing the lock of the cards.
     pub(super) fn unload(&mut self, at: Address) -> Option<Loaded> {
         self.card(at.node).programs.remove(&at.pid)
     }
@@ -184,7 +184,7 @@ impl Cards {
         }
     }
 
-    /// A command of a program of the host, given at `now`; when the caller may go on.
+    /// A command from the host to its program, issued at `now`; returns when the caller may continue.
     pub(super) fn command(&mut self, now: Time, at: Address, command: &[u8]) -> Time {
         let work = Work::Command(command.to_vec());
         let mut path = Path::new(now);
@@ -207,10 +207,11 @@ impl Cards {
         }
     }
 
-    /// The card's loop comes to a task.
+    /// The card's loop reaches a task.
     fn at_card(&mut self, now: Time, node: usize, task: Task, mut path: Path) {
         let (turn, busy) = (self.costs.turn, self.card(node).processor);
-        // A processor at rest is half way through its loop, in the mean; one at work begins a turn when it is done.
+        // An idle processor is half way through its loop on average; a busy one starts a turn when it has
+        // finished.
         let begins = if busy > now { busy + turn } else { now + Span::from_ps(turn.as_ps() / 2) };
         path.go(busy.min(begins), Component::Waiting);
         path.go(begins, Component::Polling);
@@ -242,7 +243,7 @@ impl Cards {
         self.card(node).processor = ends;
     }
 
-    /// A message for a program that the kernel runs.
+    /// A message for a program that runs in the kernel.
     fn header(&mut self, letter: Box<Letter>, mut path: Path) -> Time {
         let costs = self.costs;
         path.go(path.at + costs.card_receive, Component::Receive);
@@ -258,7 +259,7 @@ impl Cards {
         ends
     }
 
-    /// The kernel is interrupted, because a transfer is over.
+    /// Interrupts the kernel, because a transfer has completed.
     fn tell_kernel(&mut self, chain: u32, mut path: Path) -> Time {
         path.go(path.at + self.costs.card_event, Component::Notify);
         let ends = path.at;
@@ -270,7 +271,7 @@ impl Cards {
         ends
     }
 
-    /// What another card says of letters from here.
+    /// A note from another card about messages sent from here.
     fn note(&mut self, node: usize, note: Note, mut path: Path) -> Time {
         if self.costs.flow == FlowKind::Cop {
             path.go(path.at + self.costs.card_receive, Component::Receive);
@@ -285,7 +286,7 @@ impl Cards {
         path.at
     }
 
-    /// Does what a note says.
+    /// Processes a note.
     fn heed(&mut self, node: usize, note: Note, path: Path) {
         if note.refused {
             let at = path.at + self.costs.backoff;
@@ -296,7 +297,8 @@ impl Cards {
         }
     }
 
-    /// A transfer that a chain waits for is over: whoever runs programs is told when the card's loop comes to it.
+    /// A transfer that a chain waits for has completed: the processor that runs programs continues the chain
+    /// when the card's loop gets there.
     fn transferred(&mut self, node: usize, chain: u32, path: Path) {
         let Some(at) = self.chains.get(chain).map(|chain| chain.at) else { return };
         let task = match self.costs.place {
@@ -306,7 +308,7 @@ impl Cards {
         self.schedule(path.at, Event::Card { node, task, path });
     }
 
-    /// Sends letters again from the one on that was refused.
+    /// Retransmits messages from the refused one on.
     fn again(&mut self, node: usize, note: &Note, mut path: Path) -> Time {
         for letter in self.card(node).flow.again(note) {
             path.go(path.at + self.costs.card_transmit, Component::Transmit);
@@ -315,9 +317,9 @@ impl Cards {
         path.at
     }
 
-    /// Says something to the card that letters come from.
+    /// Sends a note to the card that sent messages.
     fn say(&mut self, node: usize, note: Note, mut path: Path) {
-        // Like all that a card sends, it is read from host memory.
+        // Like everything that a card sends, it is read from host memory.
         path.go(path.at + self.costs.read, Component::HyperTransport);
         let (bytes, to) = (self.costs.packet_bytes, note.from.node);
         let arrives = self.mesh.carry(node, to, path.at, bytes) + self.mesh.time(bytes);
@@ -325,7 +327,7 @@ impl Cards {
         self.schedule(arrives, Event::Card { node: to, task: Task::Note(note), path });
     }
 
-    /// A kernel is interrupted, and does this work.
+    /// Interrupts a kernel, which then does this work.
     fn at_kernel(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;
@@ -346,7 +348,7 @@ impl Cards {
         card.interrupted += ends.since(begins);
     }
 
-    /// Whoever runs programs has work for one; when it is done.
+    /// Does work for a program, on the processor that runs programs; returns when it has finished.
     fn run(&mut self, at: Address, work: Work, mut path: Path) -> Time {
         let (costs, is_nic) = (self.costs, self.costs.place == MatchKind::Nic);
         let own = |inbound| match (is_nic, inbound) {
@@ -354,7 +356,8 @@ impl Cards {
             (true, true) => Component::Receive,
             (true, false) => Component::Transmit,
         };
-        // The card acknowledges what it has run the program for, or what it tells the kernel of; the kernels do by the other protocol.
+        // The card acknowledges messages for which it has run the program or notified the kernel; with the
+        // other protocol the kernels do this.
         let acknowledges = costs.flow == if is_nic { FlowKind::Corpse } else { FlowKind::Cop };
         let note = match &work {
             Work::Message(letter) if acknowledges => Some(Note::taken(letter)),
@@ -403,7 +406,7 @@ impl Cards {
         ends
     }
 
-    /// Runs a program for one call; what it told is to be carried out.
+    /// Calls a program once, and records the steps to execute.
     fn call(
         &mut self,
         at: Address,
@@ -441,7 +444,7 @@ impl Cards {
         Chain { at, steps, letter, path }
     }
 
-    /// A turn of a program, behind what waits now.
+    /// Schedules a turn of a program, after all work that waits now.
     fn ask_turn(&mut self, at: Address, now: Time) {
         let (work, path) = (Work::Turn, Path::new(now));
         let event = match self.costs.place {
@@ -451,12 +454,13 @@ impl Cards {
         self.schedule(now + self.costs.turn, event);
     }
 
-    /// Carries out what a program told, until a transfer has to end first; when the processor is free again.
+    /// Executes a program's steps until one has to wait for a transfer; returns when the processor is free
+    /// again.
     fn carry_on(&mut self, mut chain: Chain, own: Component) -> Time {
         self.close_stream(&mut chain);
         let (costs, node) = (self.costs, chain.at.node);
         let is_nic = costs.place == MatchKind::Nic;
-        // What a kernel writes is seen when it gives the processor back.
+        // What a kernel writes becomes visible when it returns from the interrupt.
         let mut late = Vec::new();
         let mut waits = false;
         while let Some(step) = chain.steps.pop_front() {
@@ -513,13 +517,13 @@ impl Cards {
         ends
     }
 
-    /// Puts a chain aside, until what it waits for is over.
+    /// Suspends a chain until the transfer that it waits for has completed.
     fn park(&mut self, chain: &mut Chain) -> u32 {
         let nothing = Chain { at: chain.at, steps: VecDeque::new(), letter: None, path: chain.path };
         self.chains.insert(std::mem::replace(chain, nothing))
     }
 
-    /// Frees the stream of a letter of which nothing more is wanted.
+    /// Closes the stream of a message from which no more data are deposited.
     fn close_stream(&mut self, chain: &mut Chain) {
         let wants_more = chain.steps.iter().any(|step| matches!(step, Step::Deposit { .. }));
         let Some(letter) = chain.letter.take_if(|_| !wants_more) else { return };
@@ -528,18 +532,18 @@ impl Cards {
         }
     }
 
-    /// Bytes of the letter that a chain is about, as they will be seen.
+    /// A part of the message of a chain, as it will become visible.
     fn data(&self, chain: &Chain, offset: u64, extents: &Arc<[Extent]>, len: u64) -> Effect {
         let letter = chain.letter.as_deref();
         let all = letter.map_or(&[][..], |letter| &letter.data);
         let is_whole = letter.is_some_and(|letter| offset == 0 && len == letter.len);
-        // Of a message with a hole there is nothing to give but its ends.
+        // A message with a hole only has its ends.
         let part = all.get(offset as usize..(offset + len) as usize).unwrap_or_default();
         let data = if is_whole { all.to_vec() } else { part.to_vec() };
         Effect::Data { extents: extents.clone(), total: len, data }
     }
 
-    /// Has a letter sent, for which a chain may wait.
+    /// Sends a message; a chain may wait for it.
     fn post(&mut self, letter: Letter, chain: Option<u32>) {
         match self.costs.place {
             MatchKind::Nic => self.transmit(letter, chain),
@@ -552,11 +556,11 @@ impl Cards {
         }
     }
 
-    /// The card sends a letter: it is kept if it may have to be sent again.
+    /// The card sends a message, and keeps it if it may have to be retransmitted.
     fn transmit(&mut self, mut letter: Letter, chain: Option<u32>) {
         let costs = self.costs;
         if costs.is_short(letter.len) {
-            // Nobody waits for its end: its bytes are taken at once.
+            // Nothing waits for it to be read: its bytes are copied now.
             self.protection.gather(&letter.extents, 0, letter.len, &mut letter.data);
         }
         let (node, path) = (letter.from.node, letter.path);
@@ -571,7 +575,8 @@ impl Cards {
         }
     }
 
-    /// The card begins to read a letter from memory, when it has read what is before it; when all of it has been read.
+    /// The card reads a message from memory, after all earlier ones; returns when it has been read
+    /// completely.
     fn depart(&mut self, mut letter: Letter) -> Time {
         let costs = self.costs;
         let card = self.card(letter.from.node);
@@ -599,7 +604,8 @@ impl Cards {
         self.schedule(arrives, Event::Arrival(letter));
     }
 
-    /// A letter's header is there. One that no program waits for is lost, as is one for which there is no room, unless it can be refused.
+    /// A message's header has arrived. It is lost if no program has its address, or if there is no room for
+    /// it, unless flow control refuses it.
     fn arrival(&mut self, now: Time, letter: Box<Letter>) {
         let (costs, at, path) = (self.costs, letter.to, letter.path);
         if !self.has(at) {
@@ -608,7 +614,7 @@ impl Cards {
         let is_long = !costs.is_short(letter.len);
         let card = self.card(at.node);
         let has_flow = costs.flow != FlowKind::None;
-        // What comes behind a letter that was refused is sent again with it.
+        // Messages after a refused one are retransmitted with it.
         if has_flow && !card.flow.is_next(&letter) {
             return;
         }
@@ -629,7 +635,7 @@ impl Cards {
         self.at_card(now, at.node, task, path);
     }
 
-    /// The card puts the data of the letter that a chain is about where its next step says.
+    /// The card writes the data of a chain's message to the destination in the chain's next step.
     fn deposit(&mut self, key: u32, mut path: Path) {
         let costs = self.costs;
         let Some(chain) = self.chains.get_mut(key) else { return };
@@ -638,7 +644,8 @@ impl Cards {
         let card = self.card(at.node);
         let begins = path.at.max(card.receiver);
         path.go(begins, Component::Waiting);
-        // Until now the data have waited in the network, and before it in the sender's memory: they come as fast as they are read.
+        // Until now the data have waited in the network, and before that in the sender's memory: they arrive
+        // as fast as they are read.
         card.receiver = (begins + costs.writing(len).max(costs.reading(len))).max(tail);
         path.go(card.receiver + costs.write, Component::HyperTransport);
         let effect = self.chains.get(key).map(|chain| self.data(chain, offset, &extents, len));
@@ -648,7 +655,7 @@ impl Cards {
         self.transferred(at.node, key, path);
     }
 
-    /// Something will be seen in a host's memory from `at` on, when all before it has been.
+    /// A write becomes visible in a host's memory at `at`, after all earlier ones.
     fn will_be_seen(&mut self, whose: Address, ticket: u64, at: Time, effect: Effect) {
         let Some(loaded) = self.card(whose.node).programs.get_mut(&whose.pid) else { return };
         for (at, effect) in loaded.effects.ready(ticket, at, effect) {

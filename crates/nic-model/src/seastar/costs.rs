@@ -1,4 +1,4 @@
-//! [`Costs`]: what everything takes, from the values of the machine.
+//! [`Costs`]: processing times, computed from the machine's values.
 
 use host::Span;
 use host::world::HostCosts;
@@ -7,17 +7,17 @@ use crate::machine::{FlowKind, MatchKind, Params};
 use crate::parts::calls::steps;
 use crate::parts::{at_rate, ns};
 
-/// What the processor takes that runs programs.
+/// Costs of the processor that runs programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
-    /// A command, before its program sees it.
+    /// A command, before its program gets it.
     pub(super) command: Span,
-    /// A message, before its program sees it.
+    /// A message, before its program gets it.
     pub(super) receive: Span,
     pub(super) transmit: Span,
     pub(super) deposit: Span,
     event: Span,
-    /// Each eight bytes of an event or an answer.
+    /// Each eight bytes of an event or a reply.
     word: Span,
     pub(super) each_match: Span,
     /// An acknowledgement, at either end.
@@ -25,19 +25,19 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Writing a record of so many bytes for the program's process.
+    /// The cost of writing a record of `bytes` bytes for the program's process.
     pub(super) fn telling(&self, bytes: usize) -> Span {
         self.event + self.word * bytes.div_ceil(8) as u64
     }
 }
 
-/// What everything takes; constant.
+/// All processing times; constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
     pub(super) place: MatchKind,
     pub(super) flow: FlowKind,
     pub(super) running: Running,
-    /// Those of the card's processor for messages of programs that the kernel runs.
+    /// Costs of the card's processor for messages of programs that the kernel runs.
     pub(super) card_receive: Span,
     pub(super) card_transmit: Span,
     pub(super) card_deposit: Span,
@@ -58,7 +58,7 @@ pub(super) struct Costs {
     pub(super) pio_bytes: u64,
     pub(super) packet_bytes: u64,
     pub(super) streams: usize,
-    /// Programs for which the card has memory.
+    /// Most programs that fit into the card's memory.
     pub(super) programs: usize,
     pub(super) host: HostCosts,
 }
@@ -67,7 +67,7 @@ impl Costs {
     pub(super) fn new(params: &Params) -> Self {
         let Params { mode, processor, kernel, hypertransport, firmware, router, .. } = params;
         let is_nic = mode.match_kind == MatchKind::Nic;
-        // Whoever keeps the numbers: the kernel of cop, else the card, if there are any.
+        // Flow control is done by the kernel for cop, else by the card.
         let (of_kernel, of_card) = match mode.flow_kind {
             FlowKind::None => (0.0, 0.0),
             FlowKind::Corpse => (0.0, firmware.number_ns),
@@ -122,7 +122,7 @@ impl Costs {
             pio_bytes: firmware.pio_bytes as u64,
             packet_bytes: router.packet_bytes as u64,
             streams: firmware.stream_count as usize,
-            // The kernel has one mailbox for all.
+            // The kernel has one mailbox for all programs.
             programs: if is_nic { room as usize } else { usize::MAX },
             host: HostCosts {
                 look: ns(processor.look_ns),
@@ -134,22 +134,22 @@ impl Costs {
         }
     }
 
-    /// How long the card takes to read so many bytes of host memory, beside the first one's latency.
+    /// How long the card takes to read this many bytes of host memory, without the latency of the first.
     pub(super) fn reading(&self, bytes: u64) -> Span {
         at_rate(bytes, self.read_mbps)
     }
 
-    /// How long the card takes to write so many bytes to host memory.
+    /// How long the card takes to write this many bytes to host memory.
     pub(super) fn writing(&self, bytes: u64) -> Span {
         at_rate(bytes, self.write_mbps)
     }
 
-    /// A copy by the processor of the host.
+    /// The cost of a copy by the host's processor.
     pub(super) fn copying(&self, bytes: u64) -> Span {
         self.copy + at_rate(bytes, self.copy_mbps)
     }
 
-    /// Whether data of so many bytes travel with their header.
+    /// Whether data of this length travel with their header.
     pub(super) fn is_short(&self, bytes: u64) -> bool {
         bytes <= self.pio_bytes
     }

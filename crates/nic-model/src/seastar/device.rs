@@ -1,4 +1,4 @@
-//! The device: memory to register, and programs to load. All else that a device may have, this card has not.
+//! The device: memory registration and firmware. The card supports nothing else.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ struct Card {
 /// Opens the card of a simulated machine.
 ///
 /// # Errors
-/// [`Error::Limit`] for more machines than the mesh has; [`Error::Invalid`] for flow control between kernels that match nothing.
+/// [`Error::Limit`] for more machines than the mesh has; [`Error::Invalid`] for flow control between kernels
+/// that do not match.
 pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> {
     let params = &config.machine.params;
     if params.mode == (Mode { match_kind: MatchKind::Nic, flow_kind: FlowKind::Cop }) {
@@ -49,14 +50,15 @@ pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> 
     Ok(Device::new(Arc::new(DeviceObject(Arc::new(Card { name, host, node, fabric, attr })))))
 }
 
-/// Where the time of the last message went that a program in the card of this machine told its host of: virtual time only.
+/// The profile of the last message that firmware on the card of this machine has reported to its host:
+/// virtual time only.
 #[must_use]
 pub fn profile(host: &Host) -> Option<Profile> {
     Fabric::profile(host.node()?)
 }
 
-/// How long the kernel of this machine has had its processor by the card's interrupts, from the beginning until now: what a program that
-/// computes all the time has lost. Zero in real time.
+/// How long the kernel of this machine has spent in the card's interrupts since the start: the time that a
+/// computing program has lost. Zero in real time.
 #[must_use]
 pub fn interrupted(host: &Host) -> Span {
     host.node().map_or(Span::ZERO, Fabric::interrupted)
@@ -199,7 +201,7 @@ impl Drop for Region {
     }
 }
 
-/// The host's hold on a program.
+/// The host's handle of a program.
 struct Program {
     card: Arc<Card>,
     at: Address,
@@ -212,7 +214,7 @@ impl ProgramOps for Program {
     }
 
     fn command(&self, command: &[u8]) -> Result<()> {
-        // The kernel is as the world left it at the caller's time.
+        // The world must have advanced to the caller's clock, which determines the kernel's state.
         self.card.node.sync();
         let mut cards = self.card.fabric.lock();
         let now = cards.now();
@@ -229,7 +231,7 @@ impl ProgramOps for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Outside of the lock: a program may own what takes it to be dropped.
+        // Dropped outside of the lock: the program may own objects whose drop takes it.
         let unloaded = self.card.fabric.lock().unload(self.at);
         drop(unloaded);
     }

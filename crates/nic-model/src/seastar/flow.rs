@@ -1,18 +1,19 @@
-//! [`Flow`]: the numbers of letters between two programs, and what is kept of them until the target has taken them.
+//! [`Flow`]: sequence numbers of messages between two programs, and the messages kept until the target has
+//! accepted them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::work::{Address, Letter, Note};
 
-/// A letter that may have to be sent again.
+/// A message that may have to be retransmitted.
 #[derive(Debug)]
 struct Kept {
     letter: Letter,
-    /// What waits for its end.
+    /// The chain that waits for it.
     chain: Option<u32>,
 }
 
-/// Letters of one program to another.
+/// Messages of one program to another.
 #[derive(Debug, Default)]
 struct Outgoing {
     next: u64,
@@ -23,12 +24,12 @@ struct Outgoing {
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     outgoing: BTreeMap<(Address, Address), Outgoing>,
-    /// The number of the next letter.
+    /// The expected number of the next message.
     incoming: BTreeMap<(Address, Address), u64>,
 }
 
 impl Flow {
-    /// Gives a letter its number and keeps it.
+    /// Assigns the number of a message and keeps a copy.
     pub(super) fn keep(&mut self, letter: &mut Letter, chain: Option<u32>) {
         let outgoing = self.outgoing.entry((letter.from, letter.to)).or_default();
         letter.number = outgoing.next;
@@ -36,17 +37,17 @@ impl Flow {
         outgoing.kept.push_back(Kept { letter: letter.clone(), chain });
     }
 
-    /// Whether a letter is the next one of its sender.
+    /// Whether a message is the next one of its sender.
     pub(super) fn is_next(&self, letter: &Letter) -> bool {
         self.incoming.get(&(letter.from, letter.to)).copied().unwrap_or(0) == letter.number
     }
 
-    /// Takes a letter.
+    /// Accepts a message.
     pub(super) fn take(&mut self, letter: &Letter) {
         self.incoming.insert((letter.from, letter.to), letter.number + 1);
     }
 
-    /// Forgets what was taken; the chains that waited for it.
+    /// Drops accepted messages; returns the chains that waited for them.
     pub(super) fn taken(&mut self, note: &Note) -> Vec<u32> {
         let Some(outgoing) = self.outgoing.get_mut(&(note.from, note.to)) else { return Vec::new() };
         let mut chains = Vec::new();
@@ -56,7 +57,7 @@ impl Flow {
         chains
     }
 
-    /// What is to be sent again, in its order.
+    /// The messages to retransmit, in order.
     pub(super) fn again(&self, note: &Note) -> Vec<Letter> {
         let kept = self.outgoing.get(&(note.from, note.to)).into_iter().flat_map(|outgoing| &outgoing.kept);
         kept.filter(|kept| kept.letter.number >= note.next).map(|kept| kept.letter.clone()).collect()

@@ -1,5 +1,5 @@
-//! [`Mesh`]: routers and cables. A packet goes all of its way in the first direction, then in the second, then in the third; its head
-//! goes on as soon as the next cable is free, and its tail follows.
+//! [`Mesh`]: routers and cables. A packet is routed first in the first dimension, then in the second, then in
+//! the third; its head proceeds as soon as the next cable is free, and its tail follows.
 
 use host::{Span, Time};
 
@@ -9,7 +9,7 @@ use crate::parts::{at_rate, ns};
 /// Cables that leave a router.
 const CABLES: usize = 6;
 
-/// All routers of a machine. A message is one worm here: packets of several do not mix on a cable.
+/// All routers of a machine. A message is one worm: packets of several messages do not interleave on a cable.
 pub(super) struct Mesh {
     nodes: [usize; 3],
     is_torus: [bool; 3],
@@ -27,12 +27,12 @@ impl Mesh {
         Self { nodes, is_torus, hop: ns(router.hop_ns), mbps: router.link_mbps, busy }
     }
 
-    /// How many cards there are.
+    /// Number of cards.
     pub(super) fn len(&self) -> usize {
         self.nodes.iter().product()
     }
 
-    /// Where a card stands: numbers go up in the third direction first.
+    /// The coordinates of a card: numbers increase in the third dimension first.
     fn place(&self, node: usize) -> [usize; 3] {
         let [_, y, z] = self.nodes;
         [node / (y * z), node / z % y, node % z]
@@ -42,7 +42,7 @@ impl Mesh {
         (x * self.nodes[1] + y) * self.nodes[2] + z
     }
 
-    /// The cables from one card to another, in their order.
+    /// The cables from one card to another, in order.
     fn route(&self, from: usize, to: usize) -> impl Iterator<Item = usize> + use<'_> {
         let (mut at, goal) = (self.place(from), self.place(to));
         std::iter::from_fn(move || {
@@ -56,7 +56,7 @@ impl Mesh {
         })
     }
 
-    /// Carries `bytes` whose first one leaves at `at`; when that arrives.
+    /// Transports `bytes`, the first of which leaves at `at`; returns when that byte arrives.
     pub(super) fn carry(&mut self, from: usize, to: usize, at: Time, bytes: u64) -> Time {
         let cables: Vec<usize> = self.route(from, to).collect();
         let (mut head, long) = (at, self.time(bytes));
@@ -68,7 +68,7 @@ impl Mesh {
         head
     }
 
-    /// How long so many bytes take to pass.
+    /// The time that this many bytes take to pass.
     pub(super) fn time(&self, bytes: u64) -> Span {
         at_rate(bytes, self.mbps)
     }

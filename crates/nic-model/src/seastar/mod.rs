@@ -1,25 +1,27 @@
-//! SeaStar: a card that runs programs ([`verbs::Firmware`]) on a processor of its own, behind a router of a three-dimensional mesh. It
-//! has no queue pairs and no connections.
+//! SeaStar: a card that runs firmware programs ([`verbs::Firmware`]) on its own processor, behind a router of
+//! a three-dimensional mesh. It has no queue pairs and no connections.
 //!
-//! A program is run in one of two places. On the card: commands go into the card's memory, the card's loop finds them, and what the
-//! program tells is written into the host's memory. Or in the kernel of the host: a command is a trap, and for each message, and for
-//! the end of each transfer, the card interrupts. It is the same object in both.
+//! A program runs in one of two places. On the card: commands are written to the card's memory, the card's
+//! loop finds them, and the program's output is written to the host's memory. Or in the host's kernel: a
+//! command is a trap, and the card interrupts for each message and for the end of each transfer. It is the
+//! same object in both.
 //!
-//! Up to `pio_bytes` of data travel with a message's header, in one packet. Longer ones are read from the sender's memory, and wait in
-//! the network until somebody has said where they go; of these so many sources can be told apart. A message of one more is refused:
-//! then it is lost, or sent again by flow control.
+//! Up to `pio_bytes` of data travel with a message's header, in one packet. Longer data are read from the
+//! sender's memory, and wait in the network until the target has specified their destination. The card can
+//! distinguish a limited number of such sources. A message from one more source is refused: it is lost, or
+//! retransmitted by flow control.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `device` | the device as programs open it |
-//! | `cards` | all cards of a world, and what happens when |
-//! | `card` | one card: what is busy until when, its programs |
-//! | `running` | a call of a program: what it tells, in steps |
-//! | `work` | what is under way: work for processors, messages, effects in memory |
-//! | `flow` | numbers of messages, what is kept until it is acknowledged |
+//! | `cards` | all cards of a world, and their events |
+//! | `card` | one card: occupancy of its resources, its programs |
+//! | `running` | a call of a program: its output, as steps |
+//! | `work` | everything in flight: work for processors, messages, writes to memory |
+//! | `flow` | sequence numbers of messages, and those kept until they are acknowledged |
 //! | `mesh` | routers and cables |
-//! | `costs` | what everything takes |
-//! | `path` | where the time of a message goes |
+//! | `costs` | processing times |
+//! | `path` | how the time of a message is spent |
 
 mod card;
 mod cards;

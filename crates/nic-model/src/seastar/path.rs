@@ -1,8 +1,9 @@
-//! [`Path`]: where the time of a message goes, from the call that sent it on: every picosecond belongs to one component.
+//! [`Path`]: how the time of a message is spent, from the call that sent it: each picosecond is attributed to
+//! one component.
 
 use host::{Span, Time};
 
-/// What a message waits for.
+/// The components that a message passes or waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Component {
     HyperTransport,
@@ -16,9 +17,9 @@ pub(super) enum Component {
     Waiting,
 }
 
-/// The components by name: writes and reads between host and card; routers and cables; the card's processor setting up a transmission,
-/// and a reception; telling the host of it; the card's loop until it finds work; Portals in the kernel of the host, traps included;
-/// interrupts; waiting for a processor or an engine that is busy.
+/// The components by name: writes and reads between host and card; routers and cables; the card's processor
+/// preparing a transmission, and a reception; notifying the host; the card's loop until it finds the work;
+/// Portals in the host's kernel, including traps; interrupts; waiting for a busy processor or engine.
 pub const COMPONENTS: [&str; 9] = [
     "hypertransport",
     "router",
@@ -31,11 +32,11 @@ pub const COMPONENTS: [&str; 9] = [
     "waiting",
 ];
 
-/// Where the time of something under way has gone so far.
+/// How the time of a transfer was spent so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     began: Time,
-    /// How far it has come.
+    /// Its current time.
     pub(super) at: Time,
     spent: [Span; COMPONENTS.len()],
     interrupts: u32,
@@ -46,7 +47,7 @@ impl Path {
         Self { began, at: began, spent: [Span::ZERO; COMPONENTS.len()], interrupts: 0 }
     }
 
-    /// It has come to `to`, and this is what took the time since.
+    /// Advances to `to`, and attributes the time since the last call to a component.
     pub(super) fn go(&mut self, to: Time, component: Component) {
         self.spent[component as usize] += to.since(self.at);
         self.at = self.at.max(to);
@@ -57,14 +58,14 @@ impl Path {
     }
 }
 
-/// Where the time of the last message went that a program told its host of.
+/// How the time of the last message that a program reported to its host was spent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// When the call was made that sent it.
+    /// Start of the call that sent it.
     pub began: Time,
-    /// When the host could see the record of it.
+    /// When the host could see its record.
     pub ended: Time,
-    /// What each of [`COMPONENTS`] took of the time between: together all of it.
+    /// The share of each of [`COMPONENTS`]; their sum is the total time.
     pub spent: [Span; COMPONENTS.len()],
     /// Interrupts that it waited for.
     pub interrupts: u32,

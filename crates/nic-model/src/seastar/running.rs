@@ -1,4 +1,5 @@
-//! [`Recorder`]: what a program is lent for a call. It writes down what it is told, step by step; the cards carry the steps out.
+//! [`Recorder`]: the context of a program's call. It records the program's requests as steps, which the cards
+//! execute.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,12 +18,12 @@ pub(super) const CAP: FirmwareCap =
     FirmwareCap { max_command: 128, max_header: 128, max_payload: 1 << 30, max_waiting: u32::MAX };
 
 impl Address {
-    /// Of these letters go to a program: where it is.
+    /// Where messages for a program are sent.
     pub(super) fn socket(self) -> SocketAddr {
         (address(self.node, 0), self.pid).into()
     }
 
-    /// The program at a socket's address, which may be this node's own.
+    /// The program at a socket address, which may be on this node.
     pub(super) fn of(socket: SocketAddr, own: usize) -> Option<Self> {
         let IpAddr::V4(ip) = socket.ip() else { return None };
         let pid = socket.port();
@@ -43,7 +44,7 @@ pub(super) struct Recorder<'a> {
     pub(super) domain: u32,
     pub(super) each_match: Span,
     pub(super) bell: &'a Arc<Bell>,
-    /// Bytes of the letter that the call is about.
+    /// Bytes of the message that the call handles.
     pub(super) payload_len: u64,
     pub(super) path: Path,
     pub(super) steps: VecDeque<Step>,

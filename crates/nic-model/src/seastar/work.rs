@@ -1,4 +1,4 @@
-//! What is under way: letters between programs, work for the processors, what will be seen in memory.
+//! Everything in flight: messages between programs, work for the processors, and pending writes to memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use host::{Bell, Span, Time};
 use super::path::Path;
 use crate::net::protection::Extent;
 
-/// A program: its card and its number there.
+/// A program: its card and its number on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Address {
     pub(super) node: usize,
@@ -21,43 +21,43 @@ pub(super) struct Letter {
     pub(super) from: Address,
     pub(super) to: Address,
     pub(super) header: Arc<[u8]>,
-    /// Where its data lie, and how many bytes there are.
+    /// The memory of its data, and their length in bytes.
     pub(super) extents: Arc<[Extent]>,
     pub(super) len: u64,
-    /// The data, or what of it really moves.
+    /// The data, or the part that is copied.
     pub(super) data: Vec<u8>,
-    /// Which one it is of its sender to its target, with flow control.
+    /// Its sequence number from its sender to its target, with flow control.
     pub(super) number: u64,
     /// When its last byte arrives.
     pub(super) tail: Time,
     pub(super) path: Path,
 }
 
-/// What a card says to another beside letters: of that one's letters between two programs.
+/// A control message between cards about the messages of one program to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
-    /// Who sent the letters.
+    /// The program that sent the messages.
     pub(super) from: Address,
     pub(super) to: Address,
-    /// All before this number have been taken.
+    /// All messages before this number were accepted.
     pub(super) next: u64,
-    /// The letter of this number was refused.
+    /// The message with this number was refused.
     pub(super) refused: bool,
 }
 
 impl Note {
-    /// A letter has been taken.
+    /// A message was accepted.
     pub(super) fn taken(letter: &Letter) -> Self {
         Self { from: letter.from, to: letter.to, next: letter.number + 1, refused: false }
     }
 }
 
-/// What a program tells in a call, to be carried out one after the other.
+/// The program's requests during a call, executed in order.
 #[derive(Debug)]
 pub(super) enum Step {
     Charge(Span),
     Send(Box<Letter>),
-    /// Bytes of the letter that the call is about, from an offset on.
+    /// Deposit a part of the message that the call handles.
     Deposit {
         offset: u64,
         extents: Arc<[Extent]>,
@@ -75,50 +75,50 @@ pub(super) enum Step {
     },
 }
 
-/// The rest of a call: what still has to be carried out.
+/// The steps of a call that are not executed yet.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) at: Address,
     pub(super) steps: VecDeque<Step>,
-    /// The letter that it is about.
+    /// The message that it handles.
     pub(super) letter: Option<Box<Letter>>,
     pub(super) path: Path,
 }
 
-/// What a program's processor has to do.
+/// Work for the processor that runs a program.
 #[derive(Debug)]
 pub(super) enum Work {
     Command(Vec<u8>),
     Message(Box<Letter>),
     Turn,
-    /// A transfer of this chain is over.
+    /// A transfer of this chain has completed.
     Resume(u32),
-    /// Between kernels.
+    /// A note between kernels.
     Note(Note),
 }
 
-/// What the card's processor has to do.
+/// A task for the card's processor.
 #[derive(Debug)]
 pub(super) enum Task {
-    /// A program's work, where the card runs programs.
+    /// A program's work, if the card runs programs.
     Program(u16, Work),
-    /// A message that the kernel is to be told of.
+    /// A message that the kernel has to handle.
     Header(Box<Letter>),
-    /// The kernel has a letter sent, and waits for its end with this chain.
+    /// The kernel sends a message, and this chain waits for it.
     Transmit(Box<Letter>, Option<u32>),
-    /// The kernel says where a letter's data go.
+    /// The kernel has specified the destination of a message's data.
     Deposit(u32),
-    /// A transfer is over: the kernel is to be told.
+    /// A transfer has completed: interrupts the kernel.
     Done(u32),
-    /// What another card says.
+    /// A note from another card.
     Note(Note),
-    /// Letters are to be sent again.
+    /// Retransmits messages.
     Again(Note),
-    /// The kernel has a note sent.
+    /// The kernel sends a note.
     Say(Note),
 }
 
-/// What will be seen in the host's memory.
+/// A write that will become visible in the host's memory.
 #[derive(Debug)]
 pub(super) enum Effect {
     Data { extents: Arc<[Extent]>, total: u64, data: Vec<u8> },
@@ -126,24 +126,24 @@ pub(super) enum Effect {
     Ring(Arc<Bell>),
 }
 
-/// What happens at some time.
+/// A scheduled event.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Work comes to a card's processor.
+    /// A task reaches a card's processor.
     Card {
         node: usize,
         task: Task,
         path: Path,
     },
-    /// Work comes to a kernel: by an interrupt.
+    /// Work reaches a kernel by an interrupt.
     Kernel {
         at: Address,
         work: Work,
         path: Path,
     },
-    /// A letter is read from its sender's memory.
+    /// A message is read from its sender's memory.
     Departure(Box<Letter>),
-    /// Its header comes to its target.
+    /// Its header reaches its target.
     Arrival(Box<Letter>),
     Seen {
         at: Address,
