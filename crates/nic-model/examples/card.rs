@@ -1,4 +1,5 @@
-//! What a modelled card does: latencies and rates of writes for each placement, and what they cost to simulate.
+//! Measures a modelled card: latencies and rates of writes for each memory placement, and the cost of
+//! simulating them.
 //!
 //! `cargo run --release -p nic-model --example card -- mt23108-nicmem bus.clock_mhz=266`
 
@@ -17,7 +18,7 @@ use verbs::{
 const LEN: usize = 1 << 20;
 const ROUNDS: u64 = 20;
 
-/// One end of a connection: a source of data and a sink for those of the peer.
+/// One end of a connection: a source of data and a sink for the peer's data.
 struct End {
     cq: Cq,
     qp: Qp,
@@ -34,7 +35,7 @@ fn memory(pd: &Pd, kind: MemoryKind) -> Mr {
     pd.reg_mr(&buf.expect("memory"), Access::ALL).expect("a region")
 }
 
-/// Connects to, or accepts from, the peer by this port.
+/// Connects to the peer, or accepts from it, by this port.
 fn end(device: &Device, kinds: [MemoryKind; 2], port: usize, active: bool) -> End {
     let pd = device.alloc_pd().expect("a domain");
     let [source, sink] = kinds.map(|kind| memory(&pd, kind));
@@ -98,11 +99,11 @@ fn write_latency(host: &Host, end: &End, first: bool) -> f64 {
     (host.now() - begin).as_ns_f64() / 2e3 / ROUNDS as f64
 }
 
-/// The same with sends.
+/// Half a round trip of 8-byte sends, in microseconds.
 fn send_latency(host: &Host, end: &End, first: bool) -> f64 {
     let receive = |id| end.qp.post_recv(&RecvWr::new(id, &[end.sink.sge(128, 8)])).expect("post");
     receive(0);
-    // Until the peer has posted one, too.
+    // Until the peer has posted a receive, too.
     host.charge(Span::from_ms(1));
     let begin = host.now();
     for round in 0..ROUNDS {
@@ -124,7 +125,7 @@ fn send_latency(host: &Host, end: &End, first: bool) -> f64 {
     (host.now() - begin).as_ns_f64() / 2e3 / ROUNDS as f64
 }
 
-/// Streams of writes by all ends, in MB/s.
+/// Simultaneous streams of writes from all ends, in MB/s.
 fn stream(host: &Host, ends: &[End], size: u32, count: u64) -> f64 {
     let begin = host.now();
     for end in ends {
@@ -141,7 +142,7 @@ fn stream(host: &Host, ends: &[End], size: u32, count: u64) -> f64 {
     (u64::from(size) * count * ends.len() as u64) as f64 / (host.now() - begin).as_secs_f64() / 1e6
 }
 
-/// What one world is to measure.
+/// The measurement of one world.
 #[derive(Clone, Copy)]
 struct Job {
     kinds: [MemoryKind; 2],
@@ -161,7 +162,7 @@ fn run(config: &Config, job: Job) -> (f64, u64) {
             let ends: Vec<End> = (0..job.ports).map(|port| end(&device, job.kinds, port, i == 0)).collect();
             let result = if i == 0 || job.both { (job.what)(&host, &ends, i == 0) } else { 0.0 };
             results.lock().expect("no panic").push(result);
-            // Everything stays until the peer is done, too.
+            // All objects stay until the peer has finished, too.
             let until = host.after(Span::from_secs(2));
             host.wait("the end", &Bell::new(), until, || None::<()>);
         };

@@ -1,8 +1,8 @@
-//! Bad weather for as many seeds as one likes.
+//! Fault injection for any number of seeds.
 //!
 //! `cargo run --release -p nic-model --example chaos -- 1..1000` runs everything with each of these seeds;
-//! `... -- 17 storm` or `... -- 17 loss/send_recv::every_size_arrives` one program with one seed;
-//! `... -- 1..100 loss/` all whose name begins so.
+//! `... -- 17 storm` or `... -- 17 loss/send_recv::every_size_arrives` one program with one seed; `... --
+//! 1..100 loss/` all programs whose name has this prefix.
 
 #[path = "../tests/support/chaos.rs"]
 mod chaos;

@@ -1,7 +1,7 @@
-//! What the test `golden` compares with: times of a fixed set of operations on each machine, to the picosecond.
+//! The tables of the test `golden`: times of a fixed set of operations on each machine, to the picosecond.
 //!
-//! `cargo run -p nic-model --example golden` prints what is different from the tables in `tests/golden`;
-//! `... -- --bless` writes them anew.
+//! `cargo run -p nic-model --example golden` prints the differences to the tables in `tests/golden`; `... --
+//! --bless` rewrites them.
 
 #[path = "../tests/support/golden.rs"]
 mod golden;

@@ -1,7 +1,7 @@
-//! The protocol machines of iWARP in virtual time, for as many seeds as one likes.
+//! The protocol state machines of iWARP in virtual time, for any number of seeds.
 //!
-//! `cargo run --release -p nic-model --example iwarp_storm -- 20000` runs so many seeds, each twice, on all cores;
-//! `... -- 17..18` one of them.
+//! `cargo run --release -p nic-model --example iwarp_storm -- 20000` runs 20000 seeds, each twice, on all
+//! cores; `... -- 17..18` runs one of them.
 
 #[path = "../tests/iwarp_storm/mod.rs"]
 mod iwarp_storm;

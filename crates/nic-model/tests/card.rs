@@ -1,4 +1,4 @@
-//! What makes a modelled card a card: costs, contention, two ports, several users, holes, what-ifs.
+//! Behaviour of modelled cards: costs, contention, two ports, several users, holes, changed values.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use verbs::{
     SendWr, SrqInit, WcStatus,
 };
 
-/// Runs a body in one rank that sits on two machines with a card each.
+/// Runs a body in one rank that runs on two machines with a card each.
 fn on_two(options: &[(&str, &str)], body: impl FnOnce(&Device, &Device) + Send + 'static) {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let (a, b) = (world.node("a"), world.node("b"));
@@ -46,7 +46,7 @@ fn end(device: &Device, kind: MemoryKind, len: usize) -> End {
     End { device: device.clone(), cq, qp, mr }
 }
 
-/// Connects two ends by a port of the second's card.
+/// Connects two ends by a port of the second end's card.
 fn connect(a: &End, b: &End, port: usize) {
     let (near, far) = (a.device.create_cm().expect("a channel"), b.device.create_cm().expect("a channel"));
     let listener = far.listen(SocketAddr::new(b.device.attr().port_addrs[port], 0), 1).expect("a listener");
@@ -67,7 +67,7 @@ fn pair(a: &Device, b: &Device, kinds: [MemoryKind; 2], len: usize, port: usize)
     (near, far)
 }
 
-/// Rate of writes from each of these ends to its peer at once, in MB/s.
+/// Total rate of simultaneous writes from these ends to their peers, in MB/s.
 fn stream(host: &Host, ends: &[(&End, &End)], size: u32, count: u64) -> f64 {
     let begin = host.now();
     for i in 0..count {
@@ -90,7 +90,7 @@ fn near(got: f64, want: f64, percent: f64) {
 
 const LEN: usize = 1 << 20;
 
-/// Copies within a card, by a connection to itself, against the paper: NM-029 to NM-032.
+/// Copies within a card, by a connection to itself, compared with the paper: NM-029 to NM-032.
 #[test]
 fn a_card_copies_as_published() {
     use MemoryKind::{Host as H, Nic as N};
@@ -118,7 +118,7 @@ fn ports_reach_what_is_published() {
     }
 }
 
-/// Two connections of one port share it; a second one costs nothing.
+/// Two connections of one port share it; the second one costs nothing.
 #[test]
 fn connections_of_a_port_share_it() {
     on_two(&[], |a, b| {
@@ -129,7 +129,7 @@ fn connections_of_a_port_share_it() {
     });
 }
 
-/// A what-if is a value: twice the clock of the bus leaves the link.
+/// Changed values have effect: at twice the bus clock the link is the limit.
 #[test]
 fn values_change_what_a_card_reaches() {
     on_two(&[("bus.clock_mhz", "266")], |a, b| {
@@ -142,7 +142,7 @@ fn values_change_what_a_card_reaches() {
     });
 }
 
-/// More pages than the translation cache holds, each used again and again.
+/// More pages than the translation cache holds, each used repeatedly.
 #[test]
 fn a_small_translation_cache_slows_streams_down() {
     let rate = Arc::new(Mutex::new([0.0; 2]));
@@ -157,8 +157,8 @@ fn a_small_translation_cache_slows_streams_down() {
     assert!(large > 1.05 * small, "{large:.0} and {small:.0} MB/s");
 }
 
-/// Goal: where the card wants to know of receives, each keeps the bus busy. Method: ten of them, whose doorbells take 5000 clocks
-/// each, and a write that has to wait for them or not.
+/// Goal: if the card is notified of receives, each notification occupies the bus. Method: ten receives, whose
+/// doorbells take 5000 clocks each, and a write that waits for them or not.
 #[test]
 fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
     let spent = Arc::new(Mutex::new([Span::ZERO; 2]));
@@ -175,12 +175,12 @@ fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
         });
     }
     let [untold, told] = *spent.lock().expect("no panic");
-    // 50,000 clocks at 133 MHz are 376 us, less what the posts take and the initiator's own doorbell.
+    // 50,000 clocks at 133 MHz are 376 us, minus the time of the posts and the initiator's own doorbell.
     assert!(told > untold + Span::from_us(300), "{told:?} and {untold:?}");
 }
 
-/// Goal: descriptors that are fetched ahead cost a stream nothing where they come while the engine waits for a message's first
-/// read. Method: messages of two packets, with descriptors of 80 bytes and of 528.
+/// Goal: descriptors fetched ahead cost a stream nothing if they arrive while the engine waits for a
+/// message's first read. Method: messages of two packets, with descriptors of 80 bytes and of 528.
 #[test]
 fn descriptors_come_while_the_engine_waits() {
     let rates = Arc::new(Mutex::new([0.0; 4]));
@@ -198,7 +198,7 @@ fn descriptors_come_while_the_engine_waits() {
     assert!(after / before < 0.96, "{before:.0} and {after:.0} MB/s");
 }
 
-/// Calls take the time that the machine says.
+/// Calls take the time given by the machine file.
 #[test]
 fn calls_cost_what_the_machine_says() {
     on_two(&[], |a, b| {
@@ -230,7 +230,7 @@ fn calls_cost_what_the_machine_says() {
     });
 }
 
-/// With `payload=hole` the ends of each message move, and times are those of whole messages.
+/// With `payload=hole` only the ends of each message are copied, in the time of the whole message.
 #[test]
 fn holes_move_the_ends_of_messages_in_the_same_time() {
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -267,7 +267,7 @@ fn holes_move_the_ends_of_messages_in_the_same_time() {
     assert_eq!(times[0], times[1]);
 }
 
-/// Two programs on one machine have one card: they share its rate, and not their objects.
+/// Two programs on one machine use the same card: they share its rate, but not their objects.
 #[test]
 fn several_users_share_a_card() {
     let mut world = World::new(world::Config::default());
@@ -325,8 +325,8 @@ fn cards_of_other_values_are_in_another_network() {
     }
 }
 
-/// Goal: limits are a card's own. Method: as many shared receive queues as a card can have, on each of two cards, and then one
-/// more; one that goes away makes room for another, on its card only.
+/// Goal: limits apply per card. Method: the maximum number of shared receive queues on each of two cards,
+/// then one more; destroying one makes room for another, only on its card.
 #[test]
 fn limits_are_those_of_a_card() {
     on_two(&[], |a, b| {
@@ -344,7 +344,7 @@ fn limits_are_those_of_a_card() {
     });
 }
 
-/// A cable that is cut: requests fail after their retries, and the idle side hears of it as well.
+/// A cut cable: requests fail after their retries, and the idle side is notified as well.
 #[test]
 fn a_cut_cable_ends_connections_at_both_ends() {
     on_two(&[("faults.cut_us", "5000"), ("faults.cut_node", "1")], |a, b| {
@@ -374,7 +374,7 @@ fn a_model_needs_virtual_time() {
     assert!(matches!(&refusal, Err(Error::Invalid(why)) if why.contains("virtual time")), "{refusal:?}");
 }
 
-/// A deadlock of programs is a report, not a hang: nothing of the card goes on for ever.
+/// A deadlock of programs ends with a report instead of hanging: the card generates no endless events.
 #[test]
 fn waiting_for_nothing_ends_in_a_report() {
     let mut world = World::new(world::Config::default());
@@ -396,8 +396,8 @@ fn waiting_for_nothing_ends_in_a_report() {
     assert!(failure.contains("Cq::wait"), "{failure}");
 }
 
-/// Goal: rails are apart. Method: two cards of a machine in each of two machines; each card reaches its like and says of
-/// the other that it is another rail's. A machine that dies takes both along.
+/// Goal: rails are separate. Method: two cards in each of two machines; each card reaches only the card with
+/// its number, and refuses addresses of the other rail. A machine that dies takes both rails down.
 #[test]
 fn rails_reach_their_likes() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });

@@ -1,5 +1,5 @@
-//! Bad weather in virtual time, for some seeds. A seed that fails says which command shows it again; the example `chaos`
-//! runs as many seeds as one likes.
+//! Fault injection in virtual time, for some seeds. A failing seed prints the command that reproduces it; the
+//! example `chaos` runs any number of seeds.
 
 #[path = "support/chaos.rs"]
 mod chaos;
@@ -10,12 +10,12 @@ mod support;
 use support::Play;
 use verbs::host::world::Factory;
 
-/// Seeds of each test of the suite in each weather.
+/// Seeds of each test of the suite for each fault setting.
 const SUITE_SEEDS: u64 = 2;
 /// Seeds of storms.
 const STORM_SEEDS: u64 = 60;
 
-/// Goal: loss, delay and stalled receivers change times and nothing else. Method: all single-threaded tests of the suite.
+/// Goal: loss, delay and stalled receivers only change times. Method: all single-threaded tests of the suite.
 #[test]
 fn the_suite_passes_in_any_weather() {
     chaos::check_weathers();
@@ -27,14 +27,14 @@ fn the_suite_passes_in_any_weather() {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Goal: a cable that is cut and a machine that dies end connections and nothing else.
+/// Goal: a cut cable or a dying machine ends connections, with no other effect.
 #[test]
 fn storms_leave_nothing_behind() {
     let failed: Vec<String> = (1..=STORM_SEEDS).filter_map(|seed| chaos::run("storm", seed).err()).collect();
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Goal: a seed is all there is. Method: the same storm again, and with a thread for each rank.
+/// Goal: the seed determines everything. Method: the same storm again, and with a thread per rank.
 #[test]
 fn a_seed_decides_everything() {
     for seed in 1..=6 {
@@ -44,7 +44,7 @@ fn a_seed_decides_everything() {
     }
 }
 
-/// The suite's worlds are the same with a thread for each rank.
+/// The suite's worlds are the same with a thread per rank.
 #[test]
 fn both_factories_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());

@@ -1,5 +1,5 @@
-//! The conformance suite of `verbs` on modelled cards, in virtual time. Every test runs twice, and both runs must be the
-//! same, event by event.
+//! The conformance suite of `verbs` on modelled cards, in virtual time. Each test runs twice, and both runs
+//! must have the same events.
 
 mod support;
 
@@ -22,12 +22,13 @@ mod nicmem {
     conformance::tests!(super::Model("mt23108-nicmem"), threads);
 }
 
-/// Other habits: one processor, tokens that are pushed, a notice that follows a write, no atomics.
+/// Other properties: one processor, descriptors written by the processor, a message after a write with
+/// immediate data, no atomics.
 mod myrinet {
     conformance::tests!(super::Model("myrinet-gm"), threads);
 }
 
-/// Small packets, data within descriptors, no shared receives, no atomics.
+/// Small packets, data in descriptors, no shared receives, no atomics.
 mod quadrics {
     conformance::tests!(super::Model("quadrics-elan3"), threads);
 }
@@ -47,17 +48,17 @@ mod connectx_single {
     conformance::tests!(super::Model("connectx-single"), threads);
 }
 
-/// A write with immediate data that a message follows, no shared receives and no atomics.
+/// A write with immediate data that becomes a write and a message, no shared receives, no atomics.
 mod t3b {
     conformance::tests!(super::Model("t3b"), threads);
 }
 
-/// Data that come through a kernel.
+/// Data transported by the kernel's TCP.
 mod t3b_sockets {
     conformance::tests!(super::Model("t3b-sockets"), threads);
 }
 
-/// The other machines differ in values only: some groups are enough.
+/// The other machines only differ in values: some groups are enough.
 mod others {
     use super::Model;
     use conformance::{all, threaded};

@@ -1,12 +1,13 @@
-//! Times do not change unawares: a fixed set of operations on each machine takes what the tables in `tests/golden` say, to
-//! the picosecond, with the same events in the same order.
+//! Detects changed times: a fixed set of operations on each machine takes the times in the tables in
+//! `tests/golden`, to the picosecond, with the same events in the same order.
 
 #[path = "support/golden.rs"]
 mod golden;
 #[path = "support/storm.rs"]
 mod storm;
 
-/// Goal: a change of the model that changes a time shows which. Method: every table anew, line by line.
+/// Goal: a change of the model that changes a time shows which one. Method: recompute all tables and compare
+/// them line by line.
 #[test]
 fn times_are_those_of_the_tables() {
     let changed: Vec<String> = golden::names().iter().filter_map(|name| change(name)).collect();
@@ -18,7 +19,7 @@ fn times_are_those_of_the_tables() {
     );
 }
 
-/// What is different in a table.
+/// The differences in a table.
 fn change(name: &str) -> Option<String> {
     let golden = std::fs::read_to_string(golden::path(name)).unwrap_or_default();
     let diff = golden::diff(&golden, &golden::table(name));

@@ -1,25 +1,26 @@
-//! The protocol machines of iWARP in virtual time, for some seeds. A seed that fails says which command shows it again; the
-//! example `iwarp_storm` runs as many seeds as one likes.
+//! The protocol state machines of iWARP in virtual time, for some seeds. A failing seed prints the command
+//! that reproduces it; the example `iwarp_storm` runs any number of seeds.
 
 mod iwarp_storm;
 
 use host::world::Factory;
 
-/// Seeds of an ordinary run.
+/// Seeds of a normal run.
 const SEEDS: u64 = 300;
 
-/// Goal: whatever the stream does and whichever end breaks a rule, nothing hangs, gets lost or lies wrong. Method: random
-/// programs at both ends; each seed twice.
+/// Goal: whatever the stream does and whichever end violates a rule, nothing hangs, is lost or is misplaced.
+/// Method: random programs at both ends; each seed twice.
 #[test]
 fn storms_end_as_they_must() {
     let failed: Vec<String> = (1..=SEEDS).filter_map(|seed| iwarp_storm::run_twice(seed).err()).collect();
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n\n"));
 }
 
-/// Goal: what once was lost, and completed all the same, stays found. Method: the seeds that showed it. A number in a message's
-/// header was hit by a flipped bit, and the peer's Terminate about it was taken for proof that all before had arrived; a reset
-/// in the handshake made the initiator come again in revision 1, and complete what TCP had taken; a write of no bytes was
-/// blamed for the one behind it.
+/// Goal: requests that were lost but completed nevertheless do not reappear. Method: the seeds that showed
+/// this. A flipped bit had hit a number in a message header, and the peer's Terminate about it was taken as
+/// proof that everything before had arrived; after a reset in the handshake the initiator retried with
+/// revision 1, and completed requests that only TCP had accepted; a write of no bytes was blamed for an error
+/// of its successor.
 #[test]
 fn what_completes_has_arrived() {
     let flipped = [17_264, 30_513, 45_849, 47_512];
@@ -30,7 +31,7 @@ fn what_completes_has_arrived() {
     }
 }
 
-/// Goal: a seed is all there is. Method: some with a thread for each rank.
+/// Goal: the seed determines everything. Method: some seeds with a thread per rank.
 #[test]
 fn both_factories_give_the_same_storms() {
     for seed in 1..=12 {

@@ -1,5 +1,5 @@
-//! Rails of modelled cards, in virtual time: the conformance suite, each test twice with equal traces; traffic during
-//! which a cable is cut, under many seeds; and machines that die while they connect.
+//! Rails of modelled cards in virtual time: the conformance suite, each test twice with equal traces; traffic
+//! during which a cable is cut, for many seeds; and machines that die while they connect.
 
 #[path = "rails/deaths.rs"]
 mod deaths;
@@ -26,7 +26,7 @@ impl Fixture for OnRails {
 
     fn departs(&self, test: &str) -> Option<&'static str> {
         match test {
-            // In threads they fail at once, and nothing else is placed.
+            // With threads they fail immediately, and no other bytes are placed.
             "remote_violations::a_long_message_is_checked_whole" | "large::a_large_message_out_of_bounds"
                 if self.1 == Engine::One =>
             {
@@ -42,7 +42,7 @@ mod cards {
     conformance::tests!(super::OnRails("connectx-multihca", super::Engine::One), threads);
 }
 
-/// The same, with a rank for each.
+/// Two cards of one port, with a rank for each.
 mod cards_in_threads {
     conformance::tests!(super::OnRails("connectx-multihca", super::Engine::Threads), threads);
 }
@@ -65,19 +65,19 @@ fn storms(load: Load) {
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Goal: a cable that is cut, and perhaps whole again later, costs no byte and no completion.
+/// Goal: a cut cable, possibly repaired later, loses no byte and no completion.
 #[test]
 fn cables_may_be_cut() {
     storms(Load::Traffic);
 }
 
-/// Goal: neither does it cost a message or a receive where several queue pairs share receives.
+/// Goal: a cut cable loses no message and no receive where several queue pairs share receives.
 #[test]
 fn cables_may_be_cut_under_a_shared_receive_queue() {
     storms(Load::Shared);
 }
 
-/// Goal: a seed is all there is. Method: the same storm again, and with a thread for each rank.
+/// Goal: the seed determines everything. Method: the same storm again, and with a thread per rank.
 #[test]
 fn a_seed_decides_everything() {
     for (seed, load) in (1..=4).flat_map(|seed| [(seed, Load::Traffic), (seed, Load::Shared)]) {

@@ -1,4 +1,5 @@
-//! One end: a rank that shakes hands, posts its program, and drives the machines of `iwarp` over a modelled stream.
+//! One end: a rank that does the handshake, posts its program, and drives the state machines of `iwarp` over
+//! a modelled stream.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,101 +18,101 @@ use nic_model::stream::{Reset, Stream};
 
 use super::plan::{BYE, COUNTERS, PASSING, Plan, READABLE, Trouble, WRITABLE, readable};
 
-/// Longer than any seed takes in which bytes keep coming.
+/// Longer than any seed takes while bytes keep arriving.
 const PATIENCE: Span = Span::from_secs(3);
-/// What a look at the stream takes.
+/// The cost of polling the stream.
 const LOOK: Span = Span::from_ns(50);
 
-/// How an end ended.
+/// How an end finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All done, and the other end says the same.
+    /// All steps have completed at both ends.
     Clean,
-    /// There is no connection.
+    /// The connection was refused.
     Refused,
-    /// The other end broke a rule.
+    /// The other end violated a rule.
     Failed(TerminateCode),
-    /// The other end says that this one did.
+    /// The other end reports that this one violated a rule.
     Terminated(TerminateCode),
-    /// The other end closed; in the middle of an FPDU?
+    /// The other end closed; `cut`: in the middle of an FPDU.
     Closed {
         cut: bool,
     },
     Reset,
     /// This end closed early, as planned.
     Quit,
-    /// Nothing came for too long.
+    /// Nothing arrived for too long.
     Timeout,
 }
 
-/// What an end has seen.
+/// The observations of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) ending: Ending,
     pub(crate) time: Time,
-    /// Steps in the order of their completion, and those that ended unfinished.
+    /// Steps in the order of completion, and steps that were flushed.
     pub(crate) completed: Vec<usize>,
     pub(crate) flushed: Vec<usize>,
-    /// Messages that were received.
+    /// Messages received.
     pub(crate) messages: Vec<Log>,
-    /// What the other end wrote.
+    /// The bytes that the other end wrote.
     pub(crate) written: Vec<u8>,
-    /// Steps that brought something else than they must, and other wrongs.
+    /// Steps with a wrong result, and other errors.
     pub(crate) wrong: Vec<String>,
-    /// What has completed has arrived: the peer is one that can be asked, as the two have agreed.
+    /// Completed steps have certainly arrived: the ends have agreed on a way to query arrival.
     pub(crate) promised: bool,
-    /// Which step the other end's Terminate is about, as far as this one can tell.
+    /// The step that the other end's Terminate is about, as far as this end can tell.
     pub(crate) blamed: Option<usize>,
-    /// Its receipt covered exactly what stood before that, and needs no answer.
+    /// The other end's receipt covered exactly the steps before that one, and needs no answer.
     pub(crate) covered: bool,
 }
 
-/// What a name stands for.
+/// What an operation's identifier stands for.
 #[derive(Clone, Copy, Debug)]
 enum Named {
     Step(usize),
-    /// Whether so many steps have arrived.
+    /// A query whether this many steps have arrived.
     Question(usize),
 }
 
-/// An end with a connection.
+/// A connected end.
 pub(crate) struct End<'a> {
     plan: &'a Plan,
     seed: u64,
     me: usize,
     stream: Stream,
-    /// A second connection, if the first comes to nothing and the initiator tries again.
+    /// A second connection, if the first fails and the initiator retries.
     again: Option<Stream>,
     host: Host,
     negotiated: Option<Negotiated>,
-    /// Came with the handshake.
+    /// Bytes that arrived together with the handshake.
     ahead: Vec<u8>,
     report: Report,
     begun: Time,
     posted: usize,
-    /// What was posted, by its name less one.
+    /// The posted operations, by identifier minus one.
     names: Vec<Named>,
-    /// Whether this end asks, and how many steps it has asked about.
+    /// Whether this end queries arrival, and how many steps it has queried.
     asks: bool,
     asked: usize,
-    /// What the posted steps look like on the wire, and the numbers of the next messages.
+    /// The wire form of the posted steps, and the numbers of the next messages.
     on_wire: Vec<Open>,
     next_send: u32,
     next_request: u32,
     next_at: Time,
-    /// The machine has no room for the next step.
+    /// The state machine has no room for the next step.
     full: bool,
     out: Vec<u8>,
-    /// Bytes that the machine has given, and that the stream has taken.
+    /// Bytes produced by the state machine, and bytes accepted by the stream.
     made: u64,
     taken: u64,
-    /// Writes and sends that are over when so many bytes have been taken.
+    /// Writes and sends that complete when this many bytes were accepted.
     sending: VecDeque<(u64, usize)>,
     logged: usize,
     shut: bool,
 }
 
-/// Nothing, or the end.
+/// Continue, or the end's final state.
 type Turn = Result<(), Ending>;
 
 impl From<Reset> for Ending {
@@ -166,7 +167,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// From the first byte to the last.
+    /// Runs the end from handshake to close.
     pub(crate) fn run(mut self) -> Report {
         let shaken = if self.me == 0 { self.initiate_up_to_twice() } else { self.respond() };
         let mut ending = match shaken {
@@ -201,7 +202,7 @@ impl<'a> End<'a> {
         self.host.now().since(Time::ZERO).to_std()
     }
 
-    /// Sends some of these bytes, and takes some; `None` if nothing has come.
+    /// Sends some of these bytes, and receives some; `None` if nothing has arrived.
     fn exchange(&self, out: &[u8]) -> Result<(usize, Option<Vec<u8>>), Ending> {
         self.host.charge(LOOK);
         let sent = if out.is_empty() { 0 } else { self.stream.send(out)? };
@@ -214,12 +215,12 @@ impl<'a> End<'a> {
         Some(self.begun + PATIENCE)
     }
 
-    /// Whether the handshake may fail for no reason that the ends know of.
+    /// Whether the handshake may fail for a reason that the ends cannot know.
     fn may_fail(&self) -> bool {
         matches!(self.plan.trouble, Trouble::Hit(..) | Trouble::Shaken(..))
     }
 
-    /// Comes again in revision 1 where the machine says that this may help, as a device does.
+    /// Retries with revision 1 if the state machine reports that this may help, as a device does.
     fn initiate_up_to_twice(&mut self) -> Turn {
         let (turn, again) = self.initiate(self.plan.initiator.clone());
         let second = self.again.take().expect("nobody took it");
@@ -238,7 +239,7 @@ impl<'a> End<'a> {
         self.initiate(config).0
     }
 
-    /// How it went, and whether another attempt in revision 1 may help.
+    /// The result, and whether another attempt with revision 1 may help.
     fn initiate(&mut self, config: InitiatorConfig) -> (Turn, bool) {
         let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
@@ -347,7 +348,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// The end's memory, with all that the other's program needs.
+    /// Sets up the end's memory, with everything that the other end's program needs.
     fn furnish(&mut self, negotiated: &Negotiated) -> (Endpoint, std::ops::Range<usize>) {
         let limits =
             Limits { queue: self.plan.queue, mulpdu: self.plan.mulpdu[self.me], ..Limits::default() };
@@ -375,7 +376,7 @@ impl<'a> End<'a> {
         let ahead = std::mem::take(&mut self.ahead);
         endpoint.take(&ahead);
         let ending = loop {
-            // What the machine has no room for waits for news, and not for its time.
+            // A step without room in the state machine waits for an event, not for its time.
             let due = Some(self.next_at).filter(|_| !self.is_posted() && !self.full);
             let next = [due, self.patience()].into_iter().flatten().min();
             let host = self.host.clone();
@@ -394,7 +395,7 @@ impl<'a> End<'a> {
         };
         if ending == Ending::Quit && matches!(self.plan.trouble, Trouble::Leave(..)) {
             endpoint.connection.finish();
-            // The other end's report shows whether it was heard.
+            // The other end's report shows whether this arrived.
             let _ = self.last_words(&mut endpoint, ending);
         }
         self.report.written = endpoint.memory().read(written).to_vec();
@@ -404,10 +405,10 @@ impl<'a> End<'a> {
         ending
     }
 
-    /// How this end learns of what has arrived.
+    /// Chooses how this end detects arrival.
     fn settle_on(&mut self, negotiated: &Negotiated) {
         self.asks = negotiated.may_ask();
-        // Only where the peer is none that can be asked, as both have agreed, may an end do without.
+        // An end may only do without queries if the peer, as both have agreed, does not answer them.
         self.report.promised =
             negotiated.ord > 0 && (negotiated.revision == Revision::V1 || negotiated.rtr == Some(Rtr::Send));
         let begins = negotiated.rtr.filter(|_| negotiated.role == Role::Initiator);
@@ -419,7 +420,7 @@ impl<'a> End<'a> {
         self.posted == self.plan.programs[self.me].steps.len()
     }
 
-    /// Does what can be done now.
+    /// Does everything that is possible now.
     fn turn(&mut self, endpoint: &mut Endpoint) -> Turn {
         self.post(endpoint)?;
         loop {
@@ -454,14 +455,14 @@ impl<'a> End<'a> {
         Ok(())
     }
 
-    /// All of this end is done, and the other has said its bye.
+    /// All steps of this end have completed, and the other end's final message has arrived.
     fn is_done(&self, endpoint: &Endpoint) -> bool {
         let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
         let bye = matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE);
         all && bye && self.out.is_empty() && endpoint.connection.is_idle()
     }
 
-    /// Posts what is due.
+    /// Posts the steps that are due.
     fn post(&mut self, endpoint: &mut Endpoint) -> Turn {
         let steps = &self.plan.programs[self.me].steps;
         self.full = false;
@@ -472,7 +473,8 @@ impl<'a> End<'a> {
             if [Trouble::Quit(here.0, here.1), Trouble::Leave(here.0, here.1)].contains(&self.plan.trouble) {
                 return Err(Ending::Quit);
             }
-            // The bye waits for all answers, so it goes when everything before it has arrived; nobody asks about it.
+            // The final message waits for all answers, so it is sent when everything before it has arrived;
+            // its own arrival is not queried.
             let due = if self.posted + 1 == steps.len() { 1 } else { self.plan.ask_every };
             if self.asks && self.posted >= self.asked + due && !self.ask(endpoint) {
                 break;
@@ -503,7 +505,7 @@ impl<'a> End<'a> {
         assert_eq!(id, self.names.len() as u64, "names are numbers");
     }
 
-    /// Asks whether all that was posted has arrived; whether there was room for that.
+    /// Queries whether everything posted has arrived; returns whether there was room for the query.
     fn ask(&mut self, endpoint: &mut Endpoint) -> bool {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
         let Ok(id) = endpoint.post(OpKind::Read(nothing), &[], false) else {
@@ -516,7 +518,7 @@ impl<'a> End<'a> {
         true
     }
 
-    /// What a step looks like on the wire when its turn comes.
+    /// The form of a step on the wire when its turn comes.
     fn look_of(&mut self, number: usize) -> Open {
         let step = &self.plan.programs[self.me].steps[number];
         let (deed, len) = match step.kind {
@@ -548,7 +550,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// What the other end's Terminate tells of this end's steps, and its receipt before that.
+    /// Evaluates the other end's Terminate about this end's steps, and its receipt.
     fn blame(&mut self, endpoint: &Endpoint) {
         let Some(terminate) = endpoint.terminate() else { return };
         let open = self.receipted(endpoint);
@@ -579,7 +581,7 @@ impl<'a> End<'a> {
         open
     }
 
-    /// Has the machine make the next FPDU.
+    /// Lets the state machine produce the next FPDU.
     fn make(&mut self, endpoint: &mut Endpoint) {
         while self.out.is_empty()
             && let Some((origin, last)) = endpoint.give_next(&mut self.out)
@@ -596,7 +598,8 @@ impl<'a> End<'a> {
         }
     }
 
-    /// What the machine has seen since; the end, if it has seen that.
+    /// Processes the new log entries of the state machine; returns the final state, if one of them ends the
+    /// connection.
     fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
         let mut end = None;
         for log in &endpoint.log()[self.logged..] {
@@ -641,7 +644,7 @@ impl<'a> End<'a> {
         end
     }
 
-    /// Sends what the machine still has, which is a Terminate if this end found the error.
+    /// Sends the remaining bytes of the state machine, which include a Terminate if this end found the error.
     fn last_words(&mut self, endpoint: &mut Endpoint, ending: Ending) -> Turn {
         if matches!(ending, Ending::Terminated(_)) {
             return Err(ending);
@@ -654,7 +657,7 @@ impl<'a> End<'a> {
                 Ok(sent) => drop(self.out.drain(..sent)),
                 Err(reset) => return Some(Err(Ending::from(reset))),
             }
-            // So that the other end gets on with what it says, and then hears.
+            // Keeps reading, so that the other end can finish sending and then receives the Terminate.
             let mut void = [0; 4096];
             loop {
                 match self.stream.receive(&mut void) {

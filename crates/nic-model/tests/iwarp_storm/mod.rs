@@ -1,10 +1,11 @@
-//! The machines of `iwarp` over a modelled stream, by seed: run, and compared with what must come of it.
+//! The state machines of `iwarp` over a modelled stream, by seed: runs them and checks the results.
 //!
-//! Checked: no panic, no hang; every step completes once or is flushed; **what completes has arrived**, as far as an end may
-//! ask its peer (it does so by reads of no bytes, as the device does); messages arrive once, whole and in order; reads and
-//! atomics bring what they must; no byte is wrong, and what stood before a message or an answer has arrived with it; who
-//! breaks a rule is told so, and knows by which step; after a reset both ends are through at once. With CRCs a flipped bit
-//! changes none of that. Without, what it makes of content is nobody's fault, but nothing lies where nobody gave a right.
+//! Checked: no panic, no hang; each step completes once or is flushed; **completed steps have arrived**, as
+//! far as an end may query its peer (by reads of no bytes, as the device does); messages arrive once,
+//! complete and in order; reads and atomics return the right data; no byte is wrong, and everything before a
+//! message or an answer has arrived with it; an end that violates a rule is notified, and knows for which
+//! step; after a reset both ends finish immediately. With CRCs a flipped bit changes none of this. Without
+//! CRCs it may change contents, but no byte is placed without a right.
 
 mod end;
 mod plan;
@@ -20,10 +21,10 @@ use nic_model::stream::connect;
 use end::{End, Ending, Report};
 use plan::{Plan, Program, Step, Trouble, WRITABLE};
 
-/// What both ends do about a reset takes no longer.
+/// Both ends finish within this time after a reset.
 const RESET_BOUND: Span = Span::from_us(50);
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) ended: Ended,
@@ -33,7 +34,7 @@ pub(crate) struct Run {
 /// Runs a seed and checks it.
 ///
 /// # Errors
-/// What was wrong, in words.
+/// A description of all errors.
 pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
     let plan = Arc::new(Plan::new(seed));
     let mut world = World::new(Config { seed, factory, max_events: 50_000_000, ..Config::default() });
@@ -70,10 +71,10 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
     }
 }
 
-/// The same twice.
+/// Runs a seed twice; both runs must be equal.
 ///
 /// # Errors
-/// What was wrong, with the command that shows it again.
+/// A description of all errors, with the command that reproduces them.
 pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
     let again = format!(
         "to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}",
@@ -97,18 +98,18 @@ fn endings(reports: &[Report; 2]) -> String {
     format!("initiator: {}\nresponder: {}", end(&reports[0]), end(&reports[1]))
 }
 
-/// Everything that is wrong with a run. A bit was flipped in the direction of `damaged`.
+/// All errors of a run. A bit was flipped in the direction of `damaged`.
 fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<String> {
     let mut wrong: Vec<String> = reports.iter().flat_map(|report| report.wrong.clone()).collect();
     if damaged.is_some() && !plan.has_crcs() {
-        // Content may be damaged, but nothing may lie where nobody gave a right.
+        // Content may be damaged, but no byte may be placed without a right.
         wrong.retain(|what| what.starts_with("byte"));
     }
     for (end, program) in plan.programs.iter().enumerate() {
         let (own, other) = (&reports[end], &reports[1 - end]);
         completions(program, own, &mut wrong);
         if damaged.is_some() && !plan.has_crcs() {
-            // Nobody can tell what has become of it.
+            // The effect of the damage is unknown.
             continue;
         }
         let received = messages(program, other, &mut wrong);
@@ -132,9 +133,9 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
         Trouble::None => both(Ending::Clean),
         Trouble::Reject | Trouble::NoFirstMessage => both(Ending::Refused),
         Trouble::Old => both(Ending::Clean),
-        // What becomes of it is seen by what has arrived.
+        // The arrived messages show the effect.
         Trouble::Shaken(..) | Trouble::Hit(..) => true,
-        // The bytes may not have sufficed for it; one end may have been through before.
+        // The stream may have been too short for the reset; one end may have finished before it.
         Trouble::Reset(..) => {
             both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset
         }
@@ -169,7 +170,7 @@ fn gap(reports: &[Report; 2]) -> Span {
     a.max(b).since(a.min(b))
 }
 
-/// Every step has completed once or was flushed; those of one kind in their order.
+/// Each step has completed once or was flushed; steps of one kind in order.
 fn completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
     let mut all: Vec<usize> = own.completed.iter().chain(&own.flushed).copied().collect();
     all.sort_unstable();
@@ -188,7 +189,7 @@ fn fetches(step: &Step) -> bool {
     matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. })
 }
 
-/// What the other end must receive for a step.
+/// The message that the other end must receive for a step.
 fn message(step: &Step) -> Option<Log> {
     match step.kind {
         OpKind::Send { solicited, invalidate, .. } => {
@@ -199,8 +200,8 @@ fn message(step: &Step) -> Option<Log> {
     }
 }
 
-/// The other end has received the first messages of the program, or all before the one that breaks a rule. Says how many
-/// steps are known to have arrived by that.
+/// Checks that the other end has received the first messages of the program, or all before the one that
+/// violates a rule. Returns how many steps have therefore arrived.
 fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
     let breach = program.steps.iter().position(|step| step.breaks.is_some());
     let wanted: Vec<(usize, Log)> = program.steps[..breach.unwrap_or(program.steps.len())]
@@ -220,9 +221,9 @@ fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize
     wanted[..count.min(wanted.len())].last().map_or(0, |(number, _)| number + 1)
 }
 
-/// What has completed at an end whose completions promise that has arrived.
+/// Checks that completed steps have arrived, at an end whose completions promise that.
 fn promises(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
-    // Nobody asks about the last.
+    // The arrival of the last step is not queried.
     let asked = &program.steps[..program.steps.len() - 1];
     for &number in &own.completed {
         let Some(step) = asked.get(number).filter(|step| !fetches(step)) else { continue };
@@ -241,7 +242,8 @@ fn promises(program: &Program, own: &Report, other: &Report, received: usize, wr
     }
 }
 
-/// Every message that the other end received before it closed in order completes, unless an unanswered request precedes it.
+/// Each message that the other end received before it closed in order completes, unless an unanswered request
+/// precedes it.
 fn receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<String>) {
     let known = program.steps[..received].iter().enumerate();
     let unanswered = |(number, step): &(usize, &Step)| fetches(step) && !own.completed.contains(number);
@@ -253,12 +255,12 @@ fn receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<St
     }
 }
 
-/// What was written is there as far as it must be, and nothing else.
+/// The written bytes are in place as far as required, and no others.
 fn bytes(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
     if other.written.is_empty() {
         return;
     }
-    // An answer tells that everything before the question has arrived, too.
+    // An answer shows that everything before the query has arrived, too.
     let answered = own.completed.iter().filter(|step| fetches(&program.steps[**step])).max();
     let arrived = received.max(answered.map_or(0, |step| step + 1));
     let breach = program.steps.iter().position(|step| step.breaks.is_some());

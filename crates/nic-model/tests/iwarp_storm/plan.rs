@@ -1,4 +1,4 @@
-//! What each seed does: how the two ends are set up, what they ask of each other, and what goes wrong.
+//! The plan of a seed: the configuration of both ends, their programs, and the fault.
 
 use host::{Rng, Span};
 use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
@@ -11,87 +11,87 @@ use nic_model::stream::Way;
 pub(crate) const WRITABLE: (u32, u64) = (0x100, 1 << 40);
 pub(crate) const READABLE: (u32, u64) = (0x200, 4096);
 pub(crate) const COUNTERS: (u32, u64) = (0x300, 8);
-/// The first tag of those that are invalidated, one for each message.
+/// The first of the tags that messages invalidate, one for each message.
 pub(crate) const PASSING: u32 = 0x1000;
 pub(crate) const READABLE_LEN: usize = 20_000;
-/// What ends each program.
+/// The final message of each program.
 pub(crate) const BYE: &[u8] = b"good bye";
 
 /// A request of an end.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Before it is posted.
+    /// Pause before it is posted.
     pub(crate) pause: Span,
     pub(crate) fence: bool,
     pub(crate) kind: OpKind,
-    /// What it sends or writes.
+    /// The data that it sends or writes.
     pub(crate) data: Vec<u8>,
-    /// What it must bring: a read its data, an atomic the old value.
+    /// The required result: a read's data, or an atomic's old value.
     pub(crate) brings: Vec<u8>,
-    /// It breaks a rule, and this is what the other end says.
+    /// It violates a rule, and this is the other end's error.
     pub(crate) breaks: Option<TerminateCode>,
 }
 
-/// What an end asks of the other.
+/// The program of one end.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
-    /// Bytes of the region that the steps write, one behind the other.
+    /// Bytes of the region that the steps write, in sequence.
     pub(crate) writable: usize,
     /// Sizes of the receives that the other end posts.
     pub(crate) receives: Vec<usize>,
-    /// Tags that the other end registers for being invalidated.
+    /// Tags that the other end registers to be invalidated.
     pub(crate) passing: u32,
 }
 
-/// What goes wrong.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,
-    /// The direction is reset after so many bytes.
+    /// The direction is reset after this many bytes.
     Reset(usize, u64),
-    /// A bit is flipped in this direction, so many bytes after the handshake.
+    /// A bit is flipped in this direction, this many bytes after the handshake.
     Flip(usize, u64),
-    /// A bit is flipped in this direction, so many bytes from its beginning, in the handshake or behind it.
+    /// A bit is flipped in this direction, this many bytes from its start, in the handshake or after it.
     Hit(usize, u64),
-    /// The connection is reset in the handshake, when so many bytes have gone in this direction. If the initiator comes
-    /// again, that connection is reset later, too.
+    /// The connection is reset in the handshake, when this many bytes were sent in this direction. If the
+    /// initiator retries, that connection is reset later, too.
     Shaken(usize, u64),
     /// This end closes after this number of steps, without a receipt.
     Quit(usize, usize),
     /// This end closes after this number of steps, with a receipt.
     Leave(usize, usize),
-    /// A step of this end's program breaks a rule.
+    /// A step of this end's program violates a rule.
     Breach(usize),
-    /// The program of the responder says no.
+    /// The responder's program rejects the connection.
     Reject,
-    /// The responder knows revision 1 only.
+    /// The responder only supports revision 1.
     Old,
-    /// Only a read could let the responder speak, and none may be outstanding.
+    /// Only a read could serve as the first message, and no read may be outstanding.
     NoFirstMessage,
 }
 
-/// A seed's world.
+/// The plan of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) initiator: InitiatorConfig,
     pub(crate) responder: ResponderConfig,
     pub(crate) accept: Accept,
     pub(crate) mulpdu: [u16; 2],
-    /// Operations that a machine holds.
+    /// Most operations that a state machine holds.
     pub(crate) queue: usize,
-    /// Bytes that are read at a time.
+    /// Bytes per read of the stream.
     pub(crate) read: usize,
     pub(crate) ways: [Way; 2],
-    /// The ways of a second connection.
+    /// The directions of a second connection.
     pub(crate) ways_again: [Way; 2],
-    /// Behind every such number of steps, an end asks whether they have arrived.
+    /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
     pub(crate) trouble: Trouble,
 }
 
-/// What is readable at an end.
+/// The readable bytes of an end.
 pub(crate) fn readable(seed: u64, end: usize) -> Vec<u8> {
     Rng::new(seed ^ 0xbeef ^ (end as u64) << 32).bytes(READABLE_LEN)
 }
@@ -102,7 +102,7 @@ impl Plan {
         let mut trouble = trouble(&mut rng);
         let v2 = !rng.one_in(4) || matches!(trouble, Trouble::Old | Trouble::Shaken(..));
         let depths = [0, 1, 2, 5, 16];
-        // Flipped bits are found by CRCs only.
+        // Only CRCs detect flipped bits.
         let crc = matches!(trouble, Trouble::Flip(..)) || rng.one_in(2);
         let all_first_messages = rng.one_in(2);
         let initiator = InitiatorConfig {
@@ -134,13 +134,13 @@ impl Plan {
             trouble = Trouble::NoFirstMessage;
         }
         let breach = |end| trouble == Trouble::Breach(end);
-        // Revision 1 says nothing of depths: each side trusts the other to have chosen right.
+        // Revision 1 does not negotiate depths: each side relies on the other's choice.
         let again = matches!(trouble, Trouble::Old | Trouble::Shaken(..));
         let (initiator, accept) = if v2 && !again { (initiator, accept) } else { even(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
         let mut ways = [way(&mut rng), way(&mut rng)];
         let (queue, read) = (*rng.one_of(&[1, 2, 8, 64]), *rng.one_of(&[1, 13, 500, 4096, 65_536]));
-        // Byte by byte, much would only take long.
+        // Byte by byte, long messages would only take long.
         let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
         let programs = [0, 1]
@@ -171,7 +171,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether FPDUs have CRCs that are checked.
+    /// Whether FPDUs have CRCs.
     pub(crate) fn has_crcs(&self) -> bool {
         self.initiator.crc || self.responder.crc
     }
@@ -200,7 +200,7 @@ fn trouble(rng: &mut Rng) -> Trouble {
 
 fn way(rng: &mut Rng) -> Way {
     let segment = *rng.one_of(&[1, 5, 100, 1460, 9000]);
-    // Tiny pieces of everything would only be slow.
+    // Tiny sizes everywhere would only be slow.
     let receive_buffer = *rng.one_of(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
     Way {
         segment,
@@ -224,25 +224,25 @@ fn length(rng: &mut Rng, longest: usize) -> usize {
     len as usize % (longest + 1)
 }
 
-/// What a program is to be like.
+/// Requirements for a program.
 struct Ask {
     seed: u64,
     end: usize,
-    /// Bytes of a message, at most.
+    /// Most bytes of a message.
     longest: usize,
-    /// It may read.
+    /// It contains reads.
     reads: bool,
-    /// It breaks a rule.
+    /// It violates a rule.
     breach: bool,
 }
 
-/// Makes the program of an end.
+/// Generates the program of an end.
 struct Maker<'a> {
     rng: &'a mut Rng,
     readable: Vec<u8>,
     program: Program,
     longest: usize,
-    /// What the counter of this end holds at the other one.
+    /// The value of this end's counter at the other end.
     counter: u64,
     to: u64,
 }
@@ -266,7 +266,7 @@ fn program(rng: &mut Rng, ask: Ask) -> Program {
             _ => maker.atomic(),
         }
     }
-    // Behind all that reads have brought.
+    // After all data that reads return.
     maker.add(OpKind::Send { len: 0, solicited: true, invalidate: None }, BYE.to_vec(), Vec::new());
     let mut program = maker.program;
     program.steps.last_mut().expect("the bye").fence = true;
@@ -337,12 +337,12 @@ impl Maker<'_> {
             AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask }
         };
         let brings = self.counter.to_ne_bytes().to_vec();
-        // Another account of the operation than the one that is under test.
+        // A computation independent of the one under test.
         self.counter = reference(op, self.counter);
         self.add(OpKind::Atomic { stag: COUNTERS.0, to: COUNTERS.1, op }, Vec::new(), brings);
     }
 
-    /// A step that the other end must refuse, and how.
+    /// Adds a step that the other end must refuse, with its error.
     fn breach(&mut self, reads: bool) {
         let unknown = 0x7777;
         let write = |stag, to| OpKind::Write { stag, to, len: 0 };
@@ -373,7 +373,7 @@ impl Maker<'_> {
         if let OpKind::Write { .. } = kind
             && self.rng.one_in(2)
         {
-            // A write of no bytes needs no right to anything, so this one is none that is refused.
+            // A write of no bytes needs no rights, so this one is not refused.
             self.add(kind, Vec::new(), Vec::new());
         }
         let data =
@@ -383,7 +383,7 @@ impl Maker<'_> {
     }
 }
 
-/// What an atomic makes of a word, bit by bit (RFC 7306 section 5.1).
+/// The result of an atomic, bit by bit (RFC 7306 section 5.1).
 fn reference(op: AtomicOp, word: u64) -> u64 {
     let bit = |word: u64, at: u32| word >> at & 1 == 1;
     let mut result = 0;
@@ -393,7 +393,7 @@ fn reference(op: AtomicOp, word: u64) -> u64 {
             for at in 0..64 {
                 let sum = u8::from(bit(word, at)) + u8::from(bit(add, at)) + u8::from(carry);
                 result |= u64::from(sum & 1) << at;
-                // A set bit in the mask is the last of its field.
+                // A set bit in the mask is the last bit of its field.
                 carry = sum > 1 && !bit(mask, at);
             }
         }

@@ -1,4 +1,4 @@
-//! A machine that dies at any instant while it connects and sends: what the accepting side is told of the connection.
+//! A machine dies at any instant while it connects and sends: the connection events of the accepting side.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,28 +14,29 @@ use verbs::{
 use super::rails_support::open;
 
 const PORT: u16 = 7000;
-/// Messages of the side that dies.
+/// Messages of the machine that dies.
 const MESSAGES: u64 = 4;
-/// From the first instant at which it may die to the last, and from one to the next.
+/// The first and the last instant of death around the connection, and the step between instants.
 const BEFORE_NS: u64 = 400_000;
 const AFTER_NS: u64 = 60_000;
 const STEP_NS: u64 = 1_500;
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Debug, Default)]
 struct Fate {
-    /// When the connecting side was told that it is whole.
+    /// When the connecting side got the event that it is connected.
     connected_ns: Option<u64>,
-    /// Messages that it knew to be delivered.
+    /// Number of messages that it knew to be delivered.
     acknowledged: u64,
-    /// What the accepting side was told, by a letter each: `+` Established, `-` Disconnected, `!` that it failed.
+    /// The events of the accepting side, as one character each: `+` Established, `-` Disconnected, `!`
+    /// ConnectFailed.
     told: String,
     why: Option<CmFailure>,
-    /// Messages that it found behind these events.
+    /// Number of messages that it found after these events.
     messages: u64,
 }
 
-/// Connects, sends, and goes.
+/// Connects, sends, and ends.
 fn client(host: &Host, device: &Device, addr: SocketAddr, fate: &Mutex<Fate>, acknowledged: &AtomicU64) {
     let (pd, cq, cm) =
         (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
@@ -59,7 +60,8 @@ fn cap() -> QpCap {
     QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
 }
 
-/// Accepts, waits for the end without a look at its messages, then counts them. `message_lane` is where they come.
+/// Accepts, waits for the end without polling for messages, then counts them. `message_lane` selects their
+/// lane.
 fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate: &Mutex<Fate>) {
     let (pd, cq, cm) =
         (device.alloc_pd().unwrap(), device.create_cq(64).unwrap(), device.create_cm().unwrap());
@@ -67,7 +69,7 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
     let mr = pd.reg_mr(&buf, Access::LOCAL_WRITE).unwrap();
     let listener = cm.listen(SocketAddr::new(device.attr().port_addrs[0], PORT), 8).unwrap();
     let srq = SrqInit { max_wr: 8, max_sge: 1 };
-    // Lanes take turns at messages: each queue, or queue pair of its own, is given the next one.
+    // Lanes alternate in the order of creation: each queue, or queue pair of its own, gets the next one.
     let srqs: Vec<_> = (0..=message_lane).map(|_| pd.create_srq(srq).unwrap()).collect();
     let init = QpInit::new(&cq).cap(cap());
     let init = if shared { init.srq(srqs.last().unwrap()) } else { init };
@@ -79,7 +81,7 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
         if shared { srqs[message_lane].post_recv(&wr).unwrap() } else { qp.post_recv(&wr).unwrap() }
     }
     let mut told = String::new();
-    // Nobody asks if the other side dies before it could.
+    // There is no request if the other side dies before sending it.
     while let Ok(event) = cm.get_event(host.after(Span::from_ms(80))) {
         match event {
             CmEvent::ConnectRequest(request) => cm.accept(request, qp, &ConnParam::default()).unwrap(),
@@ -100,12 +102,12 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
     drop(listener);
 }
 
-/// What breaks, and when.
+/// The faults and their times.
 #[derive(Clone, Copy, Default)]
 struct Faults {
-    /// The connecting side dies.
+    /// When the connecting side dies.
     death_ns: Option<u64>,
-    /// The cable of its first rail is cut before that.
+    /// When the cable of its first rail is cut, which is earlier.
     cut_ns: Option<u64>,
 }
 
@@ -136,7 +138,7 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     world
         .rank("client", &[&b], move || {
             let device = open(&host, &configs, nic_rails::Engine::One);
-            // The other side listens by then.
+            // The other side is listening by then.
             host.poll("a while", host.after(Span::from_ms(1)), || None::<()>);
             let addr = addr.lock().unwrap().unwrap();
             client(&host, &device, addr, &fate_of, &acknowledged_of);
@@ -148,10 +150,10 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     fate
 }
 
-/// Goal: whoever accepts is told of a beginning and an end if messages can have come, and that it failed only if none can;
-/// all that was acknowledged is there at the end. Method: the connecting side dies at each instant around the moment
-/// at which it is connected and sends; messages come by either lane, with receives of the queue pair's own and shared ones. The
-/// survivor looks at its messages only after the last event.
+/// Goal: the accepting side gets Established and Disconnected if messages may have arrived, and ConnectFailed
+/// only if none can have; all acknowledged messages are there at the end. Method: the connecting side dies at
+/// each instant around the time when it connects and sends; messages use either lane, with receives of the
+/// queue pair's own and shared ones. The survivor polls for messages only after the last event.
 #[test]
 fn whoever_can_have_sent_was_connected() {
     let (mut failed, mut late) = (0, 0);
@@ -178,9 +180,9 @@ fn whoever_can_have_sent_was_connected() {
     assert!(failed > 0 && late > 0, "both kinds of ends are met: {failed} and {late}");
 }
 
-/// Goal: whoever accepts is told of a beginning before it is told of an end, also when it never heard of the first lane. Method: the
-/// first rail is cut at each instant around the moment at which that lane's news would come, and the connecting side dies a
-/// little later.
+/// Goal: the accepting side gets Established before Disconnected, also if it never got an event of the first
+/// lane. Method: the first rail is cut at each instant around the time of that lane's event, and the
+/// connecting side dies shortly after.
 #[test]
 fn an_end_has_a_beginning() {
     let connected = connection(Faults::default(), 0, false).connected_ns.unwrap();

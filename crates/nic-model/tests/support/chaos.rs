@@ -1,6 +1,6 @@
-//! Bad weather: the conformance suite and programs of our own under loss, delay, stalled receivers, cut cables and
-//! machines that die, by seed. Used by the test `chaos` with some seeds, and by the example `chaos` with as many as
-//! one likes, or with the one that failed.
+//! Fault injection: the conformance suite and our own programs under loss, delay, stalled receivers, cut
+//! cables and dying machines, by seed. The test `chaos` runs some seeds; the example `chaos` runs any number,
+//! or a failing one again.
 
 use nic_model::Config;
 use verbs::host::world::Factory;
@@ -8,7 +8,7 @@ use verbs::host::world::Factory;
 use super::storm;
 use super::support::Play;
 
-/// Kinds of weather for the conformance suite: a name and values of the machine.
+/// Fault settings for the conformance suite: a name and values of the machine.
 pub(crate) const WEATHERS: &[(&str, &[(&str, &str)])] = &[
     ("delay", &[("faults.delay_ns", "20000")]),
     ("loss", &[("faults.loss_ppm", "10000")]),
@@ -24,10 +24,10 @@ pub(crate) const WEATHERS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Tests that need fair weather, and why.
+/// Tests that cannot run with faults, and the reason.
 const FAIR_WEATHER_ONLY: &[(&str, &str)] = &[];
 
-/// Everything that can be run with a seed: `weather/group::name` of the suite, and `storm`.
+/// Everything that runs with a seed: `setting/group::name` of the suite, and `storm`.
 pub(crate) fn paths() -> Vec<String> {
     let fair = |path: &str| FAIR_WEATHER_ONLY.iter().any(|(test, _)| *test == path);
     let suite: Vec<String> =
@@ -39,7 +39,7 @@ pub(crate) fn paths() -> Vec<String> {
 /// Runs one of them.
 ///
 /// # Errors
-/// What went wrong, with the command that does it again.
+/// The failure, with the command that reproduces it.
 pub(crate) fn run(path: &str, seed: u64) -> Result<(), String> {
     let outcome = match path.split_once('/') {
         None if path == "storm" => storm::run(seed, Factory::Coroutine).map(drop),
@@ -58,7 +58,7 @@ fn suite(weather: &str, test: &str, seed: u64) -> Result<(), String> {
     play.run(test.body).map(drop).map_err(|failure| failure.to_string())
 }
 
-/// Checks that the weather is made of values that exist.
+/// Checks that the fault settings only use existing values.
 pub(crate) fn check_weathers() {
     for (name, options) in WEATHERS {
         Config::new("mt23108-nicmem", options).expect(name);

@@ -1,6 +1,6 @@
-//! Golden tables: what a fixed set of operations takes on each machine, to the picosecond, and the traces of the worlds in
-//! which they ran. Used by the test `golden`, which compares them with the files in `tests/golden`, and by the example
-//! `golden`, which writes these files.
+//! Golden tables: the times of a fixed set of operations on each machine, to the picosecond, and the traces
+//! of their worlds. The test `golden` compares them with the files in `tests/golden`; the example `golden`
+//! writes these files.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use super::storm;
 
 /// Bytes of each end's memory.
 const LEN: usize = 1 << 20;
-/// Storms in the table: the whole model under faults, with two ranks.
+/// Seeds of the storms in the table: the whole model with faults and two ranks.
 const STORM_SEEDS: u64 = 12;
 /// Requests and receives of a queue pair.
 const DEPTH: u32 = 512;
@@ -30,7 +30,7 @@ type Rows = Arc<Mutex<String>>;
 /// A program on two devices, which writes rows.
 type Program = fn(&Device, &Device, &mut String);
 
-/// What a world is called, what is different in its machine, and what runs there.
+/// The name of a world, the changed values of its machine, and its program.
 type Setting = (&'static str, &'static [(&'static str, &'static str)], Program);
 
 /// The worlds of each machine.
@@ -53,7 +53,7 @@ const WORLDS: &[Setting] = &[
 
 /// The names of all tables: one for each machine, and one of storms.
 pub(crate) fn names() -> Vec<String> {
-    // The worlds are of queue pairs.
+    // The worlds use queue pairs.
     let has = |machine: &nic_model::Machine| machine.family == nic_model::machine::Family::QueuePairs;
     let machines = nic_model::machines().into_iter().filter(has).map(|machine| machine.name);
     machines.chain(["storms".to_owned()]).collect()
@@ -64,7 +64,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"))
 }
 
-/// The table as it is now.
+/// The table computed now.
 pub(crate) fn table(name: &str) -> String {
     match name {
         "storms" => storms(),
@@ -101,7 +101,7 @@ fn summary(ended: world::Ended) -> String {
     format!("{:>16} ps {:>8} events, trace {:016x}", ended.time.as_ps(), ended.events, ended.trace)
 }
 
-/// A world with one rank that sits on two machines with a card each.
+/// A world with one rank that runs on two machines with a card each.
 fn run(machine: &str, title: &str, options: &[(&str, &str)], program: Program) -> String {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let (a, b) = (world.node("a"), world.node("b"));
@@ -118,7 +118,7 @@ fn run(machine: &str, title: &str, options: &[(&str, &str)], program: Program) -
     format!("{title}\n{rows}  {:<38} {}\n", "the world ends", summary(ended))
 }
 
-/// One row: what was done, and the times from its beginning.
+/// One row: an operation, and times since its start.
 fn row(rows: &mut String, what: &str, times: &[Span]) {
     write!(rows, "  {what:<38}").expect("a string takes all");
     for time in times {
@@ -175,7 +175,7 @@ impl End {
     }
 }
 
-/// Connects two ends by a port of the second's card.
+/// Connects two ends by a port of the second end's card.
 fn connect(a: &End, b: &End, port: usize) {
     let (near, far) = (a.device.create_cm().expect("a channel"), b.device.create_cm().expect("a channel"));
     let listener = far.listen(SocketAddr::new(b.device.attr().port_addrs[port], 0), 1).expect("a listener");
@@ -195,14 +195,14 @@ fn pair(a: &Device, b: &Device, port: usize) -> (End, End) {
     (near, far)
 }
 
-/// Lets everything that is under way come to its end.
+/// Waits until everything in flight has completed.
 fn settle(device: &Device) {
     let host = device.host();
     host.poll("the card to be idle", host.after(Span::from_us(200)), || None::<()>);
 }
 
-/// Single operations on idle cards: when the peer sees the last byte or its completion, and when the requester's completion
-/// is found.
+/// Single operations on idle cards: when the peer sees the last byte or its completion, and when the
+/// requester finds its completion.
 fn one_way(a: &Device, b: &Device, rows: &mut String) {
     let begin = a.host().now();
     let (near, far) = pair(a, b, 0);
@@ -246,7 +246,7 @@ fn write_once(near: &End, (source, target): (&Mr, &Mr), size: u32, rows: &mut St
     target.buf().fill(0);
 }
 
-/// Operations that fetch something.
+/// Operations that return data.
 fn returning(near: &End, far: &End, rows: &mut String) {
     let host = near.device.host();
     let timed = |op, sges: &[verbs::Sge]| {
@@ -268,7 +268,7 @@ fn returning(near: &End, far: &End, rows: &mut String) {
     }
 }
 
-/// Forms of writes and sends: several pieces, inline, immediate data, and a receiver that is late.
+/// Forms of writes and sends: several pieces, inline, immediate data, and a receiver that is not ready.
 fn variants(near: &End, far: &End, rows: &mut String) {
     let host = near.device.host();
     let timed = |wr: &SendWr<'_>| {
@@ -315,7 +315,7 @@ fn sleeping(a: &Device, b: &Device, rows: &mut String) {
     row(rows, "send to a sleeper", &[woken, a.host().now() - begin]);
 }
 
-/// Many requests at once: until the last completion is found.
+/// Many requests at the same time, until the last completion is found.
 fn streams(a: &Device, b: &Device, rows: &mut String) {
     let (near, far) = pair(a, b, 0);
     let one = [(&near, &far)];
@@ -405,7 +405,7 @@ fn messages(what: &str, nears: &[&End], fars: &[&End], size: u32, receive: &dyn 
     row(rows, what, &[received, host.now() - begin]);
 }
 
-/// What was posted before and after a cable is cut.
+/// Requests posted before and after a cable is cut.
 fn cut(a: &Device, b: &Device, rows: &mut String) {
     let (near, far) = pair(a, b, 0);
     let host = a.host();

@@ -1,4 +1,4 @@
-//! A world with two machines and one rank that sits on both, which drives both ends of connections.
+//! A world with two machines and one rank that runs on both and drives both ends of connections.
 
 use std::net::SocketAddr;
 
@@ -8,10 +8,10 @@ use verbs::host::world::{self, Ended, Factory, Failure, World};
 
 /// Bytes of the largest messages: some thousand packets.
 const LARGE_BYTES: u64 = 16 << 20;
-/// The most events that a test may take: far more than any does.
+/// Most events of a test: far more than any test needs.
 const MAX_EVENTS: u64 = 100_000_000;
 
-/// A modelled card with options, a seed, and how ranks are made.
+/// A modelled card with options, a seed, and the kind of ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Play {
     pub(crate) machine: &'static str,

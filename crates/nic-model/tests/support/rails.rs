@@ -1,4 +1,4 @@
-//! Two machines with two cards each, which are one device of two rails at either end; and storms over them.
+//! Two machines with two cards each, which form one device of two rails at either end; and storms over them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use verbs::host::world::{self, Ended, Factory, Failure, World};
 use verbs::host::{Host, Rng, Span};
 use verbs::{AsyncEvent, Device};
 
-/// About when the ends are connected: one pair of queue pairs, and three.
+/// Approximate time when the ends are connected: with one pair of queue pairs, and with three.
 const CONNECTED_US: u64 = 2100;
 const THREE_CONNECTED_US: u64 = 4400;
-/// The most events that a run may take: far more than any does.
+/// Most events of a run: far more than any run needs.
 const MAX_EVENTS: u64 = 200_000_000;
 
 /// A pair of machines.
@@ -34,7 +34,7 @@ impl Pair {
         Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::One }
     }
 
-    /// The same, served in this way.
+    /// The same pair with another engine.
     #[allow(dead_code, reason = "the example has no use for it")]
     pub(crate) fn served(self, engine: Engine) -> Self {
         Self { engine, ..self }
@@ -68,20 +68,20 @@ pub(crate) fn open(host: &Host, configs: &[Config; 2], engine: Engine) -> Device
         .expect("rails")
 }
 
-/// What goes over the rails in a storm.
+/// The load of a storm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// All kinds of requests, both ways.
+    /// All kinds of requests in both directions.
     Traffic,
     /// Messages of several queue pairs into one shared receive queue.
     Shared,
 }
 
-/// A load, during which the cable of one rail is cut at some time and perhaps whole again later. How the world ended, and
-/// how often a rail was lost.
+/// Runs a load during which the cable of one rail is cut at some time and possibly repaired later. Returns
+/// how the world ended, and how often a rail was lost.
 ///
 /// # Errors
-/// What was wrong, in words.
+/// A description of all errors.
 pub(crate) fn storm(seed: u64, load: Load, factory: Factory) -> Result<(Ended, u32), String> {
     let mut rng = Rng::new(seed);
     let machine = ["connectx-multihca", "connectx-multiport"][rng.below(2) as usize];
@@ -100,7 +100,7 @@ pub(crate) fn storm(seed: u64, load: Load, factory: Factory) -> Result<(Ended, u
         set("faults.cut_for_us", 1 + rng.below(40_000));
     }
     if rng.below(2) == 0 {
-        // So few that a rail survives.
+        // Few enough that a rail survives.
         set("faults.loss_ppm", rng.below(1000));
         set("faults.delay_ns", rng.below(20_000));
     }
@@ -121,11 +121,12 @@ struct Plan {
     seed: u64,
     load: Load,
     sleeps: bool,
-    /// The rail comes back.
+    /// The rail is repaired.
     returns: bool,
 }
 
-/// A load that goes on until both ends have lost the rail, if one has, and have it back, if it returns. How often that was.
+/// Runs a load until both ends have lost the rail, if one has, and have it back, if it is repaired. Returns
+/// how often that happened.
 fn run_with_news(env: &Env, plan: Plan) -> u32 {
     let Plan { seed, load, sleeps, returns } = plan;
     let mut said = [(0_u32, 0), (0, 0)];
@@ -141,7 +142,7 @@ fn run_with_news(env: &Env, plan: Plan) -> u32 {
         }
         let enough = said[0] == said[1] && (!returns || said[0].0 == said[0].1);
         if !enough {
-            // It may take a while until the rail is tried again.
+            // It may take a while until the rail is retried.
             env.a.host().charge(Span::from_ms(1));
         }
         enough

@@ -1,9 +1,9 @@
-//! Two machines with several connections, on which one side writes, sends, reads and adds at random, until a cable is
-//! cut, a machine dies, or all is done.
+//! Two machines with several connections, on which one side writes, sends, reads and adds at random, until a
+//! cable is cut, a machine dies, or all requests have completed.
 //!
-//! Checked: every request and every receive completes exactly once and in order; what failed first failed for a reason
-//! that fits, and the rest is flushed; messages arrive in order and whole; what a completed write wrote is there;
-//! connections end with one `Disconnected` at each side that lives; nobody waits for ever.
+//! Checked: each request and each receive completes exactly once and in order; the first failure has a
+//! fitting status, and the rest is flushed; messages arrive in order and complete; the data of completed
+//! writes are in place; connections end with one `Disconnected` at each living side; no side waits forever.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,23 +21,23 @@ use verbs::{
 const CONNECTIONS: usize = 3;
 /// Requests on each.
 const REQUESTS: u64 = 60;
-/// Bytes that each request may use of the server's memory.
+/// Bytes of the server's memory that each request may use.
 const SLOT: usize = 16 << 10;
 /// Requests and receives outstanding on each connection.
 const DEPTH: u32 = 16;
-/// Bytes of the memory that is read.
+/// Bytes of the memory that reads fetch.
 const READABLE: usize = 64 << 10;
-/// Longer than any part of this takes when nothing goes wrong for good.
+/// Longer than any part of this takes without permanent faults.
 const PATIENCE: Span = Span::from_secs(30);
-/// Until a connection that is not answered is given up.
+/// When an unanswered connection is given up.
 const ANSWER: Span = Span::from_ms(200);
 
-/// Bytes that tell connection, number and place.
+/// Bytes that identify connection, number and offset.
 fn pattern(connection: usize, number: u64, len: usize) -> Vec<u8> {
     Rng::new((connection as u64) << 32 | number).bytes(len)
 }
 
-/// How long request `number` of a connection is.
+/// The length of request `number` of a connection.
 fn length(seed: u64, connection: usize, number: u64) -> usize {
     let mut rng = Rng::new(seed ^ (connection as u64) << 40 ^ number << 8);
     match rng.below(4) {
@@ -47,7 +47,7 @@ fn length(seed: u64, connection: usize, number: u64) -> usize {
     }
 }
 
-/// What goes wrong in the world of this seed.
+/// The faults in the world of this seed.
 fn weather(seed: u64) -> Vec<(&'static str, String)> {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let mut options = Vec::new();
@@ -81,7 +81,7 @@ fn weather(seed: u64) -> Vec<(&'static str, String)> {
 /// Runs the storm of this seed.
 ///
 /// # Errors
-/// What was wrong, in words.
+/// A description of all errors.
 pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
     let options = weather(seed);
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
@@ -108,7 +108,7 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
     Ok(ended)
 }
 
-/// What both sides have.
+/// The objects of one side.
 struct Side {
     host: Host,
     device: Device,
@@ -136,22 +136,22 @@ impl Side {
     }
 }
 
-/// The side that answers.
+/// The responding side.
 struct Server {
     side: Side,
     memory: Mr,
     readable: Mr,
 }
 
-/// A connection as the server has it.
+/// A connection at the server.
 struct Accepted {
     qp: Qp,
     recv_cq: Cq,
     room: Mr,
-    /// Receives that are posted, oldest first.
+    /// Posted receives, oldest first.
     posted: VecDeque<u64>,
     next: u64,
-    /// Messages that have arrived.
+    /// Number of messages that have arrived.
     arrived: u64,
     connection: usize,
     over: bool,
@@ -174,7 +174,7 @@ impl Server {
         let mut accepted: Vec<Accepted> = Vec::new();
         let mut requests = 0;
         let deadline = self.side.deadline();
-        // A connection that is not made may never be asked for.
+        // The request of a failed connection may never arrive.
         let quiet = |host: &Host| host.after(ANSWER * 3);
         let mut patience = quiet(&self.side.host);
         while requests < CONNECTIONS || accepted.iter().any(|a| !a.over) {
@@ -228,7 +228,7 @@ impl Server {
         }
     }
 
-    /// Takes what has arrived.
+    /// Processes the messages that have arrived.
     fn receive(&self, seed: u64, a: &mut Accepted) {
         while let Some(wc) = a.recv_cq.poll_one().expect("no overrun") {
             self.received(seed, a, wc);
@@ -259,7 +259,7 @@ impl Server {
         }
     }
 
-    /// After the end: everything that is still posted is flushed.
+    /// After the end: all posted receives are flushed.
     fn drain(&self, seed: u64, a: &mut Accepted) {
         while !a.posted.is_empty() {
             let wc = a.recv_cq.wait(self.side.deadline()).expect("a flush for every receive");
@@ -277,18 +277,18 @@ fn post_receive(a: &mut Accepted) {
     a.next += 1;
 }
 
-/// The side that asks.
+/// The requesting side.
 struct Client {
     side: Side,
     seed: u64,
     rng: Rng,
-    /// Nothing is cut and nobody dies: nothing may fail.
+    /// No cable is cut and no machine dies: nothing may fail.
     fair: bool,
-    /// Connections that ended while others were made.
+    /// Connections that ended while others were being made.
     ended: Vec<u32>,
 }
 
-/// A connection as the client has it.
+/// A connection at the client.
 struct Made {
     connection: usize,
     qp: Qp,
@@ -296,7 +296,7 @@ struct Made {
     local: Mr,
     memory: RemoteAddr,
     readable: RemoteAddr,
-    /// Requests that are outstanding, oldest first, with what they are.
+    /// Outstanding requests, oldest first, with kind and whether they are signaled.
     posted: VecDeque<(u64, Kind, bool)>,
     next: u64,
     failed: bool,
@@ -372,7 +372,7 @@ impl Client {
                     break private_data;
                 }
                 CmEvent::ConnectFailed { qp_num, .. } if qp_num == qp.num() => return None,
-                // An earlier connection may have ended meanwhile; its requests will say so.
+                // An earlier connection may have ended meanwhile; its requests will show that.
                 CmEvent::Disconnected { qp_num } => self.ended.push(qp_num),
                 other => panic!("{other:?}"),
             }
@@ -402,7 +402,7 @@ impl Client {
         }
         let sges = [m.local.sge(at as u64, len as u32)];
         let mut wr = SendWr::new(number, op, &sges);
-        // The last one and those that fill the queue are signalled, so that slots come back.
+        // The last request and those that fill the queue are signaled, so that slots are freed.
         let aloud = self.rng.below(2) == 0 || number + 1 == REQUESTS || number % 4 == 3;
         if !aloud {
             wr = wr.unsignaled();
@@ -419,7 +419,7 @@ impl Client {
     }
 }
 
-/// A completion: of the oldest request that is signalled, or of the oldest at all if it failed.
+/// Processes a completion: of the oldest signaled request, or of the oldest request if it failed.
 fn completed(m: &mut Made, wc: Wc, done: &Marks) {
     loop {
         let (number, kind, aloud) =
