@@ -1,4 +1,4 @@
-//! Sets the soname that programs look for, and keeps the library mapped once loaded: its thread may still be
+//! Sets the soname that programs link to, and keeps the library mapped once loaded: its thread may still be
 //! exiting when a program unloads it.
 
 fn main() {

@@ -86,7 +86,7 @@ fn limits_of_zero_are_the_defaults_and_others_are_bounded() {
     assert!(run("limits", "shm").is_none_or(|said| said == "limits are granted\n"));
 }
 
-/// 64 processes put to one that has room for 16 messages; checks whether it ever refused some.
+/// 64 processes put to a process with room for 16 messages; checks whether it ever refused some.
 fn flood(kind: &str, device: &str, flow: &str) {
     let variables = [("NICETY_DEVICE", device), ("NICETY_PORTALS_FLOW", flow)];
     let said = run_with("flood", &["64", "40", kind], &variables);

@@ -1,6 +1,6 @@
 //! Fault injection for any number of seeds.
 //!
-//! `cargo run --release -p nic-model --example chaos -- 1..1000` runs everything with each of these seeds;
+//! `cargo run --release -p nic-model --example chaos -- 1..1000` runs everything with seeds 1 to 999;
 //! `... -- 17 storm` or `... -- 17 loss/send_recv::every_size_arrives` one program with one seed; `... --
 //! 1..100 loss/` all programs whose name has this prefix.
 

@@ -1,5 +1,5 @@
-//! Traffic over rails of modelled cards while a cable is cut: `rails_storm [FIRST [LAST [shared]]]` runs the
-//! storms of these seeds, with `shared` those that send messages into a shared receive queue.
+//! Traffic over rails of modelled cards while a cable is cut: `rails_storm [FIRST [LAST [shared]]]` runs these
+//! seeds, with `shared` the storms of messages into a shared receive queue.
 
 #[path = "../tests/support/rails.rs"]
 mod rails;

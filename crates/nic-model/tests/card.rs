@@ -158,7 +158,7 @@ fn a_small_translation_cache_slows_streams_down() {
 }
 
 /// Goal: if the card is notified of receives, each notification occupies the bus. Method: ten receives, whose
-/// doorbells take 5000 clocks each, and a write that waits for them or not.
+/// doorbells take 5000 clocks each, and a write behind them.
 #[test]
 fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
     let spent = Arc::new(Mutex::new([Span::ZERO; 2]));

@@ -253,7 +253,7 @@ impl Exchange {
             self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
         }
         let more = self.hear();
-        // Whatever gives the interfaces messages to send has also set one of these flags.
+        // Everything that gives the interfaces messages to send also sets one of the flags.
         if self.news || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
             self.flush();
         }

@@ -1,7 +1,7 @@
 //! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces. Threads wait and
 //! make progress here.
 //!
-//! [`Matcher`] chooses which thread matches messages: the caller's, or one that acts as the NIC. The engine,
+//! [`Matcher`] chooses which thread matches messages: the caller's, or a thread that acts as the NIC. The engine,
 //! its carrier and the lock are the same in all cases; only the thread that polls the device differs.
 
 use std::cell::Cell;

@@ -45,7 +45,7 @@ impl Opened {
     pub(super) fn taken(&self, wc: &Wc) -> Span {
         match wc.opcode {
             WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.take(wc.byte_len.into()),
-            // Sockets have no reads: a read stands for data that a library receives from its socket.
+            // Sockets have no reads: here a read models a library that receives data from its socket.
             WcOpcode::Read => self.sockets.take_by_events(wc.byte_len.into()),
             _ => Span::ZERO,
         }

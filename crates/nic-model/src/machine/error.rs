@@ -24,7 +24,7 @@ pub enum Wrong {
     Machine {
         /// The built-in machines.
         known: Vec<&'static str>,
-        /// The one that was probably meant.
+        /// The machine that was probably meant.
         near: Option<&'static str>,
     },
     /// The machine has only this many rails.
@@ -45,7 +45,7 @@ pub enum Wrong {
     /// The key does not exist.
     #[error("there is no key '{section}.{name}'; {hint}", hint = hint_of_key(section, name))]
     Key {
-        /// The section in which it was looked for.
+        /// The section in which it was expected.
         section: String,
         /// The name of the key.
         name: String,

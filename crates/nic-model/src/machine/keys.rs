@@ -50,7 +50,7 @@ pub enum Domain {
     },
     /// `true` or `false`.
     Flag,
-    /// One of these names.
+    /// A name from this list.
     Choice(&'static [&'static str]),
 }
 

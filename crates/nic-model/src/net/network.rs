@@ -1,7 +1,7 @@
 //! [`Network`]: the state of all cards of a world, behind one lock; dispatches events and calls to its
 //! modules.
 //!
-//! Each module owns its fields and has a file of its own. None of them knows this one: a module borrows what
+//! Each module owns its fields and has a file of its own. No module knows this one: each borrows what
 //! it needs for one call, and returns what other modules have to do. `outbound` and `inbound` follow the path
 //! of a packet; this file handles the ends: objects, posted requests, completions, connections, failures.
 

@@ -99,7 +99,7 @@ pub(super) struct Packet {
     pub(super) wire_bytes: u64,
     /// Whether it holds room at its destination.
     pub(super) credit: bool,
-    /// The number of its receive among those that the queue pair took.
+    /// The number of its receive in the queue pair's receives.
     pub(super) receive: u64,
     /// For responses: the request at the requester.
     pub(super) request: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Calls {
     pub(crate) wake: Span,
     /// The cost of switching, for a thread that finds a completion of another device than before.
     pub(crate) turn: Span,
-    /// Whether either of these takes time.
+    /// Whether waking or switching takes time.
     pub(crate) sleeps: bool,
     /// Whether the processor may have to wait before it can ring the doorbell again.
     pub(crate) drains: bool,

@@ -48,7 +48,7 @@ impl Descriptors {
         }
     }
 
-    /// The queue pair whose descriptor is requested next, among those that `may` accepts.
+    /// The queue pair whose descriptor is requested next, if `may` accepts it.
     pub(crate) fn next(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
         let has_room = (self.fetching.len() as u64) < self.ahead;
         let at = self.waiting.iter().position(|qp| may(*qp)).filter(|_| has_room)?;

@@ -444,7 +444,7 @@ impl Cards {
         Chain { at, steps, letter, path }
     }
 
-    /// Schedules a turn of a program, after all work that waits now.
+    /// Schedules a turn of a program, after all queued work.
     fn ask_turn(&mut self, at: Address, now: Time) {
         let (work, path) = (Work::Turn, Path::new(now));
         let event = match self.costs.place {

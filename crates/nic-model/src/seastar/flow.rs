@@ -9,7 +9,7 @@ use super::work::{Address, Letter, Note};
 #[derive(Debug)]
 struct Kept {
     letter: Letter,
-    /// The chain that waits for it.
+    /// The chain to resume when it is accepted.
     chain: Option<u32>,
 }
 

@@ -61,13 +61,13 @@ pub(crate) struct Report {
     pub(crate) wrong: Vec<String>,
     /// Completed steps have certainly arrived: the ends have agreed on a way to query arrival.
     pub(crate) promised: bool,
-    /// The step that the other end's Terminate is about, as far as this end can tell.
+    /// The step that the other end's Terminate is about, as far as this end can determine.
     pub(crate) blamed: Option<usize>,
     /// The other end's receipt covered exactly the steps before that one, and needs no answer.
     pub(crate) covered: bool,
 }
 
-/// What an operation's identifier stands for.
+/// The meaning of an operation's identifier.
 #[derive(Clone, Copy, Debug)]
 enum Named {
     Step(usize),
@@ -598,7 +598,7 @@ impl<'a> End<'a> {
         }
     }
 
-    /// Processes the new log entries of the state machine; returns the final state, if one of them ends the
+    /// Processes the new log entries of the state machine; returns the final state, if an entry ends the
     /// connection.
     fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
         let mut end = None;

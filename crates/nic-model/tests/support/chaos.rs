@@ -36,7 +36,7 @@ pub(crate) fn paths() -> Vec<String> {
     WEATHERS.iter().flat_map(|(name, _)| under(name)).chain(["storm".to_owned()]).collect()
 }
 
-/// Runs one of them.
+/// Runs a program with a seed.
 ///
 /// # Errors
 /// The failure, with the command that reproduces it.

@@ -402,7 +402,7 @@ impl Client {
         }
         let sges = [m.local.sge(at as u64, len as u32)];
         let mut wr = SendWr::new(number, op, &sges);
-        // The last request and those that fill the queue are signaled, so that slots are freed.
+        // The last request and every fourth one are signaled, so that slots are freed.
         let aloud = self.rng.below(2) == 0 || number + 1 == REQUESTS || number % 4 == 3;
         if !aloud {
             wr = wr.unsignaled();

@@ -213,7 +213,7 @@ impl Initiator {
     }
 
     /// The request of a put whose completion is not reported if it leaves immediately, with the memory of its
-    /// data and their offset. `None` for any other transfer, and for one that cannot start. Records nothing.
+    /// data and their offset. `None` for any other transfer, and if it cannot start. Records nothing.
     #[inline]
     pub(crate) fn silent_put(&self, transfer: &Transfer, limits: &Limits) -> Option<(Request, &Region, u64)> {
         let Transfer { action: Action::Put, put: Some(local), get: None, ack: AckReq::None, length, .. } =

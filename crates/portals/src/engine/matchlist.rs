@@ -1,4 +1,4 @@
-//! [`MatchList`]: the entries of one list, and which of them matches a message: the first, in the order of
+//! [`MatchList`]: the entries of one list. A message matches the first entry, in the order of
 //! appending, that accepts it.
 //!
 //! Entries that ignore no bits, or admit one source, can be found by hash. Entries are therefore in one of

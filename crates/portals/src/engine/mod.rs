@@ -243,7 +243,7 @@ impl Engine {
     }
 
     /// Appends an entry to a list (`PtlLEAppend`, `PtlMEAppend`). An entry for the priority list first claims
-    /// the unexpected headers that it matches; a use-once entry claims the first of them and is not linked.
+    /// the unexpected headers that it matches; a use-once entry claims only the first header and is not linked.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] and [`crate::Error::ListTooLong`] at the limits; [`crate::Error::ArgInvalid`] for no portal table
@@ -391,7 +391,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the due triggered operations, and those that these trigger.
+    /// Runs the due triggered operations, and all that they trigger in turn.
     #[inline]
     fn settle(&mut self) {
         if self.completions.has_due() {

@@ -39,7 +39,7 @@ const BATCH: usize = 16;
 /// Where all peers may store messages, one of this many polls examines the queues.
 const QUEUES_EVERY: u32 = 8;
 
-/// Numbers up to this one are well known; a process without one of these gets the number of its port.
+/// Numbers up to this one are well known; a process without such a number gets that of its port.
 const PID_MAX: u32 = 1024;
 /// The port of process 0.
 const PORT_BASE: u16 = 29_000;
@@ -74,7 +74,7 @@ pub(crate) struct Carrier {
     links: Vec<Option<Connection>>,
     /// The links for this process's requests: the latest to each process.
     to: BTreeMap<Process, usize>,
-    /// The last of them that was used.
+    /// The last link that was used.
     last: Option<(Process, usize)>,
     /// Links that may have messages: all into which peers can store, and others that have received some.
     heard: Vec<usize>,
@@ -130,7 +130,7 @@ impl Carrier {
         self.me
     }
 
-    /// The seed of this process's challenges; `None` where others know it without being told.
+    /// The seed of this process's challenges; `None` where others can derive it.
     pub(crate) fn seed(&self) -> Option<Seed> {
         self.trust.seed()
     }
@@ -210,7 +210,7 @@ impl Carrier {
         }
     }
 
-    /// Adds a link to those that may have messages.
+    /// Adds a link to the list of links with messages.
     fn hear(&mut self, number: usize) {
         if let Some(link) = self.links[number].as_mut()
             && !std::mem::replace(&mut link.is_heard, true)
@@ -273,7 +273,7 @@ impl Carrier {
         }
     }
 
-    /// The link at a position among those that may have messages.
+    /// The link at a position of the list of links with messages.
     #[inline]
     pub(crate) fn heard_at(&self, place: usize) -> Option<usize> {
         self.heard.get(place).copied()

@@ -95,7 +95,7 @@ impl transport::Payload for Payload<'_> {
 /// How unsignaled messages are posted.
 const UNSIGNALLED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
 
-/// Work that waits for the connection, for credits, or for space in the send queue.
+/// Work queued for the connection, for credits, or for space in the send queue.
 #[derive(Debug)]
 enum Task {
     /// A message. `told` is reported when it has left.

@@ -13,7 +13,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$of])* $variant = $number,)* }
 
         impl $name {
-            /// All of them, by number.
+            /// All values, by number.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The value with this number.

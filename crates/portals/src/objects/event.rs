@@ -144,7 +144,7 @@ pub struct Event {
     pub rlength: u64,
     /// Bytes moved.
     pub mlength: u64,
-    /// The offset at the peer: at the target the requested one, at the initiator the one that was used.
+    /// The offset at the peer: at the target the requested one, at the initiator the actual one.
     pub remote_offset: u64,
     /// The process that sent the message.
     pub initiator: Process,

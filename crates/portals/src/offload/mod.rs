@@ -10,7 +10,7 @@
 //! | `v3` | posting receives in Portals 3.3: in three calls, or in one |
 //!
 //! A command that returns a handle or an error is a round trip to the NIC: the caller waits for the reply.
-//! Transfers are not waited for; one that fails to start is not reported. Counter values are written into the
+//! Transfers are not waited for; a failure to start is not reported. Counter values are written into the
 //! process's memory, where it reads them. Puts and gets are supported, immediate and triggered, but no atomic
 //! operations: a NIC that only moves data cannot combine them.
 
@@ -52,7 +52,7 @@ pub struct Offload {
     /// The ring of events, followed by the reply and the counters.
     queue: Buf,
     slots: u64,
-    /// Events read; how many of these the firmware knows of.
+    /// Number of events read, and the number reported to the firmware.
     taken: u64,
     told: u64,
     replies: u64,
