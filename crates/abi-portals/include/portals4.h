@@ -1,8 +1,8 @@
 /*
  * Portals 4 for Nicety: the types, constants and functions of the interface, with the numbers of Sandia's reference.
  *
- * What a function does is said by the specification (Sandia reports on Portals 4). Here stands what this library answers; calls
- * answer PTL_NO_INIT before PtlInit, and PTL_ARG_INVALID for handles that are nobody's.
+ * The specification (Sandia reports on Portals 4) describes the functions. Before PtlInit calls return PTL_NO_INIT; for
+ * invalid handles they return PTL_ARG_INVALID.
  */
 #ifndef PORTALS4_H
 #define PORTALS4_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* What calls answer. */
+/* Return codes. */
 enum ptl_retvals {
     PTL_OK = 0,
     PTL_ARG_INVALID = 1,
@@ -34,7 +34,7 @@ enum ptl_retvals {
 };
 #define PTL_STATUS_LAST 16
 
-/* Numbers. */
+/* Integer types. */
 typedef uint64_t ptl_size_t;
 typedef uint64_t ptl_match_bits_t;
 typedef uint64_t ptl_hdr_data_t;
@@ -46,7 +46,7 @@ typedef uint32_t ptl_uid_t;
 typedef unsigned int ptl_time_t; /* milliseconds */
 typedef unsigned int ptl_interface_t;
 
-/* Objects are named by integers. */
+/* Handles are integers. */
 typedef uint32_t ptl_handle_any_t;
 typedef ptl_handle_any_t ptl_handle_ni_t;
 typedef ptl_handle_any_t ptl_handle_eq_t;
@@ -69,7 +69,8 @@ typedef ptl_handle_any_t ptl_handle_me_t;
 #define PTL_TIME_FOREVER ((ptl_time_t)0xffffffff)
 #define PTL_SIZE_MAX ((ptl_size_t)0xffffffffffffffffULL)
 
-/* A process: by rank on a logical interface, else by where it listens (IPv4 address and port, or a number up to PTL_PID_MAX). */
+/* A process: a rank on a logical interface, else the address where it listens (IPv4 address and port, or a number up to
+ * PTL_PID_MAX). */
 typedef union {
     ptl_rank_t rank;
     struct {
@@ -78,7 +79,7 @@ typedef union {
     } phys;
 } ptl_process_t;
 
-/* Memory in pieces: start is then an array of these, and length their number. */
+/* A piece of memory. With PTL_IOVEC, start is an array of these, and length their number. */
 typedef struct {
     void *iov_base;
     ptl_size_t iov_len;
@@ -103,12 +104,12 @@ typedef unsigned char ptl_ni_fail_t;
 #define PTL_NI_NO_MATCH 6
 #define PTL_NI_SEGV 7
 
-/* Features of an interface; this library has none of them to promise. */
+/* Features of an interface; this library reports none of them. */
 #define PTL_TARGET_BIND_INACCESSIBLE (1 << 0)
 #define PTL_TOTAL_DATA_ORDERING (1 << 1)
 #define PTL_COHERENT_ATOMICS (1 << 2)
 
-/* How much an interface has room for. */
+/* Limits of an interface. */
 typedef struct {
     int max_entries;
     int max_unexpected_headers;
@@ -128,7 +129,7 @@ typedef struct {
     unsigned int features;
 } ptl_ni_limits_t;
 
-/* What an interface counts of messages that it refused. */
+/* Counts of messages that an interface refused. */
 typedef enum {
     PTL_SR_DROP_COUNT,
     PTL_SR_PERMISSION_VIOLATIONS,
@@ -235,7 +236,7 @@ typedef struct {
 } ptl_ct_event_t;
 typedef enum { PTL_CT_OPERATION, PTL_CT_BYTE } ptl_ct_type_t;
 
-/* What the initiator is told. */
+/* Acknowledgements that the initiator can request. */
 typedef unsigned char ptl_ack_req_t;
 #define PTL_NO_ACK_REQ 0
 #define PTL_ACK_REQ 1
@@ -326,7 +327,7 @@ int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid, const 
 int PtlNIFini(ptl_handle_ni_t ni);
 int PtlNIStatus(ptl_handle_ni_t ni, ptl_sr_index_t status_register, ptl_sr_value_t *status);
 int PtlNIHandle(ptl_handle_any_t handle, ptl_handle_ni_t *ni);
-int PtlHandleIsEqual(ptl_handle_any_t handle1, ptl_handle_any_t handle2); /* 1 if they are, else 0 */
+int PtlHandleIsEqual(ptl_handle_any_t handle1, ptl_handle_any_t handle2); /* 1 if equal, else 0 */
 int PtlSetMap(ptl_handle_ni_t ni, ptl_size_t map_size, const ptl_process_t *mapping);
 int PtlGetMap(ptl_handle_ni_t ni, ptl_size_t map_size, ptl_process_t *mapping, ptl_size_t *actual_map_size);
 int PtlGetUid(ptl_handle_ni_t ni, ptl_uid_t *uid);
@@ -392,7 +393,7 @@ int PtlSwap(ptl_handle_md_t get_md, ptl_size_t local_get_offset, ptl_handle_md_t
             ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data, const void *operand,
             ptl_op_t operation, ptl_datatype_t datatype);
 
-/* The same when a counter's successes and failures come to a threshold. */
+/* Operations that start when a counter's successes and failures reach a threshold. */
 int PtlTriggeredPut(ptl_handle_md_t md, ptl_size_t local_offset, ptl_size_t length, ptl_ack_req_t ack_req,
                     ptl_process_t target, ptl_pt_index_t pt_index, ptl_match_bits_t match_bits,
                     ptl_size_t remote_offset, void *user_ptr, ptl_hdr_data_t hdr_data, ptl_handle_ct_t trig_ct,

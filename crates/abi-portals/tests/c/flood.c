@@ -1,8 +1,9 @@
-/* Many processes put to one that is slow and has room for few: nothing is lost, nothing comes twice, and each one's messages stay in their order.
- * flood SENDERS MESSAGES flowctrl|replay; says how often the portal table entry was disabled.
+/* Many processes put to a slow one with little room: no message is lost or duplicated, and each sender's messages stay in order.
+ * flood SENDERS MESSAGES flowctrl|replay; prints whether the portal table entry was disabled at times.
  *
- * With PTL_PT_FLOWCTRL the program recovers: who is refused stops; the receiver has all stop, waits until none of their messages is under way,
- * lets messages in again and has them go on, each from the first that was refused. With replay nobody is refused. */
+ * With PTL_PT_FLOWCTRL the program recovers: a refused sender stops; the receiver stops all senders, waits until none of their
+ * messages is in flight, enables the entry again and resumes them, each from its first refused message. With replay no message
+ * is refused. */
 #include <portals4.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ static void append(uint64_t *place)
     OK(PtlMEAppend(ni, DATA, &me, PTL_PRIORITY_LIST, place, &entry));
 }
 
-/* Has all senders stop, lets messages in again, and has them go on. */
+/* Stops all senders, enables the portal table entry again, and resumes them. */
 static void recover(const ptl_process_t *ids)
 {
     ptl_event_t event;
@@ -98,7 +99,7 @@ static int receive(const ptl_process_t *ids)
     ptl_event_t event;
     unsigned which;
     while (got < all) {
-        /* Before it recovers, it takes all that has come. */
+        /* Before it recovers, it processes all messages that have arrived. */
         code = PtlEQPoll(&eq, 1, waits ? 0 : PATIENCE_MS, &event, &which);
         if (code == PTL_EQ_EMPTY && waits) {
             recover(ids);

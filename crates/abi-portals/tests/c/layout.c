@@ -1,4 +1,4 @@
-/* Where the header's structures have their fields. */
+/* Prints sizes and offsets of the header's structures. */
 #include <portals4.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Limits of an interface: desired ones of 0 are the defaults, in which operations of each kind work; small and huge ones are bounded. Says
- * "limits are granted". */
+/* Limits of an interface: a desired limit of 0 becomes the default, with which operations of each kind work; small and huge
+ * ones are bounded. Prints "limits are granted". */
 #include <portals4.h>
 #include <limits.h>
 #include <stdint.h>
@@ -33,7 +33,7 @@ static ptl_ni_limits_t granted(const ptl_ni_limits_t *desired)
     return actual;
 }
 
-/* Not by memcmp: the structure has padding. */
+/* memcmp would compare the padding, too. */
 static int is_same(const ptl_ni_limits_t *one, const ptl_ni_limits_t *other)
 {
     return one->max_entries == other->max_entries && one->max_unexpected_headers == other->max_unexpected_headers &&
@@ -47,7 +47,7 @@ static int is_same(const ptl_ni_limits_t *one, const ptl_ni_limits_t *other)
            one->max_volatile_size == other->max_volatile_size && one->features == other->features;
 }
 
-/* Adds and swaps one integer, from volatile memory, at this process itself. */
+/* Adds to and swaps one integer of this process, from volatile memory. */
 static void use(const ptl_ni_limits_t *desired)
 {
     ptl_handle_ni_t ni;
@@ -89,7 +89,7 @@ int main(void)
     CHECK(least.max_atomic_size == 1 && least.max_fetch_atomic_size == 8 && least.max_volatile_size == 1);
     CHECK(least.max_waw_ordered_size == 64 && least.max_war_ordered_size == 8);
     CHECK(is_same(&most, &again) && most.max_entries > unset.max_entries);
-    /* A program from before some of the fields. */
+    /* A program compiled before some fields were added. */
     some = none;
     some.max_entries = 16, some.max_msg_size = 4096, some.max_atomic_size = 64;
     CHECK(granted(&some).max_entries == 16 && granted(&some).max_atomic_size == 64);

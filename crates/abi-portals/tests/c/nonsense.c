@@ -1,4 +1,4 @@
-/* Every function with handles that are nobody's and without its places: it answers, and nothing happens. Says how many calls it made. */
+/* Calls each function with invalid handles and null pointers: it returns an error, without any effect. Prints the number of calls. */
 #include <portals4.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static int made, wrong;
         } \
     } while (0)
 
-/* All calls that take a handle, with these in place of it, and all places there. */
+/* All calls with a handle: h in place of it, and valid pointers. */
 static void call_all(ptl_handle_any_t h, int want)
 {
     ptl_process_t id = {.rank = 0};
@@ -81,7 +81,7 @@ static void call_all(ptl_handle_any_t h, int want)
     ANSWERS(want, PtlTriggeredMEUnlink(h, h, 1));
 }
 
-/* Calls at an open interface whose arguments are wrong otherwise. */
+/* Calls on an open interface with other invalid arguments. */
 static void call_open(ptl_handle_ni_t ni)
 {
     const int bad = PTL_ARG_INVALID;

@@ -1,4 +1,4 @@
-/* Two processes that tell each other where they listen, and then put, get and count; says "both are done". */
+/* Two processes exchange their addresses, and then put, get and count; prints "both are done". */
 #include <portals4.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ static void run(void)
     OK(PtlPTAlloc(ni, 0, eq, 3, &index));
     CHECK(index == 3 && PtlPTAlloc(ni, 0, eq, 3, &index) == PTL_PT_IN_USE);
 
-    /* The other one's data come in two pieces, the second of which lies before the first. */
+    /* The peer's data are stored in two pieces, the second at a lower address than the first. */
     ptl_iovec_t pieces[2] = {{there + 1000, 100}, {there, 1000}};
     ptl_me_t me = {.start = pieces, .length = 2, .ct_handle = PTL_CT_NONE, .uid = PTL_UID_ANY,
                    .options = PTL_IOVEC | PTL_ME_OP_PUT | PTL_ME_USE_ONCE | PTL_ME_EVENT_UNLINK_DISABLE,
@@ -107,7 +107,7 @@ static void run(void)
     OK(PtlCTWait(ct, 1, &count));
     CHECK(count.success == 1 && count.failure == 0);
 
-    /* A counter sets off a get of all of it. */
+    /* A counter triggers a get of all of it. */
     ptl_handle_ct_t go;
     ptl_handle_md_t into;
     ptl_md_t target = {there, LONG, PTL_MD_EVENT_CT_REPLY | PTL_MD_EVENT_CT_BYTES, PTL_EQ_NONE, ct};
