@@ -406,7 +406,7 @@ impl Ni {
         &self.node.0.inner
     }
 
-    /// Its kind.
+    /// The kind of this interface.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         self.kind

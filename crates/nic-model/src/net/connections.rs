@@ -98,7 +98,7 @@ struct Channel {
 /// The result of a listener's screen for a request.
 pub(crate) type Screened = Box<dyn Any + Send>;
 
-/// A listener.
+/// A listener at an address.
 struct Listener {
     channel: u32,
     backlog: u32,

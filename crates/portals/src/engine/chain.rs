@@ -1,7 +1,7 @@
 //! [`Chain`]: a doubly linked list of places, with insertion and removal in constant time. All chains share
 //! one vector of links, by place.
 
-/// No place.
+/// Stands for no place.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]

@@ -67,7 +67,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// The request.
+    /// The request that is delivered.
     #[must_use]
     pub const fn request(&self) -> &Request {
         &self.request

@@ -47,7 +47,7 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// No data.
+    /// A payload without data.
     pub(crate) const NONE: Self = Self::Bytes(Cow::Borrowed(&[]));
 
     /// A payload that can be queued after the call returns.
@@ -166,7 +166,7 @@ pub(crate) struct Connection {
     pub(crate) is_given_up: bool,
     /// Nothing is sent any more; messages that have arrived can still be read.
     pub(crate) is_lost: bool,
-    /// It is among the carrier's links that may have messages.
+    /// It is in the carrier's list of links with messages.
     pub(crate) is_heard: bool,
     /// The peer has violated the protocol: no more messages are read.
     is_deaf: bool,

@@ -33,7 +33,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Any process.
+    /// Admits any process.
     pub const ANY: Self = Self { nid: None, pid: None };
 
     /// Exactly this process.
