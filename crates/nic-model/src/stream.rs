@@ -32,7 +32,7 @@ use host::{Rng, Span, Time};
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Most bytes of a segment, at least 1; the length of each is random.
+    /// Maximum bytes of a segment, at least 1; the length of each is random.
     pub segment: usize,
     /// Capacity of the send buffer in bytes.
     pub send_buffer: usize,
@@ -40,7 +40,7 @@ pub struct Way {
     pub receive_buffer: usize,
     /// The least time from sending to arrival.
     pub delay: Span,
-    /// The most random delay of a segment; later segments wait for it, and arrive together with it.
+    /// The maximum random delay of a segment; later segments wait for it, and arrive together with it.
     pub jitter: Span,
     /// Time per byte sent, in picoseconds.
     pub ps_per_byte: u64,

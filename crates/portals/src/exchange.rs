@@ -191,7 +191,7 @@ enum Heard {
     Waits,
 }
 
-/// Most messages processed from a lost link: as many as can be outstanding, unless the peer ignores the loss.
+/// Maximum number of messages processed from a lost link: as many as can be outstanding, unless the peer ignores the loss.
 const LAST: u32 = 1 << 11;
 
 impl Exchange {

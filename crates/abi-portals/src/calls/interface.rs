@@ -147,7 +147,7 @@ exports! {
     }
 }
 
-/// Most processes of a map.
+/// Maximum number of processes of a map.
 const MAP_MAX: usize = 1 << 24;
 
 /// `PtlFini`: the last call closes everything that is still open.

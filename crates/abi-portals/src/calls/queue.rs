@@ -10,9 +10,9 @@ use crate::export::exports;
 use crate::handle;
 use crate::types::{Handle, PtlEvent, Size, TIME_FOREVER};
 
-/// Most slots of a queue: the requested number is a hint.
+/// Maximum number of slots of a queue: the requested number is a hint.
 const SLOTS_MAX: Size = 1 << 22;
-/// Most queues or counters that one call polls.
+/// Maximum number of queues or counters that one call polls.
 pub(super) const POLLED_MAX: u32 = 1 << 16;
 
 /// Stores an event for the program; fails with `EqDropped` if events before it were lost.

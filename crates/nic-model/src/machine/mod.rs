@@ -24,7 +24,7 @@ pub use keys::{
 pub use source::Source;
 pub use values::{Machine, Parameter};
 
-/// Most bytes of a machine file.
+/// Maximum bytes of a machine file.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The built-in machines: name and file.

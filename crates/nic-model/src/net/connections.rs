@@ -23,7 +23,7 @@ use crate::parts::us;
 
 /// A lost message is repeated after this multiple of its latency.
 const REPEAT_AFTER: u64 = 4;
-/// Most repeats of a message that are lost, too.
+/// Maximum number of repeats of a message that are lost, too.
 const REPEATS_LOST: usize = 8;
 /// The first port that is chosen for port 0.
 const FIRST_PORT: u16 = 49_152;
@@ -163,9 +163,9 @@ pub(super) struct ConnectionManager {
     latency: Span,
     /// Ports of all cards of a machine.
     rails: usize,
-    /// Most reads of a queue pair in flight.
+    /// Maximum number of reads of a queue pair in flight.
     reads_max: u8,
-    /// Most data in a packet.
+    /// Maximum data in a packet.
     mtu: u64,
 }
 

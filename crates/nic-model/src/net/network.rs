@@ -84,7 +84,7 @@ impl Network {
         self.faults.begin(&self.agenda);
     }
 
-    /// Most data in a packet, unless a connection uses less.
+    /// Maximum data in a packet, unless a connection uses less.
     pub(crate) fn mtu(&self) -> u64 {
         self.params.link.mtu_bytes as u64
     }

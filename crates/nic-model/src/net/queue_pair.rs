@@ -47,7 +47,7 @@ pub(super) struct QueuePair {
     pub(super) card: usize,
     /// The number in its completions, if not its own.
     pub(super) known_as: Option<u32>,
-    /// Most data in a packet; equal at both ends once connected.
+    /// Maximum data in a packet; equal at both ends once connected.
     mtu: u64,
     state: QpState,
     established: bool,

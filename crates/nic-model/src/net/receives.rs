@@ -31,7 +31,7 @@ impl ReceiveQueue {
         Self { name, depth, max_sge, slots: Vec::new(), head: 0, tail: 0, used: 0 }
     }
 
-    /// Most SGEs of a receive.
+    /// Maximum number of SGEs of a receive.
     pub(super) fn max_sge(&self) -> u32 {
         self.max_sge
     }

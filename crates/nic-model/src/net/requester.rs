@@ -20,7 +20,7 @@ use crate::parts::us;
 /// The transport engine's settings for all requesters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// Most requests that have begun and are not acknowledged.
+    /// Maximum number of requests that have begun and are not acknowledged.
     begun_max: u64,
     retry_timeout: Span,
     retry_max: u32,
@@ -350,7 +350,7 @@ impl Requester {
         Some(size)
     }
 
-    /// Most SGEs of a request.
+    /// Maximum number of SGEs of a request.
     pub(super) fn max_sge(&self) -> u32 {
         self.cap.max_send_sge
     }

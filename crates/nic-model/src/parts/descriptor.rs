@@ -22,7 +22,7 @@ pub(crate) struct Descriptors {
     pub(crate) idle: bool,
     merge_send: u64,
     merge_write: u64,
-    /// Most requests fetched ahead, per queue pair.
+    /// Maximum number of requests fetched ahead, per queue pair.
     pub(crate) ahead: u64,
     /// Queue pairs with descriptors to fetch, round robin.
     pub(crate) waiting: VecDeque<u32>,

@@ -13,7 +13,7 @@ use crate::machine::Params;
 /// The engine; it reads one packet at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dma {
-    /// Most burst reads outstanding.
+    /// Maximum number of burst reads outstanding.
     outstanding: u64,
     /// The time from the end of a read request until its data arrive.
     pub(crate) read_latency: Span,

@@ -15,7 +15,7 @@ pub(crate) struct Sockets {
     segment: Span,
     byte_ps: f64,
     mtu: u64,
-    /// Most bytes returned by one call.
+    /// Maximum bytes returned by one call.
     part: u64,
     call: Span,
     event: Span,

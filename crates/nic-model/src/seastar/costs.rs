@@ -58,7 +58,7 @@ pub(super) struct Costs {
     pub(super) pio_bytes: u64,
     pub(super) packet_bytes: u64,
     pub(super) streams: usize,
-    /// Most programs that fit into the card's memory.
+    /// Maximum number of programs that fit into the card's memory.
     pub(super) programs: usize,
     pub(super) host: HostCosts,
 }

@@ -78,7 +78,7 @@ pub(crate) struct Plan {
     pub(crate) responder: ResponderConfig,
     pub(crate) accept: Accept,
     pub(crate) mulpdu: [u16; 2],
-    /// Most operations that a state machine holds.
+    /// Maximum number of operations that a state machine holds.
     pub(crate) queue: usize,
     /// Bytes per read of the stream.
     pub(crate) read: usize,
@@ -228,7 +228,7 @@ fn length(rng: &mut Rng, longest: usize) -> usize {
 struct Ask {
     seed: u64,
     end: usize,
-    /// Most bytes of a message.
+    /// Maximum bytes of a message.
     longest: usize,
     /// It contains reads.
     reads: bool,

@@ -8,7 +8,7 @@ use verbs::host::world::{self, Ended, Factory, Failure, World};
 
 /// Bytes of the largest messages: some thousand packets.
 const LARGE_BYTES: u64 = 16 << 20;
-/// Most events of a test: far more than any test needs.
+/// Maximum number of events of a test: far more than any test needs.
 const MAX_EVENTS: u64 = 100_000_000;
 
 /// A modelled card with options, a seed, and the kind of ranks.

@@ -16,7 +16,7 @@ use verbs::{AsyncEvent, Device};
 /// Approximate time when the ends are connected: with one pair of queue pairs, and with three.
 const CONNECTED_US: u64 = 2100;
 const THREE_CONNECTED_US: u64 = 4400;
-/// Most events of a run: far more than any run needs.
+/// Maximum number of events of a run: far more than any run needs.
 const MAX_EVENTS: u64 = 200_000_000;
 
 /// A pair of machines.

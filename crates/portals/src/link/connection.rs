@@ -25,7 +25,7 @@ use crate::link::wire::{
 use crate::objects::process::Process;
 use crate::objects::region::Region;
 
-/// Most bytes of inline data; longer data are transferred by RDMA.
+/// Maximum bytes of inline data; longer data are transferred by RDMA.
 pub const EAGER_MAX: u64 = (SLOT_BYTES - HEAD_MAX) as u64;
 
 /// The data of a message.

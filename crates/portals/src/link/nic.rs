@@ -12,7 +12,7 @@ use crate::link::memory::{all_memory, register};
 pub(crate) const SLOTS: u32 = 16;
 /// Bytes of a message including its data.
 pub(crate) const SLOT_BYTES: usize = 8 << 10;
-/// Most bytes that are sent inline.
+/// Maximum bytes that are sent inline.
 pub(crate) const INLINE: usize = 112;
 /// Entries of the completion queue, if the device supports as many.
 const CQE: u32 = 32 << 10;

@@ -378,7 +378,7 @@ fn parse_request(
     Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
-/// Most bytes of data in a line, and the index of the word that holds them.
+/// Maximum bytes of data in a line, and the index of the word that holds them.
 const LINE_MAX: usize = 8;
 pub(crate) const LINE_DATA: usize = 2;
 

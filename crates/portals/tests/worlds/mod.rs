@@ -36,7 +36,7 @@ const UID: u32 = 100;
 /// Bytes of a pair's memory at the target, and of its initiator's send memory.
 const THERE: u64 = 96 << 10;
 const HERE: u64 = 32 << 10;
-/// Most bytes of inline data.
+/// Maximum bytes of inline data.
 const SHORT: u64 = 8000;
 /// Additions of each process to the one shared word.
 const ADDITIONS: u64 = 4;
