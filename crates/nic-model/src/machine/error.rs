@@ -20,7 +20,7 @@ pub struct MachineError {
 #[non_exhaustive]
 pub enum Wrong {
     /// No built-in machine has this name.
-    #[error("there is no such machine; there is: {}, or a file's path that ends in .toml.{}", known.join(", "), did_you_mean(*near))]
+    #[error("there is no such machine; the built-in ones are: {}; or give the path of a .toml file.{}", known.join(", "), did_you_mean(*near))]
     Machine {
         /// The built-in machines.
         known: Vec<&'static str>,
@@ -59,13 +59,13 @@ pub enum Wrong {
         key: &'static Key,
     },
     /// An option without a component.
-    #[error("'{0}' names no component: write it as {hint}", hint = hint_of_component(.0))]
+    #[error("'{0}' lacks the component: write it as {hint}", hint = hint_of_component(.0))]
     NoComponent(String),
     /// The name or the description of the machine is missing.
     #[error("'{0}' is missing: expected a line {0} = \"...\" at the top")]
     NoTitle(&'static str),
     /// A value that must be a non-empty text is not.
-    #[error("{0} must be a text in quotes, and not empty")]
+    #[error("{0} must be a non-empty string in quotes")]
     NoText(String),
     /// A key without a default is missing.
     #[error("'{}' is missing: {}; expected {}", .0.path(), .0.meaning, .0.expected())]
@@ -175,7 +175,7 @@ fn hint_of_section(section: &str) -> String {
         sections.iter().min_by_key(|s| levenshtein(s, section)).filter(|s| levenshtein(s, section) <= 2);
     match near {
         Some(near) => format!("did you mean [{near}]?"),
-        None => format!("there is: {}", sections.join(", ")),
+        None => format!("the sections are: {}", sections.join(", ")),
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lose_their_unit_only() {
+    fn stem_strips_only_the_unit() {
         assert_eq!((stem("latency_ns"), stem("latency_us"), stem("clock")), ("latency", "latency", "clock"));
     }
 }

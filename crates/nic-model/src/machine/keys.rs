@@ -303,7 +303,7 @@ macro_rules! keys {
 keys! {
     /// Processor costs of calls.
     host Host {
-        post_send_ns "ns" 0..1_000_000: "posting a send request of one piece, doorbell included";
+        post_send_ns "ns" 0..1_000_000: "posting a send request of one piece, including the doorbell";
         post_receive_ns "ns" 0..1_000_000: "posting a receive of one piece";
         post_segment_ns "ns" 0..1_000_000: "each further piece of a request";
         poll_full_ns "ns" 0..1_000_000: "a poll that finds a completion";
@@ -312,71 +312,71 @@ keys! {
         register_page_ns "ns" 0..1_000_000: "each further page of it";
         deregister_ns "ns" 0..1_000_000_000: "deregistering memory of one page";
         deregister_page_ns "ns" 0..1_000_000: "each further page of it";
-        connect_ns "ns" 0..1_000_000_000: "bringing a queue pair to its connected state, at either end";
+        connect_ns "ns" 0..1_000_000_000: "connecting a queue pair, at either end";
         destroy_ns "ns" 0..1_000_000_000: "destroying a queue pair";
-        look_ns "ns" 1..1_000_000: "one look at memory that finds nothing new";
-        copy_ns "ns" 0..1_000_000: "a copy by the processor, whatever its length";
+        look_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
+        copy_ns "ns" 0..1_000_000: "a copy by the processor, independent of its length";
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
-        thread_ns "ns" 0..1_000_000_000 = 0: "beginning a thread and joining it later, for the thread that does";
-        wake_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion where it has looked in vain: it slept";
-        turn_ns "ns" 0..1_000_000_000 = 0: "a thread that finds a completion of another device than its last one";
+        thread_ns "ns" 0..1_000_000_000 = 0: "starting a thread and joining it later, for the calling thread";
+        wake_ns "ns" 0..1_000_000_000 = 0: "waking up: a thread finds a completion after an empty poll of the same queue";
+        turn_ns "ns" 0..1_000_000_000 = 0: "switching: a thread finds a completion of another device than its last one";
         card_count "cards" 1..4 = 1: "cards of this kind in a machine";
     }
     /// Processor costs of libraries above the card, per step; zero unless a file gives them.
     software Software {
-        call_ns "ns" 0..1_000_000 = 0: "a program's call into a library";
-        request_ns "ns" 0..1_000_000 = 0: "making a request of a library's, or ending it";
-        match_ns "ns" 0..1_000_000 = 0: "looking at one entry of a list for a match";
-        event_ns "ns" 0..1_000_000 = 0: "handing out one event";
+        call_ns "ns" 0..1_000_000 = 0: "a program's call of a library";
+        request_ns "ns" 0..1_000_000 = 0: "starting or completing a request of a library";
+        match_ns "ns" 0..1_000_000 = 0: "comparing one list entry for a match";
+        event_ns "ns" 0..1_000_000 = 0: "returning one event";
     }
     /// Notifying the card of new requests.
     doorbell Doorbell {
         pio_clocks "clocks of the bus" 0..10_000: "the processor's write to the card, on the bus";
         latency_ns "ns" 0..1_000_000: "from the bus to the card's scheduler";
-        drain_ns "ns" 0..1_000_000 = 0: "until the card takes another such write; the processor waits";
+        drain_ns "ns" 0..1_000_000 = 0: "until the card accepts another such write; the processor waits";
     }
     /// Fetching descriptors from host memory.
     descriptor Descriptor {
         send_bytes "bytes" 1..4096: "descriptor of a send request without pieces";
         receive_bytes "bytes" 1..4096: "descriptor of a receive without pieces";
         segment_bytes "bytes" 0..4096: "each piece in a descriptor";
-        ahead_requests "requests" 1..1024: "requests fetched before those in front of them are begun";
+        ahead_requests "requests" 1..1024: "requests fetched before earlier ones have begun";
         pushed_flag bool: "the processor writes descriptors to the card, which fetches none";
-        idle_flag bool = false: "fetched ahead only where the engine waits for a message's first read, or has nothing to read";
-        limit_flag bool: "a descriptor has room for the pieces that its queue allows, not for those that it has";
-        merge_send_bytes "bytes" 0..4096: "data of sends below this come within the descriptor";
-        merge_write_bytes "bytes" 0..4096: "data of writes below this come within the descriptor";
+        idle_flag bool = false: "prefetch descriptors only while the engine waits for a message's first read, or has nothing to read";
+        limit_flag bool: "a descriptor has room for as many pieces as its queue allows, not only for its own";
+        merge_send_bytes "bytes" 0..4096: "data of shorter sends are in the descriptor";
+        merge_write_bytes "bytes" 0..4096: "data of shorter writes are in the descriptor";
     }
     /// The host bus: one transfer at a time, or one in each direction.
     bus Bus {
-        width_bytes "bytes" 1..1024: "data moved in one clock";
+        width_bytes "bytes" 1..1024: "data moved per clock";
         clock_mhz "MHz" 1..10_000: "clock";
         burst_bytes "bytes" 8..65_536: "longest burst";
-        boundary_bytes "bytes" 1..65_536: "where a burst may be cut: what is left to write when a packet's end arrives";
-        read_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card reads";
-        write_overhead_clocks "clocks" 0..10_000: "beside the data of a burst that the card writes";
-        duplex_flag bool = false: "reads and writes have a direction each, as on PCI Express; otherwise they share one";
-        other_ratio "of 1" 0..1 = 0: "share of a transfer's time that the other direction is kept busy by it, too";
+        boundary_bytes "bytes" 1..65_536: "where a burst may be cut: the part left to write when a packet's end arrives";
+        read_overhead_clocks "clocks" 0..10_000: "in addition to the data of a burst that the card reads";
+        write_overhead_clocks "clocks" 0..10_000: "in addition to the data of a burst that the card writes";
+        duplex_flag bool = false: "reads and writes have separate directions, as on PCI Express; otherwise they share one";
+        other_ratio "of 1" 0..1 = 0: "share of a transfer's time during which the other direction is busy, too";
     }
     /// The card's DMA engine.
     dma Dma {
-        outstanding_requests "requests" 1..1024: "reads of a burst each that are under way at once";
-        read_latency_ns "ns" 0..1_000_000: "of a read, beside the bus's time for its data";
-        write_latency_ns "ns" 0..1_000_000: "from a write's turn on the bus until the processor sees it";
-        first_alone_flag bool = false: "a message's first read from host memory is answered before the engine asks for more";
-        port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the one before";
-        message_gap_ns "ns" 0..1_000_000 = 0: "from one message's beginning to that of the next one of its queue pair at least, beside its first request";
-        context_flag bool = false: "messages that come in begin in turn with those that go out, for each queue pair";
-        request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, which the next message waits for";
+        outstanding_requests "requests" 1..1024: "burst reads in flight";
+        read_latency_ns "ns" 0..1_000_000: "of a read, in addition to its time on the bus";
+        write_latency_ns "ns" 0..1_000_000: "from the end of a write on the bus until the processor sees it";
+        first_alone_flag bool = false: "the engine waits for a message's first read from host memory before it requests more";
+        port_switch_ns "ns" 0..100_000: "when a packet is read for another port than the previous one";
+        message_gap_ns "ns" 0..1_000_000 = 0: "least time between the starts of two messages of a queue pair, in addition to the first read request";
+        context_flag bool = false: "incoming messages take turns with outgoing ones, for each queue pair";
+        request_bytes "bytes" 0..65_536 = 0: "of a message's first read request, for which the next message waits";
     }
     /// The resources that all cards of a machine share: chipset and memory.
     chipset Chipset {
-        read_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of reads by all cards together; 0: no limit of its own";
-        write_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of writes by all cards together, which share it with reads; 0: none";
-        awake_threads "threads" 1..64 = 1: "running threads from which on all processors are awake";
+        read_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of reads by all cards together; 0: unlimited";
+        write_mbps "MB/s (10^6 bytes)" 0..1_000_000 = 0: "of writes by all cards together, shared with reads; 0: unlimited";
+        awake_threads "threads" 1..64 = 1: "with this many running threads or more all processors are awake";
         asleep_ratio "of 1" 0.01..1 = 1: "speed of cards' accesses to the host while fewer threads run";
-        memory_mbps "MB/s (10^6 bytes)" 1..1_000_000 = 10_000: "of its memory, where that is told apart by banks";
-        banks_rows "rows" 0..65_536 = 0: "of memory that can be open at a time, one in each bank";
+        memory_mbps "MB/s (10^6 bytes)" 1..1_000_000 = 10_000: "of host memory, if its banks are modelled";
+        banks_rows "rows" 0..65_536 = 0: "open rows of memory, one per bank; 0: banks are not modelled";
         row_bytes "bytes" 0..1_048_576 = 0: "of an open row, over all channels";
         cycle_ns "ns" 0..100_000 = 0: "from one opening of a bank's row to the next";
     }
@@ -385,161 +385,161 @@ keys! {
         size_mib "MiB (2^20 bytes)" 0..65_536: "memory for programs";
         rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "peak of reads and writes together";
         efficiency_ratio "of 1" 0.01..1: "share of the peak that transfers of packets reach";
-        open_ns "ns" 0..100_000 = 0: "of each packet that is read or written: another row is opened";
+        open_ns "ns" 0..100_000 = 0: "for each packet read or written, which opens another row";
         latency_ns "ns" 0..1_000_000: "to the first byte";
-        port_switch_ns "ns" 0..100_000: "when a packet belongs to another port than the one before";
+        port_switch_ns "ns" 0..100_000: "when a packet belongs to another port than the previous one";
     }
     /// The transport engine: one for all ports.
     transport Transport {
-        send_request_ns "ns" 0..1_000_000: "each request that is begun";
+        send_request_ns "ns" 0..1_000_000: "each request, at its start";
         send_segment_ns "ns" 0..1_000_000: "each further piece in a packet";
-        send_packet_ns "ns" 0..1_000_000: "each packet that is sent";
+        send_packet_ns "ns" 0..1_000_000: "each packet sent";
         ports_mbps "MB/s (10^6 bytes)" 1..1_000_000: "from the engine to all ports together";
-        latency_ns "ns" 0..1_000_000: "through either side of the engine, beyond a packet's turn in it";
-        processors_kind ProcessorsKind: "shared: one processor sends and receives in turn; separate: there is one for each";
-        whole_flag bool: "packets are worked on once they have arrived whole, not as they come in";
+        latency_ns "ns" 0..1_000_000: "through either side of the engine, in addition to a packet's processing";
+        processors_kind ProcessorsKind: "shared: one processor sends and receives in turn; separate: one for each";
+        whole_flag bool: "packets are processed only when they have arrived completely";
         address_ns "ns" 0..1_000_000: "at either end of a request that names memory of the peer";
-        receive_message_ns "ns" 0..1_000_000: "each message that takes a receive: behind its data, unless one processor does all";
+        receive_message_ns "ns" 0..1_000_000: "each message that takes a receive: after its data, unless one processor does everything";
         receive_packet_ns "ns" 0..1_000_000: "each packet that arrives";
         ack_ns "ns" 0..1_000_000: "each acknowledgement that arrives";
-        begun_requests "requests" 1..16_384: "of a queue pair begun and not acknowledged, at most";
-        reads_requests "requests" 1..128: "reads and atomics of a queue pair under way";
-        retry_timeout_us "us" 10..10_000_000: "without an answer, until packets are sent again";
-        retry_count "retries" 0..7: "in a row, until a connection is given up";
+        begun_requests "requests" 1..16_384: "maximum number of requests of a queue pair that have begun and are not acknowledged";
+        reads_requests "requests" 1..128: "maximum number of reads and atomics of a queue pair in flight";
+        retry_timeout_us "us" 10..10_000_000: "without an answer, until packets are retransmitted";
+        retry_count "retries" 0..7: "in a row, until a connection fails";
     }
     /// The translation cache for pages of host memory.
     translation Translation {
-        cache_entries "entries" 0..1_000_000 = 0: "pages that it remembers, first in first out; 0: all";
+        cache_entries "entries" 0..1_000_000 = 0: "cached pages, first in first out; 0: unlimited";
         page_bytes "bytes" 512..1_073_741_824: "size of a page";
-        entry_bytes "bytes" 1..4096: "read from host memory when a page is missing";
-        miss_ns "ns" 0..1_000_000: "that the engine stands still then, beside the bus";
+        entry_bytes "bytes" 1..4096: "read from host memory for a missing page";
+        miss_ns "ns" 0..1_000_000: "for which the engine stalls at a missing page, in addition to the bus";
     }
     /// The ports, and a cable at each.
     link Link {
         port_count "ports" 1..2: "ports of a card";
-        rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "of data in one direction, line code taken off";
-        mtu_bytes "bytes" 256..65_536: "data in a packet, at most";
-        header_bytes "bytes" 0..1024: "headers and check sums of each packet";
-        address_bytes "bytes" 0..1024: "further header of a packet that says where data go or come from";
+        rate_mbps "MB/s (10^6 bytes)" 1..1_000_000: "of data in one direction, without line coding";
+        mtu_bytes "bytes" 256..65_536: "maximum data in a packet";
+        header_bytes "bytes" 0..1024: "headers and checksums of each packet";
+        address_bytes "bytes" 0..1024: "additional header of a packet with a memory address";
         gap_bytes "bytes" 0..4096 = 0: "time between packets, in bytes";
         ack_bytes "bytes" 0..1024: "an acknowledgement, with its gap";
-        latency_ns "ns" 0..1_000_000: "of a cable, with both ends";
-        send_packets "packets" 1..1024: "read ahead of the wire, for each port";
-        receive_packets "packets" 1..1024: "under way to a port or waiting there: its credits";
+        latency_ns "ns" 0..1_000_000: "of a cable, including both ends";
+        send_packets "packets" 1..1024: "read ahead of the wire, per port";
+        receive_packets "packets" 1..1024: "in flight to a port or queued there: its credits";
     }
     /// The switch between the cards.
     switch Switch {
-        latency_ns "ns" 0..1_000_000: "from a packet's head coming in to its going out";
+        latency_ns "ns" 0..1_000_000: "from the arrival of a packet's head to its departure";
     }
     /// Completions.
     completion Completion {
-        entry_bytes "bytes" 1..4096: "written to host memory for each";
-        fetch_ns "ns" 0..1_000_000: "of dma.write_latency_ns, the processor's own fetch, which a poll's cost contains";
-        told_flag bool = false: "the processor writes to the card, over the bus, when it has taken completions or given a receive";
+        entry_bytes "bytes" 1..4096: "written to host memory per completion";
+        fetch_ns "ns" 0..1_000_000: "the part of dma.write_latency_ns in which the processor fetches the entry, which a poll's cost includes";
+        told_flag bool = false: "the processor writes to the card, over the bus, after it has polled completions or posted a receive";
     }
     /// Sleeping until a completion.
     interrupt Interrupt {
         latency_ns "ns" 0..1_000_000_000: "from the completion to the event";
-        wake_up_ns "ns" 0..1_000_000_000: "that the sleeping call takes from the event on, for each thread";
-        woken_threads "threads" 1..8: "woken one after the other until the call goes on";
+        wake_up_ns "ns" 0..1_000_000_000: "from the event until the sleeping call continues, for each thread";
+        woken_threads "threads" 1..8: "woken one after the other until the call continues";
     }
     /// TCP in the host's kernel, for cards without offload; zero unless a file gives it.
     tcp Tcp {
-        interrupt_ns "ns" 0..1_000_000_000 = 0: "from a segment's arrival until the kernel works on it, unless it still works on others";
-        segment_ns "ns" 0..1_000_000 = 0: "each segment that has arrived: one after the other, for all of a machine";
+        interrupt_ns "ns" 0..1_000_000_000 = 0: "from a segment's arrival until the kernel processes it, unless it still processes others";
+        segment_ns "ns" 0..1_000_000 = 0: "each segment that arrives: one after the other, for the whole machine";
         send_segment_ns "ns" 0..1_000_000 = 0: "each segment of a message, for the processor that sends it";
-        byte_ps "ps" 0..1_000_000 = 0: "each byte that a call copies, from the program to the kernel or back";
-        head_calls "calls" 0..16 = 0: "by which a library takes a message's head, before those for its data";
-        buffer_bytes "bytes" 0..1_073_741_824 = 0: "that may wait in the kernel; one call takes half of them at most; 0: all that there are";
+        byte_ps "ps" 0..1_000_000 = 0: "each byte that a call copies between program and kernel";
+        head_calls "calls" 0..16 = 0: "by which a library receives a message's header, before those for its data";
+        buffer_bytes "bytes" 0..1_073_741_824 = 0: "of the kernel's socket buffer; one call returns at most half of it; 0: unlimited";
     }
     /// Features of the interface.
     api Api {
-        atomics_flag bool: "it has atomics";
-        shared_receives_flag bool: "it has receive queues that connections share";
-        write_imm_kind WriteImmKind: "single: a write with immediate data is one request; split: a message of its own follows its data";
+        atomics_flag bool: "atomics are supported";
+        shared_receives_flag bool: "shared receive queues are supported";
+        write_imm_kind WriteImmKind: "single: a write with immediate data is one request; split: a separate message follows its data";
     }
     /// The connection manager.
     connection Connection {
-        message_us "us" 0.1..1_000_000: "one way of a message between managers";
-        lost_after_us "us" 1..60_000_000: "until a manager ends the connections of a peer that is unreachable";
+        message_us "us" 0.1..1_000_000: "one-way latency of a message between connection managers";
+        lost_after_us "us" 1..60_000_000: "until a connection manager ends the connections of an unreachable peer";
     }
     /// How cards that run firmware are used.
     mode Mode {
-        match_kind MatchKind: "nic: the card's processor runs the programs; host: the kernel does";
-        flow_kind FlowKind: "what becomes of messages for which a card has no room: none, corpse, cop";
+        match_kind MatchKind: "nic: the card's processor runs the firmware; host: the kernel does";
+        flow_kind FlowKind: "what happens to messages for which a card has no room: none (lost), corpse (cards retransmit), cop (kernels retransmit)";
     }
     /// The processor of a host, as programs use it.
     processor Processor {
-        look_ns "ns" 1..1_000_000: "one look at memory that finds nothing new";
-        copy_ns "ns" 0..1_000_000: "a copy by the processor, whatever its length";
+        look_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
+        copy_ns "ns" 0..1_000_000: "a copy by the processor, independent of its length";
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
     }
     /// The kernel of a host.
     kernel Kernel {
-        trap_ns "ns" 0..1_000_000: "a program's call into it, and back";
-        call_ns "ns" 0..1_000_000: "what a call does there";
-        transmit_ns "ns" 0..1_000_000: "a message that it has the card send";
-        receive_ns "ns" 0..1_000_000: "a message that the card tells of, but for matching";
-        deposit_ns "ns" 0..1_000_000: "telling the card where a message goes";
-        word_ns "ns" 0..1_000_000: "each eight bytes that it writes for a program: of an event, or of the answer to a call";
-        match_ns "ns" 0..1_000_000: "looking at one entry of a list for a match";
+        trap_ns "ns" 0..1_000_000: "a program's call into the kernel, and back";
+        call_ns "ns" 0..1_000_000: "the work of a call in the kernel";
+        transmit_ns "ns" 0..1_000_000: "a message that the kernel sends by the card";
+        receive_ns "ns" 0..1_000_000: "a message of which the card notifies the kernel, without matching";
+        deposit_ns "ns" 0..1_000_000: "giving the card the destination of a message";
+        word_ns "ns" 0..1_000_000: "each eight bytes that the kernel writes for a program: of an event, or of a reply";
+        match_ns "ns" 0..1_000_000: "comparing one list entry for a match";
         protocol_ns "ns" 0..1_000_000: "an acknowledgement of its flow control, at either end";
-        number_ns "ns" 0..1_000_000: "giving a message its number, or checking it";
-        interrupt_ns "ns" 0..1_000_000: "from an interrupt until its handler runs, and the way back";
+        number_ns "ns" 0..1_000_000: "assigning or checking the number of a message";
+        interrupt_ns "ns" 0..1_000_000: "from an interrupt until its handler runs, and the return";
         interrupt_reads "reads" 0..64: "of the card's memory that a handler waits for";
     }
     /// The connection between the host and its card.
     hypertransport HyperTransport {
-        post_ns "ns" 0..1_000_000: "a command, written to the card's memory: what the processor takes";
-        write_ns "ns" 0..1_000_000: "until either side sees what the other one has written";
-        read_ns "ns" 0..1_000_000: "a read of memory on the other side, until its first byte is there";
+        post_ns "ns" 0..1_000_000: "writing a command to the card's memory, for the processor";
+        write_ns "ns" 0..1_000_000: "until either side sees a write of the other one";
+        read_ns "ns" 0..1_000_000: "a read of the other side's memory, until its first byte arrives";
         read_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate at which the card reads host memory";
-        write_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate at which it writes there";
+        write_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate at which the card writes host memory";
     }
     /// The processor on the card and its loop.
     firmware Firmware {
-        turn_ns "ns" 1..1_000_000: "a turn of its loop, which looks for work";
-        command_ns "ns" 0..1_000_000: "inspecting a command of a program that need not be trusted";
-        transmit_ns "ns" 0..1_000_000: "setting a transmission up";
-        transmit_match_ns "ns" 0..1_000_000: "more of that where the card runs the programs";
-        receive_ns "ns" 0..1_000_000: "the header of a message that has come";
-        receive_match_ns "ns" 0..1_000_000: "more of that where the card runs the programs";
-        deposit_ns "ns" 0..1_000_000: "setting up where a message goes";
+        turn_ns "ns" 1..1_000_000: "a turn of its loop, which polls for work";
+        command_ns "ns" 0..1_000_000: "checking a command of an untrusted program";
+        transmit_ns "ns" 0..1_000_000: "preparing a transmission";
+        transmit_match_ns "ns" 0..1_000_000: "additional time if the card runs the firmware";
+        receive_ns "ns" 0..1_000_000: "the header of a message that has arrived";
+        receive_match_ns "ns" 0..1_000_000: "additional time if the card runs the firmware";
+        deposit_ns "ns" 0..1_000_000: "preparing the destination of a message";
         complete_ns "ns" 0..1_000_000: "the end of a transfer";
         event_ns "ns" 0..1_000_000: "an event for the host";
-        match_ns "ns" 0..1_000_000: "looking at one entry of a list for a match";
+        match_ns "ns" 0..1_000_000: "comparing one list entry for a match";
         protocol_ns "ns" 0..1_000_000: "an acknowledgement of its flow control, at either end";
-        number_ns "ns" 0..1_000_000: "giving a message its number, or checking it";
-        backoff_ns "ns" 0..1_000_000_000: "from a refusal until the message is sent again";
-        pio_bytes "bytes" 0..4096: "data up to this travel with the header, and take no transfer of their own";
-        stream_count "streams" 1..65_536: "long messages of different sources that come in at a time";
+        number_ns "ns" 0..1_000_000: "assigning or checking the number of a message";
+        backoff_ns "ns" 0..1_000_000_000: "from a refusal until the message is retransmitted";
+        pio_bytes "bytes" 0..4096: "up to this length data travel with the header, without a transfer of their own";
+        stream_count "streams" 1..65_536: "long messages of different sources that can arrive at the same time";
         memory_kib "KiB (2^10 bytes)" 1..1_048_576: "memory of the card";
-        image_kib "KiB (2^10 bytes)" 0..1_048_576: "of it, the firmware";
+        image_kib "KiB (2^10 bytes)" 0..1_048_576: "of it, the card's own code";
         mailbox_kib "KiB (2^10 bytes)" 1..1_048_576: "of it, for each program that the card runs";
     }
     /// The routers, one on each card, and the cables between them.
     router Router {
         hop_ns "ns" 0..1_000_000: "a packet's head through a router and a cable";
         link_mbps "MB/s (10^6 bytes)" 1..1_000_000: "of data in one direction of a cable";
-        packet_bytes "bytes" 8..65_536: "a packet; a header is one";
-        x_nodes "nodes" 1..1024: "cards in the first direction";
-        y_nodes "nodes" 1..1024: "in the second";
-        z_nodes "nodes" 1..1024: "in the third, in which neighbours are numbered one after the other";
-        x_torus_flag bool: "the last card of a row is the first one's neighbour";
-        y_torus_flag bool: "the same in the second direction";
-        z_torus_flag bool: "and in the third";
+        packet_bytes "bytes" 8..65_536: "a packet; a header is one packet";
+        x_nodes "nodes" 1..1024: "cards in the first dimension";
+        y_nodes "nodes" 1..1024: "cards in the second dimension";
+        z_nodes "nodes" 1..1024: "cards in the third dimension, in which neighbours have consecutive numbers";
+        x_torus_flag bool: "the last card of a row is connected to the first one";
+        y_torus_flag bool: "the same in the second dimension";
+        z_torus_flag bool: "the same in the third dimension";
     }
     /// Injected faults; none by default.
     faults Faults {
         loss_ppm "packets per million" 0..1_000_000 = 0: "packets that are lost";
-        delay_ns "ns" 0..1_000_000_000 = 0: "packets are delayed by up to this, at random";
-        stall_ppm "packets per million" 0..1_000_000 = 0: "packets at which a receiver stands still";
-        stall_ns "ns" 0..1_000_000_000 = 0: "for up to this, at random";
+        delay_ns "ns" 0..1_000_000_000 = 0: "maximum random delay of a packet";
+        stall_ppm "packets per million" 0..1_000_000 = 0: "packets at which a receiver stalls";
+        stall_ns "ns" 0..1_000_000_000 = 0: "maximum random duration of a stall";
         cut_us "us" 0..1_000_000_000 = 0: "when a cable is cut; 0 for never";
-        cut_for_us "us" 0..1_000_000_000 = 0: "after how long it is whole again; 0 for never";
-        cut_node "number of a machine" 0..1_000_000 = 0: "whose cable that is";
-        cut_port "port" 1..8 = 1: "at which port; those of further cards are counted on";
+        cut_for_us "us" 0..1_000_000_000 = 0: "time until it is repaired; 0 for never";
+        cut_node "number of a machine" 0..1_000_000 = 0: "the machine whose cable is cut";
+        cut_port "port" 1..8 = 1: "the port whose cable is cut; ports of further cards are counted on";
         death_us "us" 0..1_000_000_000 = 0: "when a machine dies; 0 for never";
-        death_node "number of a machine" 0..1_000_000 = 0: "which one that is";
+        death_node "number of a machine" 0..1_000_000 = 0: "the machine that dies";
     }
 }

@@ -88,7 +88,7 @@ impl Class {
             "rows" => "expected rows = [\"NM-003\"], the numbers of published rows",
             "doc" => "expected doc = \"...\", the document and its section",
             "from" => "expected from = \"...\", a machine with the same value",
-            "how" => "expected how = \"...\", the arithmetic",
+            "how" => "expected how = \"...\", the computation",
             _ => "expected why = \"...\", the reason",
         }
     }

@@ -18,7 +18,7 @@ fn line_of(what: &str) -> usize {
 }
 
 #[test]
-fn the_machines_that_come_along_are_whole() {
+fn built_in_machines_are_complete() {
     let machines = machines();
     assert_eq!(machines.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), BUILT_IN.map(|(name, _)| name));
     for machine in machines {
@@ -37,13 +37,13 @@ fn the_machines_that_come_along_are_whole() {
 
 /// Goal: a value that is carried from another machine is equal to that machine's, which has a source for it.
 #[test]
-fn what_is_carried_is_what_the_other_machine_has() {
+fn carried_values_equal_those_of_their_machine() {
     let all = machines();
     let mut carried = 0;
     for machine in &all {
         for p in machine.parameters() {
             let Source::Carried { from } = &p.source else { continue };
-            let from = all.iter().find(|other| other.name == *from).expect("a machine that comes along");
+            let from = all.iter().find(|other| other.name == *from).expect("a built-in machine");
             let theirs =
                 from.parameters().into_iter().find(|q| q.key == p.key).expect("every machine has it");
             assert_eq!(theirs.value, p.value, "{} of {}", p.key.path(), machine.name);
@@ -56,11 +56,11 @@ fn what_is_carried_is_what_the_other_machine_has() {
 
 /// Goal: files and options do not accept sections of the other kind of card.
 #[test]
-fn a_card_has_the_sections_of_its_kind() {
-    let mut seastar = Machine::load("seastar").expect("it comes along");
+fn sections_of_the_other_kind_are_refused() {
+    let mut seastar = Machine::load("seastar").expect("a built-in machine");
     assert_eq!((seastar.family, seastar.rails()), (Family::Mesh, 1));
     assert!(seastar.set("bus.clock_mhz", "266").is_err() && seastar.set("kernel.trap_ns", "75").is_ok());
-    let mut other = Machine::load("mt23108-nicmem").expect("it comes along");
+    let mut other = Machine::load("mt23108-nicmem").expect("a built-in machine");
     assert!(other.set("kernel.trap_ns", "75").is_err() && other.set("software.call_ns", "5").is_ok());
     let mixed = text() + "\n[kernel]\ntrap_ns = { value = 65, source = \"datasheet\", doc = \"x\" }\n";
     let message = Machine::parse("m.toml", &mixed).expect_err("another kind's section").to_string();
@@ -86,7 +86,7 @@ fn an_assumed_value_may_have_a_range() {
 
 #[test]
 fn values_are_those_of_the_file() {
-    let machine = Machine::load("mt23108-nicmem").expect("it comes along");
+    let machine = Machine::load("mt23108-nicmem").expect("a built-in machine");
     assert_eq!(machine.params.bus.clock_mhz, 133.0);
     let clock = machine.parameters().into_iter().find(|p| p.key.path() == "bus.clock_mhz").expect("a key");
     assert_eq!((clock.value, clock.key.unit()), (Value::Number(133.0), "MHz"));
@@ -110,7 +110,7 @@ fn keys_have_their_unit_and_a_range() {
 }
 
 #[test]
-fn a_missing_key_is_named_with_its_meaning() {
+fn missing_key_error_has_its_meaning() {
     let message = error_of("clock_mhz", "# clock_mhz");
     assert!(message.starts_with(&format!("m.toml:{}: ", line_of("[bus]"))), "{message}");
     assert!(
@@ -122,11 +122,11 @@ fn a_missing_key_is_named_with_its_meaning() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_neighbour() {
+fn unknown_key_error_suggests_a_similar_key() {
     for (from, to, hint) in [
         ("clock_mhz =", "clok_mhz =", "did you mean bus.clock_mhz?"),
         ("[bus]", "[buss]", "did you mean [bus]?"),
-        ("[bus]", "[engine]", "there is: host, software, doorbell"),
+        ("[bus]", "[engine]", "the sections are: host, software, doorbell"),
         ("clock_mhz =", "colour =", "bus has: width_bytes"),
     ] {
         let message = error_of(from, to);
@@ -137,7 +137,7 @@ fn an_unknown_key_is_named_with_its_neighbour() {
 }
 
 #[test]
-fn a_wrong_unit_is_told_the_right_one() {
+fn wrong_unit_error_names_the_right_unit() {
     for (from, to, hint) in [
         ("clock_mhz =", "clock_ghz =", "'bus.clock_ghz' has the wrong unit: write clock_mhz, in MHz"),
         ("clock_mhz =", "clock =", "write clock_mhz"),
@@ -150,7 +150,7 @@ fn a_wrong_unit_is_told_the_right_one() {
 }
 
 #[test]
-fn absurd_values_are_refused_with_the_range() {
+fn values_out_of_range_are_refused() {
     for value in ["-133", "0", "1e9", "nan", "inf", "\"133\"", "true", "0x85"] {
         let message = error_of("value = 133", &format!("value = {value}"));
         assert!(
@@ -186,7 +186,7 @@ fn flags_are_true_or_false_and_choices_are_names() {
         let message = error_of(from, to);
         assert!(message.contains(hint), "{message}");
     }
-    let mut machine = Machine::load("mt23108-nicmem").expect("it comes along");
+    let mut machine = Machine::load("mt23108-nicmem").expect("a built-in machine");
     for (value, flag) in [("true", true), ("0", false), ("1", true), ("false", false)] {
         machine.set("transport.whole_flag", value).expect("a flag");
         assert_eq!(machine.params.transport.whole_flag, flag);
@@ -202,20 +202,20 @@ fn flags_are_true_or_false_and_choices_are_names() {
 }
 
 #[test]
-fn every_value_says_where_it_comes_from() {
+fn value_without_valid_source_is_refused() {
     let clock = "value = 133, source = \"published\", rows = [\"NM-003\"]";
     for (to, hint) in [
         ("value = 133", "has no source"),
         ("source = \"published\", rows = [\"NM-003\"]", "has no value"),
         ("value = 133, source = \"guessed\", rows = [\"NM-003\"]", "expected one of"),
-        ("value = 133, source = 3, rows = [\"NM-003\"]", "text in quotes"),
+        ("value = 133, source = 3, rows = [\"NM-003\"]", "string in quotes"),
         ("value = 133, source = \"published\"", "has no rows"),
         ("value = 133, source = \"published\", rows = []", "such as [\"NM-003\"]"),
         ("value = 133, source = \"published\", rows = [\"table 1\"]", "such as [\"NM-003\"]"),
         ("value = 133, source = \"fitted\", rows = 3", "such as [\"NM-003\"]"),
         ("value = 133, source = \"fitted\", why = \"x\"", "unknown field 'why'"),
         ("value = 133, source = \"derived\", hwo = \"x\"", "did you mean how?"),
-        ("value = 133, source = \"assumed\", why = \" \"", "not empty"),
+        ("value = 133, source = \"assumed\", why = \" \"", "non-empty"),
         ("value = 133, source = \"datasheet\"", "has no doc"),
     ] {
         let message = error_of(clock, to);
@@ -225,11 +225,11 @@ fn every_value_says_where_it_comes_from() {
 }
 
 #[test]
-fn what_is_no_toml_names_its_line() {
+fn invalid_toml_error_names_its_line() {
     let message = error_of("[bus]", "[bus");
     assert!(message.starts_with(&format!("m.toml:{}: this is not TOML", line_of("[bus]"))), "{message}");
     assert!(error_of("name =", "# name =").contains("'name' is missing"));
-    assert!(error_of("name = \"mt23108-nicmem\"", "name = 3").contains("text in quotes"));
+    assert!(error_of("name = \"mt23108-nicmem\"", "name = 3").contains("string in quotes"));
     let twice = Machine::parse("m.toml", &format!("{}\n[bus]\n", text())).expect_err("twice").to_string();
     assert!(twice.contains("not TOML"), "{twice}");
     let flat =
@@ -238,8 +238,8 @@ fn what_is_no_toml_names_its_line() {
 }
 
 #[test]
-fn options_change_values_and_say_what_they_cannot() {
-    let mut machine = Machine::load("mt23108-nicmem").expect("it comes along");
+fn options_change_values_or_are_refused() {
+    let mut machine = Machine::load("mt23108-nicmem").expect("a built-in machine");
     machine.set("bus.clock_mhz", "266").expect("a clock");
     assert_eq!(machine.params.bus.clock_mhz, 266.0);
     let clock = machine.parameters().into_iter().find(|p| p.key.path() == "bus.clock_mhz").expect("a key");
@@ -261,10 +261,10 @@ fn options_change_values_and_say_what_they_cannot() {
 }
 
 #[test]
-fn files_are_machines_too() {
+fn machine_loads_from_file() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/mt23108-vapi.toml");
     let machine = Machine::load(path.to_str().expect("a path in UTF-8")).expect("the file");
-    assert_eq!(machine, Machine::load("mt23108-vapi").expect("it comes along"));
+    assert_eq!(machine, Machine::load("mt23108-vapi").expect("a built-in machine"));
     let message = Machine::load("mt23108-vapj").expect_err("no such machine").to_string();
     assert!(message.contains("Did you mean mt23108-vapi?"), "{message}");
     let message = Machine::load("nowhere.toml").expect_err("no such file").to_string();
