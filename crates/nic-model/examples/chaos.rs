@@ -19,7 +19,7 @@ fn main() {
         None => (seeds.parse().expect("a seed"), seeds.parse::<u64>().expect("a seed") + 1),
     };
     let prefix = args.get(1).map_or("", String::as_str);
-    chaos::check_weathers();
+    chaos::check_settings();
     let paths: Vec<String> = chaos::paths().into_iter().filter(|path| path.starts_with(prefix)).collect();
     let mut failed = 0;
     for seed in from..to {

@@ -17,9 +17,9 @@ pub enum Payload {
 pub const OPTIONS: &[(&str, &str)] = &[
     (
         "SECTION.KEY=VALUE",
-        "another value than the machine file's, as bus.clock_mhz=266 or faults.loss_ppm=100",
+        "overrides a value of the machine file, as bus.clock_mhz=266 or faults.loss_ppm=100",
     ),
-    ("payload=bytes|hole", "hole: only the ends of messages really move, for very large runs (bytes)"),
+    ("payload=bytes|hole", "hole: only the ends of messages are copied, for very large runs (bytes)"),
 ];
 
 /// A modelled card, before it is opened.
@@ -85,7 +85,7 @@ impl Config {
             count("given"),
         )];
         if self.payload == Payload::Hole {
-            notes.push("payload=hole: only the first and last 64 bytes of a message really move".to_owned());
+            notes.push("payload=hole: only the first and last 64 bytes of a message are copied".to_owned());
         }
         notes
     }

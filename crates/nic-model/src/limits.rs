@@ -18,14 +18,14 @@ pub(crate) const PRIVATE_BYTES: u32 = 56;
 
 /// A kind of object whose number per card is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectKind {
     QueuePair,
     CompletionQueue,
     SharedReceiveQueue,
     Region,
 }
 
-impl Kind {
+impl ObjectKind {
     /// Number of kinds.
     pub(crate) const COUNT: usize = 4;
 

@@ -122,7 +122,7 @@ impl Flow {
 }
 
 #[derive(Debug)]
-struct State {
+struct StreamState {
     flows: [Flow; 2],
     random: Rng,
     reset: bool,
@@ -133,7 +133,7 @@ struct Wire {
     timeline: Timeline,
     nodes: [Node; 2],
     id: OnceLock<ActorId>,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
 /// Event tokens: a kind, and the direction in the low bit.
@@ -152,7 +152,7 @@ pub struct Stream {
 #[must_use]
 pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
-    let state = State { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
+    let state = StreamState { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
     // This is the only call.
@@ -239,7 +239,7 @@ impl Stream {
 
 impl Wire {
     /// A panic leaves no half-changed state behind.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StreamState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -250,7 +250,7 @@ impl Wire {
     }
 
     /// Schedules the departure of the next segment, if there is one and none is scheduled.
-    fn leave(&self, state: &mut State, number: usize) {
+    fn leave(&self, state: &mut StreamState, number: usize) {
         let now = self.timeline.now();
         let flow = &mut state.flows[number];
         if !flow.leaving && flow.can_leave() {
@@ -260,7 +260,7 @@ impl Wire {
     }
 
     /// A segment leaves.
-    fn on_leave(&self, state: &mut State, now: Time, number: usize) {
+    fn on_leave(&self, state: &mut StreamState, now: Time, number: usize) {
         let cut = 1 + state.random.below(state.flows[number].way.segment as u64) as usize;
         let jitter = Span::from_ps(state.random.below(state.flows[number].way.jitter.as_ps() + 1));
         let flow = &mut state.flows[number];
@@ -285,7 +285,7 @@ impl Wire {
         }
     }
 
-    fn on_arrive(&self, state: &mut State, number: usize) {
+    fn on_arrive(&self, state: &mut StreamState, number: usize) {
         let flow = &mut state.flows[number];
         let Some(mut segment) = flow.flying.pop_front() else { return };
         flow.flying_bytes -= segment.len();
@@ -303,7 +303,7 @@ impl Wire {
         self.nodes[1 - number].signal();
     }
 
-    fn reset(&self, state: &mut State) {
+    fn reset(&self, state: &mut StreamState) {
         state.reset = true;
         for flow in &mut state.flows {
             (flow.flying_bytes, flow.leaving) = (0, false);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_comes_at_its_byte() {
+    fn stream_resets_at_its_byte() {
         for at in [1, 500, 2999] {
             let (pieces, end, _) =
                 transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);

@@ -160,11 +160,11 @@ fn a_small_translation_cache_slows_streams_down() {
 /// Goal: if the card is notified of receives, each notification occupies the bus. Method: ten receives, whose
 /// doorbells take 5000 clocks each, and a write behind them.
 #[test]
-fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
+fn notifications_of_the_card_occupy_the_bus() {
     let spent = Arc::new(Mutex::new([Span::ZERO; 2]));
-    for (i, told) in ["false", "true"].into_iter().enumerate() {
+    for (i, notified) in ["false", "true"].into_iter().enumerate() {
         let spent = spent.clone();
-        on_two(&[("completion.told_flag", told), ("doorbell.pio_clocks", "5000")], move |a, b| {
+        on_two(&[("completion.told_flag", notified), ("doorbell.pio_clocks", "5000")], move |a, b| {
             let (first, second) = pair(a, b, [MemoryKind::Host; 2], 1 << 16, 0);
             for i in 0..10 {
                 second.qp.post_recv(&RecvWr::new(i, &[second.mr.sge(0, 8)])).expect("post");
@@ -174,9 +174,9 @@ fn what_the_processor_tells_the_card_keeps_the_bus_busy() {
             spent.lock().expect("no panic")[i] = a.host().now() - begin;
         });
     }
-    let [untold, told] = *spent.lock().expect("no panic");
+    let [silent, notified] = *spent.lock().expect("no panic");
     // 50,000 clocks at 133 MHz are 376 us, minus the time of the posts and the initiator's own doorbell.
-    assert!(told > untold + Span::from_us(300), "{told:?} and {untold:?}");
+    assert!(notified > silent + Span::from_us(300), "{notified:?} and {silent:?}");
 }
 
 /// Goal: descriptors fetched ahead cost a stream nothing if they arrive while the engine waits for a
@@ -232,7 +232,7 @@ fn calls_cost_what_the_machine_says() {
 
 /// With `payload=hole` only the ends of each message are copied, in the time of the whole message.
 #[test]
-fn holes_move_the_ends_of_messages_in_the_same_time() {
+fn hole_copies_message_ends_in_the_same_time() {
     let times = Arc::new(Mutex::new(Vec::new()));
     for payload in ["bytes", "hole"] {
         let times = times.clone();
@@ -298,7 +298,7 @@ fn several_users_share_a_card() {
 
 /// Goal: cards reach each other if their values are equal, however these were written, and only then.
 #[test]
-fn cards_of_other_values_are_in_another_network() {
+fn cards_of_other_values_cannot_be_reached() {
     for (written, reached) in [("133.0", true), ("133.5", false)] {
         let mut world = World::new(world::Config::default());
         let (a, b) = (world.node("a"), world.node("b"));
@@ -376,7 +376,7 @@ fn a_model_needs_virtual_time() {
 
 /// A deadlock of programs ends with a report instead of hanging: the card generates no endless events.
 #[test]
-fn waiting_for_nothing_ends_in_a_report() {
+fn deadlock_ends_with_a_report() {
     let mut world = World::new(world::Config::default());
     let node = world.node("a");
     let (host, config) = (node.host(), Config::new("mt23108-vapi", &[]).expect("a machine"));
@@ -399,7 +399,7 @@ fn waiting_for_nothing_ends_in_a_report() {
 /// Goal: rails are separate. Method: two cards in each of two machines; each card reaches only the card with
 /// its number, and refuses addresses of the other rail. A machine that dies takes both rails down.
 #[test]
-fn rails_reach_their_likes() {
+fn rails_reach_only_equal_rails() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let (a, b) = (world.node("a"), world.node("b"));
     let hosts = [a.host(), b.host()];

@@ -17,8 +17,8 @@ const STORM_SEEDS: u64 = 60;
 
 /// Goal: loss, delay and stalled receivers only change times. Method: all single-threaded tests of the suite.
 #[test]
-fn the_suite_passes_in_any_weather() {
-    chaos::check_weathers();
+fn suite_passes_with_faults() {
+    chaos::check_settings();
     let failed: Vec<String> = chaos::paths()
         .iter()
         .filter(|path| path.contains('/'))
@@ -36,7 +36,7 @@ fn storms_leave_nothing_behind() {
 
 /// Goal: the seed determines everything. Method: the same storm again, and with a thread per rank.
 #[test]
-fn a_seed_decides_everything() {
+fn seed_determines_everything() {
     for seed in 1..=6 {
         let once = storm::run(seed, Factory::Coroutine).expect("it passes");
         assert_eq!(storm::run(seed, Factory::Coroutine), Ok(once), "seed {seed}");

@@ -11,7 +11,7 @@ const SEEDS: u64 = 300;
 /// Goal: whatever the stream does and whichever end violates a rule, nothing hangs, is lost or is misplaced.
 /// Method: random programs at both ends; each seed twice.
 #[test]
-fn storms_end_as_they_must() {
+fn storms_end_correctly() {
     let failed: Vec<String> = (1..=SEEDS).filter_map(|seed| iwarp_storm::run_twice(seed).err()).collect();
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n\n"));
 }
@@ -22,7 +22,7 @@ fn storms_end_as_they_must() {
 /// revision 1, and completed requests that only TCP had accepted; a write of no bytes was blamed for an error
 /// of its successor.
 #[test]
-fn what_completes_has_arrived() {
+fn completed_requests_have_arrived() {
     let flipped = [17_264, 30_513, 45_849, 47_512];
     let reset_in_handshake = [43, 152, 157, 172];
     let blamed = [40, 120, 163];

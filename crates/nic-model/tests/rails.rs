@@ -79,7 +79,7 @@ fn cables_may_be_cut_under_a_shared_receive_queue() {
 
 /// Goal: the seed determines everything. Method: the same storm again, and with a thread per rank.
 #[test]
-fn a_seed_decides_everything() {
+fn seed_determines_everything() {
     for (seed, load) in (1..=4).flat_map(|seed| [(seed, Load::Traffic), (seed, Load::Shared)]) {
         let once = storm(seed, load, Factory::Coroutine).expect("it passes");
         assert_eq!(storm(seed, load, Factory::Coroutine), Ok(once), "seed {seed}");

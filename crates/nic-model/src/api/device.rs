@@ -12,7 +12,7 @@ use super::manager::CmObject;
 use super::opened::Opened;
 use super::queues::{ChannelObject, CqObject};
 use crate::config::Config;
-use crate::limits::{self, Kind};
+use crate::limits::{self, ObjectKind};
 use crate::machine::WriteImmKind;
 use crate::net::connections::address;
 
@@ -26,22 +26,22 @@ pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
     let mut notes = config.notes();
     let atomics = if p.api.atomics_flag { AtomicCap::Hca } else { AtomicCap::None };
     if p.api.write_imm_kind == WriteImmKind::Split {
-        notes.push("a write with immediate data is a write and a message behind it".to_owned());
+        notes.push("a write with immediate data is sent as a write followed by a message".to_owned());
     }
     let shared = p.api.shared_receives_flag;
     DeviceAttr {
-        max_qp: Kind::QueuePair.limit(),
+        max_qp: ObjectKind::QueuePair.limit(),
         max_qp_wr: limits::REQUESTS,
         max_sge: limits::SGES,
         max_inline: limits::INLINE_BYTES,
-        max_cq: Kind::CompletionQueue.limit(),
+        max_cq: ObjectKind::CompletionQueue.limit(),
         max_cqe: limits::ENTRIES,
-        max_mr: Kind::Region.limit(),
+        max_mr: ObjectKind::Region.limit(),
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: limits::MESSAGE_BYTES,
         implicit_mr: None,
         firmware: None,
-        max_srq: if shared { Kind::SharedReceiveQueue.limit() } else { 0 },
+        max_srq: if shared { ObjectKind::SharedReceiveQueue.limit() } else { 0 },
         max_srq_wr: if shared { limits::REQUESTS } else { 0 },
         max_private_data: limits::PRIVATE_BYTES,
         max_rd_atomic: p.transport.reads_requests as u32,
@@ -108,7 +108,7 @@ impl DeviceOps for DeviceObject {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        let (mut state, _) = self.0.look();
+        let (mut state, _) = self.0.lock_synced();
         state.poll_async_event(self.0.context)
     }
 }

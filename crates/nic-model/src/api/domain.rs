@@ -79,7 +79,7 @@ impl MrOps for RegionObject {
 impl Drop for RegionObject {
     fn drop(&mut self) {
         self.opened.charge(self.opened.calls.deregister(self.base, self.len));
-        let (mut state, _) = self.opened.look();
+        let (mut state, _) = self.opened.lock_synced();
         state.deregister(self.key);
     }
 }

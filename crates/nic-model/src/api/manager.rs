@@ -12,7 +12,7 @@ use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen}
 use super::opened::Opened;
 use super::queues::QpObject;
 use crate::limits;
-use crate::net::connections::{CmNews, ListenerKey};
+use crate::net::connections::{ChannelEvent, ListenerKey};
 
 /// A channel of connection events.
 pub(super) struct CmObject {
@@ -35,7 +35,7 @@ impl CmOps for CmObject {
         backlog: u32,
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         let own = (self.opened.card, self.opened.port);
         let (listener, addr) = network.listen(own, self.key, addr, (backlog, screen))?;
         Ok(Box::new(ListenerObject { opened: self.opened.clone(), listener, addr }))
@@ -43,28 +43,28 @@ impl CmOps for CmObject {
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         let qp = self.own_qp(qp)?;
-        self.opened.look().0.check_idle(qp, "connect")?;
+        self.opened.lock_synced().0.check_idle(qp, "connect")?;
         self.opened.charge(self.opened.calls.connect);
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.connect(now, self.key, qp, addr, param)
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.disconnect(now, pair.key)
     }
 
     fn poll_event(&self) -> Option<CmEvent> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         Some(match network.poll_cm(self.key)? {
-            CmNews::Established(qp_num, private_data, info) => {
+            ChannelEvent::Established(qp_num, private_data, info) => {
                 CmEvent::Established { qp_num, private_data, info }
             }
-            CmNews::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
-            CmNews::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
-            CmNews::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
-            CmNews::Request(key) => {
+            ChannelEvent::Rejected(qp_num, private_data) => CmEvent::Rejected { qp_num, private_data },
+            ChannelEvent::Failed(qp_num, why) => CmEvent::ConnectFailed { qp_num, why },
+            ChannelEvent::Disconnected(qp_num) => CmEvent::Disconnected { qp_num },
+            ChannelEvent::Request(key) => {
                 let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
                 let request = network.connect_request(key);
                 let nobody = ConnInfo::of_ends(unknown, unknown);
@@ -86,7 +86,7 @@ impl CmOps for CmObject {
 
 impl Drop for CmObject {
     fn drop(&mut self) {
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.drop_cm(now, self.key);
     }
 }
@@ -105,7 +105,7 @@ impl ListenerOps for ListenerObject {
 
 impl Drop for ListenerObject {
     fn drop(&mut self) {
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.stop_listening(now, self.listener);
     }
 }
@@ -123,7 +123,7 @@ impl RequestOps for RequestObject {
         let manager = manager.ok_or(Error::Foreign { what: "the event channel" });
         let checked = manager.and_then(|manager| {
             let pair = manager.own_qp(qp)?;
-            self.opened.look().0.check_idle(pair, "accept")?;
+            self.opened.lock_synced().0.check_idle(pair, "accept")?;
             Ok((manager, pair))
         });
         let (manager, pair) = match checked {
@@ -131,13 +131,13 @@ impl RequestOps for RequestObject {
             Err(e) => return self.reject(&[]).and(Err(e)),
         };
         self.opened.charge(self.opened.calls.connect);
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.accept(now, manager.key, self.key, pair, param);
         Ok(())
     }
 
     fn is_alive(&self) -> bool {
-        self.opened.look().0.is_asked(self.key)
+        self.opened.lock_synced().0.is_asked(self.key)
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {
@@ -147,7 +147,7 @@ impl RequestOps for RequestObject {
             limits::PRIVATE_BYTES.into(),
         );
         let data = if fits.is_ok() { private_data.to_vec() } else { Vec::new() };
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.reject(now, self.key, data);
         fits
     }

@@ -34,10 +34,10 @@ impl Opened {
     }
 
     /// Notifies the card of polled completions or posted receives, if it needs that.
-    pub(super) fn tell(&self) {
-        if self.calls.tells {
-            let (mut network, now) = self.post();
-            network.tell(now, self.card);
+    pub(super) fn notify_card(&self) {
+        if self.calls.notifies {
+            let (mut network, now) = self.lock();
+            network.notify_card(now, self.card);
         }
     }
 
@@ -57,16 +57,16 @@ impl Opened {
     }
 
     /// Lets the world advance to the caller's clock, and locks the network. A panicking rank does not wait.
-    pub(super) fn look(&self) -> (MutexGuard<'_, Network>, Time) {
+    pub(super) fn lock_synced(&self) -> (MutexGuard<'_, Network>, Time) {
         if !std::thread::panicking() {
             self.node.sync();
         }
-        self.post()
+        self.lock()
     }
 
     /// Locks the network without advancing the world, whose clock may be behind the caller's: sufficient to
     /// add events.
-    pub(super) fn post(&self) -> (MutexGuard<'_, Network>, Time) {
+    pub(super) fn lock(&self) -> (MutexGuard<'_, Network>, Time) {
         let now = self.net.now();
         (self.net.lock(), now)
     }

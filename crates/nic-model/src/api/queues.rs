@@ -29,14 +29,14 @@ impl CqOps for CqObject {
     }
 
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         let found = network.poll(self.key, wcs);
         let calls = &self.opened.calls;
         if calls.sleeps
             && let Some(rank) = self.opened.node.running()
         {
             let some = found.as_ref().is_ok_and(|count| *count > 0);
-            let (slept, turned) = network.looked(rank, self.opened.context, self.key, some);
+            let (slept, turned) = network.record_poll(rank, self.opened.context, self.key, some);
             self.opened.charge(if slept { calls.wake } else { Span::ZERO });
             self.opened.charge(if turned { calls.turn } else { Span::ZERO });
         }
@@ -48,13 +48,13 @@ impl CqOps for CqObject {
                 .fold(calls.poll_full * count as u64, |sum, wc| sum + self.opened.taken(wc)),
         });
         if found.as_ref().is_ok_and(|count| *count > 0) {
-            self.opened.tell();
+            self.opened.notify_card();
         }
         found
     }
 
     fn req_notify(&self, solicited_only: bool) -> Result<()> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         network.arm(self.key, solicited_only)
     }
 
@@ -82,7 +82,7 @@ impl CompChannelOps for ChannelObject {
     }
 
     fn poll_event(&self) -> Option<u32> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         let found = network.poll_channel(self.key);
         drop(network);
         if found.is_some() {
@@ -114,7 +114,7 @@ impl QpOps for QpObject {
     }
 
     fn state(&self) -> QpState {
-        self.opened.look().0.qp_state(self.key)
+        self.opened.lock_synced().0.qp_state(self.key)
     }
 
     fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
@@ -132,14 +132,14 @@ impl QpOps for QpObject {
         self.opened.charge(calls.post_send + sges + self.opened.sockets.give(given));
         if calls.drains {
             // Threads take turns at the card, so everything that others have done until now matters.
-            let (mut network, now) = self.opened.look();
+            let (mut network, now) = self.opened.lock_synced();
             let wait = network.wait_for_doorbell(now, self.opened.card);
             // They may have used the last free slot meanwhile.
             network.check_send(self.key, wr)?;
             drop(network);
             self.opened.charge(wait);
         }
-        let (mut network, now) = self.opened.post();
+        let (mut network, now) = self.opened.lock();
         network.post_send(now, self.key, wr);
         drop(network);
         if matches!(wr.op, SendOp::WriteImm(..)) {
@@ -152,25 +152,25 @@ impl QpOps for QpObject {
         self.opened.net.lock().check_receive(self.key, wr)?;
         let calls = &self.opened.calls;
         self.opened.charge(calls.post_receive + calls.sges(wr.sges.len()));
-        let (mut network, now) = self.opened.post();
+        let (mut network, now) = self.opened.lock();
         network.post_receive(now, self.key, wr);
         drop(network);
-        self.opened.tell();
+        self.opened.notify_card();
         Ok(())
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
-        self.opened.look().0.set_rnr_retry(self.key, retries);
+        self.opened.lock_synced().0.set_rnr_retry(self.key, retries);
         Ok(())
     }
 
     fn set_rnr_pause(&self, pause: Span) -> Result<()> {
-        self.opened.look().0.set_rnr_pause(self.key, pause);
+        self.opened.lock_synced().0.set_rnr_pause(self.key, pause);
         Ok(())
     }
 
     fn to_error(&self) {
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.fail(now, self.key);
     }
 }
@@ -178,7 +178,7 @@ impl QpOps for QpObject {
 impl Drop for QpObject {
     fn drop(&mut self) {
         self.opened.charge(self.opened.calls.destroy);
-        let (mut network, now) = self.opened.look();
+        let (mut network, now) = self.opened.lock_synced();
         network.drop_qp(now, self.key);
     }
 }
@@ -203,18 +203,18 @@ impl SrqOps for SrqObject {
         network.post_shared(at, self.key, wr)?;
         drop(network);
         self.opened.charge(cost);
-        self.opened.tell();
+        self.opened.notify_card();
         Ok(())
     }
 
     fn arm_limit(&self, limit: u32) -> Result<()> {
-        let (mut network, _) = self.opened.look();
+        let (mut network, _) = self.opened.lock_synced();
         network.arm_limit(self.key, limit);
         Ok(())
     }
 
     fn limit(&self) -> u32 {
-        self.opened.look().0.limit(self.key)
+        self.opened.lock_synced().0.limit(self.key)
     }
 }
 

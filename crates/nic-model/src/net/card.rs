@@ -9,7 +9,7 @@ use verbs::{Error, MemoryKind, Result};
 
 use super::protection::{Extent, Protection};
 use super::scheduler::Scheduler;
-use crate::limits::Kind;
+use crate::limits::ObjectKind;
 use crate::machine::Params;
 use crate::parts::bus::Bus;
 use crate::parts::chipset::Chipset;
@@ -49,7 +49,7 @@ pub(super) struct Card {
     memory: NicMemory,
     translation: Translation,
     /// Number of objects of each kind.
-    objects: [u32; Kind::COUNT],
+    objects: [u32; ObjectKind::COUNT],
 }
 
 /// Packets that wait for the DMA engine to write them to memory, one at a time.
@@ -122,7 +122,7 @@ impl Card {
             dma: Dma::new(params),
             memory: NicMemory::new(params),
             translation: Translation::new(params),
-            objects: [0; Kind::COUNT],
+            objects: [0; ObjectKind::COUNT],
         }
     }
 
@@ -140,7 +140,7 @@ impl Card {
     ///
     /// # Errors
     /// [`Error::Limit`] if the card has the maximum number.
-    pub(super) fn add(&mut self, kind: Kind) -> Result<()> {
+    pub(super) fn add(&mut self, kind: ObjectKind) -> Result<()> {
         let count = &mut self.objects[kind as usize];
         Error::check_limit(kind.plural(), u64::from(*count) + 1, kind.limit().into())?;
         *count += 1;
@@ -148,7 +148,7 @@ impl Card {
     }
 
     /// Removes an object of a kind.
-    pub(super) fn remove(&mut self, kind: Kind) {
+    pub(super) fn remove(&mut self, kind: ObjectKind) {
         self.objects[kind as usize] -= 1;
     }
 
@@ -292,7 +292,7 @@ impl Cards {
     }
 
     /// Updates and returns the current slowdown of a card's accesses to its machine.
-    pub(super) fn rouse(&mut self, card: usize) -> f64 {
+    pub(super) fn update_slowness(&mut self, card: usize) -> f64 {
         let c = &mut self.cards[card];
         let chipset = &self.chipsets[c.chipset];
         if chipset.may_sleep() {
@@ -310,7 +310,7 @@ impl Cards {
         what: (&[Extent], usize, bool),
         protection: &Protection,
     ) -> (Time, Time) {
-        self.rouse(card);
+        self.update_slowness(card);
         let c = &mut self.cards[card];
         c.read(now, what, protection, &mut self.chipsets[c.chipset])
     }
@@ -318,7 +318,7 @@ impl Cards {
     /// The least time from the start of a message, whose first packet is read from these extents, to the
     /// start of the next message of its queue pair.
     pub(super) fn gap(&mut self, card: usize, extents: &[Extent]) -> Span {
-        self.rouse(card);
+        self.update_slowness(card);
         let c = &self.cards[card];
         c.dma.gap(from_host(extents).map_or(0, |extent| extent.len), &c.bus)
     }
@@ -332,7 +332,7 @@ impl Cards {
         write: Write<'_>,
         protection: &Protection,
     ) -> (Time, Span) {
-        self.rouse(card);
+        self.update_slowness(card);
         let c = &mut self.cards[card];
         c.write(now, write, protection, &mut self.chipsets[c.chipset])
     }

@@ -50,14 +50,14 @@ pub(super) enum Seen {
 
 /// The owner of a completion queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
+pub(super) struct CqOwner {
     pub(super) context: u32,
     pub(super) card: usize,
 }
 
 /// A completion queue.
 struct CompletionQueue {
-    home: Home,
+    owner: CqOwner,
     cqe: u32,
     /// Entries that the card is writing.
     written: VecDeque<Entry>,
@@ -71,7 +71,7 @@ struct CompletionQueue {
 
 /// Results of a rank's polls.
 #[derive(Clone, Copy, Debug, Default)]
-struct Looks {
+struct PollHistory {
     /// The last queue that it found empty since its last completion.
     in_vain: Option<u32>,
     /// The context of its last completion.
@@ -84,7 +84,7 @@ pub(super) struct Completions {
     queues: Slab<CompletionQueue>,
     /// The queues that have reported to each channel.
     channels: Slab<VecDeque<u32>>,
-    looks: BTreeMap<usize, Looks>,
+    polls: BTreeMap<usize, PollHistory>,
 }
 
 impl Completions {
@@ -104,10 +104,10 @@ impl Completions {
     }
 
     /// Creates a queue of `cqe` entries.
-    pub(super) fn create(&mut self, home: Home, cqe: u32, channel: Option<u32>) -> u32 {
+    pub(super) fn create(&mut self, owner: CqOwner, cqe: u32, channel: Option<u32>) -> u32 {
         let (written, entries) = Default::default();
         self.queues.insert(CompletionQueue {
-            home,
+            owner,
             cqe,
             written,
             entries,
@@ -118,13 +118,13 @@ impl Completions {
     }
 
     /// Destroys a queue; returns its owner.
-    pub(super) fn remove(&mut self, queue: u32) -> Option<Home> {
-        self.queues.remove(queue).map(|queue| queue.home)
+    pub(super) fn remove(&mut self, queue: u32) -> Option<CqOwner> {
+        self.queues.remove(queue).map(|queue| queue.owner)
     }
 
     /// The owner of a queue.
-    pub(super) fn home(&self, queue: u32) -> Option<Home> {
-        self.queues.get(queue).map(|queue| queue.home)
+    pub(super) fn owner(&self, queue: u32) -> Option<CqOwner> {
+        self.queues.get(queue).map(|queue| queue.owner)
     }
 
     /// Arms a queue: its next completion, or its next solicited one, is reported to its channel.
@@ -208,14 +208,14 @@ impl Completions {
     /// Records a rank's poll of a queue of this opened device. If it found a completion, returns whether the
     /// rank had polled this queue in vain and slept before, and whether its last completion was another
     /// device's.
-    pub(super) fn looked(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
-        let looks = self.looks.entry(rank).or_default();
+    pub(super) fn record_poll(&mut self, rank: usize, context: u32, queue: u32, found: bool) -> (bool, bool) {
+        let polls = self.polls.entry(rank).or_default();
         if !found {
-            looks.in_vain = Some(queue);
+            polls.in_vain = Some(queue);
             return (false, false);
         }
-        let slept = looks.in_vain.take() == Some(queue);
-        (slept, looks.context.replace(context).is_some_and(|last| last != context))
+        let slept = polls.in_vain.take() == Some(queue);
+        (slept, polls.context.replace(context).is_some_and(|last| last != context))
     }
 }
 
@@ -231,12 +231,12 @@ mod tests {
     fn queue() -> (Completions, u32, u32) {
         let mut all = Completions::default();
         let channel = all.create_channel();
-        let key = all.create(Home { context: 1, card: 0 }, 2, Some(channel));
+        let key = all.create(CqOwner { context: 1, card: 0 }, 2, Some(channel));
         (all, key, channel)
     }
 
     #[test]
-    fn entries_are_polled_when_they_are_seen() {
+    fn entries_can_be_polled_once_the_processor_sees_them() {
         let (mut all, key, _) = queue();
         let (mut wcs, mut freed) = ([Wc::default(); 3], 0);
         all.write(key, entry(false));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overrun_queue_is_of_no_use() {
+    fn overrun_queue_returns_errors() {
         let (mut all, key, _) = queue();
         (0..3).for_each(|_| all.write(key, entry(false)));
         let one = Seen::Entry { notify: false };
@@ -266,17 +266,17 @@ mod tests {
         assert_eq!(all.see(key), Seen::Entry { notify: true });
         assert!(all.poll_channel(channel).is_none() && all.notify(key));
         assert_eq!((all.poll_channel(channel), all.poll_channel(channel)), (Some(key), None));
-        let without = all.create(Home { context: 1, card: 0 }, 2, None);
+        let without = all.create(CqOwner { context: 1, card: 0 }, 2, None);
         assert!(all.arm(without, false).is_err());
     }
 
     #[test]
-    fn who_looked_in_vain_has_slept_and_who_comes_from_elsewhere_has_turned() {
+    fn poll_after_an_empty_poll_counts_as_sleep_and_other_device_as_switch() {
         let mut all = Completions::default();
-        assert_eq!(all.looked(0, 1, 5, true), (false, false));
-        assert_eq!(all.looked(0, 1, 5, false), (false, false));
-        assert_eq!(all.looked(0, 1, 5, true), (true, false));
-        assert_eq!(all.looked(0, 2, 6, true), (false, true));
-        assert_eq!(all.looked(9, 1, 5, true), (false, false), "another rank");
+        assert_eq!(all.record_poll(0, 1, 5, true), (false, false));
+        assert_eq!(all.record_poll(0, 1, 5, false), (false, false));
+        assert_eq!(all.record_poll(0, 1, 5, true), (true, false));
+        assert_eq!(all.record_poll(0, 2, 6, true), (false, true));
+        assert_eq!(all.record_poll(9, 1, 5, true), (false, false), "another rank");
     }
 }

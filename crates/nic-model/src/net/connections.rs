@@ -81,7 +81,7 @@ pub(super) struct Envelope {
 
 /// A connection event as it is queued in a channel.
 #[derive(Debug)]
-pub(crate) enum CmNews {
+pub(crate) enum ChannelEvent {
     Request(u32),
     Established(u32, Vec<u8>, ConnInfo),
     Rejected(u32, Vec<u8>),
@@ -92,7 +92,7 @@ pub(crate) enum CmNews {
 /// A channel of connection events.
 struct Channel {
     card: usize,
-    events: VecDeque<CmNews>,
+    events: VecDeque<ChannelEvent>,
 }
 
 /// The result of a listener's screen for a request.
@@ -142,7 +142,7 @@ impl ConnectRequest {
 }
 
 /// The state that a connection manager borrows for one call.
-pub(super) struct Around<'a> {
+pub(super) struct CmContext<'a> {
     pub(super) now: Time,
     pub(super) agenda: &'a Agenda,
     pub(super) faults: &'a mut Faults,
@@ -225,20 +225,20 @@ impl ConnectionManager {
     }
 
     /// The next event of a channel.
-    pub(super) fn poll(&mut self, channel: u32) -> Option<CmNews> {
+    pub(super) fn poll(&mut self, channel: u32) -> Option<ChannelEvent> {
         self.channels.get_mut(channel)?.events.pop_front()
     }
 
     /// Destroys a channel.
-    pub(super) fn drop_channel(&mut self, around: &mut Around<'_>, channel: u32) {
-        self.reject_untaken(around, channel, |_| true);
+    pub(super) fn drop_channel(&mut self, cx: &mut CmContext<'_>, channel: u32) {
+        self.reject_untaken(cx, channel, |_| true);
         self.channels.remove(channel);
     }
 
-    fn tell(&mut self, around: &Around<'_>, channel: Option<u32>, news: CmNews) {
+    fn notify(&mut self, cx: &CmContext<'_>, channel: Option<u32>, event: ChannelEvent) {
         let Some(channel) = channel.and_then(|channel| self.channels.get_mut(channel)) else { return };
-        channel.events.push_back(news);
-        around.cards.signal(channel.card);
+        channel.events.push_back(event);
+        cx.cards.signal(channel.card);
     }
 
     /// Whether the connecting side still waits for the answer to a request.
@@ -256,16 +256,16 @@ impl ConnectionManager {
 
 /// Processing of messages that arrive.
 impl ConnectionManager {
-    fn send(&mut self, around: &mut Around<'_>, ends: Ends, message: Message) {
+    fn send(&mut self, cx: &mut CmContext<'_>, ends: Ends, message: Message) {
         let mut latency = self.latency;
         for _ in 0..REPEATS_LOST {
-            if !around.faults.loses() {
+            if !cx.faults.loses() {
                 break;
             }
             latency += self.latency * REPEAT_AFTER;
         }
         let key = self.messages.insert(Envelope { ends, message });
-        around.agenda.at(around.now + latency, Event::Message(key));
+        cx.agenda.at(cx.now + latency, Event::Message(key));
     }
 
     /// Removes and returns a message that arrives.
@@ -279,12 +279,12 @@ impl ConnectionManager {
     }
 
     /// A connect request arrives at a card, or at none (`None`).
-    pub(super) fn connect_arrives(&mut self, around: &mut Around<'_>, key: u32, to: Option<usize>) {
+    pub(super) fn connect_arrives(&mut self, cx: &mut CmContext<'_>, key: u32, to: Option<usize>) {
         let Some(request) = self.requests.get_mut(key) else { return };
         let (port, number, from) = (request.port, request.addr.port(), request.from);
         let refused = Message::Reject { request: key, private_data: None };
         let Some(to) = to else {
-            return self.send(around, Ends { from, to: from, port }, refused);
+            return self.send(cx, Ends { from, to: from, port }, refused);
         };
         let ends = Ends { from: to, to: from, port };
         let found = [(to, Some(port), number), (to, None, number)].into_iter().find(|listener| {
@@ -292,48 +292,43 @@ impl ConnectionManager {
             listener.is_some_and(|listener| self.channels.get(listener.channel).is_some())
         });
         let Some((place, listener)) = found.and_then(|key| Some((key, self.listeners.get_mut(&key)?))) else {
-            return self.send(around, ends, refused);
+            return self.send(cx, ends, refused);
         };
         let (said, info) = (&request.private_data, request.seen_by_listener());
         match screen(listener.screen.as_ref(), said, info, PRIVATE_BYTES as usize) {
             Ok(screened) => request.screened = screened,
             Err(words) => {
                 let rejected = Message::Reject { request: key, private_data: Some(words) };
-                return self.send(around, ends, rejected);
+                return self.send(cx, ends, rejected);
             }
         }
         if listener.waiting >= listener.backlog {
             let full = Message::Reject { request: key, private_data: Some(Vec::new()) };
-            return self.send(around, ends, full);
+            return self.send(cx, ends, full);
         }
         listener.waiting += 1;
         let channel = listener.channel;
         request.listener = Some(place);
-        self.tell(around, Some(channel), CmNews::Request(key));
+        self.notify(cx, Some(channel), ChannelEvent::Request(key));
     }
 
     /// A connect request was rejected.
-    pub(super) fn reject_arrives(
-        &mut self,
-        around: &mut Around<'_>,
-        key: u32,
-        private_data: Option<Vec<u8>>,
-    ) {
+    pub(super) fn reject_arrives(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Option<Vec<u8>>) {
         let Some(request) = self.requests.remove(key).filter(|request| !request.closed) else { return };
-        let Some(qp) = around.qps.get_mut(request.qp) else { return };
+        let Some(qp) = cx.qps.get_mut(request.qp) else { return };
         qp.is_answered();
         let (channel, qp) = (qp.channel, request.qp);
-        let news = match private_data {
-            Some(data) => CmNews::Rejected(qp, data),
-            None => CmNews::Failed(qp, CmFailure::Refused(request.addr)),
+        let event = match private_data {
+            Some(data) => ChannelEvent::Rejected(qp, data),
+            None => ChannelEvent::Failed(qp, CmFailure::Refused(request.addr)),
         };
-        self.tell(around, channel, news);
+        self.notify(cx, channel, event);
     }
 
     /// A connect request was accepted by the queue pair `passive`.
     pub(super) fn accept_arrives(
         &mut self,
-        around: &mut Around<'_>,
+        cx: &mut CmContext<'_>,
         ends: Ends,
         (key, passive): (u32, u32),
         private_data: Vec<u8>,
@@ -341,13 +336,13 @@ impl ConnectionManager {
     ) {
         let Some(request) = self.requests.remove(key) else { return };
         let (back, active) = (ends.back(), request.qp);
-        let mtu = around.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
-        let known_as = around.qps.get(passive).and_then(|qp| qp.known_as).unwrap_or(passive);
+        let mtu = cx.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
+        let known_as = cx.qps.get(passive).and_then(|qp| qp.known_as).unwrap_or(passive);
         let open = |qp: &&mut QueuePair| qp.state() == QpState::Init && !request.closed;
-        let Some(qp) = around.qps.get_mut(active).filter(open) else {
-            return self.send(around, back, Message::Gone { passive, active });
+        let Some(qp) = cx.qps.get_mut(active).filter(open) else {
+            return self.send(cx, back, Message::Gone { passive, active });
         };
-        let port = if back.from == back.to { around.cards[back.from].loopback() } else { request.port };
+        let port = if back.from == back.to { cx.cards[back.from].loopback() } else { request.port };
         qp.connected(Peer { qp: passive, card: back.to }, port, mtu);
         qp.requester.set_reads_max(terms.reads.min(self.reads_max));
         qp.requester.peer_grants(terms.rnr_retry);
@@ -358,39 +353,39 @@ impl ConnectionManager {
             rnr_retry: Some(terms.rnr_retry),
             ..ConnInfo::of_ends(request.peer, request.addr)
         };
-        self.tell(around, channel, CmNews::Established(active, private_data, info));
-        self.send(around, back, Message::Ready { passive, active });
+        self.notify(cx, channel, ChannelEvent::Established(active, private_data, info));
+        self.send(cx, back, Message::Ready { passive, active });
     }
 
     /// The connecting side reports that it is ready.
-    pub(super) fn ready_arrives(&mut self, around: &mut Around<'_>, ends: Ends, passive: u32, active: u32) {
+    pub(super) fn ready_arrives(&mut self, cx: &mut CmContext<'_>, ends: Ends, passive: u32, active: u32) {
         let knows = |qp: &QueuePair| qp.accepts() && qp.peer().is_some_and(|peer| peer.qp == active);
-        if around.qps.get(passive).is_some_and(knows) {
-            return self.establish(around, passive);
+        if cx.qps.get(passive).is_some_and(knows) {
+            return self.establish(cx, passive);
         }
         let over = Message::Disconnect { qp: active, from: passive, nak: None };
-        self.send(around, ends.back(), over);
+        self.send(cx, ends.back(), over);
     }
 
     /// The passive side is connected: the connecting side has reported it, or has sent data.
-    pub(super) fn establish(&mut self, around: &mut Around<'_>, qp: u32) {
-        let Some(found) = around.qps.get_mut(qp) else { return };
-        let (news, channel) = (found.establish(), found.channel);
+    pub(super) fn establish(&mut self, cx: &mut CmContext<'_>, qp: u32) {
+        let Some(found) = cx.qps.get_mut(qp) else { return };
+        let (is_new, channel) = (found.establish(), found.channel);
         let info = self.accepted.remove(&qp);
-        if let Some(info) = info.filter(|_| news) {
-            self.tell(around, channel, CmNews::Established(qp, Vec::new(), info));
+        if let Some(info) = info.filter(|_| is_new) {
+            self.notify(cx, channel, ChannelEvent::Established(qp, Vec::new(), info));
         }
     }
 
     /// A queue pair has entered the error state: notifies its channel and its peer.
-    pub(super) fn ended(&mut self, around: &mut Around<'_>, qp: u32, ended: Ended) {
+    pub(super) fn ended(&mut self, cx: &mut CmContext<'_>, qp: u32, ended: Ended) {
         self.accepted.remove(&qp);
-        let Some(found) = around.qps.get(qp) else { return };
+        let Some(found) = cx.qps.get(qp) else { return };
         let (channel, from) = (found.channel, found.port());
         match ended.before {
-            _ if ended.established => self.tell(around, channel, CmNews::Disconnected(qp)),
+            _ if ended.established => self.notify(cx, channel, ChannelEvent::Disconnected(qp)),
             QpState::ReadyToReceive => {
-                self.tell(around, channel, CmNews::Failed(qp, CmFailure::PeerGone));
+                self.notify(cx, channel, ChannelEvent::Failed(qp, CmFailure::PeerGone));
             }
             _ => {}
         }
@@ -399,7 +394,7 @@ impl ConnectionManager {
         }
         if let Some(peer) = ended.peer {
             let message = Message::Disconnect { qp: peer.qp, from: qp, nak: ended.nak };
-            self.send(around, Ends { from: from.card, to: peer.card, port: from.port }, message);
+            self.send(cx, Ends { from: from.card, to: peer.card, port: from.port }, message);
         }
     }
 }
@@ -409,16 +404,16 @@ impl ConnectionManager {
     /// Starts to connect a queue pair of this device.
     pub(super) fn connect(
         &mut self,
-        around: &mut Around<'_>,
+        cx: &mut CmContext<'_>,
         (channel, qp): (u32, u32),
         own_port: Option<usize>,
         addr: SocketAddr,
         param: &ConnParam,
     ) -> Result<()> {
-        let Some(found) = around.qps.get_mut(qp) else { return Ok(()) };
+        let Some(found) = cx.qps.get_mut(qp) else { return Ok(()) };
         found.check_idle("connect")?;
-        let (from, card) = (found.card, &around.cards[found.card]);
-        let (to, port) = self.route(around.cards, from, own_port, addr)?;
+        let (from, card) = (found.card, &cx.cards[found.card]);
+        let (to, port) = self.route(cx.cards, from, own_port, addr)?;
         let port = port.unwrap_or(own_port.unwrap_or(0));
         let request = ConnectRequest {
             qp,
@@ -437,20 +432,20 @@ impl ConnectionManager {
         };
         let key = self.requests.insert(request);
         found.asks(key, channel);
-        self.send(around, Ends { from, to: from, port }, Message::Connect { request: key });
-        around.agenda.at(around.now + param.timeout, Event::Timeout(key));
+        self.send(cx, Ends { from, to: from, port }, Message::Connect { request: key });
+        cx.agenda.at(cx.now + param.timeout, Event::Timeout(key));
         Ok(())
     }
 
     /// A connect request has timed out.
-    pub(super) fn timeout(&mut self, around: &mut Around<'_>, key: u32) {
+    pub(super) fn timeout(&mut self, cx: &mut CmContext<'_>, key: u32) {
         let Some(request) = self.requests.get_mut(key).filter(|request| !request.closed) else { return };
         request.closed = true;
         let qp = request.qp;
-        let Some(found) = around.qps.get_mut(qp) else { return };
+        let Some(found) = cx.qps.get_mut(qp) else { return };
         found.is_answered();
         let channel = found.channel;
-        self.tell(around, channel, CmNews::Failed(qp, CmFailure::TimedOut));
+        self.notify(cx, channel, ChannelEvent::Failed(qp, CmFailure::TimedOut));
     }
 
     /// A request was answered, which leaves room for another in the backlog.
@@ -462,20 +457,20 @@ impl ConnectionManager {
     }
 
     /// Rejects a connect request.
-    pub(super) fn reject(&mut self, around: &mut Around<'_>, key: u32, private_data: Vec<u8>) {
+    pub(super) fn reject(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Vec<u8>) {
         self.answered(key);
         let Some(request) = self.requests.get(key) else { return };
         let (to, port) = (request.from, request.port);
-        let Some(from) = around.cards.find(request.to.0, request.to.1) else { return };
+        let Some(from) = cx.cards.find(request.to.0, request.to.1) else { return };
         let message = Message::Reject { request: key, private_data: Some(private_data) };
-        self.send(around, Ends { from, to, port }, message);
+        self.send(cx, Ends { from, to, port }, message);
     }
 
     /// Accepts a connect request with an idle queue pair. Returns the ends of the connection, unless the
     /// connecting side is gone for good together with its card.
     pub(super) fn accept(
         &mut self,
-        around: &mut Around<'_>,
+        cx: &mut CmContext<'_>,
         (channel, qp): (u32, u32),
         key: u32,
         param: &ConnParam,
@@ -485,10 +480,10 @@ impl ConnectionManager {
         let (active, to, port, reads) = (request.qp, request.from, request.port, request.reads);
         let rnr_retry = request.rnr_retry;
         let info = request.seen_by_listener();
-        let mtu = around.qps.get(active).map_or(self.mtu, QueuePair::mtu);
-        let found = around.qps.get_mut(qp)?;
+        let mtu = cx.qps.get(active).map_or(self.mtu, QueuePair::mtu);
+        let found = cx.qps.get_mut(qp)?;
         let from = found.card;
-        let own = if from == to { around.cards[from].loopback() } else { port };
+        let own = if from == to { cx.cards[from].loopback() } else { port };
         found.accepted(Peer { qp: active, card: to }, own, mtu);
         found.channel = Some(channel);
         found.requester.peer_grants(rnr_retry);
@@ -505,7 +500,7 @@ impl ConnectionManager {
         };
         self.accepted.insert(qp, info);
         let ends = Ends { from, to, port };
-        self.send(around, ends, message);
+        self.send(cx, ends, message);
         Some(ends)
     }
 }
@@ -549,13 +544,13 @@ impl ConnectionManager {
             return Err(refuse("this is another machine's address"));
         }
         let number = match addr.port() {
-            0 => self.free_port(card).ok_or_else(|| refuse("all ports are taken"))?,
+            0 => self.free_port(card).ok_or_else(|| refuse("all ports are in use"))?,
             number => number,
         };
         let ports = (0..cards[card].ports).map(Some).chain([None]);
         let mut clash = ports.filter(|other| port.is_none() || other.is_none() || *other == port);
         if clash.any(|other| self.listeners.contains_key(&(card, other, number))) {
-            return Err(refuse("somebody listens there"));
+            return Err(refuse("another listener uses this port"));
         }
         let key = (card, port, number);
         self.listeners.insert(key, Listener { channel, backlog, screen, waiting: 0 });
@@ -572,29 +567,29 @@ impl ConnectionManager {
     }
 
     /// Stops listening; requests that no one has taken are rejected.
-    pub(super) fn stop_listening(&mut self, around: &mut Around<'_>, key: ListenerKey) {
+    pub(super) fn stop_listening(&mut self, cx: &mut CmContext<'_>, key: ListenerKey) {
         let Some(listener) = self.listeners.remove(&key) else { return };
-        self.reject_untaken(around, listener.channel, |request| request.listener == Some(key));
+        self.reject_untaken(cx, listener.channel, |request| request.listener == Some(key));
     }
 
     /// Rejects the requests in a channel that no one has taken.
     fn reject_untaken(
         &mut self,
-        around: &mut Around<'_>,
+        cx: &mut CmContext<'_>,
         channel: u32,
         which: impl Fn(&ConnectRequest) -> bool,
     ) {
         let (requests, mut untaken) = (&self.requests, Vec::new());
         let Some(channel) = self.channels.get_mut(channel) else { return };
-        channel.events.retain(|news| match news {
-            CmNews::Request(key) if requests.get(*key).is_none_or(&which) => {
+        channel.events.retain(|event| match event {
+            ChannelEvent::Request(key) if requests.get(*key).is_none_or(&which) => {
                 untaken.push(*key);
                 false
             }
             _ => true,
         });
         for key in untaken {
-            self.reject(around, key, Vec::new());
+            self.reject(cx, key, Vec::new());
         }
     }
 }

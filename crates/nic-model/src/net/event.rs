@@ -16,7 +16,7 @@ pub(super) enum Event {
     /// The card's (index) DMA engine can continue writing.
     WriteOn(u32),
     /// The processor notifies the card (index) of polled completions or of a posted receive.
-    Told(u32),
+    CardNotified(u32),
     /// The processor learns that a failed queue pair holds no more shared receives.
     LastReceive(u32),
     /// A queue pair can start its next message.
@@ -83,7 +83,7 @@ impl Event {
             Self::WriteOn(n) => (20, n),
             Self::Whole => (21, 0),
             Self::Begin(n) => (22, n),
-            Self::Told(n) => (23, n),
+            Self::CardNotified(n) => (23, n),
             Self::LastReceive(n) => (24, n),
         };
         (kind as u64) << 32 | u64::from(number)
@@ -116,7 +116,7 @@ impl Event {
             20 => Self::WriteOn(n),
             21 => Self::Whole,
             22 => Self::Begin(n),
-            23 => Self::Told(n),
+            23 => Self::CardNotified(n),
             24 => Self::LastReceive(n),
             _ => return None,
         })

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chances_are_as_frequent_as_they_say() {
+    fn fault_rates_match_their_probability() {
         let mut chance = Chance::new(1);
         let hits = (0..100_000).filter(|_| chance.ppm(100_000.0)).count();
         assert!((9_500..10_500).contains(&hits), "{hits}");

@@ -92,12 +92,12 @@ impl Network {
             if let Some(found) = self.qps.get_mut(qp) {
                 found.responder.not_ready();
                 let pause = found.rnr_pause;
-                self.say(now, qp, psn, Body::RnrNak(pause));
+                self.send_control(now, qp, psn, Body::RnrNak(pause));
             }
             return self.release(now, number);
         };
-        let (connections, mut around) = self.connecting(now);
-        connections.establish(&mut around, qp);
+        let (connections, mut cx) = self.connecting(now);
+        connections.establish(&mut cx, qp);
         let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
         let (packet, mtu) = (&mut self.packets[number], found.mtu());
         packet.receive = found.responder.accept(packet, op, mtu);
@@ -105,7 +105,7 @@ impl Network {
         let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
         let turn = self.cards[to.card].turn();
         let data = match turn > Span::ZERO && first {
-            true => data.max(found.requester.gives_way(now, turn)),
+            true => data.max(found.requester.reserve_begin(now, turn)),
             false => data,
         };
         packet.write_from = found.responder.place_from(data);
@@ -120,8 +120,8 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return };
         match found.responder.out_of_order(packet, op) {
             OutOfOrder::Ignore => {}
-            OutOfOrder::Missing(psn) => self.say(now, qp, psn, Body::SequenceNak),
-            OutOfOrder::Acknowledge(psn) => self.say(now, qp, psn, Body::Ack),
+            OutOfOrder::Missing(psn) => self.send_control(now, qp, psn, Body::SequenceNak),
+            OutOfOrder::Acknowledge(psn) => self.send_control(now, qp, psn, Body::Ack),
             OutOfOrder::Respond => self.want_to_send(now, qp),
         }
     }
@@ -147,7 +147,7 @@ impl Network {
             && srq.passes_limit()
         {
             let context = srq.context;
-            self.happens(context, AsyncEvent::SrqLimitReached { srq: key });
+            self.report_event(context, AsyncEvent::SrqLimitReached { srq: key });
         }
         Some(fetched)
     }
@@ -158,8 +158,8 @@ impl Network {
     /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
     pub(super) fn place(&mut self, now: Time, number: u32) {
         let card = self.packets[number].to.card;
-        let (begins, looks) = self.cards[card].writer.begin(now, number);
-        if let Some(at) = looks {
+        let (begins, retry_at) = self.cards[card].writer.begin(now, number);
+        if let Some(at) = retry_at {
             self.agenda.at(at, Event::WriteOn(card as u32));
         }
         if begins {
@@ -264,7 +264,7 @@ impl Network {
         let (port, mtu) = (found.port(), found.mtu());
         match found.responder.carried_out(packet, op, mtu) {
             Acknowledgement::Response => self.want_to_send(now, qp),
-            Acknowledgement::Packet(psn) => self.say(now, qp, psn, Body::Ack),
+            Acknowledgement::Packet(psn) => self.send_control(now, qp, psn, Body::Ack),
             Acknowledgement::Along => self.wires.add_ack(now, port),
         }
         Ok(())
@@ -354,12 +354,12 @@ impl Network {
 
     /// Notifies the peer that its request failed, and ends the connection.
     pub(super) fn refuse(&mut self, now: Time, qp: u32, psn: u64, refusal: Refusal) {
-        self.say(now, qp, psn, Body::Nak(refusal.status));
+        self.send_control(now, qp, psn, Body::Nak(refusal.status));
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.responder.failed(psn, refusal.status);
         let context = found.parts.context;
         if refusal.forbidden {
-            self.happens(context, AsyncEvent::QpAccessError { qp_num: qp });
+            self.report_event(context, AsyncEvent::QpAccessError { qp_num: qp });
         }
         self.fail(now, qp);
     }
@@ -458,7 +458,7 @@ impl Network {
         let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;
         match found.requester.overdue(now, &self.rules, alive) {
             Overdue::Idle => {}
-            Overdue::LookAt(at) => self.agenda.at(at, Event::Overdue(qp)),
+            Overdue::CheckAt(at) => self.agenda.at(at, Event::Overdue(qp)),
             Overdue::Failed => self.advance(now, qp),
             Overdue::Resend(at) => {
                 self.agenda.at(at, Event::Overdue(qp));

@@ -18,8 +18,10 @@ use verbs::{
 
 use super::agenda::Agenda;
 use super::card::Cards;
-use super::completions::{Completions, Entry, Home, Seen, Slots};
-use super::connections::{Around, CmNews, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened};
+use super::completions::{Completions, CqOwner, Entry, Seen, Slots};
+use super::connections::{
+    ChannelEvent, CmContext, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened,
+};
 use super::context::Context;
 use super::event::Event;
 use super::faults::Faults;
@@ -31,7 +33,7 @@ use super::requester::Rules;
 use super::slab::Slab;
 use super::wires::Wires;
 use crate::config::Payload;
-use crate::limits::Kind;
+use crate::limits::ObjectKind;
 use crate::machine::Params;
 use crate::parts::us;
 
@@ -96,7 +98,7 @@ impl Network {
             Event::Rung(qp) => self.rung(now, qp),
             Event::Fetched(card) => self.fetched(now, card as usize),
             Event::Begin(qp) => self.may_begin(now, qp),
-            Event::Told(card) => drop(self.cards[card as usize].ring(now)),
+            Event::CardNotified(card) => drop(self.cards[card as usize].ring(now)),
             Event::LastReceive(qp) => self.last_receive(qp),
             Event::ReadOn(card) => self.read_on(now, card as usize),
             Event::Loaded(packet) => self.loaded(now, packet),
@@ -113,8 +115,8 @@ impl Network {
             Event::Flush(qp) => self.flush(now, qp),
             Event::Message(message) => self.message(now, message),
             Event::Timeout(request) => {
-                let (connections, mut around) = self.connecting(now);
-                connections.timeout(&mut around, request);
+                let (connections, mut cx) = self.connecting(now);
+                connections.timeout(&mut cx, request);
             }
             Event::Lost(qp) => self.lost(now, qp),
             Event::Cut => self.cut(now),
@@ -149,7 +151,7 @@ impl Network {
     }
 
     /// Reports an asynchronous event to the user of a device.
-    pub(super) fn happens(&mut self, context: u32, event: AsyncEvent) {
+    pub(super) fn report_event(&mut self, context: u32, event: AsyncEvent) {
         let Some(context) = self.contexts.get_mut(context) else { return };
         context.push(event);
         self.cards.signal(context.card());
@@ -173,14 +175,14 @@ impl Network {
         access: Access,
     ) -> Result<(u32, u64)> {
         let card = self.card_of(context)?;
-        self.cards[card].add(Kind::Region)?;
+        self.cards[card].add(ObjectKind::Region)?;
         let registered = self.protection.register((context, card), domain, buf, access);
-        registered.inspect_err(|_| self.cards[card].remove(Kind::Region))
+        registered.inspect_err(|_| self.cards[card].remove(ObjectKind::Region))
     }
 
     pub(crate) fn deregister(&mut self, key: u32) {
         if let Some(card) = self.protection.deregister(key) {
-            self.cards[card].remove(Kind::Region);
+            self.cards[card].remove(ObjectKind::Region);
         }
     }
 
@@ -198,13 +200,13 @@ impl Network {
 
     pub(crate) fn create_cq(&mut self, context: u32, cqe: u32, channel: Option<u32>) -> Result<u32> {
         let card = self.card_of(context)?;
-        self.cards[card].add(Kind::CompletionQueue)?;
-        Ok(self.completions.create(Home { context, card }, cqe, channel))
+        self.cards[card].add(ObjectKind::CompletionQueue)?;
+        Ok(self.completions.create(CqOwner { context, card }, cqe, channel))
     }
 
     pub(crate) fn drop_cq(&mut self, cq: u32) {
-        if let Some(home) = self.completions.remove(cq) {
-            self.cards[home.card].remove(Kind::CompletionQueue);
+        if let Some(owner) = self.completions.remove(cq) {
+            self.cards[owner.card].remove(ObjectKind::CompletionQueue);
         }
     }
 
@@ -215,14 +217,14 @@ impl Network {
 
     pub(crate) fn create_srq(&mut self, context: u32, domain: u32, init: SrqInit) -> Result<u32> {
         let card = self.card_of(context)?;
-        self.cards[card].add(Kind::SharedReceiveQueue)?;
+        self.cards[card].add(ObjectKind::SharedReceiveQueue)?;
         let receives = ReceiveQueue::new("shared receive", init.max_wr, init.max_sge);
         Ok(self.srqs.insert(SharedReceiveQueue::new(context, card, domain, receives)))
     }
 
     pub(crate) fn drop_srq(&mut self, srq: u32) {
         if let Some(srq) = self.srqs.remove(srq) {
-            self.cards[srq.card].remove(Kind::SharedReceiveQueue);
+            self.cards[srq.card].remove(ObjectKind::SharedReceiveQueue);
         }
     }
 
@@ -239,7 +241,7 @@ impl Network {
 
     pub(crate) fn create_qp(&mut self, parts: QueuePairParts, init: &QpParts) -> Result<u32> {
         let card = self.card_of(parts.context)?;
-        self.cards[card].add(Kind::QueuePair)?;
+        self.cards[card].add(ObjectKind::QueuePair)?;
         Ok(self.qps.insert(QueuePair::new(card, parts, init, self.mtu())))
     }
 
@@ -273,7 +275,7 @@ impl Network {
             completions.forget(cq, qp, |slots| free(slots, qps, srqs));
         }
         self.qps.remove(qp);
-        self.cards[card].remove(Kind::QueuePair);
+        self.cards[card].remove(ObjectKind::QueuePair);
     }
 }
 
@@ -281,7 +283,7 @@ impl Network {
 impl Network {
     /// How long the processor waits before it can ring a card's doorbell again.
     pub(crate) fn wait_for_doorbell(&mut self, now: Time, card: usize) -> Span {
-        let slowness = self.cards.rouse(card);
+        let slowness = self.cards.update_slowness(card);
         self.cards[card].doorbell.wait(now, slowness)
     }
 
@@ -320,8 +322,8 @@ impl Network {
     }
 
     /// The processor notifies a card of polled completions or posted receives, which occupies the bus.
-    pub(crate) fn tell(&mut self, now: Time, card: usize) {
-        self.agenda.at(now, Event::Told(card as u32));
+    pub(crate) fn notify_card(&mut self, now: Time, card: usize) {
+        self.agenda.at(now, Event::CardNotified(card as u32));
     }
 
     /// Polls completions; returns their number.
@@ -330,9 +332,9 @@ impl Network {
         completions.poll(cq, wcs, |slots| free(slots, qps, srqs))
     }
 
-    /// Records a rank's poll of a completion queue of this opened device; see [`Completions::looked`].
-    pub(crate) fn looked(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
-        self.completions.looked(rank, context, cq, found)
+    /// Records a rank's poll of a completion queue of this opened device; see [`Completions::record_poll`].
+    pub(crate) fn record_poll(&mut self, rank: usize, context: u32, cq: u32, found: bool) -> (bool, bool) {
+        self.completions.record_poll(rank, context, cq, found)
     }
 }
 
@@ -340,8 +342,8 @@ impl Network {
 impl Network {
     /// A card writes a completion entry.
     fn complete(&mut self, now: Time, cq: u32, entry: Entry) {
-        let Some(home) = self.completions.home(cq) else { return };
-        let card = &mut self.cards[home.card];
+        let Some(owner) = self.completions.owner(cq) else { return };
+        let card = &mut self.cards[owner.card];
         if card.dead || !self.completions.takes(cq) {
             return;
         }
@@ -354,17 +356,17 @@ impl Network {
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
     /// queue.
     fn entry(&mut self, now: Time, cq: u32) {
-        let Some(home) = self.completions.home(cq) else { return };
+        let Some(owner) = self.completions.owner(cq) else { return };
         match self.completions.see(cq) {
             Seen::Nothing => {}
             Seen::Entry { notify } => {
                 if notify {
-                    self.agenda.at(now + self.cards[home.card].interrupt.latency, Event::Notify(cq));
+                    self.agenda.at(now + self.cards[owner.card].interrupt.latency, Event::Notify(cq));
                 }
-                self.cards.signal(home.card);
+                self.cards.signal(owner.card);
             }
             Seen::Overrun => {
-                self.happens(home.context, AsyncEvent::CqError { cq });
+                self.report_event(owner.context, AsyncEvent::CqError { cq });
                 let dead = self.qps.iter().filter(|(_, qp)| qp.parts.send_cq == cq || qp.parts.recv_cq == cq);
                 let dead: Vec<u32> = dead.map(|(qp, _)| qp).collect();
                 dead.into_iter().for_each(|qp| self.fail(now, qp));
@@ -374,10 +376,10 @@ impl Network {
 
     /// The event of a completion queue reaches its channel.
     fn notify(&mut self, cq: u32) {
-        if let Some(home) = self.completions.home(cq)
+        if let Some(owner) = self.completions.owner(cq)
             && self.completions.notify(cq)
         {
-            self.cards.signal(home.card);
+            self.cards.signal(owner.card);
         }
     }
 
@@ -425,8 +427,8 @@ impl Network {
         if self.qps.get(qp).is_some_and(|found| found.parts.srq.is_some()) {
             self.write_last_receive(now, qp);
         }
-        let (connections, mut around) = self.connecting(now);
-        connections.ended(&mut around, qp, ended);
+        let (connections, mut cx) = self.connecting(now);
+        connections.ended(&mut cx, qp, ended);
     }
 
     /// A card reports, after the completions of a failed queue pair, that it holds no more shared receives.
@@ -441,7 +443,7 @@ impl Network {
 
     fn last_receive(&mut self, qp: u32) {
         if let Some(found) = self.qps.get(qp) {
-            self.happens(found.parts.context, AsyncEvent::LastWqeReached { qp_num: qp });
+            self.report_event(found.parts.context, AsyncEvent::LastWqeReached { qp_num: qp });
         }
     }
 
@@ -479,9 +481,9 @@ fn free(slots: Slots, qps: &mut Slab<QueuePair>, srqs: &mut Slab<SharedReceiveQu
 /// Connections.
 impl Network {
     /// The connection managers, and the state that they borrow for a call.
-    pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, Around<'_>) {
+    pub(super) fn connecting(&mut self, now: Time) -> (&mut ConnectionManager, CmContext<'_>) {
         let Self { connections, agenda, faults, cards, qps, .. } = self;
-        (connections, Around { now, agenda, faults, cards, qps })
+        (connections, CmContext { now, agenda, faults, cards, qps })
     }
 
     pub(crate) fn create_cm(&mut self, card: usize) -> u32 {
@@ -489,12 +491,12 @@ impl Network {
     }
 
     pub(crate) fn drop_cm(&mut self, now: Time, channel: u32) {
-        let (connections, mut around) = self.connecting(now);
-        connections.drop_channel(&mut around, channel);
+        let (connections, mut cx) = self.connecting(now);
+        connections.drop_channel(&mut cx, channel);
     }
 
     /// The next event of a channel; a request is given by its number.
-    pub(crate) fn poll_cm(&mut self, channel: u32) -> Option<CmNews> {
+    pub(crate) fn poll_cm(&mut self, channel: u32) -> Option<ChannelEvent> {
         self.connections.poll(channel)
     }
 
@@ -520,8 +522,8 @@ impl Network {
     }
 
     pub(crate) fn stop_listening(&mut self, now: Time, key: ListenerKey) {
-        let (connections, mut around) = self.connecting(now);
-        connections.stop_listening(&mut around, key);
+        let (connections, mut cx) = self.connecting(now);
+        connections.stop_listening(&mut cx, key);
     }
 
     /// Whether a queue pair may start a connection.
@@ -542,14 +544,14 @@ impl Network {
         self.check_idle(qp, "connect")?;
         let context = self.qps.get(qp).map(|qp| qp.parts.context);
         let own_port = context.and_then(|context| self.contexts.get(context)?.port());
-        let (connections, mut around) = self.connecting(now);
-        connections.connect(&mut around, (channel, qp), own_port, addr, param)
+        let (connections, mut cx) = self.connecting(now);
+        connections.connect(&mut cx, (channel, qp), own_port, addr, param)
     }
 
     /// Accepts a connect request with an idle queue pair.
     pub(crate) fn accept(&mut self, now: Time, channel: u32, key: u32, qp: u32, param: &ConnParam) {
-        let (connections, mut around) = self.connecting(now);
-        let Some(ends) = connections.accept(&mut around, (channel, qp), key, param) else {
+        let (connections, mut cx) = self.connecting(now);
+        let Some(ends) = connections.accept(&mut cx, (channel, qp), key, param) else {
             return self.fail(now, qp);
         };
         if self.is_unreachable(now, ends) {
@@ -559,8 +561,8 @@ impl Network {
 
     /// Rejects a connect request.
     pub(crate) fn reject(&mut self, now: Time, key: u32, private_data: Vec<u8>) {
-        let (connections, mut around) = self.connecting(now);
-        connections.reject(&mut around, key, private_data);
+        let (connections, mut cx) = self.connecting(now);
+        connections.reject(&mut cx, key, private_data);
     }
 
     /// Ends a connection.
@@ -583,16 +585,16 @@ impl Network {
             Message::Gone { passive, active } => self.disconnected(now, passive, active, None),
             Message::Disconnect { qp, from, nak } => self.disconnected(now, qp, from, nak),
             Message::Reject { request, private_data } => {
-                let (connections, mut around) = self.connecting(now);
-                connections.reject_arrives(&mut around, request, private_data);
+                let (connections, mut cx) = self.connecting(now);
+                connections.reject_arrives(&mut cx, request, private_data);
             }
             Message::Accept { request, passive, private_data, terms } => {
-                let (connections, mut around) = self.connecting(now);
-                connections.accept_arrives(&mut around, ends, (request, passive), private_data, &terms);
+                let (connections, mut cx) = self.connecting(now);
+                connections.accept_arrives(&mut cx, ends, (request, passive), private_data, &terms);
             }
             Message::Ready { passive, active } => {
-                let (connections, mut around) = self.connecting(now);
-                connections.ready_arrives(&mut around, ends, passive, active);
+                let (connections, mut cx) = self.connecting(now);
+                connections.ready_arrives(&mut cx, ends, passive, active);
             }
         }
     }
@@ -604,8 +606,8 @@ impl Network {
         if to.is_some_and(|card| self.is_silent(now, card) || self.wires.is_cut(PortId { card, port })) {
             return;
         }
-        let (connections, mut around) = self.connecting(now);
-        connections.connect_arrives(&mut around, request, to);
+        let (connections, mut cx) = self.connecting(now);
+        connections.connect_arrives(&mut cx, request, to);
     }
 
     /// The peer `from` of a queue pair has ended the connection.

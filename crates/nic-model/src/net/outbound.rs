@@ -39,7 +39,7 @@ impl Network {
     fn want_descriptor(&mut self, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let descriptors = &mut self.cards[found.card].descriptors;
-        if found.requester.begins_to_want(descriptors.ahead) {
+        if found.requester.queue_descriptor(descriptors.ahead) {
             descriptors.waiting.push_back(qp);
         }
     }
@@ -66,7 +66,7 @@ impl Network {
     }
 
     /// Requests descriptors that have waited for the engine's reads.
-    fn fetch_between(&mut self, now: Time, card: usize) {
+    fn fetch_when_idle(&mut self, now: Time, card: usize) {
         if self.cards[card].descriptors.idle {
             self.fetch(now, card);
         }
@@ -92,19 +92,19 @@ impl Network {
         if found.activate() {
             self.cards[card].scheduler.activate(port, qp);
         }
-        self.kick(now, card);
+        self.send_pending(now, card);
     }
 
     /// The start time of a queue pair's next request may have come.
     pub(super) fn may_begin(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
-            found.requester.looks();
+            found.requester.begin_due();
         }
         self.want_to_send(now, qp);
     }
 
     /// Sends while there are packets, the engine is free and the wire's queue has room.
-    pub(super) fn kick(&mut self, now: Time, card: usize) {
+    pub(super) fn send_pending(&mut self, now: Time, card: usize) {
         loop {
             let c = &self.cards[card];
             if c.dead || !c.scheduler.is_free() {
@@ -125,9 +125,9 @@ impl Network {
                 return false;
             }
             let Some(Outgoing { packet, source, ends }) = self.next_packet(now, qp) else {
-                self.cards[port.card].scheduler.rest(port.port);
+                self.cards[port.card].scheduler.deactivate(port.port);
                 if let Some(found) = self.qps.get_mut(qp) {
-                    found.rest();
+                    found.deactivate();
                 }
                 continue;
             };
@@ -135,7 +135,7 @@ impl Network {
                 self.cards[port.card].scheduler.next(port.port, qp);
             }
             if self.read(now, qp, packet, source) {
-                self.cards[port.card].scheduler.turned(port.port);
+                self.cards[port.card].scheduler.end_turn(port.port);
                 return true;
             }
         }
@@ -160,7 +160,7 @@ impl Network {
         let found = self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend)?;
         let memory = (&self.protection, found.parts.domain);
         let (card, mtu) = (found.card, found.mtu());
-        if let Some((at, look)) = found.requester.waits(now) {
+        if let Some((at, look)) = found.requester.next_begin(now) {
             if look {
                 self.agenda.at(at, Event::Begin(qp));
             }
@@ -219,7 +219,7 @@ impl Network {
             if !self.cards[card].scheduler.is_free() {
                 self.agenda.at(end, Event::ReadOn(card as u32));
             }
-            self.fetch_between(now, card);
+            self.fetch_when_idle(now, card);
             self.extents = extents;
             return true;
         }
@@ -244,8 +244,8 @@ impl Network {
     /// The DMA engine has read a packet.
     pub(super) fn read_on(&mut self, now: Time, card: usize) {
         self.cards[card].scheduler.read_on();
-        self.kick(now, card);
-        self.fetch_between(now, card);
+        self.send_pending(now, card);
+        self.fetch_when_idle(now, card);
     }
 
     /// A packet has its data: it passes the transport engine and goes to its port.
@@ -278,7 +278,7 @@ impl Network {
     /// A data packet has left by a port: another one may be read.
     fn has_left(&mut self, now: Time, port: PortId) {
         self.cards[port.card].scheduler.left(port.port);
-        self.kick(now, port.card);
+        self.send_pending(now, port.card);
     }
 
     /// Drops a packet and the room that it held.
@@ -296,10 +296,10 @@ impl Network {
     }
 
     /// Sends an acknowledgement, or another packet without data, from a queue pair to its peer.
-    pub(super) fn say(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
+    pub(super) fn send_control(&mut self, now: Time, qp: u32, psn: u64, body: Body) {
         let packet = self.qps.get(qp).and_then(|qp| qp.packet());
         if let Some(packet) = packet.filter(|packet| !self.cards[packet.from.card].dead) {
-            self.wires.say(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
+            self.wires.send_control(now, Packet { psn, body, ..packet }, &mut self.packets, &self.agenda);
         }
     }
 }

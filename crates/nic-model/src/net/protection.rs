@@ -52,7 +52,7 @@ struct NicBuffer {
 
 /// Which side accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Who {
+enum Accessor {
     Owner,
     Peer,
 }
@@ -120,9 +120,17 @@ impl Protection {
         self.regions.remove(key).map(|region| region.card)
     }
 
-    fn reach(&self, who: Who, domain: u32, key: u32, addr: u64, len: u64, need: Access) -> Option<Extent> {
+    fn find_extent(
+        &self,
+        accessor: Accessor,
+        domain: u32,
+        key: u32,
+        addr: u64,
+        len: u64,
+        need: Access,
+    ) -> Option<Extent> {
         let region = self.regions.get(key)?;
-        let open = who == Who::Owner || !region.invalidated;
+        let open = accessor == Accessor::Owner || !region.invalidated;
         let at = addr.checked_sub(region.base)?;
         let inside = at.checked_add(len)? <= region.buf.len() as u64;
         let found = region.domain == domain && open && region.access.contains(need) && inside;
@@ -140,13 +148,13 @@ impl Protection {
         sges.iter().all(|sge| {
             let now = rest.min(sge.length.into());
             rest -= now;
-            now == 0 || self.reach(Who::Owner, domain, sge.lkey, sge.addr, now, need).is_some()
+            now == 0 || self.find_extent(Accessor::Owner, domain, sge.lkey, sge.addr, now, need).is_some()
         })
     }
 
     /// Whether a peer may access this memory so. Empty ranges are not checked.
     pub(super) fn peer_may_use(&self, domain: u32, remote: RemoteAddr, len: u64, need: Access) -> bool {
-        len == 0 || self.reach(Who::Peer, domain, remote.rkey, remote.addr, len, need).is_some()
+        len == 0 || self.find_extent(Accessor::Peer, domain, remote.rkey, remote.addr, len, need).is_some()
     }
 
     /// Puts the memory that a peer names into `out`, if the peer may access it so.
@@ -162,7 +170,7 @@ impl Protection {
         if len == 0 {
             return true;
         }
-        let extent = self.reach(Who::Peer, domain, remote.rkey, remote.addr, len, need);
+        let extent = self.find_extent(Accessor::Peer, domain, remote.rkey, remote.addr, len, need);
         out.extend(extent);
         extent.is_some()
     }
@@ -190,7 +198,7 @@ impl Protection {
                 break;
             }
             let Some(addr) = sge.addr.checked_add(skip) else { return false };
-            let Some(extent) = self.reach(Who::Owner, domain, sge.lkey, addr, now, need) else {
+            let Some(extent) = self.find_extent(Accessor::Owner, domain, sge.lkey, addr, now, need) else {
                 return false;
             };
             out.push(extent);
@@ -305,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_reach_what_they_may_and_owners_what_is_theirs() {
+    fn peers_need_rights_and_owners_need_the_domain() {
         let (mut table, _buf, sge) = table();
         let at = |offset| RemoteAddr { addr: sge.addr + offset, rkey: sge.lkey };
         let write = Access::REMOTE_WRITE;

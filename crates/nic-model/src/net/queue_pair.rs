@@ -130,7 +130,7 @@ impl QueuePair {
     }
 
     /// Marks that the queue pair has nothing to send.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn deactivate(&mut self) {
         self.active = false;
     }
 }
@@ -231,11 +231,11 @@ impl QueuePair {
 
     /// The accepted peer is ready; returns whether this is new.
     pub(super) fn establish(&mut self) -> bool {
-        let news = self.state == QpState::ReadyToReceive;
-        if news {
+        let is_new = self.state == QpState::ReadyToReceive;
+        if is_new {
             (self.state, self.established) = (QpState::ReadyToSend, true);
         }
-        news
+        is_new
     }
 
     /// The peer has ended the connection: it need not be notified.

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn room_comes_back_with_completions() {
+    fn slots_are_freed_with_completions() {
         let (mut queue, wr) = (queue(2), RecvWr::new(5, &[]));
         let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
         assert_eq!(queue.check(&wr), full);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_passed_once() {
+    fn srq_limit_is_reported_once() {
         let mut srq = SharedReceiveQueue::new(1, 0, 1, queue(2));
         srq.arm_limit(2);
         assert!(!srq.passes_limit());

@@ -47,7 +47,7 @@ struct Wqe {
     op: Option<SendOp>,
     sges: Vec<Sge>,
     inline: Vec<u8>,
-    signalled: bool,
+    signaled: bool,
     solicited: bool,
     fence: bool,
     /// Bytes of the message.
@@ -73,7 +73,7 @@ impl Wqe {
     }
 
     /// Whether no part of it has to be sent (again), if packets below `acked` are acknowledged.
-    fn is_through(&self, acked: u64) -> bool {
+    fn is_sent(&self, acked: u64) -> bool {
         match self.psn {
             None => false,
             Some(_) if self.fetches() => self.arrived == self.packets,
@@ -83,7 +83,7 @@ impl Wqe {
 
     /// Whether it has completed.
     fn is_done(&self, acked: u64) -> bool {
-        if self.fetches() { self.answered } else { self.is_through(acked) }
+        if self.fetches() { self.answered } else { self.is_sent(acked) }
     }
 
     /// The next packet of the response, once the request has begun.
@@ -133,7 +133,7 @@ pub(super) enum Overdue {
     /// The requester awaits nothing.
     Idle,
     /// The requester checks again at this time.
-    LookAt(Time),
+    CheckAt(Time),
     /// The requester retransmits, and checks again at this time.
     Resend(Time),
     /// The retry limit is reached: the oldest request failed.
@@ -181,7 +181,7 @@ pub(super) struct Requester {
     /// Slots in use until their completions are polled.
     used: u32,
     /// Completed unsignaled requests, whose slots the next completion frees.
-    unsignalled: u32,
+    unsignaled: u32,
     /// Reads and atomics whose responses are not placed, and their maximum.
     reads: VecDeque<u64>,
     reads_max: usize,
@@ -222,7 +222,7 @@ impl Requester {
             psn: 0,
             acked: 0,
             used: 0,
-            unsignalled: 0,
+            unsignaled: 0,
             reads: VecDeque::new(),
             reads_max: 1,
             gap: false,
@@ -313,7 +313,7 @@ impl Requester {
             op: Some(wr.op),
             sges,
             inline,
-            signalled: wr.flags.contains(SendFlags::SIGNALED),
+            signaled: wr.flags.contains(SendFlags::SIGNALED),
             solicited: wr.flags.contains(SendFlags::SOLICITED),
             fence: wr.flags.contains(SendFlags::FENCE),
             len,
@@ -332,7 +332,7 @@ impl Requester {
     }
 
     /// Whether the queue pair newly has a descriptor to fetch, if the card fetches `ahead` in advance.
-    pub(super) fn begins_to_want(&mut self, ahead: u64) -> bool {
+    pub(super) fn queue_descriptor(&mut self, ahead: u64) -> bool {
         let begins = !self.wants_descriptor && self.asked < self.rung && self.asked < self.next + ahead;
         self.wants_descriptor |= begins;
         begins
@@ -381,14 +381,14 @@ impl Requester {
     }
 
     /// Reserves the next start time for a message of the peer, which takes `turn`; returns that time.
-    pub(super) fn gives_way(&mut self, now: Time, turn: Span) -> Time {
+    pub(super) fn reserve_begin(&mut self, now: Time, turn: Span) -> Time {
         let at = self.begins_at.max(now);
         self.begins_at = at + turn;
         at
     }
 
     /// The scheduled time at which the next request can begin has come.
-    pub(super) fn looks(&mut self) {
+    pub(super) fn begin_due(&mut self) {
         self.begin_timed = false;
     }
 
@@ -398,7 +398,7 @@ impl Requester {
     }
 
     /// When the next request can begin, if it cannot yet, and whether the caller has to schedule that.
-    pub(super) fn waits(&mut self, now: Time) -> Option<(Time, bool)> {
+    pub(super) fn next_begin(&mut self, now: Time) -> Option<(Time, bool)> {
         if self.begins_at <= now {
             self.begin_timed = false;
             return None;
@@ -423,7 +423,7 @@ impl Requester {
             }
             let (number, acked) = (self.next, self.acked);
             let wqe = self.at(number);
-            if !wqe.is_through(acked) {
+            if !wqe.is_sent(acked) {
                 break;
             }
             (self.next, self.packet, skipped) = (number + 1, 0, true);
@@ -564,11 +564,11 @@ impl Requester {
 
     /// Packets below this number are acknowledged; returns whether this is new.
     pub(super) fn acknowledge(&mut self, now: Time, psn: u64) -> bool {
-        let news = psn > self.acked;
-        if news {
+        let is_new = psn > self.acked;
+        if is_new {
             (self.acked, self.progress, self.retries) = (psn, now, 0);
         }
-        news
+        is_new
     }
 
     /// The request with this packet failed at the peer; all earlier packets are placed.
@@ -671,7 +671,7 @@ impl Requester {
         }
         if self.rnr_pause || self.progress + timeout > now {
             let since = if self.rnr_pause { now } else { self.progress };
-            return Overdue::LookAt(since + timeout);
+            return Overdue::CheckAt(since + timeout);
         }
         self.retries += 1;
         if self.retries > rules.retry_max {
@@ -709,9 +709,9 @@ impl Requester {
 
     /// The completion of a request, if it is signaled or failed.
     fn completion(&mut self, number: u64, status: WcStatus, byte_len: u32) -> Option<(Wc, u32)> {
-        self.unsignalled += 1;
+        self.unsignaled += 1;
         let wqe = self.at(number);
-        if !(self.signal_all || wqe.signalled || status != WcStatus::Success) {
+        if !(self.signal_all || wqe.signaled || status != WcStatus::Success) {
             return None;
         }
         let wc = Wc {
@@ -721,7 +721,7 @@ impl Requester {
             byte_len,
             ..Wc::default()
         };
-        Some((wc, std::mem::take(&mut self.unsignalled)))
+        Some((wc, std::mem::take(&mut self.unsignaled)))
     }
 
     /// Removes all requests of a queue pair in the error state; returns their completions.
@@ -763,7 +763,7 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+            let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
             let (mut protection, buf) =
                 (Protection::new(0, crate::config::Payload::Bytes), Buf::alloc(1 << 16).expect("memory"));
             let (lkey, addr) = protection.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
@@ -797,18 +797,18 @@ mod tests {
     }
 
     #[test]
-    fn a_request_keeps_the_next_one_waiting() {
+    fn next_request_waits_for_its_start_time() {
         let mut bench = Bench::new();
         bench.post(1, SendOp::Send, 5000);
         let later = NOW + Span::from_ns(700);
-        assert_eq!(bench.requester.waits(NOW), None);
+        assert_eq!(bench.requester.next_begin(NOW), None);
         assert_eq!(bench.sends(), [0, 1, 2]);
         bench.requester.begun(later);
-        assert_eq!(bench.requester.waits(NOW), None, "there is none");
+        assert_eq!(bench.requester.next_begin(NOW), None, "there is none");
         bench.post(2, SendOp::Send, 8);
-        assert_eq!(bench.requester.waits(NOW), Some((later, true)));
-        assert_eq!(bench.requester.waits(NOW), Some((later, false)), "one event is enough");
-        assert_eq!(bench.requester.waits(later), None);
+        assert_eq!(bench.requester.next_begin(NOW), Some((later, true)));
+        assert_eq!(bench.requester.next_begin(NOW), Some((later, false)), "one event is enough");
+        assert_eq!(bench.requester.next_begin(later), None);
         assert_eq!(bench.sends(), [3]);
     }
 
@@ -826,7 +826,7 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_packet_is_sent_again_with_all_behind_it() {
+    fn missing_packet_is_retransmitted_with_all_later_ones() {
         let mut bench = Bench::new();
         bench.post(1, SendOp::Send, 5000);
         bench.post(2, SendOp::Send, 10);
@@ -838,7 +838,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_not_ready_is_waited_for_so_often() {
+    fn rnr_retries_stop_at_the_limit() {
         let mut bench = Bench::new();
         bench.requester.set_rnr_retry(1);
         bench.post(1, SendOp::Send, 10);
@@ -873,11 +873,11 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_answered_by_sending_again_and_then_by_giving_up() {
+    fn missing_answer_causes_retries_and_then_failure() {
         let mut bench = Bench::new();
         bench.post(1, SendOp::Send, 10);
         assert_eq!(bench.sends(), [0]);
-        let at = bench.requester.expect_answer(NOW, &bench.rules).expect("nobody looks yet");
+        let at = bench.requester.expect_answer(NOW, &bench.rules).expect("no check is scheduled");
         assert_eq!(bench.requester.expect_answer(NOW, &bench.rules), None);
         let (mut now, mut tries) = (at, 0);
         while let Overdue::Resend(at) = bench.requester.overdue(now, &bench.rules, true) {
@@ -889,7 +889,7 @@ mod tests {
     }
 
     #[test]
-    fn unsignalled_requests_free_their_slots_with_the_next_completion() {
+    fn unsignaled_requests_free_their_slots_with_the_next_completion() {
         let mut bench = Bench::new();
         let list = [Sge { length: 8, ..bench.memory }];
         let loud = SendWr::new(1, SendOp::Send, &list);
@@ -904,22 +904,26 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_both_ways_begin_in_turn() {
+    fn messages_of_both_directions_alternate() {
         let mut bench = Bench::new();
         let at = |nanos| NOW + host::Span::from_ns(nanos);
         bench.requester.begun(at(100));
-        assert_eq!(bench.requester.gives_way(at(40), host::Span::from_ns(70)), at(100), "behind the own one");
-        assert_eq!(bench.requester.gives_way(at(300), host::Span::from_ns(70)), at(300), "at once");
+        assert_eq!(
+            bench.requester.reserve_begin(at(40), host::Span::from_ns(70)),
+            at(100),
+            "behind the own one"
+        );
+        assert_eq!(bench.requester.reserve_begin(at(300), host::Span::from_ns(70)), at(300), "at once");
         bench.post(1, SendOp::Send, 10);
-        assert_eq!(bench.requester.waits(at(300)), Some((at(370), true)));
-        assert_eq!(bench.requester.waits(at(310)), Some((at(370), false)), "somebody looks then");
-        bench.requester.looks();
-        assert_eq!(bench.requester.waits(at(320)), Some((at(370), true)));
-        assert_eq!(bench.requester.waits(at(370)), None);
+        assert_eq!(bench.requester.next_begin(at(300)), Some((at(370), true)));
+        assert_eq!(bench.requester.next_begin(at(310)), Some((at(370), false)), "an event is scheduled");
+        bench.requester.begin_due();
+        assert_eq!(bench.requester.next_begin(at(320)), Some((at(370), true)));
+        assert_eq!(bench.requester.next_begin(at(370)), None);
     }
 
     #[test]
-    fn a_failed_request_lets_nothing_behind_it_begin() {
+    fn no_request_begins_after_a_failed_one() {
         let mut bench = Bench::new();
         bench.post(1, SendOp::Send, 10);
         bench.post(2, SendOp::Send, 1 << 20);

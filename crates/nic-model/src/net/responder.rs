@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_once_and_what_was_placed_is_acknowledged_again() {
+    fn gap_is_reported_once_and_duplicates_are_acknowledged_again() {
         let (mut responder, op) = (Responder::default(), SendOp::Write(REMOTE));
         assert_eq!(responder.out_of_order(&packet(2, 8), op), OutOfOrder::Missing(0));
         assert_eq!(responder.out_of_order(&packet(3, 8), op), OutOfOrder::Ignore);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn long_messages_are_acknowledged_now_and_then() {
+    fn long_messages_are_acknowledged_periodically() {
         let (mut responder, op) = (Responder::default(), SendOp::Send);
         let part = |psn| Packet { last: false, ..packet(psn, 1 << 20) };
         let acks = (0..32)
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_atomic_that_is_asked_again_is_not_done_again() {
+    fn repeated_atomic_is_answered_without_executing_again() {
         let op = SendOp::FetchAdd { remote: REMOTE, add: 1 };
         let mut responder = Responder::default();
         responder.accept(&packet(0, 8), op, MTU);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_waits_for_the_responses_before_it() {
+    fn refusal_follows_earlier_responses() {
         let refusal = Refusal::forbidden(WcStatus::RemAccessErr);
         assert!(!Responder::default().owe_refusal(0, refusal), "nothing stands before it");
         let mut responder = Responder::default();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_checked_whole_before_any_of_it_is_written() {
+    fn message_is_checked_completely_before_it_is_written() {
         let (mut table, buf) =
             (Protection::new(0, crate::config::Payload::Bytes), Buf::alloc(4096).expect("memory"));
         let (lkey, addr) = table.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");

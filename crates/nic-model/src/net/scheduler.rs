@@ -62,7 +62,7 @@ impl Scheduler {
     }
 
     /// The next queue pair at a port has nothing to send: removes it.
-    pub(super) fn rest(&mut self, port: usize) {
+    pub(super) fn deactivate(&mut self, port: usize) {
         self.lanes[port].active.pop_front();
     }
 
@@ -89,7 +89,7 @@ impl Scheduler {
     }
 
     /// A port has sent a packet; the next port follows.
-    pub(super) fn turned(&mut self, port: usize) {
+    pub(super) fn end_turn(&mut self, port: usize) {
         self.turn = port + 1;
     }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(scheduler.first(0), Some(7), "it was not its turn");
         scheduler.next(0, 7);
         assert_eq!(scheduler.first(0), Some(8));
-        scheduler.rest(0);
+        scheduler.deactivate(0);
         assert_eq!(scheduler.first(0), Some(9));
     }
 
@@ -130,12 +130,12 @@ mod tests {
     fn ports_take_turns_by_packets() {
         let mut scheduler = Scheduler::new(3, 4);
         assert_eq!(scheduler.turns().collect::<Vec<_>>(), [0, 1, 2]);
-        scheduler.turned(0);
+        scheduler.end_turn(0);
         assert_eq!(scheduler.turns().collect::<Vec<_>>(), [1, 2, 0]);
     }
 
     #[test]
-    fn so_many_packets_are_read_ahead_and_none_overtakes() {
+    fn packets_read_ahead_are_limited_and_ordered() {
         let (mut scheduler, at) = (Scheduler::new(2, 2), |ns| Time::ZERO + host::Span::from_ns(ns));
         assert_eq!(scheduler.read(at(0), 0, at(10), at(50)), at(50));
         assert!(!scheduler.is_free() && scheduler.has_room(0));

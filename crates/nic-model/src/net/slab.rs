@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_what_is_gone_find_nothing() {
+    fn keys_of_removed_items_find_nothing() {
         let mut slab = Slab::default();
         let mut keys = vec![];
         for i in 0..600 {

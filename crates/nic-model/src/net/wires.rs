@@ -90,7 +90,7 @@ impl Wires {
     }
 
     /// Sends an acknowledgement, or another packet without data.
-    pub(super) fn say(&mut self, now: Time, packet: Packet, packets: &mut Packets, agenda: &Agenda) {
+    pub(super) fn send_control(&mut self, now: Time, packet: Packet, packets: &mut Packets, agenda: &Agenda) {
         let (from, loopback) = (packet.from, self.is_loopback(packet.from));
         let port = self.port(from);
         let number = packets.insert(Packet { wire_bytes: port.link.ack(), ..packet });
@@ -213,7 +213,7 @@ mod tests {
 
     impl Bench {
         fn new(room: usize) -> Self {
-            let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+            let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
             params.link.receive_packets = room as f64;
             let (mut wires, world) =
                 (Wires::default(), host::world::World::new(host::world::Config::default()));
@@ -250,7 +250,7 @@ mod tests {
         let Bench { wires, packets, agenda, now } = &mut bench;
         let busy = |wires: &Wires, now| wires.cards[0][0].link.free_at() > now;
         assert!(!busy(wires, *now));
-        wires.say(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
+        wires.send_control(*now, Packet { from: HERE, to: THERE, ..Packet::default() }, packets, agenda);
         assert!(busy(wires, *now));
     }
 

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn without_overhead_it_reaches_its_peak() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         (params.bus.read_overhead_clocks, params.bus.write_overhead_clocks) = (0.0, 0.0);
         for (reads, writes) in [(true, false), (false, true), (true, true)] {
             assert!((run(&params, reads, writes) - 1064.0).abs() < 0.1);
@@ -135,8 +135,8 @@ mod tests {
 
     /// Goal: with two directions, writes do not wait for reads, but each slows the other down by its share.
     #[test]
-    fn two_directions_share_little() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn duplex_directions_slow_each_other_by_their_share() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let b = &mut params.bus;
         (b.read_overhead_clocks, b.write_overhead_clocks, b.duplex_flag) = (0.0, 0.0, true);
         let both = |params: &Params| {
@@ -155,8 +155,8 @@ mod tests {
     /// Maximum rates derived from the clocks: near the paper's measured 961 MB/s of writes (NM-069) and 946
     /// MB/s in both directions together (NM-078).
     #[test]
-    fn its_ceilings_are_near_those_of_the_paper() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn maximum_rates_are_near_the_paper() {
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (write, read, both) =
             (run(&params, false, true), run(&params, true, false), run(&params, true, true));
         assert!((write - 1064.0 * 64.0 / 70.0).abs() < 0.1 && (write / 961.0 - 1.0).abs() < 0.02, "{write}");
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_short_transfer_pays_for_a_burst() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         (params.bus.clock_mhz, params.bus.read_overhead_clocks) = (100.0, 9.0);
         let mut bus = Bus::new(&params);
         assert_eq!(bus.read(Time::ZERO, 1) - Time::ZERO, Span::from_ns(100));

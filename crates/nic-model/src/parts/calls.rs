@@ -39,7 +39,7 @@ pub(crate) struct Calls {
     /// Whether the processor may have to wait before it can ring the doorbell again.
     pub(crate) drains: bool,
     /// Whether the processor notifies the card of polled completions and posted receives.
-    pub(crate) tells: bool,
+    pub(crate) notifies: bool,
 }
 
 /// The processor costs of library steps.
@@ -83,7 +83,7 @@ impl Calls {
             turn: ns(h.turn_ns),
             sleeps: h.wake_ns + h.turn_ns > 0.0,
             drains: params.doorbell.drain_ns > 0.0,
-            tells: params.completion.told_flag,
+            notifies: params.completion.told_flag,
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn steps_of_libraries_cost_what_the_file_says() {
-        let mut machine = Machine::load("mt23108-vapi").expect("it comes along");
+        let mut machine = Machine::load("mt23108-vapi").expect("a built-in machine");
         assert_eq!(Calls::new(&machine.params).processor().steps, [Span::ZERO; 4], "nothing was said");
         for (key, value) in [("call_ns", "100"), ("request_ns", "50"), ("match_ns", "7"), ("event_ns", "30")]
         {
@@ -144,9 +144,9 @@ mod tests {
     /// Goal: two runs cost the same, although the system places memory elsewhere in each. Method: page sizes
     /// that do not divide the system's, and one larger than it.
     #[test]
-    fn which_page_memory_is_on_costs_nothing() {
+    fn registration_cost_is_independent_of_the_page() {
         for page in ["4506", "3686", "65536"] {
-            let mut machine = Machine::load("myrinet-gm").expect("it comes along");
+            let mut machine = Machine::load("myrinet-gm").expect("a built-in machine");
             machine.set("translation.page_bytes", page).expect("a key");
             let calls = Calls::new(&machine.params);
             let costs = [0, 1, 7, 4095].map(|page| calls.register(0x7f00_0000_0100 + page * 4096, 70_000));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn registering_costs_by_the_page() {
-        let params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         let calls = Calls::new(&params);
         assert_eq!(calls.register(8192, 4096), ns(73_060.0), "one page, as published");
         assert_eq!(calls.register(8191, 4096), ns(73_060.0 + params.host.register_page_ns), "it lies on two");

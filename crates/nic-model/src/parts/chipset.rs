@@ -66,12 +66,12 @@ impl Chipset {
     }
 
     fn access(&mut self, now: Time, (at, bytes): (u64, u64), mbps: f64, slowness: f64) -> Time {
-        let there = self.remember(now, at, bytes);
+        let there = self.access_memory(now, at, bytes);
         if mbps == 0.0 { there } else { self.server.reserve(now, at_rate(bytes, mbps / slowness)).max(there) }
     }
 
     /// The memory transfers an address range; returns when it has finished.
-    fn remember(&mut self, now: Time, at: u64, bytes: u64) -> Time {
+    fn access_memory(&mut self, now: Time, at: u64, bytes: u64) -> Time {
         let banks = self.banks.len() as u64;
         if banks == 0 || bytes == 0 {
             return now;
@@ -119,7 +119,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn params() -> Params {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let c = &mut params.chipset;
         (c.read_mbps, c.write_mbps, c.awake_threads, c.asleep_ratio) = (3000.0, 6000.0, 2.0, 0.5);
         params
@@ -173,7 +173,7 @@ mod tests {
         let slow = chipset.slowness(1);
         let reached = rate(3000, chipset.read(Time::ZERO, (0, 3000), slow) - Time::ZERO);
         assert!((reached - 1500.0).abs() < 1.0, "{reached}");
-        let unlimited = Chipset::new(&Machine::load("mt23108-nicmem").expect("it comes along").params);
+        let unlimited = Chipset::new(&Machine::load("mt23108-nicmem").expect("a built-in machine").params);
         assert!(!unlimited.may_sleep() && unlimited.slowness(0) == 1.0);
     }
 }

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn entries_are_seen_in_the_order_of_writing() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut bus, dma, completion) = (Bus::new(&params), Dma::new(&params), Completion::new(&params));
         let first = completion.write(Time::ZERO, false, &mut bus, &dma);
         assert!(first > Time::ZERO + dma.write_latency);
@@ -53,8 +53,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_poll_fetches_itself_is_not_waited_for() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn fetch_time_of_a_poll_is_not_counted_twice() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         (params.dma.write_latency_ns, params.completion.fetch_ns) = (400.0, 300.0);
         assert_eq!(Completion::new(&params).latency(&Dma::new(&params)), Span::from_ns(100));
         params.completion.fetch_ns = 500.0;

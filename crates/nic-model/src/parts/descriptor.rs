@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn descriptors_grow_with_their_pieces() {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         let d = &mut params.descriptor;
         (d.send_bytes, d.receive_bytes, d.segment_bytes, d.limit_flag) = (48.0, 16.0, 16.0, false);
         let descriptors = Descriptors::new(&params);
@@ -97,8 +97,8 @@ mod tests {
     }
 
     #[test]
-    fn short_messages_come_along_where_the_interface_merges_them() {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+    fn short_messages_are_merged_into_descriptors() {
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         (params.descriptor.merge_send_bytes, params.descriptor.merge_write_bytes) = (64.0, 0.0);
         let (descriptors, remote) = (Descriptors::new(&params), verbs::RemoteAddr { addr: 0, rkey: 0 });
         assert!(descriptors.merges(SendOp::Send, 63) && !descriptors.merges(SendOp::Send, 64));

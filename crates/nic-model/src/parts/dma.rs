@@ -93,7 +93,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn stream(ports: usize) -> f64 {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut dma, mut bus, mut now) = (Dma::new(&params), Bus::new(&params), Time::ZERO);
         for packet in 0..1000 {
             let turn = dma.turn_to(packet % ports);
@@ -107,7 +107,7 @@ mod tests {
     /// latency, one outstanding read transfers 512 bytes in 1500 ns, and two in 750.
     #[test]
     fn a_stream_of_reads_waits_for_its_answers() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         (params.bus.clock_mhz, params.bus.burst_bytes, params.bus.read_overhead_clocks) = (100.0, 512.0, 6.0);
         params.dma.read_latency_ns = 800.0;
         for (outstanding, nanos) in [(1.0, 1500.0), (2.0, 750.0), (3.0, 700.0), (16.0, 700.0)] {
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn a_message_keeps_the_next_one_of_its_queue_pair_waiting() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn message_gap_delays_the_next_message_of_the_queue_pair() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let bus = Bus::new(&params);
         assert_eq!(Dma::new(&params).gap(4096, &bus), Span::ZERO, "no gap");
         (params.dma.message_gap_ns, params.dma.request_bytes) = (600.0, 512.0);
@@ -138,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_come_in_take_their_turn_where_a_context_serves_both_ways() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn incoming_messages_take_turns_if_a_context_serves_both_directions() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         params.dma.message_gap_ns = 600.0;
         for (both, turn) in [(false, Span::ZERO), (true, ns(600.0))] {
             params.dma.context_flag = both;
@@ -148,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn first_reads_may_have_to_be_answered_first() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn first_read_delays_later_ones_if_alone() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         params.dma.read_latency_ns = 600.0;
         for (alone, waits) in [(false, Span::ZERO), (true, ns(600.0))] {
             params.dma.first_alone_flag = alone;
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_busy_bus_slows_it_down() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut dma, mut bus) = (Dma::new(&params), Bus::new(&params));
         let busy = bus.clocks(Time::ZERO, 1e6);
         assert!(dma.read(Time::ZERO, 8, &mut bus) > busy);

@@ -45,8 +45,8 @@ mod tests {
     use crate::machine::Machine;
 
     #[test]
-    fn who_rings_again_too_soon_waits() {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+    fn second_doorbell_waits_until_the_first_has_drained() {
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         params.doorbell.drain_ns = 300.0;
         let mut bell = Doorbell::new(&params);
         let at = |nanos| Time::ZERO + Span::from_ns(nanos);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_doorbell_takes_its_clocks_on_the_bus() {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         (params.bus.clock_mhz, params.doorbell.pio_clocks, params.doorbell.latency_ns) = (100.0, 10.0, 60.0);
         let (mut bus, bell) = (Bus::new(&params), Doorbell::new(&params));
         assert_eq!(bell.ring(Time::ZERO, &mut bus), Time::ZERO + ns(160.0));

@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn each_thread_that_is_woken_takes_its_time() {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         let i = &mut params.interrupt;
         (i.latency_ns, i.wake_up_ns, i.woken_threads) = (3000.0, 8000.0, 2.0);
         let interrupt = Interrupt::new(&params);

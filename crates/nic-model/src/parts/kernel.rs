@@ -105,7 +105,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn params() -> Params {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         let k = &mut params.tcp;
         (k.interrupt_ns, k.segment_ns, k.send_segment_ns, k.byte_ps) = (5000.0, 1000.0, 500.0, 100.0);
         params
@@ -118,12 +118,12 @@ mod tests {
         assert_eq!(kernel.arrives(at(2), 10_000), at(8), "behind the first one, for which the interrupt was");
         assert_eq!(kernel.arrives(at(20), 0), at(26));
         assert_eq!(kernel.comes_from_here(at(21), 0), at(22), "on another processor, at once");
-        let mut none = Kernel::new(&Machine::load("mt23108-vapi").expect("it comes along").params);
+        let mut none = Kernel::new(&Machine::load("mt23108-vapi").expect("a built-in machine").params);
         assert_eq!([none.arrives(at(9), 99), none.arrives(at(3), 99)], [at(9), at(3)], "the card does all");
     }
 
     #[test]
-    fn programs_pay_by_the_byte_and_the_segment_and_the_buffer() {
+    fn socket_costs_depend_on_bytes_segments_and_buffer() {
         let mut params = params();
         (params.link.mtu_bytes, params.tcp.buffer_bytes) = (2048.0, 0.0);
         let sockets = |params: &Params| Sockets::new(params, &Calls::new(params));
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(sockets(&params).take(2048), ns(204.8), "half of the buffer");
         assert_eq!(sockets(&params).take(4096), ns(409.6 + params.host.poll_full_ns));
         assert_eq!(sockets(&params).take_by_events(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
-        let free = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let free = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         assert_eq!((sockets(&free).give(9), sockets(&free).take(9)), (Span::ZERO, Span::ZERO));
     }
 }

@@ -78,7 +78,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn stream(acks: bool) -> f64 {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut link, bytes) = (Link::new(&params), 2048);
         for _ in 0..1000 {
             let now = link.free_at();
@@ -92,14 +92,14 @@ mod tests {
 
     /// 944 MB/s in one direction (NM-044); 928.5 in each when both are busy (NM-056).
     #[test]
-    fn packets_leave_what_the_paper_has() {
+    fn link_rate_matches_the_paper() {
         assert!((stream(false) - 944.0).abs() < 1.0, "{}", stream(false));
         assert!((stream(true) - 928.5).abs() < 5.0, "{}", stream(true));
     }
 
     #[test]
     fn an_idle_link_carries_an_acknowledgement_at_once() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut link, now) = (Link::new(&params), Time::ZERO + Span::from_us(7));
         link.add_ack(now);
         assert_eq!(link.free_at() - now, link.time(link.ack()));

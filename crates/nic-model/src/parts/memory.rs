@@ -52,7 +52,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn stream(ports: usize) -> f64 {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         params.nic_memory.port_switch_ns = 45.0;
         let (mut memory, mut end) = (NicMemory::new(&params), Time::ZERO);
         for packet in 0..1000 {

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn packets_for_one_port_take_turns() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let mut output = Output::new(&params);
         assert_eq!(output.latency, ns(params.switch.latency_ns));
         let length = Span::from_us(2);

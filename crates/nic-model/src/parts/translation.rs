@@ -72,13 +72,13 @@ mod tests {
     use crate::machine::Machine;
 
     fn cache(entries: f64) -> Translation {
-        let mut params = Machine::load("mt23108-vapi").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         params.translation.cache_entries = entries;
         Translation::new(&params)
     }
 
     #[test]
-    fn what_fits_is_missed_once_and_what_does_not_always() {
+    fn cache_misses_once_if_pages_fit_and_always_otherwise() {
         for (pages, again) in [(8, 0), (9, 9)] {
             let mut cache = cache(8.0);
             for (round, expected) in [(0, pages), (1, again), (2, again)] {

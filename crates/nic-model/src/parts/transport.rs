@@ -131,7 +131,7 @@ mod tests {
     /// Packets of both ports together: 1686 MB/s (NM-068).
     #[test]
     fn packets_of_all_ports_share_the_way_to_the_wire() {
-        let params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut transport, mut end) = (Transport::new(&params), Time::ZERO);
         for _ in 0..1000 {
             end = transport.hand_over(Time::ZERO, 2048);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn requests_and_sges_cost_extra() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.send_request_ns, t.send_segment_ns, t.send_packet_ns, t.latency_ns) = (400.0, 100.0, 1000.0, 0.0);
         let mut transport = Transport::new(&params);
@@ -154,8 +154,8 @@ mod tests {
     /// Goal: completing a message that takes a receive follows its data and delays no arrival, except on a
     /// single processor.
     #[test]
-    fn messages_end_behind_their_data_while_others_arrive() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+    fn messages_complete_after_their_data_without_delaying_arrivals() {
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.receive_packet_ns, t.receive_message_ns, t.latency_ns) = (200.0, 700.0, 0.0);
         let takes = Extra { takes: true, ..Extra::default() };
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn one_processor_does_one_thing_after_the_other() {
-        let mut params = Machine::load("mt23108-nicmem").expect("it comes along").params;
+        let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);
         let named = Extra { names_memory: true, ..Extra::default() };

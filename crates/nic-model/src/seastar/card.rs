@@ -27,7 +27,7 @@ pub(super) struct Loaded {
 /// A program's writes to host memory, which become visible in the order of the calls.
 #[derive(Default)]
 pub(super) struct Effects {
-    told: u64,
+    issued: u64,
     shown: u64,
     ready: BTreeMap<u64, (Time, Effect)>,
     /// When the last one becomes visible.
@@ -37,8 +37,8 @@ pub(super) struct Effects {
 impl Effects {
     /// The sequence number of the next write.
     pub(super) fn ticket(&mut self) -> u64 {
-        self.told += 1;
-        self.told - 1
+        self.issued += 1;
+        self.issued - 1
     }
 
     /// A write could be visible at `at`; returns all writes that are visible in order now, with their times.
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_are_seen_in_the_order_in_which_they_were_told() {
+    fn writes_become_visible_in_the_order_of_the_calls() {
         let (mut effects, us) = (Effects::default(), |n| Time::ZERO + Span::from_us(n));
         let bell = || Effect::Ring(Arc::new(Bell::new()));
         let tickets = [effects.ticket(), effects.ticket(), effects.ticket()];

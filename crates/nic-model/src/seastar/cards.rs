@@ -13,7 +13,7 @@ use super::costs::Costs;
 use super::mesh::Mesh;
 use super::path::{Component, Path, Profile};
 use super::running::Recorder;
-use super::work::{Address, Chain, Effect, Event, Letter, Note, Step, Task, Work};
+use super::work::{Address, Chain, Effect, Event, FirmwareMessage, Note, Step, Task, Work};
 use crate::config::{Config, Payload};
 use crate::machine::{FlowKind, MatchKind, Params};
 use crate::net::protection::{Extent, Protection};
@@ -175,10 +175,10 @@ impl Cards {
 
     fn event(&mut self, now: Time, key: u32) {
         match self.events.remove(key) {
-            Some(Event::Card { node, task, path }) => self.at_card(now, node, task, path),
-            Some(Event::Kernel { at, work, path }) => self.at_kernel(now, at, work, path),
-            Some(Event::Departure(letter)) => self.departure(now, letter),
-            Some(Event::Arrival(letter)) => self.arrival(now, letter),
+            Some(Event::Card { node, task, path }) => self.run_card_task(now, node, task, path),
+            Some(Event::Kernel { at, work, path }) => self.run_kernel_work(now, at, work, path),
+            Some(Event::Departure(message)) => self.departure(now, message),
+            Some(Event::Arrival(message)) => self.arrival(now, message),
             Some(Event::Seen { at, effect }) => self.seen(now, at, effect),
             None => {}
         }
@@ -208,7 +208,7 @@ impl Cards {
     }
 
     /// The card's loop reaches a task.
-    fn at_card(&mut self, now: Time, node: usize, task: Task, mut path: Path) {
+    fn run_card_task(&mut self, now: Time, node: usize, task: Task, mut path: Path) {
         let (turn, busy) = (self.costs.turn, self.card(node).processor);
         // An idle processor is half way through its loop on average; a busy one starts a turn when it has
         // finished.
@@ -217,10 +217,10 @@ impl Cards {
         path.go(begins, Component::Polling);
         let ends = match task {
             Task::Program(pid, work) => self.run(Address { node, pid }, work, path),
-            Task::Header(letter) => self.header(letter, path),
-            Task::Transmit(letter, chain) => {
+            Task::Header(message) => self.header(message, path),
+            Task::Transmit(message, chain) => {
                 path.go(path.at + self.costs.card_transmit, Component::Transmit);
-                self.transmit(Letter { path, ..*letter }, chain);
+                self.transmit(FirmwareMessage { path, ..*message }, chain);
                 path.at
             }
             Task::Deposit(chain) => {
@@ -230,13 +230,13 @@ impl Cards {
             }
             Task::Done(chain) => {
                 path.go(path.at + self.costs.complete, Component::Receive);
-                self.tell_kernel(chain, path)
+                self.interrupt_kernel(chain, path)
             }
             Task::Note(note) => self.note(node, note, path),
             Task::Again(note) => self.again(node, &note, path),
             Task::Say(note) => {
                 path.go(path.at + self.costs.card_transmit, Component::Transmit);
-                self.say(node, note, path);
+                self.send_note(node, note, path);
                 path.at
             }
         };
@@ -244,23 +244,23 @@ impl Cards {
     }
 
     /// A message for a program that runs in the kernel.
-    fn header(&mut self, letter: Box<Letter>, mut path: Path) -> Time {
+    fn header(&mut self, message: Box<FirmwareMessage>, mut path: Path) -> Time {
         let costs = self.costs;
         path.go(path.at + costs.card_receive, Component::Receive);
         path.go(path.at + costs.card_event, Component::Notify);
-        let (at, mut ends) = (letter.to, path.at);
+        let (at, mut ends) = (message.to, path.at);
         if costs.flow == FlowKind::Corpse {
-            let note = Note::taken(&letter);
+            let note = Note::taken(&message);
             ends = ends + costs.card_protocol;
-            self.say(at.node, note, Path::new(ends));
+            self.send_note(at.node, note, Path::new(ends));
         }
         path.go(path.at + costs.write, Component::Notify);
-        self.schedule(path.at, Event::Kernel { at, work: Work::Message(letter), path });
+        self.schedule(path.at, Event::Kernel { at, work: Work::Message(message), path });
         ends
     }
 
     /// Interrupts the kernel, because a transfer has completed.
-    fn tell_kernel(&mut self, chain: u32, mut path: Path) -> Time {
+    fn interrupt_kernel(&mut self, chain: u32, mut path: Path) -> Time {
         path.go(path.at + self.costs.card_event, Component::Notify);
         let ends = path.at;
         path.go(ends + self.costs.write, Component::Notify);
@@ -282,12 +282,12 @@ impl Cards {
             return ends;
         }
         path.go(path.at + self.costs.card_protocol, Component::Receive);
-        self.heed(node, note, path);
+        self.process_note(node, note, path);
         path.at
     }
 
     /// Processes a note.
-    fn heed(&mut self, node: usize, note: Note, path: Path) {
+    fn process_note(&mut self, node: usize, note: Note, path: Path) {
         if note.refused {
             let at = path.at + self.costs.backoff;
             self.schedule(at, Event::Card { node, task: Task::Again(note), path: Path::new(at) });
@@ -310,15 +310,15 @@ impl Cards {
 
     /// Retransmits messages from the refused one on.
     fn again(&mut self, node: usize, note: &Note, mut path: Path) -> Time {
-        for letter in self.card(node).flow.again(note) {
+        for message in self.card(node).flow.again(note) {
             path.go(path.at + self.costs.card_transmit, Component::Transmit);
-            self.depart(Letter { path, ..letter });
+            self.depart(FirmwareMessage { path, ..message });
         }
         path.at
     }
 
     /// Sends a note to the card that sent messages.
-    fn say(&mut self, node: usize, note: Note, mut path: Path) {
+    fn send_note(&mut self, node: usize, note: Note, mut path: Path) {
         // Like everything that a card sends, it is read from host memory.
         path.go(path.at + self.costs.read, Component::HyperTransport);
         let (bytes, to) = (self.costs.packet_bytes, note.from.node);
@@ -328,7 +328,7 @@ impl Cards {
     }
 
     /// Interrupts a kernel, which then does this work.
-    fn at_kernel(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
+    fn run_kernel_work(&mut self, now: Time, at: Address, work: Work, mut path: Path) {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;
         let begins = busy.max(now);
@@ -338,7 +338,7 @@ impl Cards {
         let ends = match work {
             Work::Note(note) => {
                 path.go(path.at + self.costs.running.protocol, Component::Portals);
-                self.heed(at.node, note, path);
+                self.process_note(at.node, note, path);
                 path.at
             }
             work => self.run(at, work, path),
@@ -360,7 +360,7 @@ impl Cards {
         // other protocol the kernels do this.
         let acknowledges = costs.flow == if is_nic { FlowKind::Corpse } else { FlowKind::Cop };
         let note = match &work {
-            Work::Message(letter) if acknowledges => Some(Note::taken(letter)),
+            Work::Message(message) if acknowledges => Some(Note::taken(message)),
             _ => None,
         };
         let chain = match work {
@@ -375,10 +375,10 @@ impl Cards {
                 path.go(path.at + costs.running.command, own(false));
                 self.call(at, path, None, |program, nic, _| program.on_command(nic, &command))
             }
-            Work::Message(letter) => {
+            Work::Message(message) => {
                 path.go(path.at + costs.running.receive, own(true));
-                self.call(at, path, Some(letter), |program, nic, letter| {
-                    if let Some(Letter { from, header, len, .. }) = letter {
+                self.call(at, path, Some(message), |program, nic, message| {
+                    if let Some(FirmwareMessage { from, header, len, .. }) = message {
                         let message = Message { from: from.socket(), header, payload_len: *len };
                         program.on_message(nic, &message);
                     }
@@ -392,12 +392,12 @@ impl Cards {
             }
             Work::Note(_) => return path.at,
         };
-        let is_inbound = chain.letter.is_some();
-        let mut ends = self.carry_on(chain, own(is_inbound));
+        let is_inbound = chain.message.is_some();
+        let mut ends = self.run_steps(chain, own(is_inbound));
         if let Some(note) = note {
             ends = ends + costs.running.protocol;
             if is_nic {
-                self.say(at.node, note, Path::new(ends));
+                self.send_note(at.node, note, Path::new(ends));
             } else {
                 let (node, at) = (at.node, ends + costs.write);
                 self.schedule(at, Event::Card { node, task: Task::Say(note), path: Path::new(at) });
@@ -411,8 +411,8 @@ impl Cards {
         &mut self,
         at: Address,
         path: Path,
-        letter: Option<Box<Letter>>,
-        act: impl FnOnce(&mut dyn Firmware, &mut Recorder<'_>, Option<&Letter>),
+        message: Option<Box<FirmwareMessage>>,
+        act: impl FnOnce(&mut dyn Firmware, &mut Recorder<'_>, Option<&FirmwareMessage>),
     ) -> Chain {
         let each_match = self.costs.running.each_match;
         let Self { protection, cards, .. } = self;
@@ -428,24 +428,24 @@ impl Cards {
                 domain: loaded.domain,
                 each_match,
                 bell: &loaded.bell,
-                payload_len: letter.as_ref().map_or(0, |letter| letter.len),
+                payload_len: message.as_ref().map_or(0, |message| message.len),
                 path,
                 steps,
                 wants_turn: false,
             };
-            act(&mut *firmware, &mut recorder, letter.as_deref());
+            act(&mut *firmware, &mut recorder, message.as_deref());
             let wants_turn = recorder.wants_turn;
             steps = recorder.steps;
             loaded.firmware = Some(firmware);
             if wants_turn && !std::mem::replace(&mut loaded.wants_turn, true) {
-                self.ask_turn(at, path.at);
+                self.schedule_turn(at, path.at);
             }
         }
-        Chain { at, steps, letter, path }
+        Chain { at, steps, message, path }
     }
 
     /// Schedules a turn of a program, after all queued work.
-    fn ask_turn(&mut self, at: Address, now: Time) {
+    fn schedule_turn(&mut self, at: Address, now: Time) {
         let (work, path) = (Work::Turn, Path::new(now));
         let event = match self.costs.place {
             MatchKind::Nic => Event::Card { node: at.node, task: Task::Program(at.pid, work), path },
@@ -456,7 +456,7 @@ impl Cards {
 
     /// Executes a program's steps until one has to wait for a transfer; returns when the processor is free
     /// again.
-    fn carry_on(&mut self, mut chain: Chain, own: Component) -> Time {
+    fn run_steps(&mut self, mut chain: Chain, own: Component) -> Time {
         self.close_stream(&mut chain);
         let (costs, node) = (self.costs, chain.at.node);
         let is_nic = costs.place == MatchKind::Nic;
@@ -466,16 +466,16 @@ impl Cards {
         while let Some(step) = chain.steps.pop_front() {
             match step {
                 Step::Charge(span) => chain.path.go(chain.path.at + span, own),
-                Step::Send(letter) => {
+                Step::Send(message) => {
                     let setting_up = if is_nic { Component::Transmit } else { Component::Portals };
                     chain.path.go(chain.path.at + costs.running.transmit, setting_up);
-                    waits = !costs.is_short(letter.len);
+                    waits = !costs.is_short(message.len);
                     let path = chain.path;
                     let key = waits.then(|| self.park(&mut chain));
-                    self.post(Letter { path, ..*letter }, key);
+                    self.post(FirmwareMessage { path, ..*message }, key);
                 }
                 Step::Deposit { offset, extents, len, ticket } => {
-                    if chain.letter.as_ref().is_none_or(|letter| costs.is_short(letter.len)) {
+                    if chain.message.as_ref().is_none_or(|message| costs.is_short(message.len)) {
                         let span = if is_nic { costs.running.deposit } else { costs.copying(len) };
                         chain.path.go(chain.path.at + span, own);
                         let effect = self.data(&chain, offset, &extents, len);
@@ -519,24 +519,24 @@ impl Cards {
 
     /// Suspends a chain until the transfer that it waits for has completed.
     fn park(&mut self, chain: &mut Chain) -> u32 {
-        let nothing = Chain { at: chain.at, steps: VecDeque::new(), letter: None, path: chain.path };
+        let nothing = Chain { at: chain.at, steps: VecDeque::new(), message: None, path: chain.path };
         self.chains.insert(std::mem::replace(chain, nothing))
     }
 
     /// Closes the stream of a message from which no more data are deposited.
     fn close_stream(&mut self, chain: &mut Chain) {
         let wants_more = chain.steps.iter().any(|step| matches!(step, Step::Deposit { .. }));
-        let Some(letter) = chain.letter.take_if(|_| !wants_more) else { return };
-        if !self.costs.is_short(letter.len) {
-            self.card(chain.at.node).close_stream(letter.from.node);
+        let Some(message) = chain.message.take_if(|_| !wants_more) else { return };
+        if !self.costs.is_short(message.len) {
+            self.card(chain.at.node).close_stream(message.from.node);
         }
     }
 
     /// A part of the message of a chain, as it will become visible.
     fn data(&self, chain: &Chain, offset: u64, extents: &Arc<[Extent]>, len: u64) -> Effect {
-        let letter = chain.letter.as_deref();
-        let all = letter.map_or(&[][..], |letter| &letter.data);
-        let is_whole = letter.is_some_and(|letter| offset == 0 && len == letter.len);
+        let message = chain.message.as_deref();
+        let all = message.map_or(&[][..], |message| &message.data);
+        let is_whole = message.is_some_and(|message| offset == 0 && len == message.len);
         // A message with a hole only has its ends.
         let part = all.get(offset as usize..(offset + len) as usize).unwrap_or_default();
         let data = if is_whole { all.to_vec() } else { part.to_vec() };
@@ -544,32 +544,32 @@ impl Cards {
     }
 
     /// Sends a message; a chain may wait for it.
-    fn post(&mut self, letter: Letter, chain: Option<u32>) {
+    fn post(&mut self, message: FirmwareMessage, chain: Option<u32>) {
         match self.costs.place {
-            MatchKind::Nic => self.transmit(letter, chain),
+            MatchKind::Nic => self.transmit(message, chain),
             MatchKind::Host => {
-                let (node, mut path) = (letter.from.node, letter.path);
+                let (node, mut path) = (message.from.node, message.path);
                 path.go(path.at + self.costs.write, Component::HyperTransport);
-                let task = Task::Transmit(Box::new(letter), chain);
+                let task = Task::Transmit(Box::new(message), chain);
                 self.schedule(path.at, Event::Card { node, task, path });
             }
         }
     }
 
     /// The card sends a message, and keeps it if it may have to be retransmitted.
-    fn transmit(&mut self, mut letter: Letter, chain: Option<u32>) {
+    fn transmit(&mut self, mut message: FirmwareMessage, chain: Option<u32>) {
         let costs = self.costs;
-        if costs.is_short(letter.len) {
+        if costs.is_short(message.len) {
             // Nothing waits for it to be read: its bytes are copied now.
-            self.protection.gather(&letter.extents, 0, letter.len, &mut letter.data);
+            self.protection.gather(&message.extents, 0, message.len, &mut message.data);
         }
-        let (node, path) = (letter.from.node, letter.path);
+        let (node, path) = (message.from.node, message.path);
         let keeps = costs.flow != FlowKind::None;
         if keeps {
-            self.card(node).flow.keep(&mut letter, chain);
+            self.card(node).flow.keep(&mut message, chain);
         }
         let mut done = path;
-        done.go(self.depart(letter), Component::HyperTransport);
+        done.go(self.depart(message), Component::HyperTransport);
         if let Some(chain) = chain.filter(|_| !keeps) {
             self.transferred(node, chain, done);
         }
@@ -577,69 +577,69 @@ impl Cards {
 
     /// The card reads a message from memory, after all earlier ones; returns when it has been read
     /// completely.
-    fn depart(&mut self, mut letter: Letter) -> Time {
+    fn depart(&mut self, mut message: FirmwareMessage) -> Time {
         let costs = self.costs;
-        let card = self.card(letter.from.node);
-        let begins = letter.path.at.max(card.transmitter);
-        let data = if costs.is_short(letter.len) { 0 } else { letter.len };
+        let card = self.card(message.from.node);
+        let begins = message.path.at.max(card.transmitter);
+        let data = if costs.is_short(message.len) { 0 } else { message.len };
         card.transmitter = begins + costs.reading(costs.packet_bytes + data);
         let ends = card.transmitter + costs.read;
-        letter.path.go(begins, Component::Waiting);
-        self.schedule(begins, Event::Departure(Box::new(letter)));
+        message.path.go(begins, Component::Waiting);
+        self.schedule(begins, Event::Departure(Box::new(message)));
         ends
     }
 
-    fn departure(&mut self, now: Time, mut letter: Box<Letter>) {
+    fn departure(&mut self, now: Time, mut message: Box<FirmwareMessage>) {
         let costs = self.costs;
-        let data = if costs.is_short(letter.len) { 0 } else { letter.len };
-        if data > 0 && letter.data.is_empty() {
-            self.protection.gather(&letter.extents, 0, letter.len, &mut letter.data);
+        let data = if costs.is_short(message.len) { 0 } else { message.len };
+        if data > 0 && message.data.is_empty() {
+            self.protection.gather(&message.extents, 0, message.len, &mut message.data);
         }
-        letter.path.go(now + costs.read, Component::HyperTransport);
-        let (from, to, packet) = (letter.from.node, letter.to.node, costs.packet_bytes);
-        let head = self.mesh.carry(from, to, letter.path.at, packet + data);
+        message.path.go(now + costs.read, Component::HyperTransport);
+        let (from, to, packet) = (message.from.node, message.to.node, costs.packet_bytes);
+        let head = self.mesh.carry(from, to, message.path.at, packet + data);
         let arrives = head + self.mesh.time(packet);
-        letter.path.go(arrives, Component::Router);
-        letter.tail = arrives + costs.reading(data).max(self.mesh.time(data));
-        self.schedule(arrives, Event::Arrival(letter));
+        message.path.go(arrives, Component::Router);
+        message.tail = arrives + costs.reading(data).max(self.mesh.time(data));
+        self.schedule(arrives, Event::Arrival(message));
     }
 
     /// A message's header has arrived. It is lost if no program has its address, or if there is no room for
     /// it, unless flow control refuses it.
-    fn arrival(&mut self, now: Time, letter: Box<Letter>) {
-        let (costs, at, path) = (self.costs, letter.to, letter.path);
+    fn arrival(&mut self, now: Time, message: Box<FirmwareMessage>) {
+        let (costs, at, path) = (self.costs, message.to, message.path);
         if !self.has(at) {
             return;
         }
-        let is_long = !costs.is_short(letter.len);
+        let is_long = !costs.is_short(message.len);
         let card = self.card(at.node);
         let has_flow = costs.flow != FlowKind::None;
         // Messages after a refused one are retransmitted with it.
-        if has_flow && !card.flow.is_next(&letter) {
+        if has_flow && !card.flow.is_next(&message) {
             return;
         }
-        if is_long && !card.open_stream(letter.from.node, costs.streams) {
+        if is_long && !card.open_stream(message.from.node, costs.streams) {
             if has_flow {
-                let note = Note { refused: true, next: letter.number, from: letter.from, to: at };
-                self.say(at.node, note, path);
+                let note = Note { refused: true, next: message.number, from: message.from, to: at };
+                self.send_note(at.node, note, path);
             }
             return;
         }
         if has_flow {
-            card.flow.take(&letter);
+            card.flow.take(&message);
         }
         let task = match costs.place {
-            MatchKind::Nic => Task::Program(at.pid, Work::Message(letter)),
-            MatchKind::Host => Task::Header(letter),
+            MatchKind::Nic => Task::Program(at.pid, Work::Message(message)),
+            MatchKind::Host => Task::Header(message),
         };
-        self.at_card(now, at.node, task, path);
+        self.run_card_task(now, at.node, task, path);
     }
 
     /// The card writes the data of a chain's message to the destination in the chain's next step.
     fn deposit(&mut self, key: u32, mut path: Path) {
         let costs = self.costs;
         let Some(chain) = self.chains.get_mut(key) else { return };
-        let (at, tail) = (chain.at, chain.letter.as_ref().map_or(path.at, |letter| letter.tail));
+        let (at, tail) = (chain.at, chain.message.as_ref().map_or(path.at, |message| message.tail));
         let Some(Step::Deposit { offset, extents, len, ticket }) = chain.steps.pop_front() else { return };
         let card = self.card(at.node);
         let begins = path.at.max(card.receiver);

@@ -13,7 +13,7 @@ use super::path::Profile;
 use super::running::CAP;
 use super::work::Address;
 use crate::config::Config;
-use crate::limits::{self, Kind};
+use crate::limits::{self, ObjectKind};
 use crate::machine::{FlowKind, MatchKind, Mode};
 use crate::net::connections::address;
 
@@ -34,10 +34,8 @@ struct Card {
 pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> {
     let params = &config.machine.params;
     if params.mode == (Mode { match_kind: MatchKind::Nic, flow_kind: FlowKind::Cop }) {
-        let why = format!(
-            "{}: flow control by cop is between kernels; it goes with mode.match_kind=host",
-            config.name
-        );
+        let why =
+            format!("{}: cop is flow control between kernels; it needs mode.match_kind=host", config.name);
         return Err(Error::Invalid(why));
     }
     let fabric = Fabric::of(node, config);
@@ -72,7 +70,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
         max_inline: 0,
         max_cq: 0,
         max_cqe: 0,
-        max_mr: Kind::Region.limit(),
+        max_mr: ObjectKind::Region.limit(),
         max_mr_size: limits::REGION_BYTES,
         max_msg_size: CAP.max_payload,
         implicit_mr: None,
@@ -140,7 +138,8 @@ impl DeviceOps for DeviceObject {
         let domain: Arc<Domain> = verbs::provider::own(pd.clone(), "the protection domain")?;
         let card = &self.0;
         let own = Address::of(addr, card.node.index()).filter(|at| at.node == card.node.index());
-        let why = || format!("it is not the card's, which is {}", address(card.node.index(), 0));
+        let why =
+            || format!("it differs from the card's address, which is {}", address(card.node.index(), 0));
         let at = own.ok_or_else(|| Error::Address { addr, why: why() })?;
         let mut cards = card.fabric.lock();
         let at = cards.load(at, domain.number, firmware)?;

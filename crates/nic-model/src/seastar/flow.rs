@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::work::{Address, Letter, Note};
+use super::work::{Address, FirmwareMessage, Note};
 
 /// A message that may have to be retransmitted.
 #[derive(Debug)]
 struct Kept {
-    letter: Letter,
+    message: FirmwareMessage,
     /// The chain to resume when it is accepted.
     chain: Option<u32>,
 }
@@ -30,36 +30,36 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Assigns the number of a message and keeps a copy.
-    pub(super) fn keep(&mut self, letter: &mut Letter, chain: Option<u32>) {
-        let outgoing = self.outgoing.entry((letter.from, letter.to)).or_default();
-        letter.number = outgoing.next;
+    pub(super) fn keep(&mut self, message: &mut FirmwareMessage, chain: Option<u32>) {
+        let outgoing = self.outgoing.entry((message.from, message.to)).or_default();
+        message.number = outgoing.next;
         outgoing.next += 1;
-        outgoing.kept.push_back(Kept { letter: letter.clone(), chain });
+        outgoing.kept.push_back(Kept { message: message.clone(), chain });
     }
 
     /// Whether a message is the next one of its sender.
-    pub(super) fn is_next(&self, letter: &Letter) -> bool {
-        self.incoming.get(&(letter.from, letter.to)).copied().unwrap_or(0) == letter.number
+    pub(super) fn is_next(&self, message: &FirmwareMessage) -> bool {
+        self.incoming.get(&(message.from, message.to)).copied().unwrap_or(0) == message.number
     }
 
     /// Accepts a message.
-    pub(super) fn take(&mut self, letter: &Letter) {
-        self.incoming.insert((letter.from, letter.to), letter.number + 1);
+    pub(super) fn take(&mut self, message: &FirmwareMessage) {
+        self.incoming.insert((message.from, message.to), message.number + 1);
     }
 
     /// Drops accepted messages; returns the chains that waited for them.
     pub(super) fn taken(&mut self, note: &Note) -> Vec<u32> {
         let Some(outgoing) = self.outgoing.get_mut(&(note.from, note.to)) else { return Vec::new() };
         let mut chains = Vec::new();
-        while outgoing.kept.front().is_some_and(|kept| kept.letter.number < note.next) {
+        while outgoing.kept.front().is_some_and(|kept| kept.message.number < note.next) {
             chains.extend(outgoing.kept.pop_front().and_then(|kept| kept.chain));
         }
         chains
     }
 
     /// The messages to retransmit, in order.
-    pub(super) fn again(&self, note: &Note) -> Vec<Letter> {
+    pub(super) fn again(&self, note: &Note) -> Vec<FirmwareMessage> {
         let kept = self.outgoing.get(&(note.from, note.to)).into_iter().flat_map(|outgoing| &outgoing.kept);
-        kept.filter(|kept| kept.letter.number >= note.next).map(|kept| kept.letter.clone()).collect()
+        kept.filter(|kept| kept.message.number >= note.next).map(|kept| kept.message.clone()).collect()
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_as_long_as_its_directions_together() {
+    fn route_length_is_the_sum_of_its_dimensions() {
         let (open, closed) = (mesh(false), mesh(true));
         assert_eq!(open.len(), 72);
         assert_eq!((hops(&open, 0, 0), hops(&open, 0, 1), hops(&open, 0, 5)), (0, 1, 5));

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_time_belongs_to_somebody() {
+    fn all_time_is_attributed() {
         let us = |n| Time::ZERO + Span::from_us(n);
         let mut path = Path::new(us(1));
         for (to, component) in [(3, Component::Polling), (3, Component::Router), (7, Component::Polling)] {

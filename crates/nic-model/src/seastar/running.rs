@@ -10,7 +10,7 @@ use verbs::{Access, Error, FirmwareCap, NicCtx, Result, Sge};
 
 use super::card::Effects;
 use super::path::Path;
-use super::work::{Address, Letter, Step};
+use super::work::{Address, FirmwareMessage, Step};
 use crate::net::connections::address;
 use crate::net::protection::{Extent, Protection};
 
@@ -56,7 +56,9 @@ impl Recorder<'_> {
         let (mut found, len) = (Vec::new(), sges.iter().map(|sge| u64::from(sge.length)).sum());
         match self.protection.own_extents(self.domain, sges, (0, len), access, &mut found) {
             true => Ok(found.into()),
-            false => Err(Error::Invalid("it is not registered memory that may be used so".into())),
+            false => {
+                Err(Error::Invalid("this is not registered memory with the required access rights".into()))
+            }
         }
     }
 }
@@ -86,7 +88,7 @@ impl NicCtx for Recorder<'_> {
         let Some(to) = Address::of(to, self.at.node) else { return Ok(()) };
         let (from, header, path) = (self.at, header.into(), self.path);
         let (data, number, tail) = (Vec::new(), 0, path.at);
-        self.steps.push_back(Step::Send(Box::new(Letter {
+        self.steps.push_back(Step::Send(Box::new(FirmwareMessage {
             from,
             to,
             header,
@@ -115,7 +117,9 @@ impl NicCtx for Recorder<'_> {
     fn event(&mut self, to: Sge, record: &[u8]) -> Result<()> {
         Error::check_limit("bytes of the record", record.len() as u64, to.length.into())?;
         if record.is_empty() || !record.len().is_multiple_of(8) || !to.addr.is_multiple_of(8) {
-            return Err(Error::Invalid("a record has a multiple of eight bytes, at such an address".into()));
+            return Err(Error::Invalid(
+                "the length and the address of a record must be multiples of eight".into(),
+            ));
         }
         let extents = self.extents(&[Sge { length: record.len() as u32, ..to }], Access::LOCAL_WRITE)?;
         let ticket = self.effects.ticket();

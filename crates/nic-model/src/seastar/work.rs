@@ -17,7 +17,7 @@ pub(super) struct Address {
 
 /// A message between programs.
 #[derive(Clone, Debug)]
-pub(super) struct Letter {
+pub(super) struct FirmwareMessage {
     pub(super) from: Address,
     pub(super) to: Address,
     pub(super) header: Arc<[u8]>,
@@ -47,8 +47,8 @@ pub(super) struct Note {
 
 impl Note {
     /// A message was accepted.
-    pub(super) fn taken(letter: &Letter) -> Self {
-        Self { from: letter.from, to: letter.to, next: letter.number + 1, refused: false }
+    pub(super) fn taken(message: &FirmwareMessage) -> Self {
+        Self { from: message.from, to: message.to, next: message.number + 1, refused: false }
     }
 }
 
@@ -56,7 +56,7 @@ impl Note {
 #[derive(Debug)]
 pub(super) enum Step {
     Charge(Span),
-    Send(Box<Letter>),
+    Send(Box<FirmwareMessage>),
     /// Deposit a part of the message that the call handles.
     Deposit {
         offset: u64,
@@ -81,7 +81,7 @@ pub(super) struct Chain {
     pub(super) at: Address,
     pub(super) steps: VecDeque<Step>,
     /// The message that it handles.
-    pub(super) letter: Option<Box<Letter>>,
+    pub(super) message: Option<Box<FirmwareMessage>>,
     pub(super) path: Path,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Chain {
 #[derive(Debug)]
 pub(super) enum Work {
     Command(Vec<u8>),
-    Message(Box<Letter>),
+    Message(Box<FirmwareMessage>),
     Turn,
     /// A transfer of this chain has completed.
     Resume(u32),
@@ -103,9 +103,9 @@ pub(super) enum Task {
     /// A program's work, if the card runs programs.
     Program(u16, Work),
     /// A message that the kernel has to handle.
-    Header(Box<Letter>),
+    Header(Box<FirmwareMessage>),
     /// The kernel sends a message, and this chain waits for it.
-    Transmit(Box<Letter>, Option<u32>),
+    Transmit(Box<FirmwareMessage>, Option<u32>),
     /// The kernel has specified the destination of a message's data.
     Deposit(u32),
     /// A transfer has completed: interrupts the kernel.
@@ -142,9 +142,9 @@ pub(super) enum Event {
         path: Path,
     },
     /// A message is read from its sender's memory.
-    Departure(Box<Letter>),
+    Departure(Box<FirmwareMessage>),
     /// Its header reaches its target.
-    Arrival(Box<Letter>),
+    Arrival(Box<FirmwareMessage>),
     Seen {
         at: Address,
         effect: Effect,

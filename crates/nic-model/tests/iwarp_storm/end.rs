@@ -16,12 +16,12 @@ use iwarp::tx::{OpKind, Origin, PostError};
 use iwarp::{Connection, Limits};
 use nic_model::stream::{Reset, Stream};
 
-use super::plan::{BYE, COUNTERS, PASSING, Plan, READABLE, Trouble, WRITABLE, readable};
+use super::plan::{BYE, COUNTERS, Fault, PASSING, Plan, READABLE, WRITABLE, readable};
 
 /// Longer than any seed takes while bytes keep arriving.
 const PATIENCE: Span = Span::from_secs(3);
 /// The cost of polling the stream.
-const LOOK: Span = Span::from_ns(50);
+const POLL_COST: Span = Span::from_ns(50);
 
 /// How an end finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,18 +171,18 @@ impl<'a> End<'a> {
     pub(crate) fn run(mut self) -> Report {
         let shaken = if self.me == 0 { self.initiate_up_to_twice() } else { self.respond() };
         let mut ending = match shaken {
-            Ok(()) => self.converse(),
+            Ok(()) => self.run_connection(),
             Err(ending) => ending,
         };
         if self.me == 1
             && matches!(ending, Ending::Refused | Ending::Reset | Ending::Closed { .. })
-            && let (Trouble::Old | Trouble::Shaken(..), Some(again)) = (self.plan.trouble, self.again.take())
+            && let (Fault::Old | Fault::Shaken(..), Some(again)) = (self.plan.fault, self.again.take())
         {
             self.stream.shut();
             self = Self::new(self.plan, self.seed, self.me, [again.clone(), again]);
             self.again = None;
             ending = match self.respond() {
-                Ok(()) => self.converse(),
+                Ok(()) => self.run_connection(),
                 Err(ending) => ending,
             };
         }
@@ -204,7 +204,7 @@ impl<'a> End<'a> {
 
     /// Sends some of these bytes, and receives some; `None` if nothing has arrived.
     fn exchange(&self, out: &[u8]) -> Result<(usize, Option<Vec<u8>>), Ending> {
-        self.host.charge(LOOK);
+        self.host.charge(POLL_COST);
         let sent = if out.is_empty() { 0 } else { self.stream.send(out)? };
         let mut bytes = vec![0; self.plan.read];
         let came = self.stream.receive(&mut bytes)?;
@@ -217,7 +217,7 @@ impl<'a> End<'a> {
 
     /// Whether the handshake may fail for a reason that the ends cannot know.
     fn may_fail(&self) -> bool {
-        matches!(self.plan.trouble, Trouble::Hit(..) | Trouble::Shaken(..))
+        matches!(self.plan.fault, Fault::Hit(..) | Fault::Shaken(..))
     }
 
     /// Retries with revision 1 if the state machine reports that this may help, as a device does.
@@ -281,10 +281,10 @@ impl<'a> End<'a> {
                 Ok(())
             }
             Outcome::Rejected { private_data } => {
-                let expected = match self.plan.trouble {
-                    Trouble::Reject => private_data == b"no",
-                    Trouble::Old => may_retry_as_v1,
-                    trouble => trouble == Trouble::NoFirstMessage,
+                let expected = match self.plan.fault {
+                    Fault::Reject => private_data == b"no",
+                    Fault::Old => may_retry_as_v1,
+                    fault => fault == Fault::NoFirstMessage,
                 };
                 if !expected && !self.may_fail() {
                     self.report.wrong.push("rejected".into());
@@ -307,7 +307,7 @@ impl<'a> End<'a> {
                     if bytes.is_empty() { Err(machine.handle_eof()) } else { machine.handle_bytes(&bytes) };
                 decided = match heard {
                     Ok((_, None)) => None,
-                    Ok((_, Some(_))) if self.plan.trouble == Trouble::Reject => {
+                    Ok((_, Some(_))) if self.plan.fault == Fault::Reject => {
                         machine.reject(b"no").expect("there is a request");
                         Some(Err(Ending::Refused))
                     }
@@ -315,7 +315,7 @@ impl<'a> End<'a> {
                     Err(_) => Some(Err(Ending::Refused)),
                 };
             }
-            self.host.charge(LOOK);
+            self.host.charge(POLL_COST);
             match self.stream.send(machine.transmit()) {
                 Ok(sent) => {
                     machine.transmitted(sent);
@@ -339,7 +339,7 @@ impl<'a> End<'a> {
             }
             Err(error) => {
                 let expected =
-                    error == HandshakeError::NoCommonRtr && self.plan.trouble == Trouble::NoFirstMessage;
+                    error == HandshakeError::NoCommonRtr && self.plan.fault == Fault::NoFirstMessage;
                 if !expected && !self.may_fail() {
                     self.report.wrong.push(format!("not accepted: {error}"));
                 }
@@ -349,7 +349,7 @@ impl<'a> End<'a> {
     }
 
     /// Sets up the end's memory, with everything that the other end's program needs.
-    fn furnish(&mut self, negotiated: &Negotiated) -> (Endpoint, std::ops::Range<usize>) {
+    fn set_up_memory(&mut self, negotiated: &Negotiated) -> (Endpoint, std::ops::Range<usize>) {
         let limits =
             Limits { queue: self.plan.queue, mulpdu: self.plan.mulpdu[self.me], ..Limits::default() };
         let mut endpoint = Endpoint::new(Connection::new(negotiated, &limits, self.now()));
@@ -364,11 +364,11 @@ impl<'a> End<'a> {
         (endpoint, written)
     }
 
-    fn converse(&mut self) -> Ending {
+    fn run_connection(&mut self) -> Ending {
         let negotiated = self.negotiated.take().expect("hands were shaken");
         self.settle_on(&negotiated);
-        let (mut endpoint, written) = self.furnish(&negotiated);
-        if let Trouble::Flip(end, ahead) = self.plan.trouble
+        let (mut endpoint, written) = self.set_up_memory(&negotiated);
+        if let Fault::Flip(end, ahead) = self.plan.fault
             && end == self.me
         {
             self.stream.damage(ahead, self.seed as u8);
@@ -393,7 +393,7 @@ impl<'a> End<'a> {
                 _ => {}
             }
         };
-        if ending == Ending::Quit && matches!(self.plan.trouble, Trouble::Leave(..)) {
+        if ending == Ending::Quit && matches!(self.plan.fault, Fault::Leave(..)) {
             endpoint.connection.finish();
             // The other end's report shows whether this arrived.
             let _ = self.last_words(&mut endpoint, ending);
@@ -470,7 +470,7 @@ impl<'a> End<'a> {
             && self.host.now() >= self.next_at
         {
             let here = (self.me, self.posted);
-            if [Trouble::Quit(here.0, here.1), Trouble::Leave(here.0, here.1)].contains(&self.plan.trouble) {
+            if [Fault::Quit(here.0, here.1), Fault::Leave(here.0, here.1)].contains(&self.plan.fault) {
                 return Err(Ending::Quit);
             }
             // The final message waits for all answers, so it is sent when everything before it has arrived;
@@ -492,7 +492,7 @@ impl<'a> End<'a> {
                     return Err(Ending::Quit);
                 }
             }
-            let look = self.look_of(self.posted);
+            let look = self.wire_form(self.posted);
             self.on_wire.push(look);
             self.posted += 1;
             self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
@@ -519,7 +519,7 @@ impl<'a> End<'a> {
     }
 
     /// The form of a step on the wire when its turn comes.
-    fn look_of(&mut self, number: usize) -> Open {
+    fn wire_form(&mut self, number: usize) -> Open {
         let step = &self.plan.programs[self.me].steps[number];
         let (deed, len) = match step.kind {
             OpKind::Write { stag, to, .. } => (Deed::Write { stag, to }, step.data.len()),
@@ -651,7 +651,7 @@ impl<'a> End<'a> {
         }
         let host = self.host.clone();
         let said = host.wait("last words", &Bell::new(), self.patience(), || {
-            self.host.charge(LOOK);
+            self.host.charge(POLL_COST);
             self.make(endpoint);
             match self.stream.send(&self.out) {
                 Ok(sent) => drop(self.out.drain(..sent)),

@@ -19,7 +19,7 @@ use iwarp::tx::OpKind;
 use nic_model::stream::connect;
 
 use end::{End, Ending, Report};
-use plan::{Plan, Program, Step, Trouble, WRITABLE};
+use plan::{Fault, Plan, Program, Step, WRITABLE};
 
 /// Both ends finish within this time after a reset.
 const RESET_BOUND: Span = Span::from_us(50);
@@ -43,7 +43,7 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
     let again = connect(&nodes[0], &nodes[1], plan.ways_again, !seed);
     let reports = Arc::new(Mutex::new([None, None]));
     let damage = [a.clone(), b.clone()];
-    if let Trouble::Hit(end, at) = plan.trouble {
+    if let Fault::Hit(end, at) = plan.fault {
         damage[end].damage(at, seed as u8);
     }
     for (me, streams) in [[a, again.0], [b, again.1]].into_iter().enumerate() {
@@ -59,15 +59,15 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
         return Err("an end said nothing".into());
     };
     let run = Run { ended, reports: [a, b] };
-    let damaged = match plan.trouble {
-        Trouble::Flip(end, _) | Trouble::Hit(end, _) => damage[end].is_damaged().then_some(end),
+    let damaged = match plan.fault {
+        Fault::Flip(end, _) | Fault::Hit(end, _) => damage[end].is_damaged().then_some(end),
         _ => None,
     };
     let wrong = check(&plan, &run.reports, damaged);
     if wrong.is_empty() {
         Ok(run)
     } else {
-        Err(format!("{wrong:?}\n{:?}\n{}", plan.trouble, endings(&run.reports)))
+        Err(format!("{wrong:?}\n{:?}\n{}", plan.fault, endings(&run.reports)))
     }
 }
 
@@ -114,13 +114,12 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
         }
         let received = messages(program, other, &mut wrong);
         bytes(program, own, other, received, &mut wrong);
-        if damaged == Some(end) && other.ending == Ending::Clean && matches!(plan.trouble, Trouble::Flip(..))
-        {
+        if damaged == Some(end) && other.ending == Ending::Clean && matches!(plan.fault, Fault::Flip(..)) {
             wrong.push("a flipped bit was not noticed".into());
         }
         if own.promised {
             promises(program, own, other, received, &mut wrong);
-            let left = matches!(plan.trouble, Trouble::Leave(leaver, _) if leaver != end);
+            let left = matches!(plan.fault, Fault::Leave(leaver, _) if leaver != end);
             if left && own.ending == (Ending::Closed { cut: false }) {
                 receipts(program, own, received, &mut wrong);
             }
@@ -129,18 +128,18 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
     let [a, b] = [reports[0].ending, reports[1].ending];
     let both = |ending| a == ending && b == ending;
     let code = |end: usize| plan.programs[end].steps.iter().find_map(|step| step.breaks);
-    let fits = match plan.trouble {
-        Trouble::None => both(Ending::Clean),
-        Trouble::Reject | Trouble::NoFirstMessage => both(Ending::Refused),
-        Trouble::Old => both(Ending::Clean),
+    let fits = match plan.fault {
+        Fault::None => both(Ending::Clean),
+        Fault::Reject | Fault::NoFirstMessage => both(Ending::Refused),
+        Fault::Old => both(Ending::Clean),
         // The arrived messages show the effect.
-        Trouble::Shaken(..) | Trouble::Hit(..) => true,
+        Fault::Shaken(..) | Fault::Hit(..) => true,
         // The stream may have been too short for the reset; one end may have finished before it.
-        Trouble::Reset(..) => {
+        Fault::Reset(..) => {
             both(Ending::Clean) || both(Ending::Reset) || a == Ending::Reset || b == Ending::Reset
         }
-        Trouble::Flip(..) => damaged.is_some() || both(Ending::Clean),
-        Trouble::Quit(end, after) | Trouble::Leave(end, after) => {
+        Fault::Flip(..) => damaged.is_some() || both(Ending::Clean),
+        Fault::Quit(end, after) | Fault::Leave(end, after) => {
             let quits = after < plan.programs[end].steps.len();
             let other = [b, a][end];
             if quits {
@@ -149,7 +148,7 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
                 both(Ending::Clean)
             }
         }
-        Trouble::Breach(end) => code(end).is_some_and(|code| {
+        Fault::Breach(end) => code(end).is_some_and(|code| {
             let breach = plan.programs[end].steps.iter().position(|step| step.breaks.is_some());
             [a, b][end] == Ending::Terminated(code)
                 && [b, a][end] == Ending::Failed(code)

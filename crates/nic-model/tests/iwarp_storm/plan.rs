@@ -46,7 +46,7 @@ pub(crate) struct Program {
 
 /// The fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum Fault {
     None,
     /// The direction is reset after this many bytes.
     Reset(usize, u64),
@@ -88,7 +88,7 @@ pub(crate) struct Plan {
     /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
-    pub(crate) trouble: Trouble,
+    pub(crate) fault: Fault,
 }
 
 /// The readable bytes of an end.
@@ -99,11 +99,11 @@ pub(crate) fn readable(seed: u64, end: usize) -> Vec<u8> {
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let mut trouble = trouble(&mut rng);
-        let v2 = !rng.one_in(4) || matches!(trouble, Trouble::Old | Trouble::Shaken(..));
+        let mut fault = fault(&mut rng);
+        let v2 = !rng.one_in(4) || matches!(fault, Fault::Old | Fault::Shaken(..));
         let depths = [0, 1, 2, 5, 16];
         // Only CRCs detect flipped bits.
-        let crc = matches!(trouble, Trouble::Flip(..)) || rng.one_in(2);
+        let crc = matches!(fault, Fault::Flip(..)) || rng.one_in(2);
         let all_first_messages = rng.one_in(2);
         let initiator = InitiatorConfig {
             revision: if v2 { Revision::V2 } else { Revision::V1 },
@@ -121,7 +121,7 @@ impl Plan {
             ..InitiatorConfig::default()
         };
         let responder = ResponderConfig {
-            revision_max: if trouble == Trouble::Old { Revision::V1 } else { Revision::V2 },
+            revision_max: if fault == Fault::Old { Revision::V1 } else { Revision::V2 },
             crc: rng.one_in(3),
             ..ResponderConfig::default()
         };
@@ -129,27 +129,29 @@ impl Plan {
             Accept { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
         if initiator.peer_to_peer == RtrSet::READ
             && initiator.ord.min(accept.ird) == 0
-            && !matches!(trouble, Trouble::Old | Trouble::Reject | Trouble::Shaken(..) | Trouble::Hit(..))
+            && !matches!(fault, Fault::Old | Fault::Reject | Fault::Shaken(..) | Fault::Hit(..))
         {
-            trouble = Trouble::NoFirstMessage;
+            fault = Fault::NoFirstMessage;
         }
-        let breach = |end| trouble == Trouble::Breach(end);
+        let breach = |end| fault == Fault::Breach(end);
         // Revision 1 does not negotiate depths: each side relies on the other's choice.
-        let again = matches!(trouble, Trouble::Old | Trouble::Shaken(..));
-        let (initiator, accept) = if v2 && !again { (initiator, accept) } else { even(initiator, accept) };
+        let again = matches!(fault, Fault::Old | Fault::Shaken(..));
+        let (initiator, accept) =
+            if v2 && !again { (initiator, accept) } else { match_depths(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
         let mut ways = [way(&mut rng), way(&mut rng)];
         let (queue, read) = (*rng.one_of(&[1, 2, 8, 64]), *rng.one_of(&[1, 13, 500, 4096, 65_536]));
         // Byte by byte, long messages would only take long.
         let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
-        let programs = [0, 1]
-            .map(|end| program(&mut rng, Ask { seed, end, longest, reads: reads[end], breach: breach(end) }));
-        if let Trouble::Reset(end, at) | Trouble::Shaken(end, at) = trouble {
+        let programs = [0, 1].map(|end| {
+            program(&mut rng, ProgramSpec { seed, end, longest, reads: reads[end], breach: breach(end) })
+        });
+        if let Fault::Reset(end, at) | Fault::Shaken(end, at) = fault {
             ways[end].reset_at = Some(at);
         }
         let mut ways_again = [way(&mut rng), way(&mut rng)];
-        if let Trouble::Shaken(end, _) = trouble {
+        if let Fault::Shaken(end, _) = fault {
             ways_again[end].reset_at = Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
         }
         let ask_every = *rng.one_of(&[1, 2, 5]);
@@ -165,7 +167,7 @@ impl Plan {
             ways_again,
             ask_every,
             programs,
-            trouble,
+            fault,
         }
     }
 }
@@ -177,24 +179,24 @@ impl Plan {
     }
 }
 
-fn even(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept) {
+fn match_depths(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept) {
     let (ird, ord) = (initiator.ird, initiator.ord);
     (initiator, Accept { ird: ord, ord: ird, ..accept })
 }
 
-fn trouble(rng: &mut Rng) -> Trouble {
+fn fault(rng: &mut Rng) -> Fault {
     let end = rng.below(2) as usize;
     match rng.below(26) {
-        20..=22 => Trouble::Hit(end, *rng.one_of(&[60, 300, 3000, 30_000]) * rng.below(100) / 100),
-        23 | 24 => Trouble::Shaken(end, 1 + rng.below(if end == 0 { 24 } else { 30 })),
-        0..=3 => Trouble::Reset(end, 1 + *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
-        4..=6 => Trouble::Flip(end, *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
-        7 => Trouble::Quit(end, rng.below(20) as usize),
-        8..=11 => Trouble::Breach(end),
-        12 if rng.one_in(2) => Trouble::Reject,
-        13 if rng.one_in(2) => Trouble::Old,
-        14 | 15 => Trouble::Leave(end, rng.below(12) as usize),
-        _ => Trouble::None,
+        20..=22 => Fault::Hit(end, *rng.one_of(&[60, 300, 3000, 30_000]) * rng.below(100) / 100),
+        23 | 24 => Fault::Shaken(end, 1 + rng.below(if end == 0 { 24 } else { 30 })),
+        0..=3 => Fault::Reset(end, 1 + *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        4..=6 => Fault::Flip(end, *rng.one_of(&[30, 300, 3000, 30_000]) * rng.below(100) / 100),
+        7 => Fault::Quit(end, rng.below(20) as usize),
+        8..=11 => Fault::Breach(end),
+        12 if rng.one_in(2) => Fault::Reject,
+        13 if rng.one_in(2) => Fault::Old,
+        14 | 15 => Fault::Leave(end, rng.below(12) as usize),
+        _ => Fault::None,
     }
 }
 
@@ -225,7 +227,7 @@ fn length(rng: &mut Rng, longest: usize) -> usize {
 }
 
 /// Requirements for a program.
-struct Ask {
+struct ProgramSpec {
     seed: u64,
     end: usize,
     /// Maximum bytes of a message.
@@ -237,7 +239,7 @@ struct Ask {
 }
 
 /// Generates the program of an end.
-struct Maker<'a> {
+struct ProgramBuilder<'a> {
     rng: &'a mut Rng,
     readable: Vec<u8>,
     program: Program,
@@ -247,34 +249,34 @@ struct Maker<'a> {
     to: u64,
 }
 
-fn program(rng: &mut Rng, ask: Ask) -> Program {
-    let Ask { seed, end, longest, reads, breach } = ask;
+fn program(rng: &mut Rng, ask: ProgramSpec) -> Program {
+    let ProgramSpec { seed, end, longest, reads, breach } = ask;
     let count = *rng.one_of(&[1, 4, 12, 30]);
     let breach_at = breach.then(|| rng.below(count));
     let program = Program { steps: Vec::new(), writable: 0, receives: Vec::new(), passing: 0 };
     let readable = readable(seed, 1 - end);
-    let mut maker = Maker { rng, readable, program, longest, counter: 0, to: WRITABLE.1 };
+    let mut builder = ProgramBuilder { rng, readable, program, longest, counter: 0, to: WRITABLE.1 };
     for number in 0..count {
         if breach_at == Some(number) {
-            maker.breach(reads);
+            builder.breach(reads);
         }
-        match maker.rng.below(if reads { 9 } else { 5 }) {
-            0..=1 => maker.write(),
-            2..=3 => maker.send(),
-            4 => maker.immediate(),
-            5..=6 => maker.read(),
-            _ => maker.atomic(),
+        match builder.rng.below(if reads { 9 } else { 5 }) {
+            0..=1 => builder.write(),
+            2..=3 => builder.send(),
+            4 => builder.immediate(),
+            5..=6 => builder.read(),
+            _ => builder.atomic(),
         }
     }
     // After all data that reads return.
-    maker.add(OpKind::Send { len: 0, solicited: true, invalidate: None }, BYE.to_vec(), Vec::new());
-    let mut program = maker.program;
+    builder.add(OpKind::Send { len: 0, solicited: true, invalidate: None }, BYE.to_vec(), Vec::new());
+    let mut program = builder.program;
     program.steps.last_mut().expect("the bye").fence = true;
     program.receives.push(BYE.len());
     program
 }
 
-impl Maker<'_> {
+impl ProgramBuilder<'_> {
     fn add(&mut self, kind: OpKind, data: Vec<u8>, brings: Vec<u8>) {
         let pause = if self.rng.one_in(2) { Span::ZERO } else { Span::from_ns(self.rng.below(30_000)) };
         let fence = self.rng.one_in(8);

@@ -30,7 +30,7 @@ struct Fate {
     acknowledged: u64,
     /// The events of the accepting side, as one character each: `+` Established, `-` Disconnected, `!`
     /// ConnectFailed.
-    told: String,
+    events: String,
     why: Option<CmFailure>,
     /// Number of messages that it found after these events.
     messages: u64,
@@ -80,15 +80,15 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
         let wr = RecvWr::new(wr, &room);
         if shared { srqs[message_lane].post_recv(&wr).unwrap() } else { qp.post_recv(&wr).unwrap() }
     }
-    let mut told = String::new();
+    let mut events = String::new();
     // There is no request if the other side dies before sending it.
     while let Ok(event) = cm.get_event(host.after(Span::from_ms(80))) {
         match event {
             CmEvent::ConnectRequest(request) => cm.accept(request, qp, &ConnParam::default()).unwrap(),
-            CmEvent::Established { .. } => told.push('+'),
-            CmEvent::Disconnected { .. } => told.push('-'),
+            CmEvent::Established { .. } => events.push('+'),
+            CmEvent::Disconnected { .. } => events.push('-'),
             CmEvent::ConnectFailed { why, .. } => {
-                told.push('!');
+                events.push('!');
                 fate.lock().unwrap().why = Some(why);
             }
             other @ CmEvent::Rejected { .. } => panic!("{other:?}"),
@@ -98,7 +98,7 @@ fn server(host: &Host, device: &Device, message_lane: usize, shared: bool, fate:
     while let Some(wc) = cq.poll_one().unwrap() {
         fate.messages += u64::from(wc.is_ok());
     }
-    fate.told = told;
+    fate.events = events;
     drop(listener);
 }
 
@@ -155,11 +155,11 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
 /// each instant around the time when it connects and sends; messages use either lane, with receives of the
 /// queue pair's own and shared ones. The survivor polls for messages only after the last event.
 #[test]
-fn whoever_can_have_sent_was_connected() {
+fn peer_that_may_have_sent_is_reported_as_connected() {
     let (mut failed, mut late) = (0, 0);
     for (message_lane, shared) in [(0, false), (0, true), (1, true)] {
         let whole = connection(Faults::default(), message_lane, shared);
-        assert_eq!((whole.told.as_str(), whole.messages), ("+-", MESSAGES), "{whole:?}");
+        assert_eq!((whole.events.as_str(), whole.messages), ("+-", MESSAGES), "{whole:?}");
         let connected = whole.connected_ns.unwrap();
         for at in (connected - BEFORE_NS..connected + AFTER_NS).step_by(STEP_NS as usize) {
             let faults = Faults { death_ns: Some(at), cut_ns: None };
@@ -167,9 +167,9 @@ fn whoever_can_have_sent_was_connected() {
             let what = format!(
                 "lane {message_lane}, shared {shared}, dead at {at} ns, connected at {connected}: {fate:?}"
             );
-            assert!(fate.told == "+-" || fate.told == "!", "{what}");
+            assert!(fate.events == "+-" || fate.events == "!", "{what}");
             assert!(fate.messages >= fate.acknowledged, "{what}");
-            if fate.told == "!" {
+            if fate.events == "!" {
                 assert!(fate.connected_ns.is_none() && fate.messages == 0, "{what}");
                 failed += 1;
             } else if fate.connected_ns.is_some() && fate.messages < MESSAGES {
@@ -184,16 +184,16 @@ fn whoever_can_have_sent_was_connected() {
 /// lane. Method: the first rail is cut at each instant around the time of that lane's event, and the
 /// connecting side dies shortly after.
 #[test]
-fn an_end_has_a_beginning() {
+fn disconnected_follows_established() {
     let connected = connection(Faults::default(), 0, false).connected_ns.unwrap();
     let mut met = 0;
     for at in (connected - BEFORE_NS..connected).step_by(2 * STEP_NS as usize) {
         for later in [10_000, 50_000, 200_000] {
             let fate = connection(Faults { death_ns: Some(at + later), cut_ns: Some(at) }, 0, false);
             let what = format!("cut at {at} ns, dead {later} later, connected at {connected}: {fate:?}");
-            assert!(fate.told == "+-" || fate.told == "!", "{what}");
+            assert!(fate.events == "+-" || fate.events == "!", "{what}");
             assert!(fate.messages >= fate.acknowledged, "{what}");
-            met += u32::from(fate.told == "+-");
+            met += u32::from(fate.events == "+-");
         }
     }
     assert!(met > 0, "no end was met");

@@ -9,7 +9,7 @@ use super::storm;
 use super::support::Play;
 
 /// Fault settings for the conformance suite: a name and values of the machine.
-pub(crate) const WEATHERS: &[(&str, &[(&str, &str)])] = &[
+pub(crate) const FAULT_SETTINGS: &[(&str, &[(&str, &str)])] = &[
     ("delay", &[("faults.delay_ns", "20000")]),
     ("loss", &[("faults.loss_ppm", "10000")]),
     ("stall", &[("faults.stall_ppm", "20000"), ("faults.stall_ns", "50000")]),
@@ -25,15 +25,15 @@ pub(crate) const WEATHERS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Tests that cannot run with faults, and the reason.
-const FAIR_WEATHER_ONLY: &[(&str, &str)] = &[];
+const WITHOUT_FAULTS_ONLY: &[(&str, &str)] = &[];
 
 /// Everything that runs with a seed: `setting/group::name` of the suite, and `storm`.
 pub(crate) fn paths() -> Vec<String> {
-    let fair = |path: &str| FAIR_WEATHER_ONLY.iter().any(|(test, _)| *test == path);
+    let fair = |path: &str| WITHOUT_FAULTS_ONLY.iter().any(|(test, _)| *test == path);
     let suite: Vec<String> =
         conformance::all().iter().map(conformance::Test::path).filter(|p| !fair(p)).collect();
-    let under = |weather: &'static str| suite.iter().map(move |test| format!("{weather}/{test}"));
-    WEATHERS.iter().flat_map(|(name, _)| under(name)).chain(["storm".to_owned()]).collect()
+    let under = |setting: &'static str| suite.iter().map(move |test| format!("{setting}/{test}"));
+    FAULT_SETTINGS.iter().flat_map(|(name, _)| under(name)).chain(["storm".to_owned()]).collect()
 }
 
 /// Runs a program with a seed.
@@ -44,14 +44,15 @@ pub(crate) fn run(path: &str, seed: u64) -> Result<(), String> {
     let outcome = match path.split_once('/') {
         None if path == "storm" => storm::run(seed, Factory::Coroutine).map(drop),
         None => Err("there is no such program".to_owned()),
-        Some((weather, test)) => suite(weather, test, seed),
+        Some((setting, test)) => suite(setting, test, seed),
     };
     let again = format!("cargo run --release -p nic-model --example chaos -- {seed} {path}");
     outcome.map_err(|why| format!("{path} with seed {seed}: {why}\nto see it again: {again}"))
 }
 
-fn suite(weather: &str, test: &str, seed: u64) -> Result<(), String> {
-    let options = WEATHERS.iter().find(|(name, _)| *name == weather).ok_or("there is no such weather")?.1;
+fn suite(setting: &str, test: &str, seed: u64) -> Result<(), String> {
+    let options =
+        FAULT_SETTINGS.iter().find(|(name, _)| *name == setting).ok_or("there is no such fault setting")?.1;
     let all = conformance::all().iter();
     let test = all.clone().find(|t| t.path() == test).ok_or("there is no such test")?;
     let play = Play { options, seed, ..Play::new("mt23108-nicmem") };
@@ -59,8 +60,8 @@ fn suite(weather: &str, test: &str, seed: u64) -> Result<(), String> {
 }
 
 /// Checks that the fault settings only use existing values.
-pub(crate) fn check_weathers() {
-    for (name, options) in WEATHERS {
+pub(crate) fn check_settings() {
+    for (name, options) in FAULT_SETTINGS {
         Config::new("mt23108-nicmem", options).expect(name);
     }
 }

@@ -48,7 +48,7 @@ fn length(seed: u64, connection: usize, number: u64) -> usize {
 }
 
 /// The faults in the world of this seed.
-fn weather(seed: u64) -> Vec<(&'static str, String)> {
+fn faults(seed: u64) -> Vec<(&'static str, String)> {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let mut options = Vec::new();
     let mut set = |key, value: u64| options.push((key, value.to_string()));
@@ -83,7 +83,7 @@ fn weather(seed: u64) -> Vec<(&'static str, String)> {
 /// # Errors
 /// A description of all errors.
 pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
-    let options = weather(seed);
+    let options = faults(seed);
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let config = Config::new("mt23108-nicmem", &options).map_err(|e| e.to_string())?;
     let mut world =
@@ -97,7 +97,7 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
     let ask = move || Client::open(&hosts.0, &configs.0, seed).run(&marks);
     world.rank("server", &[&server], serve).map_err(|e| e.to_string())?;
     world.rank("client", &[&client], ask).map_err(|e| e.to_string())?;
-    let ended = world.run().map_err(|failure| format!("{failure}\nin the weather {options:?}"))?;
+    let ended = world.run().map_err(|failure| format!("{failure}\nwith the faults {options:?}"))?;
     for &(connection, number) in done.lock().expect("no panic").iter() {
         let len = length(seed, connection, number);
         let at = (connection * REQUESTS as usize + number as usize) * SLOT;
@@ -109,14 +109,14 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
 }
 
 /// The objects of one side.
-struct Side {
+struct Endpoint {
     host: Host,
     device: Device,
     pd: Pd,
     cm: Cm,
 }
 
-impl Side {
+impl Endpoint {
     fn open(host: &Host, config: &Config) -> Self {
         let device = nic_model::open(host, config).expect("a card");
         let (pd, cm) = (device.alloc_pd().expect("a domain"), device.create_cm().expect("a channel"));
@@ -138,13 +138,13 @@ impl Side {
 
 /// The responding side.
 struct Server {
-    side: Side,
+    endpoint: Endpoint,
     memory: Mr,
     readable: Mr,
 }
 
 /// A connection at the server.
-struct Accepted {
+struct ServerConn {
     qp: Qp,
     recv_cq: Cq,
     room: Mr,
@@ -154,38 +154,39 @@ struct Accepted {
     /// Number of messages that have arrived.
     arrived: u64,
     connection: usize,
-    over: bool,
+    has_ended: bool,
 }
 
 impl Server {
     fn open(host: &Host, config: &Config, memory: &Buf) -> Self {
-        let side = Side::open(host, config);
-        let memory = side.pd.reg_mr(memory, Access::ALL).expect("a region");
+        let endpoint = Endpoint::open(host, config);
+        let memory = endpoint.pd.reg_mr(memory, Access::ALL).expect("a region");
         let readable = Buf::alloc(READABLE).expect("memory");
         readable.write(0, &pattern(99, 0, READABLE)).expect("inside");
-        let readable = side.pd.reg_mr(&readable, Access::REMOTE_READ).expect("a region");
-        Self { side, memory, readable }
+        let readable = endpoint.pd.reg_mr(&readable, Access::REMOTE_READ).expect("a region");
+        Self { endpoint, memory, readable }
     }
 
     fn run(&self, seed: u64) {
-        let addrs = self.side.device.attr().port_addrs.clone();
-        let listen = |i: usize| self.side.cm.listen(SocketAddr::new(addrs[i], 700), 8).expect("a listener");
+        let addrs = self.endpoint.device.attr().port_addrs.clone();
+        let listen =
+            |i: usize| self.endpoint.cm.listen(SocketAddr::new(addrs[i], 700), 8).expect("a listener");
         let _listeners = [listen(0), listen(1)];
-        let mut accepted: Vec<Accepted> = Vec::new();
+        let mut accepted: Vec<ServerConn> = Vec::new();
         let mut requests = 0;
-        let deadline = self.side.deadline();
+        let deadline = self.endpoint.deadline();
         // The request of a failed connection may never arrive.
         let quiet = |host: &Host| host.after(ANSWER * 3);
-        let mut patience = quiet(&self.side.host);
-        while requests < CONNECTIONS || accepted.iter().any(|a| !a.over) {
-            assert!(self.side.host.now() < deadline.expect("a deadline"), "the server waits for ever");
-            match self.side.cm.poll_event() {
+        let mut patience = quiet(&self.endpoint.host);
+        while requests < CONNECTIONS || accepted.iter().any(|a| !a.has_ended) {
+            assert!(self.endpoint.host.now() < deadline.expect("a deadline"), "the server waits for ever");
+            match self.endpoint.cm.poll_event() {
                 Some(event) => {
                     requests += usize::from(matches!(event, CmEvent::ConnectRequest(_)));
                     self.event(event, &mut accepted);
-                    patience = quiet(&self.side.host);
+                    patience = quiet(&self.endpoint.host);
                 }
-                None if requests < CONNECTIONS && self.side.host.now() >= patience.expect("a time") => {
+                None if requests < CONNECTIONS && self.endpoint.host.now() >= patience.expect("a time") => {
                     requests = CONNECTIONS;
                 }
                 None => {}
@@ -193,35 +194,39 @@ impl Server {
             for a in &mut accepted {
                 self.receive(seed, a);
             }
-            self.side.host.charge(Span::from_us(1));
+            self.endpoint.host.charge(Span::from_us(1));
         }
         for a in &mut accepted {
             self.drain(seed, a);
         }
     }
 
-    fn event(&self, event: CmEvent, accepted: &mut Vec<Accepted>) {
+    fn event(&self, event: CmEvent, accepted: &mut Vec<ServerConn>) {
         match event {
             CmEvent::ConnectRequest(request) => {
                 let connection = usize::from(request.private_data[0]);
-                let (qp, _, recv_cq) = self.side.pair();
+                let (qp, _, recv_cq) = self.endpoint.pair();
                 let room = Buf::alloc(DEPTH as usize * SLOT).expect("memory");
-                let room = self.side.pd.reg_mr(&room, Access::LOCAL_WRITE).expect("a region");
+                let room = self.endpoint.pd.reg_mr(&room, Access::LOCAL_WRITE).expect("a region");
                 let (posted, next, arrived) = (VecDeque::new(), 0, 0);
-                let mut a = Accepted { qp, recv_cq, room, posted, next, arrived, connection, over: false };
+                let mut a =
+                    ServerConn { qp, recv_cq, room, posted, next, arrived, connection, has_ended: false };
                 (0..DEPTH).for_each(|_| post_receive(&mut a));
                 let mut answer = Vec::new();
                 for mr in [&self.memory, &self.readable] {
                     answer.extend(mr.addr().to_le_bytes());
                     answer.extend(mr.rkey().to_le_bytes());
                 }
-                self.side.cm.accept(request, &a.qp, &ConnParam::with_private_data(answer)).expect("accept");
+                self.endpoint
+                    .cm
+                    .accept(request, &a.qp, &ConnParam::with_private_data(answer))
+                    .expect("accept");
                 accepted.push(a);
             }
             CmEvent::Established { .. } => {}
             CmEvent::Disconnected { qp_num } | CmEvent::ConnectFailed { qp_num, .. } => {
                 let a = accepted.iter_mut().find(|a| a.qp.num() == qp_num).expect("a known queue pair");
-                assert!(!std::mem::replace(&mut a.over, true), "one end is enough");
+                assert!(!std::mem::replace(&mut a.has_ended, true), "one end is enough");
                 assert_eq!(a.qp.state(), QpState::Error);
             }
             other @ CmEvent::Rejected { .. } => panic!("{other:?}"),
@@ -229,7 +234,7 @@ impl Server {
     }
 
     /// Processes the messages that have arrived.
-    fn receive(&self, seed: u64, a: &mut Accepted) {
+    fn receive(&self, seed: u64, a: &mut ServerConn) {
         while let Some(wc) = a.recv_cq.poll_one().expect("no overrun") {
             self.received(seed, a, wc);
             if wc.is_ok() {
@@ -238,7 +243,7 @@ impl Server {
         }
     }
 
-    fn received(&self, seed: u64, a: &mut Accepted, wc: Wc) {
+    fn received(&self, seed: u64, a: &mut ServerConn, wc: Wc) {
         assert_eq!(Some(wc.wr_id), a.posted.pop_front(), "receives complete once and in order: {wc:?}");
         if !wc.is_ok() {
             return assert_eq!(wc.status, WcStatus::WrFlushErr);
@@ -260,16 +265,16 @@ impl Server {
     }
 
     /// After the end: all posted receives are flushed.
-    fn drain(&self, seed: u64, a: &mut Accepted) {
+    fn drain(&self, seed: u64, a: &mut ServerConn) {
         while !a.posted.is_empty() {
-            let wc = a.recv_cq.wait(self.side.deadline()).expect("a flush for every receive");
+            let wc = a.recv_cq.wait(self.endpoint.deadline()).expect("a flush for every receive");
             self.received(seed, a, wc);
         }
         assert_eq!(a.recv_cq.poll_one(), Ok(None), "nothing completes twice");
     }
 }
 
-fn post_receive(a: &mut Accepted) {
+fn post_receive(a: &mut ServerConn) {
     let at = a.next % u64::from(DEPTH) * SLOT as u64;
     let sges = [a.room.sge(at, SLOT as u32)];
     a.qp.post_recv(&RecvWr::new(a.next, &sges)).expect("room for a receive");
@@ -279,7 +284,7 @@ fn post_receive(a: &mut Accepted) {
 
 /// The requesting side.
 struct Client {
-    side: Side,
+    endpoint: Endpoint,
     seed: u64,
     rng: Rng,
     /// No cable is cut and no machine dies: nothing may fail.
@@ -289,7 +294,7 @@ struct Client {
 }
 
 /// A connection at the client.
-struct Made {
+struct ClientConn {
     connection: usize,
     qp: Qp,
     send_cq: Cq,
@@ -297,13 +302,13 @@ struct Made {
     memory: RemoteAddr,
     readable: RemoteAddr,
     /// Outstanding requests, oldest first, with kind and whether they are signaled.
-    posted: VecDeque<(u64, Kind, bool)>,
+    posted: VecDeque<(u64, RequestKind, bool)>,
     next: u64,
     failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum RequestKind {
     Write,
     WriteImm,
     Send,
@@ -311,22 +316,22 @@ enum Kind {
 }
 
 /// Completed writes: connection and number.
-type Marks = Mutex<Vec<(usize, u64)>>;
+type CompletedWrites = Mutex<Vec<(usize, u64)>>;
 
 impl Client {
     fn open(host: &Host, config: &Config, seed: u64) -> Self {
         let faults = config.machine.params.faults;
         let fair = faults.cut_us == 0.0 && faults.death_us == 0.0;
-        Self { side: Side::open(host, config), seed, rng: Rng::new(seed), fair, ended: Vec::new() }
+        Self { endpoint: Endpoint::open(host, config), seed, rng: Rng::new(seed), fair, ended: Vec::new() }
     }
 
-    fn run(&mut self, done: &Marks) {
-        self.side.host.charge(Span::from_us(50));
-        let mut made: Vec<Made> =
+    fn run(&mut self, done: &CompletedWrites) {
+        self.endpoint.host.charge(Span::from_us(50));
+        let mut made: Vec<ClientConn> =
             (0..CONNECTIONS).filter_map(|connection| self.connect(connection)).collect();
-        let deadline = self.side.deadline().expect("a deadline");
+        let deadline = self.endpoint.deadline().expect("a deadline");
         while made.iter().any(|m| !m.posted.is_empty() || (!m.failed && m.next < REQUESTS)) {
-            assert!(self.side.host.now() < deadline, "the client waits for ever");
+            assert!(self.endpoint.host.now() < deadline, "the client waits for ever");
             for m in &mut made {
                 while !m.failed && m.next < REQUESTS && m.posted.len() < DEPTH as usize {
                     self.post(m);
@@ -335,7 +340,7 @@ impl Client {
                     completed(m, wc, done);
                 }
             }
-            self.side.host.charge(Span::from_us(1));
+            self.endpoint.host.charge(Span::from_us(1));
         }
         assert!(
             !self.fair || (made.len() == CONNECTIONS && made.iter().all(|m| !m.failed)),
@@ -343,12 +348,12 @@ impl Client {
         );
         for m in &made {
             assert_eq!(m.send_cq.poll_one(), Ok(None), "nothing completes twice");
-            self.side.cm.disconnect(&m.qp).expect("a connection");
+            self.endpoint.cm.disconnect(&m.qp).expect("a connection");
         }
         let mut open: Vec<u32> = made.iter().map(|m| m.qp.num()).collect();
         open.retain(|num| !self.ended.contains(num));
         while !open.is_empty() {
-            match self.side.cm.get_event(self.side.deadline()).expect("an end for every connection") {
+            match self.endpoint.cm.get_event(self.endpoint.deadline()).expect("an end for every connection") {
                 CmEvent::Disconnected { qp_num } => {
                     let at = open.iter().position(|num| *num == qp_num).expect("one end is enough");
                     open.remove(at);
@@ -356,18 +361,18 @@ impl Client {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(self.side.cm.poll_event().is_none(), "one end is enough");
+        assert!(self.endpoint.cm.poll_event().is_none(), "one end is enough");
     }
 
-    fn connect(&mut self, connection: usize) -> Option<Made> {
-        let (qp, send_cq, _) = self.side.pair();
+    fn connect(&mut self, connection: usize) -> Option<ClientConn> {
+        let (qp, send_cq, _) = self.endpoint.pair();
         let local = Buf::alloc(REQUESTS as usize * SLOT).expect("memory");
-        let local = self.side.pd.reg_mr(&local, Access::LOCAL_WRITE).expect("a region");
+        let local = self.endpoint.pd.reg_mr(&local, Access::LOCAL_WRITE).expect("a region");
         let addr = SocketAddr::from(([10, 1 + (connection % 2) as u8, 0, 2], 700));
         let param = ConnParam { timeout: ANSWER, ..ConnParam::with_private_data([connection as u8]) };
-        self.side.cm.connect(&qp, addr, &param).expect("connect");
+        self.endpoint.cm.connect(&qp, addr, &param).expect("connect");
         let data = loop {
-            match self.side.cm.get_event(self.side.deadline()).expect("an answer") {
+            match self.endpoint.cm.get_event(self.endpoint.deadline()).expect("an answer") {
                 CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
                     break private_data;
                 }
@@ -383,35 +388,35 @@ impl Client {
         };
         let (memory, readable) = (remote(0), remote(12));
         let (posted, next, failed) = (VecDeque::new(), 0, false);
-        Some(Made { connection, qp, send_cq, local, memory, readable, posted, next, failed })
+        Some(ClientConn { connection, qp, send_cq, local, memory, readable, posted, next, failed })
     }
 
-    fn post(&mut self, m: &mut Made) {
+    fn post(&mut self, m: &mut ClientConn) {
         let (number, len) = (m.next, length(self.seed, m.connection, m.next));
         let at = number as usize * SLOT;
         let target = m.memory.offset(((m.connection * REQUESTS as usize + number as usize) * SLOT) as u64);
         let from = self.rng.below((READABLE - SLOT) as u64) as usize;
         let (kind, op) = match self.rng.below(4) {
-            0 => (Kind::Write, SendOp::Write(target)),
-            1 => (Kind::WriteImm, SendOp::WriteImm(target, number as u32)),
-            2 => (Kind::Send, SendOp::SendImm(number as u32)),
-            _ => (Kind::Read(from), SendOp::Read(m.readable.offset(from as u64))),
+            0 => (RequestKind::Write, SendOp::Write(target)),
+            1 => (RequestKind::WriteImm, SendOp::WriteImm(target, number as u32)),
+            2 => (RequestKind::Send, SendOp::SendImm(number as u32)),
+            _ => (RequestKind::Read(from), SendOp::Read(m.readable.offset(from as u64))),
         };
-        if !matches!(kind, Kind::Read(_)) {
+        if !matches!(kind, RequestKind::Read(_)) {
             m.local.buf().write(at, &pattern(m.connection, number, len)).expect("inside");
         }
         let sges = [m.local.sge(at as u64, len as u32)];
         let mut wr = SendWr::new(number, op, &sges);
         // The last request and every fourth one are signaled, so that slots are freed.
-        let aloud = self.rng.below(2) == 0 || number + 1 == REQUESTS || number % 4 == 3;
-        if !aloud {
+        let is_signaled = self.rng.below(2) == 0 || number + 1 == REQUESTS || number % 4 == 3;
+        if !is_signaled {
             wr = wr.unsignaled();
         }
         if self.rng.below(8) == 0 {
             wr = wr.with(SendFlags::FENCE);
         }
         if m.qp.post_send(&wr).is_ok() {
-            m.posted.push_back((number, kind, aloud));
+            m.posted.push_back((number, kind, is_signaled));
             m.next += 1;
         } else {
             m.failed = true;
@@ -420,12 +425,12 @@ impl Client {
 }
 
 /// Processes a completion: of the oldest signaled request, or of the oldest request if it failed.
-fn completed(m: &mut Made, wc: Wc, done: &Marks) {
+fn completed(m: &mut ClientConn, wc: Wc, done: &CompletedWrites) {
     loop {
-        let (number, kind, aloud) =
+        let (number, kind, is_signaled) =
             m.posted.pop_front().unwrap_or_else(|| panic!("nothing was posted: {wc:?}"));
         if number != wc.wr_id {
-            assert!(!aloud && number < wc.wr_id && !m.failed, "{wc:?} overtakes {number}");
+            assert!(!is_signaled && number < wc.wr_id && !m.failed, "{wc:?} overtakes {number}");
             succeeded(m, number, kind, done);
             continue;
         }
@@ -442,11 +447,13 @@ fn completed(m: &mut Made, wc: Wc, done: &Marks) {
     }
 }
 
-fn succeeded(m: &Made, number: u64, kind: Kind, done: &Marks) {
+fn succeeded(m: &ClientConn, number: u64, kind: RequestKind, done: &CompletedWrites) {
     match kind {
-        Kind::Write | Kind::WriteImm => done.lock().expect("no panic").push((m.connection, number)),
-        Kind::Send => {}
-        Kind::Read(from) => {
+        RequestKind::Write | RequestKind::WriteImm => {
+            done.lock().expect("no panic").push((m.connection, number))
+        }
+        RequestKind::Send => {}
+        RequestKind::Read(from) => {
             let len = m.local.buf().len().min(SLOT);
             let at = number as usize * SLOT;
             let got = m.local.buf().to_vec(at..at + len).expect("inside");
