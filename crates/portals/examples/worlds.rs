@@ -6,7 +6,7 @@
 #[path = "../tests/worlds/mod.rs"]
 mod programs;
 
-use programs::WEATHERS;
+use programs::FAULT_SETTINGS;
 
 fn main() {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "1000".to_owned());
@@ -17,7 +17,7 @@ fn main() {
     };
     let mut failed = 0;
     for seed in from..to {
-        let card = WEATHERS[seed as usize % WEATHERS.len()];
+        let card = FAULT_SETTINGS[seed as usize % FAULT_SETTINGS.len()];
         let goes =
             std::panic::catch_unwind(|| programs::run(card, seed).map(drop).map_err(|why| println!("{why}")));
         if !matches!(goes, Ok(Ok(()))) {

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::initiator::Outgoing;
 use crate::engine::target::{Arrival, Delivery};
 use crate::link::carrier::{Carrier, Event};
-use crate::link::connection::{Arrived, EAGER_MAX, Move as Carried, Payload};
+use crate::link::connection::{Arrived, EAGER_MAX, Move, Payload};
 use crate::link::memory;
 use crate::link::nic::{SLOTS, reach};
 use crate::link::trust::Trust;
@@ -92,12 +92,12 @@ struct Pending {
 
 /// The operations of an interface in flight, indexed by the low bits of their number.
 #[derive(Debug, Default)]
-struct UnderWay {
+struct InFlight {
     places: Vec<Option<(u64, Pending)>>,
     count: usize,
 }
 
-impl UnderWay {
+impl InFlight {
     fn insert(&mut self, operation: u64, pending: Pending) {
         let place = operation as u32 as usize;
         if self.places.len() <= place {
@@ -133,7 +133,7 @@ impl UnderWay {
 
 /// An RDMA read or write of a message's data in progress.
 #[derive(Debug)]
-struct Move {
+struct DataMove {
     link: usize,
     interface: u8,
     delivery: Delivery,
@@ -150,15 +150,15 @@ struct Move {
 pub(crate) struct Exchange {
     pub(crate) carrier: Carrier,
     interfaces: [Option<Interface>; INTERFACES],
-    pending: [UnderWay; INTERFACES],
-    moves: BTreeMap<u64, Move>,
+    pending: [InFlight; INTERFACES],
+    moves: BTreeMap<u64, DataMove>,
     next_move: u64,
     /// Operations of this process on itself that have not been done.
     own: VecDeque<(u8, Outgoing)>,
     /// A message waits for room at a patient interface.
     has_waiting: bool,
     /// Something has happened that a thread may wait for.
-    news: bool,
+    has_events: bool,
 }
 
 /// The result of [`crate::Ni::take_at_once`].
@@ -182,17 +182,17 @@ pub(crate) struct Progress {
 }
 
 /// How far the messages of a link were processed.
-enum Heard {
+enum Drained {
     /// There are no more.
     All,
     /// There may be more.
     Some,
     /// The next message waits for room.
-    Waits,
+    Blocked,
 }
 
 /// Maximum number of messages processed from a lost link: as many as can be outstanding, unless the peer ignores the loss.
-const LAST: u32 = 1 << 11;
+const LOST_LINK_MESSAGES_MAX: u32 = 1 << 11;
 
 impl Exchange {
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
@@ -204,7 +204,7 @@ impl Exchange {
             next_move: 0,
             own: VecDeque::new(),
             has_waiting: false,
-            news: false,
+            has_events: false,
         })
     }
 
@@ -221,21 +221,21 @@ impl Exchange {
     /// Closes an interface; later messages for it are dropped.
     pub(crate) fn close(&mut self, number: u8) {
         self.interfaces[usize::from(number)] = None;
-        self.pending[usize::from(number)] = UnderWay::default();
-        let key = |(key, it): (&u64, &Move)| (it.interface == number).then_some(*key);
+        self.pending[usize::from(number)] = InFlight::default();
+        let key = |(key, it): (&u64, &DataMove)| (it.interface == number).then_some(*key);
         let keys: Vec<u64> = self.moves.iter().filter_map(key).collect();
         keys.into_iter().for_each(|key| drop(self.moves.remove(&key)));
     }
 
     /// Records that something has happened that a thread may wait for.
-    pub(crate) fn has_news(&mut self) {
-        self.news = true;
+    pub(crate) fn mark_event(&mut self) {
+        self.has_events = true;
     }
 
     /// Whether something has happened since the last call.
     #[inline]
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_events(&mut self) -> bool {
+        std::mem::take(&mut self.has_events)
     }
 
     /// Whether an interface has no operations in flight, and no data of messages for it.
@@ -252,28 +252,29 @@ impl Exchange {
         while let Some((link, by)) = self.carrier.next_replaced() {
             self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
         }
-        let more = self.hear();
+        let more = self.process_links();
         // Everything that gives the interfaces messages to send also sets one of the flags.
-        if self.news || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
+        if self.has_events || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
             self.flush();
         }
-        let pumped = self.carrier.take_pumped();
-        Progress { changed: took || pumped || self.news, more }
+        let sent_queued = self.carrier.take_sent_queued();
+        Progress { changed: took || sent_queued || self.has_events, more }
     }
 
     /// Processes a few messages of each link. Returns whether there are more.
     #[inline]
-    fn hear(&mut self) -> bool {
+    fn process_links(&mut self) -> bool {
         let (mut more, mut place) = (false, 0);
-        while let Some(number) = self.carrier.heard_at(place) {
-            let heard = self.hear_puts(number, SLOTS).unwrap_or_else(|| self.hear_link(number, SLOTS));
-            match heard {
-                Heard::All => place += usize::from(self.carrier.is_mapped(place, number)),
-                Heard::Some => {
+        while let Some(number) = self.carrier.readable_at(place) {
+            let drained =
+                self.process_puts(number, SLOTS).unwrap_or_else(|| self.process_link(number, SLOTS));
+            match drained {
+                Drained::All => place += usize::from(self.carrier.keep_readable(place, number)),
+                Drained::Some => {
                     more = true;
                     place += 1;
                 }
-                Heard::Waits => place += 1,
+                Drained::Blocked => place += 1,
             }
         }
         more
@@ -281,26 +282,26 @@ impl Exchange {
 
     /// Processes messages of a link, at most `most` of each virtual channel.
     #[inline]
-    fn hear_link(&mut self, number: usize, most: u32) -> Heard {
-        match VirtualChannel::ALL.map(|way| self.hear_way(number, way, most)) {
-            [Heard::Some, _] | [_, Heard::Some] => Heard::Some,
-            [_, heard] => heard,
+    fn process_link(&mut self, number: usize, most: u32) -> Drained {
+        match VirtualChannel::ALL.map(|channel| self.process_channel(number, channel, most)) {
+            [Drained::Some, _] | [_, Drained::Some] => Drained::Some,
+            [_, drained] => drained,
         }
     }
 
     /// Processes at most `most` requests of a link while they are puts with inline data and without
     /// acknowledgement: the most frequent case, in few steps. `None` on any other message or on an error;
-    /// [`Exchange::hear_link`] then finds everything that was not processed here.
+    /// [`Exchange::process_link`] then finds everything that was not processed here.
     #[inline]
-    fn hear_puts(&mut self, number: usize, most: u32) -> Option<Heard> {
-        let Self { interfaces, carrier, news, .. } = self;
+    fn process_puts(&mut self, number: usize, most: u32) -> Option<Drained> {
+        let Self { interfaces, carrier, has_events, .. } = self;
         let link = carrier.link(number).filter(|link| !link.has_more_than_requests())?;
         let mut message = Message::Credit;
         for _ in 0..most {
             if !link.has_request() {
-                return Some(Heard::All);
+                return Some(Drained::All);
             }
-            let arrived = link.look(VirtualChannel::Request, &mut message).ok()??;
+            let arrived = link.peek(VirtualChannel::Request, &mut message).ok()??;
             let Message::Request { interface, request, exposed: None } = &mut message else { return None };
             let is_silent = request.action == Action::Put && !request.is_answered();
             let Interface { engine, map } = interfaces[usize::from(*interface)].as_mut()?;
@@ -316,42 +317,42 @@ impl Exchange {
                 if moved.is_ok() { Fail::Ok } else { Fail::Segv }
             };
             engine.arrive_whole(request, mover)?;
-            *news = true;
-            if link.pass(&arrived).is_err() {
+            *has_events = true;
+            if link.release(&arrived).is_err() {
                 carrier.lose(number, false);
                 return None;
             }
         }
-        Some(Heard::Some)
+        Some(Drained::Some)
     }
 
     /// Processes messages of one virtual channel of a link. A message that waits for room at a patient
     /// interface stays in the inbox with all messages after it, which stops the peer when its credits run
     /// out.
     #[inline]
-    fn hear_way(&mut self, number: usize, way: VirtualChannel, most: u32) -> Heard {
+    fn process_channel(&mut self, number: usize, channel: VirtualChannel, most: u32) -> Drained {
         let mut message = Message::Credit;
         for _ in 0..most {
-            let Some(arrived) = self.carrier.look(number, way, &mut message) else { return Heard::All };
-            if self.take(number, &mut message, &arrived).is_none() {
+            let Some(arrived) = self.carrier.peek(number, channel, &mut message) else { return Drained::All };
+            if self.process_message(number, &mut message, &arrived).is_none() {
                 self.has_waiting = true;
-                return Heard::Waits;
+                return Drained::Blocked;
             }
-            self.carrier.pass(number, &arrived);
-            self.news = true;
+            self.carrier.release(number, &arrived);
+            self.has_events = true;
         }
-        Heard::Some
+        Drained::Some
     }
 
     /// Sends the interfaces' messages, and processes the resulting events.
     pub(crate) fn flush(&mut self) {
         if std::mem::take(&mut self.has_waiting) {
-            while self.hear() {}
+            while self.process_links() {}
         }
         let mut waits = false;
         while self.carrier.has_events() || self.has_outgoing() || !(waits || self.own.is_empty()) {
             while let Some(event) = self.carrier.next_event() {
-                self.news = true;
+                self.has_events = true;
                 self.handle(event);
             }
             for number in 0..INTERFACES {
@@ -362,7 +363,7 @@ impl Exchange {
                 }
             }
             if let Some((number, outgoing)) = self.own.pop_front() {
-                waits = self.perform_here(number, outgoing).is_none();
+                waits = self.perform_local(number, outgoing).is_none();
             }
         }
     }
@@ -396,7 +397,7 @@ impl Exchange {
         self.pending[usize::from(number)].remove(operation);
         if let Some(interface) = self.interface(number) {
             interface.engine.undeliverable(operation);
-            self.news = true;
+            self.has_events = true;
         }
     }
 
@@ -418,26 +419,26 @@ impl Exchange {
         let len = request.length as usize;
         let data = Payload::User { region: Cow::Borrowed(region), offset, len, stays: false };
         let message = Message::Request { interface: number, request, exposed: None };
-        carrier.say_now(target, &message, &data)
+        carrier.try_send(target, &message, &data)
     }
 
     /// On a logical interface: copies the next message of a process into an entry's memory and returns it, if
     /// the entry accepts puts of that process alone and would match it if appended now. Polls at most `looks`
     /// times. Otherwise nothing has happened.
     #[inline]
-    pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
-        let Some(link) = self.taken_from(number, pt_index, entry) else { return Taken::Other };
-        if (0..looks).all(|_| !self.carrier.has_record(link)) {
+    pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
+        let Some(link) = self.direct_link(number, pt_index, entry) else { return Taken::Other };
+        if (0..polls).all(|_| !self.carrier.has_record(link)) {
             return Taken::Nothing;
         }
-        let taken = self.take_from(link, number, pt_index, entry);
+        let taken = self.take_direct(link, number, pt_index, entry);
         taken.map_or(Taken::Other, |(bits, length)| Taken::Put(bits, length))
     }
 
     /// The link by which the entry's only source stores messages, if no other entry waits for them and no
     /// message precedes them.
     #[inline]
-    fn taken_from(&mut self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
+    fn direct_link(&mut self, number: u8, pt_index: u32, entry: &Entry) -> Option<usize> {
         let Interface { engine, map } = self.interfaces[usize::from(number)].as_ref()?;
         if self.has_waiting || !engine.awaits_nothing(pt_index) {
             return None;
@@ -447,10 +448,10 @@ impl Exchange {
     }
 
     #[inline]
-    fn take_from(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
+    fn take_direct(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
         let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
         let mut message = Message::Credit;
-        let arrived = self.carrier.look(link, VirtualChannel::Request, &mut message)?;
+        let arrived = self.carrier.peek(link, VirtualChannel::Request, &mut message)?;
         let Message::Request { interface, request, exposed: None } = message else { return None };
         let is_it = interface == number && engine.would_take(pt_index, entry, &request);
         if !is_it || arrived.len as u64 != request.length {
@@ -458,7 +459,7 @@ impl Exchange {
         }
         let memory = self.carrier.memory(link, &arrived)?;
         memory::store_from(&entry.region, request.remote_offset, arrived.len, (memory, arrived.at)).ok()?;
-        self.carrier.pass(link, &arrived);
+        self.carrier.release(link, &arrived);
         Some((request.match_bits, request.length))
     }
 
@@ -470,7 +471,7 @@ impl Exchange {
         if request.length > EAGER_MAX {
             return self.send_long(number, link, request, payload);
         }
-        let told = payload.is_some().then_some((number, request.operation));
+        let report = payload.is_some().then_some((number, request.operation));
         let data = payload.map_or(Payload::NONE, |(region, offset)| Payload::User {
             region: Cow::Owned(region),
             offset,
@@ -479,13 +480,13 @@ impl Exchange {
         });
         let message = Message::Request { interface: number, request, exposed: None };
         let (operation, ends_when_left) = (request.operation, !request.is_answered());
-        let has_left = self.carrier.say(link, message, data, told);
+        let has_left = self.carrier.send(link, message, data, report);
         if !(has_left && ends_when_left) {
             self.pending[usize::from(number)]
                 .insert(operation, Pending { link, window: None, ends_when_left });
         }
         if has_left
-            && told.is_some()
+            && report.is_some()
             && let Some(interface) = self.interface(number)
         {
             interface.engine.sent(operation);
@@ -517,12 +518,12 @@ impl Exchange {
         let ends_when_left = exposed.is_none() && !request.is_answered();
         let message = Message::Request { interface: number, request, exposed };
         self.pending[usize::from(number)].insert(request.operation, Pending { link, window, ends_when_left });
-        self.carrier.say(link, message, Payload::NONE, None);
+        self.carrier.send(link, message, Payload::NONE, None);
         Ok(())
     }
 
     /// Performs an operation of this process on itself; `None` if it has to wait.
-    fn perform_here(&mut self, number: u8, outgoing: Outgoing) -> Option<()> {
+    fn perform_local(&mut self, number: u8, outgoing: Outgoing) -> Option<()> {
         let Some(Interface { engine, .. }) = self.interface(number) else { return Some(()) };
         let operation = outgoing.request.operation;
         let answer = match engine.arrive(&outgoing.request) {
@@ -553,7 +554,7 @@ impl Exchange {
         if let Some(answer) = answer {
             engine.answered(&answer);
         }
-        self.news = true;
+        self.has_events = true;
         Some(())
     }
 
@@ -568,14 +569,14 @@ impl Exchange {
                     interface.engine.sent(operation);
                 }
             }
-            Event::Moved(key) => self.moved(key),
-            Event::Lost(link) => self.lost(link),
+            Event::Moved(key) => self.move_step_done(key),
+            Event::Lost(link) => self.link_lost(link),
         }
     }
 
     /// A link was lost: processes the messages that have arrived, then fails everything in flight on it.
-    fn lost(&mut self, link: usize) {
-        self.hear_link(link, LAST);
+    fn link_lost(&mut self, link: usize) {
+        self.process_link(link, LOST_LINK_MESSAGES_MAX);
         for number in 0..INTERFACES as u8 {
             let operations = self.pending[usize::from(number)].of(link);
             operations.into_iter().for_each(|operation| self.undeliverable(number, operation));
@@ -591,13 +592,13 @@ impl Exchange {
 
     /// Processes a message; `None` if it has to wait.
     #[inline]
-    fn take(&mut self, link: usize, message: &mut Message, arrived: &Arrived) -> Option<()> {
+    fn process_message(&mut self, link: usize, message: &mut Message, arrived: &Arrived) -> Option<()> {
         match message {
             Message::Request { interface, request, exposed } => {
-                return self.requested(link, *interface, (request, *exposed), arrived);
+                return self.process_request(link, *interface, (request, *exposed), arrived);
             }
             Message::Answer { interface, answer, is_asked } => {
-                self.answered(link, *interface, (answer, *is_asked), arrived);
+                self.process_answer(link, *interface, (answer, *is_asked), arrived);
             }
             Message::Credit => {}
         }
@@ -605,7 +606,7 @@ impl Exchange {
     }
 
     /// Processes a request, with inline or remote data; `None` if it has to wait.
-    fn requested(
+    fn process_request(
         &mut self,
         link: usize,
         number: u8,
@@ -628,7 +629,7 @@ impl Exchange {
         if interface.map.is_none() {
             request.initiator = self.carrier.peer(link).unwrap_or_default();
         }
-        let Some(remote) = exposed else { return self.whole(link, number, request, arrived) };
+        let Some(remote) = exposed else { return self.process_inline(link, number, request, arrived) };
         match interface.engine.arrive(request) {
             Arrival::Wait => return None,
             Arrival::Refused(answer) => {
@@ -647,7 +648,13 @@ impl Exchange {
 
     /// Processes a request whose data are inline, in the request or in the answer; `None` if it has to wait.
     #[inline]
-    fn whole(&mut self, link: usize, number: u8, request: &Request, arrived: &Arrived) -> Option<()> {
+    fn process_inline(
+        &mut self,
+        link: usize,
+        number: u8,
+        request: &Request,
+        arrived: &Arrived,
+    ) -> Option<()> {
         let memory = self.carrier.memory(link, arrived)?;
         let Interface { engine, .. } = self.interfaces[usize::from(number)].as_mut()?;
         let (mut fetched, mut read) = (Vec::new(), None);
@@ -694,7 +701,7 @@ impl Exchange {
             (request.operation, Fail::Ok, true, List::Priority, 0, 0);
         let done = Answer { operation, fail, is_quiet, list, mlength, offset };
         let message = Message::Answer { interface, answer: answer.unwrap_or(done), is_asked };
-        self.carrier.say(link, message, fetched, None);
+        self.carrier.send(link, message, fetched, None);
     }
 
     fn begin_move(&mut self, link: usize, interface: u8, delivery: Delivery, remote: RemoteAddr) {
@@ -705,7 +712,7 @@ impl Exchange {
             Ok(window) => {
                 let key = self.next_move;
                 self.next_move += 1;
-                let it = Move { link, interface, delivery, window, remote, len, done: 0, step: 0 };
+                let it = DataMove { link, interface, delivery, window, remote, len, done: 0, step: 0 };
                 self.moves.insert(key, it);
                 self.advance(key);
             }
@@ -721,10 +728,10 @@ impl Exchange {
         let local = it.window.registration.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
         let is_write = it.delivery.request().action == Action::Get;
         let (link, remote) = (it.link, it.remote.offset(it.done));
-        self.carrier.carry(link, Carried { is_write, remote, local, key });
+        self.carrier.start_move(link, Move { is_write, remote, local, key });
     }
 
-    fn moved(&mut self, key: u64) {
+    fn move_step_done(&mut self, key: u64) {
         let Some(it) = self.moves.get_mut(&key) else { return };
         it.done += it.step;
         if it.done < it.len {
@@ -746,7 +753,13 @@ impl Exchange {
     }
 
     /// Processes an answer, perhaps with data.
-    fn answered(&mut self, link: usize, number: u8, (answer, is_asked): (&Answer, bool), arrived: &Arrived) {
+    fn process_answer(
+        &mut self,
+        link: usize,
+        number: u8,
+        (answer, is_asked): (&Answer, bool),
+        arrived: &Arrived,
+    ) {
         let pending = &mut self.pending[usize::from(number)];
         if pending.get(answer.operation).is_none_or(|pending| pending.link != link) {
             // Its interface was closed meanwhile, or the peer sent an unknown number.
@@ -844,14 +857,14 @@ mod tests {
     /// Method: two processes connect to each other, and one has answered before the other has done anything
     /// but poll.
     #[test]
-    fn answers_by_a_link_that_replaced_another_are_known() {
+    fn answers_on_a_replacing_link_complete_operations() {
         let host = verbs::host::real::host();
         let mut both = [0, 1].map(|_| exchange(&host));
         both.sort_by_key(|exchange| exchange.carrier.me());
         let [lower, higher] = &mut both;
         let (to_higher, to_lower) = (higher.carrier.me(), lower.carrier.me());
         let (counts, _) = (put(lower, to_higher), put(higher, to_lower));
-        let is_there = |exchange: &Exchange| exchange.carrier.heard_at(0).is_some();
+        let is_there = |exchange: &Exchange| exchange.carrier.readable_at(0).is_some();
         let until = host.now() + verbs::host::Span::from_ms(200);
         while host.now() < until {
             lower.carrier.poll(false);

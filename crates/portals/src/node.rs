@@ -67,11 +67,11 @@ impl Matcher {
 }
 
 /// How often the helper thread checks whether the program still polls.
-const WATCH: Span = Span::from_ms(1);
+const POLL_CHECK_EVERY: Span = Span::from_ms(1);
 /// Number of brief polls at the start of a wait, before the waiter could sleep.
-const BRIEF_LOOKS: u32 = 24;
+const BRIEF_POLLS: u32 = 24;
 /// How long closing an interface waits for its sent messages to arrive.
-const LINGER: Span = Span::from_secs(5);
+const CLOSE_TIMEOUT: Span = Span::from_secs(5);
 
 #[derive(Debug)]
 struct Inner {
@@ -89,41 +89,41 @@ struct Inner {
     /// A thread is about to sleep on the node as a [`Source`].
     is_armed: AtomicBool,
     /// Number of polls by the program.
-    looks: AtomicU64,
+    polls: AtomicU64,
     /// How the helper thread waits: it goes to sleep soon, whatever is known about the program's waits. On a
     /// core of its own a waiter polls for long; on the program's core that would keep the program from
     /// polling.
-    aside: Host,
+    helper_host: Host,
     /// Rung to end the thread.
     end_bell: Bell,
-    is_over: AtomicBool,
+    is_stopping: AtomicBool,
 }
 
 impl Inner {
     /// Runs `act` on the state; wakes other waiters if it produced events.
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> T {
-        let (done, has_news) = self.enter(act);
-        if has_news {
-            self.tell(0);
+        let (done, has_events) = self.with_events(act);
+        if has_events {
+            self.notify(0);
         }
         done
     }
 
     /// Runs `act` on the state; also returns whether it produced events.
     #[inline]
-    fn enter<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> (T, bool) {
+    fn with_events<T>(&self, act: impl FnOnce(&mut Exchange) -> T) -> (T, bool) {
         let mut exchange = self.exchange.lock(&self.host);
-        (act(&mut exchange), exchange.take_news())
+        (act(&mut exchange), exchange.take_events())
     }
 
-    /// Wakes waiters, if there are more than `but`.
+    /// Wakes waiters, if there are others than the `own` registrations of this thread.
     #[inline]
-    fn tell(&self, but: u32) {
+    fn notify(&self, own: u32) {
         // A sleeper sets its flag before its last poll. If that poll missed these events, the lock orders the
         // flag before this load.
         let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
-        if self.waiting.load(Ordering::Relaxed) > but || is_armed() {
+        if self.waiting.load(Ordering::Relaxed) > own || is_armed() {
             self.host.ring(&self.bell);
         }
     }
@@ -149,86 +149,91 @@ impl Inner {
         mut look: impl FnMut(&mut Exchange) -> bool,
     ) -> bool {
         let mut step = |brief: bool, waiting: bool| {
-            self.looked();
+            self.count_poll();
             let mut exchange = self.exchange.lock(&self.host);
             // The condition may hold already; then the device need not be polled.
-            let mut is_over = look(&mut exchange);
-            if !is_over && self.progress(&mut exchange, brief) {
-                is_over = look(&mut exchange);
+            let mut is_met = look(&mut exchange);
+            if !is_met && self.progress(&mut exchange, brief) {
+                is_met = look(&mut exchange);
             }
-            let has_news = exchange.take_news();
+            let has_events = exchange.take_events();
             drop(exchange);
-            if has_news {
+            if has_events {
                 // A waiter that has found its event need not be woken.
-                self.tell(u32::from(is_over && waiting));
+                self.notify(u32::from(is_met && waiting));
             }
-            is_over.then_some(())
+            is_met.then_some(())
         };
         if step(true, false).is_some() {
             return true;
         }
-        let sleeper = Sleeper { inner: self, waits: Cell::new(false) };
+        let waiter = Waiter { inner: self, is_registered: Cell::new(false) };
         if self.host.node().is_some() {
-            sleeper.wait();
+            waiter.register();
         }
-        let mut looks = 0;
+        let mut polls = 0;
         let step = || {
-            looks += 1;
-            step(looks < BRIEF_LOOKS, sleeper.waits.get())
+            polls += 1;
+            step(polls < BRIEF_POLLS, waiter.is_registered.get())
         };
-        self.host.wait(call, &sleeper, deadline, step).is_some()
+        self.host.wait(call, &waiter, deadline, step).is_some()
     }
 
     /// Counts a poll of the program. A concurrent call may lose an increment, which does no harm.
     #[inline]
-    fn looked(&self) {
-        self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    fn count_poll(&self) {
+        self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Processes everything that has arrived.
-    fn look_at_all(&self) {
+    fn process_all(&self) {
         loop {
             let more = self.with(|exchange| exchange.progress(false).more);
-            if !more || self.is_over.load(Ordering::SeqCst) {
+            if !more || self.is_stopping.load(Ordering::SeqCst) {
                 return;
             }
         }
     }
 
     /// Body of the thread.
-    fn attend(&self) {
-        let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
+    fn run_thread(&self) {
+        let is_stopping = || self.is_stopping.load(Ordering::SeqCst).then_some(());
         let step = || {
-            self.look_at_all();
-            is_over()
+            self.process_all();
+            is_stopping()
         };
         let spin = || {
             self.with(|exchange| exchange.progress(true));
-            is_over()
+            is_stopping()
         };
         match self.matcher {
-            Matcher::Caller => self.help(),
+            Matcher::Caller => self.run_helper(),
             Matcher::Thread => drop(self.host.wait("portals thread", &self.sources, None, step)),
             Matcher::Busy => drop(self.host.poll("portals thread", None, spin)),
         }
     }
 
     /// Makes progress while the program does not poll.
-    fn help(&self) {
-        let is_over = || self.is_over.load(Ordering::SeqCst).then_some(());
-        let mut seen = self.looks.load(Ordering::Relaxed);
-        while is_over().is_none() {
-            let looks = self.looks.load(Ordering::Relaxed);
-            if looks != seen {
-                seen = looks;
-                self.aside.wait("portals thread", &self.end_bell, self.aside.after(WATCH), is_over);
+    fn run_helper(&self) {
+        let is_stopping = || self.is_stopping.load(Ordering::SeqCst).then_some(());
+        let mut seen = self.polls.load(Ordering::Relaxed);
+        while is_stopping().is_none() {
+            let polls = self.polls.load(Ordering::Relaxed);
+            if polls != seen {
+                seen = polls;
+                self.helper_host.wait(
+                    "portals thread",
+                    &self.end_bell,
+                    self.helper_host.after(POLL_CHECK_EVERY),
+                    is_stopping,
+                );
                 continue;
             }
             // A poll by the program ends this wait at the next event.
-            self.aside.wait("portals thread", &self.sources, None, || {
-                self.look_at_all();
-                let goes_on = self.looks.load(Ordering::Relaxed) == seen && is_over().is_none();
-                (!goes_on).then_some(())
+            self.helper_host.wait("portals thread", &self.sources, None, || {
+                self.process_all();
+                let is_unchanged = self.polls.load(Ordering::Relaxed) == seen && is_stopping().is_none();
+                (!is_unchanged).then_some(())
             });
         }
     }
@@ -236,24 +241,24 @@ impl Inner {
 
 /// What a waiting thread sleeps on. Most waits end without sleeping, so the thread registers as a waiter only
 /// when it is about to sleep.
-struct Sleeper<'a> {
+struct Waiter<'a> {
     inner: &'a Inner,
     /// The thread is registered as a waiter.
-    waits: Cell<bool>,
+    is_registered: Cell<bool>,
 }
 
-impl Sleeper<'_> {
-    fn wait(&self) {
-        if !self.waits.replace(true) {
+impl Waiter<'_> {
+    fn register(&self) {
+        if !self.is_registered.replace(true) {
             self.inner.waiting.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
-impl Source for Sleeper<'_> {
+impl Source for Waiter<'_> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.inner.source().prepare_wait(wakes);
-        self.wait();
+        self.register();
     }
 
     fn stirs(&self) -> u64 {
@@ -261,9 +266,9 @@ impl Source for Sleeper<'_> {
     }
 }
 
-impl Drop for Sleeper<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if self.waits.get() {
+        if self.is_registered.get() {
             self.inner.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -271,24 +276,24 @@ impl Drop for Sleeper<'_> {
 
 /// The Portals state of a process on one device: up to four interfaces at one address. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Node(Arc<Keeper>);
+pub struct Node(Arc<NodeOwner>);
 
 /// Ends the thread when the last handle is dropped.
-struct Keeper {
+struct NodeOwner {
     inner: Arc<Inner>,
     /// Locked only to make nodes `Sync`; the last handle takes the thread.
     thread: Mutex<Option<Task>>,
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for NodeOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Node({:?})", self.inner.me)
     }
 }
 
-impl Drop for Keeper {
+impl Drop for NodeOwner {
     fn drop(&mut self) {
-        self.inner.is_over.store(true, Ordering::SeqCst);
+        self.inner.is_stopping.store(true, Ordering::SeqCst);
         self.inner.host.ring(&self.inner.end_bell);
         self.inner.host.ring(&self.inner.bell);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -336,21 +341,23 @@ impl Node {
             bell,
             waiting: AtomicU32::new(0),
             is_armed: AtomicBool::new(false),
-            looks: AtomicU64::new(0),
-            aside: if host.node().is_some() { host.clone() } else { verbs::host::real::host() },
+            polls: AtomicU64::new(0),
+            helper_host: if host.node().is_some() { host.clone() } else { verbs::host::real::host() },
             end_bell: Bell::new(),
-            is_over: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
         });
         // In virtual time a rank that computes is not interrupted; waiting ranks make progress.
         let thread = match host.node() {
             Some(_) => None,
             None => {
                 let attends = inner.clone();
-                let system = |error: std::io::Error| verbs::Error::Invalid(format!("no thread: {error}"));
-                Some(host.spawn("portals", None, move || attends.attend()).map_err(system)?)
+                let system = |error: std::io::Error| {
+                    verbs::Error::Invalid(format!("the thread cannot be started: {error}"))
+                };
+                Some(host.spawn("portals", None, move || attends.run_thread()).map_err(system)?)
             }
         };
-        Ok(Self(Arc::new(Keeper { inner, thread: Mutex::new(thread) })))
+        Ok(Self(Arc::new(NodeOwner { inner, thread: Mutex::new(thread) })))
     }
 
     /// The seed of this process's challenges, which need not be secret. Processes that [know it](Node::learn_seed) connect to this
@@ -424,7 +431,7 @@ impl Ni {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
             // Another thread may wait for this change.
-            exchange.has_news();
+            exchange.mark_event();
             Some(done)
         })
     }
@@ -448,25 +455,25 @@ impl Ni {
             }
             let begun = exchange.interface(self.kind.number())?.engine.transfer(transfer);
             exchange.flush();
-            exchange.has_news();
+            exchange.mark_event();
             Some(begun)
         })
     }
 
     /// Receives a message without appending an entry, where appending `entry` to the priority list and
-    /// waiting for its event would have the same effect. Polls at most `looks` times. Works on a logical
+    /// waiting for its event would have the same effect. Polls at most `polls` times. Works on a logical
     /// interface whose priority list is empty and holds no unexpected header, for a use-once entry that
     /// admits one process and does not truncate, if the next message that this process stores is a put
     /// without acknowledgement that the entry accepts. Otherwise nothing has happened.
     #[inline]
     #[must_use]
-    pub fn take_at_once(&self, pt_index: u32, entry: &Entry, looks: u32) -> Taken {
+    pub fn take_at_once(&self, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
         let inner = self.inner();
         if inner.matcher != Matcher::Caller {
             return Taken::Other;
         }
-        inner.looked();
-        inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, looks))
+        inner.count_poll();
+        inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, polls))
     }
 
     /// Runs `act` on the engine, sends the resulting messages, then runs `then` on the engine; `None` if the
@@ -479,7 +486,7 @@ impl Ni {
         self.inner().with(|exchange| {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
-            exchange.has_news();
+            exchange.mark_event();
             Some(then(&mut exchange.interface(self.kind.number())?.engine, done))
         })
     }
@@ -493,7 +500,7 @@ impl Ni {
     /// As [`Ni::test`], for callers that hold a lock: in virtual time it does not yield to other ranks.
     pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let inner = self.inner();
-        inner.looked();
+        inner.count_poll();
         // A thread that is about to sleep needs a full poll.
         let brief = !inner.is_armed.load(Ordering::SeqCst);
         inner.with(|exchange| {
@@ -572,13 +579,13 @@ impl Ni {
     /// Closes the interface (`PtlNIFini`), once its sent messages have arrived or five seconds have passed.
     pub fn close(&self) {
         let (inner, number) = (self.inner(), self.kind.number());
-        let deadline = inner.host.after(LINGER);
+        let deadline = inner.host.after(CLOSE_TIMEOUT);
         inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number));
-        inner.with(|exchange| exchange.carrier.ask_idle());
+        inner.with(|exchange| exchange.carrier.request_idle());
         inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle());
         inner.with(|exchange| {
             exchange.close(number);
-            exchange.has_news();
+            exchange.mark_event();
         });
     }
 }

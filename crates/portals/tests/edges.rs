@@ -53,7 +53,7 @@ fn kinds(engine: &mut Engine, eq: EqHandle) -> Vec<EventKind> {
 }
 
 #[test]
-fn an_entry_that_is_used_once_takes_the_first_header() {
+fn use_once_entry_claims_the_first_header() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);
     let options = EntryOptions::MANAGE_LOCAL;
     let over = Entry { min_free: 8, ..entry(options, 20) };
@@ -80,7 +80,7 @@ fn an_entry_that_is_used_once_takes_the_first_header() {
 /// Goal: an entry can match a message whose data are still in flight, and gets its event when they have
 /// arrived.
 #[test]
-fn a_header_whose_data_are_on_the_way_can_be_taken() {
+fn header_with_data_in_flight_can_be_claimed() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);
     let quiet = EntryOptions::EVENT_LINK_DISABLE;
     let over = engine.append(OVERFLOW, entry(quiet, 100), 1).expect("room");
@@ -242,7 +242,7 @@ fn volatile_transfer_longer_than_its_limit_is_refused() {
 /// Goal: counters trigger their operations in the order of thresholds, also across counters; cancelled
 /// operations do not run.
 #[test]
-fn counters_set_off_chains() {
+fn counters_trigger_chains() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);
     let cts: Vec<_> = (0..40).map(|_| engine.ct_alloc().expect("room")).collect();
     let one = Count { success: 1, failure: 0 };
@@ -268,7 +268,7 @@ fn counters_set_off_chains() {
 }
 
 #[test]
-fn without_matching_the_first_entry_takes_all() {
+fn first_entry_accepts_everything_without_matching() {
     let mut engine = Engine::new(Process::rank(0), 7, false, Limits::default());
     engine.pt_alloc(PtOptions::empty(), None, Some(0)).expect("the first");
     let picky = Entry {

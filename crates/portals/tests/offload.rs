@@ -251,11 +251,11 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
 /// Goal: the profile of a message accounts for all of its time, and for interrupts if the kernel matches: one
 /// for a short message, two for a longer one; none if the card matches.
 #[test]
-fn a_profile_is_whole() {
+fn profile_accounts_for_all_time() {
     for (mode, interrupts) in [(MODES[0], [0, 0]), (MODES[1], [1, 2])] {
         for (len, interrupts) in [(8, interrupts[0]), (1024, interrupts[1])] {
             let found = Arc::new(Mutex::new(None));
-            let told = found.clone();
+            let result = found.clone();
             run(2, move |own, node| {
                 let mut rank = Rank::new(mode, node, 8192);
                 let other = process(&rank.port, own, 1 - own);
@@ -267,7 +267,7 @@ fn a_profile_is_whole() {
                 } else {
                     rank.post(0, 4096, 0);
                     rank.event();
-                    *told.lock().expect("a lock") = fabric::profile(&rank.host);
+                    *result.lock().expect("a lock") = fabric::profile(&rank.host);
                 }
             });
             let profile = found.lock().expect("a lock").take().expect("a profile");
@@ -291,7 +291,7 @@ const LONG: u64 = 4096;
 /// order.
 fn flood(mode: &'static str) -> Vec<Vec<u64>> {
     let got = Arc::new(Mutex::new(vec![Vec::new(); SENDERS + 1]));
-    let told = got.clone();
+    let received = got.clone();
     run(SENDERS + 1, move |own, node| {
         let total = SENDERS as u64 * MESSAGES * LONG;
         let mut rank = Rank::new(mode, node, if own == 0 { total as usize } else { LONG as usize });
@@ -311,7 +311,7 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
         while let Some((event, lost)) = rank.port.eq_wait(rank.host.after(host::Span::from_ms(20))) {
             assert!(!lost && event.fail == Fail::Ok && event.mlength == LONG, "{mode}: {event:?}");
             let from = (event.initiator.nid - target.nid) as usize;
-            told.lock().expect("a lock")[from].push(event.hdr_data);
+            received.lock().expect("a lock")[from].push(event.hdr_data);
         }
     });
     got.lock().expect("a lock").clone()
@@ -320,7 +320,7 @@ fn flood(mode: &'static str) -> Vec<Vec<u64>> {
 /// Goal: with more sources than streams either flow control loses and duplicates nothing and preserves order;
 /// without one, messages are lost. Method: 300 senders of four long messages each, and one receiver.
 #[test]
-fn a_flood_is_held_back_and_loses_nothing() {
+fn flow_control_loses_no_message_of_a_flood() {
     let all: Vec<u64> = (0..MESSAGES).collect();
     for mode in MODES.into_iter().skip(2) {
         let got = flood(mode);
@@ -342,24 +342,24 @@ fn counts(success: u64) -> Count {
 /// call by the target. Method: rank 1 prepares everything, and reads its counters when rank 0 has got an
 /// answer.
 #[test]
-fn counters_set_off_in_every_mode() {
+fn counters_trigger_in_every_mode() {
     for mode in MODES {
         run(2, move |own, node| {
             let mut rank = Rank::new(mode, node, 4096);
             let other = process(&rank.port, own, 1 - own);
             let deadline = rank.host.after(host::Span::from_ms(50));
-            let (came, told) = (rank.port.ct_alloc().expect("room"), rank.port.ct_alloc().expect("room"));
-            assert_eq!((rank.port.ct_get(came), rank.port.ct_get(told)), (counts(0), counts(0)));
+            let (came, acked) = (rank.port.ct_alloc().expect("room"), rank.port.ct_alloc().expect("room"));
+            assert_eq!((rank.port.ct_get(came), rank.port.ct_get(acked)), (counts(0), counts(0)));
             if own == 0 {
                 let options = MdOptions::EVENT_CT_ACK | MdOptions::EVENT_SEND_DISABLE;
                 let region = Region::new(rank.buf.addr(), 4096);
-                let md = rank.port.md_bind_counting(&region, options, told).expect("room");
+                let md = rank.port.md_bind_counting(&region, options, acked).expect("room");
                 rank.post(64, 8, 1);
                 (0..10).for_each(|_| rank.host.wait_a_little());
                 for n in 0..3 {
                     rank.buf.write(0, &[n; 8]).expect("inside");
                     rank.port.transfer(&put(md, other, 0, 8, AckReq::Counting, n.into())).expect("legal");
-                    let acknowledged = rank.port.ct_wait(told, u64::from(n) + 1, deadline);
+                    let acknowledged = rank.port.ct_wait(acked, u64::from(n) + 1, deadline);
                     assert_eq!(acknowledged, Some(counts(u64::from(n) + 1)), "{mode}");
                 }
                 // Three messages have arrived there and triggered a put.
@@ -376,21 +376,21 @@ fn counters_set_off_in_every_mode() {
             rank.port.trigger_append(came, 2, place, &third, 3).expect("room");
             rank.buf.write(32, &[9; 8]).expect("inside");
             rank.port.trigger(came, 3, &put(rank.md, other, 32, 8, AckReq::None, 7)).expect("legal");
-            rank.port.trigger_ct_inc(came, 2, told, counts(5)).expect("counters");
-            rank.port.trigger_ct_set(told, 5, told, counts(40)).expect("counters");
+            rank.port.trigger_ct_inc(came, 2, acked, counts(5)).expect("counters");
+            rank.port.trigger_ct_set(acked, 5, acked, counts(40)).expect("counters");
             assert_eq!(rank.port.ct_wait(came, 3, deadline), Some(counts(3)), "{mode}");
-            assert_eq!(rank.port.ct_get(told), counts(40));
+            assert_eq!(rank.port.ct_get(acked), counts(40));
             assert_eq!(rank.buf.to_vec(0..24), Ok([[0; 8], [1; 8], [2; 8]].concat()));
             // Cancelling a counter drops its pending operations; a freed handle is invalid.
-            let waiting = rank.port.trigger_append(told, 99, place, &first, 4).expect("room");
+            let waiting = rank.port.trigger_append(acked, 99, place, &first, 4).expect("room");
             rank.port.trigger_unlink(came, 99, waiting).expect("room");
-            rank.port.ct_cancel(told).expect("a counter");
+            rank.port.ct_cancel(acked).expect("a counter");
             assert_eq!(rank.port.unlink(waiting), Err(Error::ArgInvalid));
-            rank.port.ct_set(told, counts(1)).expect("a counter");
-            rank.port.ct_inc(told, counts(2)).expect("a counter");
-            assert_eq!(rank.port.ct_get(told), counts(3));
-            rank.port.ct_free(told).expect("a counter");
-            assert_eq!(rank.port.ct_inc(told, counts(1)), Err(Error::ArgInvalid));
+            rank.port.ct_set(acked, counts(1)).expect("a counter");
+            rank.port.ct_inc(acked, counts(2)).expect("a counter");
+            assert_eq!(rank.port.ct_get(acked), counts(3));
+            rank.port.ct_free(acked).expect("a counter");
+            assert_eq!(rank.port.ct_inc(acked, counts(1)), Err(Error::ArgInvalid));
             assert_eq!(rank.port.pt_free(0), Ok(()));
         });
     }
@@ -497,7 +497,7 @@ impl Rank {
 /// order. Method: 64 senders and one receiver with room for 16 messages, which recovers by pausing all
 /// senders.
 #[test]
-fn whoever_is_refused_sends_again() {
+fn refused_senders_repeat_their_messages() {
     for mode in MODES {
         run(CROWD + 1, move |own, node| {
             let mut rank = Rank::new(mode, node, 64);

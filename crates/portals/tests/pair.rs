@@ -183,7 +183,7 @@ fn data_go_where_they_belong(at: At) {
 }
 
 /// Goal: atomic operations, truncation, and messages without an entry.
-fn others_go_as_they_should(at: At) {
+fn atomics_and_truncation_and_drops_are_reported(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(5_u64.to_ne_bytes()), Memory::new(37_u64.to_ne_bytes()));
     let md = a.bind(ours.region());
@@ -229,7 +229,7 @@ fn others_go_as_they_should(at: At) {
 
 /// Goal: operations of a process on itself behave as those on others.
 #[test]
-fn a_process_reaches_itself() {
+fn operations_on_the_process_itself_complete() {
     let a = Side::new(SHM, KIND);
     for len in SIZES {
         let (from, to, back) = (Memory::new(pattern(2, len)), Memory::zeros(len), Memory::zeros(len));
@@ -246,7 +246,7 @@ fn a_process_reaches_itself() {
 
 /// Goal: a target that makes no calls is reachable nevertheless. Method: the target calls nothing until the
 /// initiator knows that everything has completed.
-fn a_target_need_not_call(at: At) {
+fn target_is_reachable_without_calls(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(pattern(3, 50_000)), Memory::zeros(50_000));
     b.append(theirs.region(), EntryOptions::empty(), 1);
@@ -272,7 +272,7 @@ fn puts_at_once_stay_in_order(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let (ours, theirs) = (Memory::new(pattern(3, 8 * COUNT as usize)), Memory::zeros(8 * COUNT as usize));
     b.append(theirs.region(), EntryOptions::empty(), 1);
-    let told = a.bind(ours.region());
+    let reported = a.bind(ours.region());
     let options = MdOptions::EVENT_SUCCESS_DISABLE;
     let md = MemoryDescriptor { region: ours.region(), options, eq: Some(a.eq), counter: None };
     let silent = a.ni.call(|engine| engine.md_bind(md)).expect("open").expect("room");
@@ -286,7 +286,7 @@ fn puts_at_once_stay_in_order(at: At) {
     assert!(!a.ni.put_at_once(&put(silent, 0)), "there is no link");
     a.begin(&put(silent, 0));
     assert_eq!(b.expect(EventKind::Put).hdr_data, 0);
-    for refused in [put(told, 1), Transfer { ack: AckReq::Full, ..put(silent, 1) }] {
+    for refused in [put(reported, 1), Transfer { ack: AckReq::Full, ..put(silent, 1) }] {
         assert!(!a.ni.put_at_once(&refused), "{refused:?} is told of");
     }
     let beyond = Transfer { length: 8 * COUNT, ..put(silent, 1) };
@@ -309,7 +309,7 @@ fn puts_at_once_stay_in_order(at: At) {
 /// Goal: a process without memory for stored messages receives sent ones, and still stores its own at the
 /// peer. Method: the NICs of one side, or of both, have too little memory for a ring.
 #[test]
-fn memory_of_the_nic_may_be_missing() {
+fn flood_arrives_without_nic_memory() {
     let small = At("shm(dm=4K)", Matcher::Caller);
     flood([small, small]);
     flood([small, SHM]);
@@ -354,7 +354,7 @@ fn flood(places: [At; 2]) {
 }
 
 /// Goal: operations on a process that has exited fail, both those in flight and those that start later.
-fn whoever_vanishes_is_told_of(at: At) {
+fn operations_on_an_exited_process_fail(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     let ours = Memory::new(pattern(4, 100_000));
     let (md, gone) = (a.bind(ours.region()), b.me());
@@ -380,7 +380,7 @@ fn whoever_vanishes_is_told_of(at: At) {
 
 /// Goal: ranks address processes once there is a map.
 #[test]
-fn ranks_name_processes() {
+fn ranks_address_processes() {
     let kind = Kind { is_matching: false, is_logical: true };
     let sides = [Side::new(SHM, kind), Side::new(SHM, kind)];
     let map = [sides[0].me(), sides[1].me()];
@@ -406,11 +406,11 @@ fn ranks_name_processes() {
 /// Goal: events do not depend on the thread that matches. Method: run one script with each matcher and
 /// compare all events: puts, gets and atomics that meet both lists, truncation, no entry and no permission,
 /// each started after the previous one has ended.
-fn events_are_the_same_in_each_place(device: &'static str) {
-    let told = Matcher::ALL.map(|(matcher, _)| script(At(device, matcher)));
-    assert!(told[0].len() > 40, "{:?}", told[0]);
-    assert_eq!(told[0], told[1]);
-    assert_eq!(told[0], told[2]);
+fn events_are_the_same_with_each_matcher(device: &'static str) {
+    let reported = Matcher::ALL.map(|(matcher, _)| script(At(device, matcher)));
+    assert!(reported[0].len() > 40, "{:?}", reported[0]);
+    assert_eq!(reported[0], reported[1]);
+    assert_eq!(reported[0], reported[2]);
 }
 
 /// The events of both sides, without addresses and process numbers, which differ between runs.
@@ -425,15 +425,15 @@ fn script(at: At) -> Vec<Event> {
         let place = ListId { pt_index: 0, list };
         b.ni.call(|engine| engine.append(place, entry, match_bits)).expect("open").expect("room");
     };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut play = |all: Transfer| {
         a.begin(&all);
-        told.push(a.next());
+        reported.push(a.next());
         // The first event was `Send`.
         if all.action.brings() {
-            told.push(a.next());
+            reported.push(a.next());
         }
-        told.extend(
+        reported.extend(
             std::iter::from_fn(|| b.ni.call(|engine| engine.eq_get(b.eq)).expect("open").expect("a queue"))
                 .map(|(event, _)| event),
         );
@@ -460,13 +460,13 @@ fn script(at: At) -> Vec<Event> {
     append(List::Priority, theirs.region(), EntryOptions::USE_ONCE, 6);
     play(Transfer { match_bits: 6, ..transfer(add, md, 8, b.me()) });
     let plain = |event: Event| Event { start: 0, initiator: Process::default(), ..event };
-    told.into_iter().map(plain).collect()
+    reported.into_iter().map(plain).collect()
 }
 
 /// Goal: messages to a patient interface wait for room and arrive in order, even if there are more than a
 /// link has slots; so do messages of the process to itself. Method: entries are appended only after the
 /// initiator has started all operations.
-fn the_patient_lose_nothing(at: At) {
+fn patient_interface_loses_nothing(at: At) {
     const COUNT: u64 = 90;
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
     b.ni.call(Engine::set_patient);
@@ -530,8 +530,8 @@ fn puts_of_all_kinds_stay_in_order(at: At) {
         }
         for put in &puts {
             let event = sides[to].expect(EventKind::Put);
-            let told = (event.match_bits, event.hdr_data, event.mlength, event.initiator);
-            assert_eq!(told, (put.match_bits, put.hdr_data, put.length, sides[from].me()));
+            let reported = (event.match_bits, event.hdr_data, event.mlength, event.initiator);
+            assert_eq!(reported, (put.match_bits, put.hdr_data, put.length, sides[from].me()));
             let len = put.length as usize;
             assert_eq!(memories[to].bytes()[..len], ours.bytes()[..len]);
         }
@@ -558,12 +558,12 @@ fn answers_pass_requests_that_wait(at: At) {
 
 #[test]
 fn events_are_the_same_on_shm() {
-    events_are_the_same_in_each_place("shm");
+    events_are_the_same_with_each_matcher("shm");
 }
 
 #[test]
 fn events_are_the_same_on_iwarp() {
-    events_are_the_same_in_each_place("iwarp");
+    events_are_the_same_with_each_matcher("iwarp");
 }
 
 macro_rules! in_places {
@@ -577,13 +577,13 @@ macro_rules! in_places {
             }
 
             #[test]
-            fn others_go_as_they_should() {
-                super::others_go_as_they_should(AT);
+            fn atomics_and_truncation_and_drops_are_reported() {
+                super::atomics_and_truncation_and_drops_are_reported(AT);
             }
 
             #[test]
-            fn a_target_need_not_call() {
-                super::a_target_need_not_call(AT);
+            fn target_is_reachable_without_calls() {
+                super::target_is_reachable_without_calls(AT);
             }
 
             #[test]
@@ -597,13 +597,13 @@ macro_rules! in_places {
             }
 
             #[test]
-            fn whoever_vanishes_is_told_of() {
-                super::whoever_vanishes_is_told_of(AT);
+            fn operations_on_an_exited_process_fail() {
+                super::operations_on_an_exited_process_fail(AT);
             }
 
             #[test]
-            fn the_patient_lose_nothing() {
-                super::the_patient_lose_nothing(AT);
+            fn patient_interface_loses_nothing() {
+                super::patient_interface_loses_nothing(AT);
             }
 
             #[test]

@@ -55,7 +55,7 @@ const OUTCOMES: &[&str] = &[
 /// Goal: the engine follows the standard in any order of calls. Method: compare with the model, and check
 /// that every possible outcome has occurred often.
 #[test]
-fn programs_go_as_in_the_model() {
+fn programs_match_the_model() {
     let mut seen = Seen::new();
     for seed in 0..PROGRAMS {
         let mut pair = Pair::new(Dice::Seed(Rng::new(seed)));

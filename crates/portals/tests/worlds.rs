@@ -9,8 +9,8 @@ const SEEDS: u64 = 24;
 
 /// Goal: whatever the network does, the results match the model, and equal seeds give equal worlds.
 #[test]
-fn programs_go_as_in_the_model_in_any_weather() {
-    for card in programs::WEATHERS {
+fn programs_match_the_model_with_faults() {
+    for card in programs::FAULT_SETTINGS {
         for seed in 1..=SEEDS {
             let once = programs::run(card, seed).expect("all ranks end");
             if seed.is_multiple_of(8) {

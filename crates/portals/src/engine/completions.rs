@@ -24,7 +24,7 @@ pub(crate) struct Completions {
     due: VecDeque<Command>,
     /// Number of pending triggered operations, and of all ever requested.
     waiting: u32,
-    asked: u64,
+    requested: u64,
     /// Counters that have changed since they were last reported, if changes are recorded.
     changed: Option<Vec<CtHandle>>,
 }
@@ -96,7 +96,7 @@ impl Completions {
     }
 
     /// Records changed counters for [`Completions::next_changed`].
-    pub(crate) fn tell_changes(&mut self) {
+    pub(crate) fn record_changes(&mut self) {
         self.changed = Some(Vec::new());
     }
 
@@ -182,9 +182,9 @@ impl Completions {
         if self.waiting >= most {
             return Err(Error::NoSpace);
         }
-        self.asked += 1;
+        self.requested += 1;
         self.waiting += 1;
-        counter.waiting.insert((threshold, self.asked), command);
+        counter.waiting.insert((threshold, self.requested), command);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_comes_by_threshold_and_then_as_asked() {
+    fn due_operations_run_by_threshold_then_call_order() {
         let mut completions = Completions::default();
         let ct = completions.ct_alloc(1).expect("the first");
         assert_eq!(completions.ct_alloc(1), Err(Error::NoSpace));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_set_sets_off() {
+    fn setting_a_counter_triggers_operations() {
         let mut completions = Completions::default();
         let ct = completions.ct_alloc(2).expect("the first");
         completions.trigger(ct, 5, inc(ct, 1), 9).expect("room");

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_event_is_lost_and_the_next_says_so() {
+    fn full_queue_overwrites_the_oldest_event_and_reports_it() {
         let mut queue = EventQueue::new(3);
         (0..5).for_each(|number| queue.push(event(number)));
         assert_eq!(pop(&mut queue), Some((2, true)));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_is_kept() {
+    fn reserved_slots_are_kept() {
         let mut queue = EventQueue::new(3);
         queue.push(event(0));
         assert!(queue.reserve(2) && !queue.reserve(1));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_slots_reserved_an_event_is_lost_at_once() {
+    fn event_is_lost_if_all_slots_are_reserved() {
         let mut queue = EventQueue::new(1);
         assert!(queue.reserve(1));
         queue.push(event(0));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_flow_control_is_never_lost() {
+    fn flow_control_events_are_never_lost() {
         let mut queue = EventQueue::new(2);
         (0..2).for_each(|number| queue.push(event(number)));
         queue.push_extra(event(100));

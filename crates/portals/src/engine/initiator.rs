@@ -50,7 +50,7 @@ struct Bound {
 
 /// A descriptor's settings at the start of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Side {
+pub(crate) struct MdSettings {
     local: Local,
     options: MdOptions,
     eq: Option<EqHandle>,
@@ -58,12 +58,12 @@ pub(crate) struct Side {
 }
 
 /// The settings of an operation's two descriptors: that of sent data and that of fetched data.
-pub(crate) type Sides = (Option<Side>, Option<Side>);
+pub(crate) type TransferSettings = (Option<MdSettings>, Option<MdSettings>);
 
 #[derive(Debug)]
 struct Operation {
-    put: Option<Side>,
-    get: Option<Side>,
+    put: Option<MdSettings>,
+    get: Option<MdSettings>,
     ack: AckReq,
     length: u64,
     user_ptr: u64,
@@ -71,7 +71,7 @@ struct Operation {
     /// The release of the message's memory was reported.
     is_sent: bool,
     /// A send failure was reported by an event.
-    told_failure: bool,
+    failure_reported: bool,
 }
 
 /// The initiating half of an interface.
@@ -120,7 +120,7 @@ impl Initiator {
 
     /// Fails unless a transfer can start.
     #[inline]
-    pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<Sides> {
+    pub(crate) fn check(&self, transfer: &Transfer, limits: &Limits) -> Result<TransferSettings> {
         let Transfer { action, length, .. } = *transfer;
         let most = match action {
             Action::Put | Action::Get => limits.max_msg_size,
@@ -138,17 +138,17 @@ impl Initiator {
         if !is_legal || !sides || length > most {
             return Err(Error::ArgInvalid);
         }
-        let side = |local: &Option<Local>| match local {
-            Some(local) => self.side(*local, length).map(Some),
+        let settings = |local: &Option<Local>| match local {
+            Some(local) => self.settings(*local, length).map(Some),
             None => Ok(None),
         };
-        let (put, get) = (side(&transfer.put)?, side(&transfer.get)?);
-        if put.is_some_and(|side| side.options.contains(MdOptions::VOLATILE))
+        let (put, get) = (settings(&transfer.put)?, settings(&transfer.get)?);
+        if put.is_some_and(|settings| settings.options.contains(MdOptions::VOLATILE))
             && length > limits.max_volatile_size
         {
             return Err(Error::ArgInvalid);
         }
-        if let (Some(Side { eq, counter, .. }), None) = (put, get) {
+        if let (Some(MdSettings { eq, counter, .. }), None) = (put, get) {
             match transfer.ack {
                 AckReq::Full if eq.is_none() => return Err(Error::ArgInvalid),
                 AckReq::Counting if counter.is_none() => return Err(Error::ArgInvalid),
@@ -160,12 +160,12 @@ impl Initiator {
 
     /// A descriptor's settings; fails if the `length` bytes are not inside of its memory.
     #[inline]
-    fn side(&self, local: Local, length: u64) -> Result<Side> {
+    fn settings(&self, local: Local, length: u64) -> Result<MdSettings> {
         let MemoryDescriptor { region, options, eq, counter } =
             &self.mds.get(local.md.0).ok_or(Error::ArgInvalid)?.md;
         let is_inside = local.offset.checked_add(length).is_some_and(|end| end <= region.len());
-        let side = Side { local, options: *options, eq: *eq, counter: *counter };
-        if is_inside { Ok(side) } else { Err(Error::ArgInvalid) }
+        let settings = MdSettings { local, options: *options, eq: *eq, counter: *counter };
+        if is_inside { Ok(settings) } else { Err(Error::ArgInvalid) }
     }
 
     /// Holds the descriptors of a checked transfer until [`Initiator::start`] or [`Initiator::drop_waiting`].
@@ -179,10 +179,10 @@ impl Initiator {
 
     /// Releases the descriptors of a transfer that will not start.
     pub(crate) fn drop_waiting(&mut self, transfer: &Transfer) {
-        transfer.put.iter().chain(&transfer.get).for_each(|local| self.let_go(local.md));
+        transfer.put.iter().chain(&transfer.get).for_each(|local| self.release(local.md));
     }
 
-    fn let_go(&mut self, md: MdHandle) {
+    fn release(&mut self, md: MdHandle) {
         if let Some(bound) = self.mds.get_mut(md.0) {
             bound.pending -= 1;
         }
@@ -190,8 +190,8 @@ impl Initiator {
 
     /// Starts a held transfer; holding has kept its descriptors valid since the check.
     pub(crate) fn start_held(&mut self, transfer: &Transfer) {
-        let side = |local: Local| self.side(local, 0).ok();
-        let sides = (transfer.put.and_then(side), transfer.get.and_then(side));
+        let settings = |local: Local| self.settings(local, 0).ok();
+        let sides = (transfer.put.and_then(settings), transfer.get.and_then(settings));
         self.start(transfer, sides);
     }
 
@@ -233,17 +233,17 @@ impl Initiator {
 
     /// Starts a held transfer.
     #[inline]
-    pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): Sides) {
+    pub(crate) fn start(&mut self, transfer: &Transfer, (put, get): TransferSettings) {
         let Transfer { ack, length, user_ptr, .. } = *transfer;
         let mut request = self.request(transfer);
-        let (is_answered, is_sent, told_failure) = (request.is_answered(), put.is_none(), false);
-        let operation = Operation { put, get, ack, length, user_ptr, is_answered, is_sent, told_failure };
+        let (is_answered, is_sent, failure_reported) = (request.is_answered(), put.is_none(), false);
+        let operation = Operation { put, get, ack, length, user_ptr, is_answered, is_sent, failure_reported };
         request.operation = self.operations.insert(operation).number();
         let payload = transfer.put.and_then(|Local { md, offset }| {
             let bound = self.mds.get(md.0)?;
             Some((bound.md.region.clone(), offset))
         });
-        let is_volatile = put.is_some_and(|side| side.options.contains(MdOptions::VOLATILE));
+        let is_volatile = put.is_some_and(|settings| settings.options.contains(MdOptions::VOLATILE));
         self.outgoing.push_back(Outgoing { target: transfer.target, request, payload, is_volatile });
     }
 
@@ -272,20 +272,21 @@ impl Initiator {
         let key = SlotKey::from_number(operation);
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.is_sent, true)
-            && let Some(side) = operation.put
+            && let Some(settings) = operation.put
         {
-            let options = side.options;
-            let is_told = !options.contains(MdOptions::EVENT_SEND_DISABLE)
+            let options = settings.options;
+            let is_reported = !options.contains(MdOptions::EVENT_SEND_DISABLE)
                 && (fail != Fail::Ok || !options.contains(MdOptions::EVENT_SUCCESS_DISABLE));
-            if is_told {
-                operation.told_failure = fail != Fail::Ok && side.eq.is_some();
-                completions.post(side.eq, Event { fail, ..Event::new(EventKind::Send, operation.user_ptr) });
+            if is_reported {
+                operation.failure_reported = fail != Fail::Ok && settings.eq.is_some();
+                completions
+                    .post(settings.eq, Event { fail, ..Event::new(EventKind::Send, operation.user_ptr) });
             }
             if options.contains(MdOptions::EVENT_CT_SEND) {
                 let bytes = options.contains(MdOptions::EVENT_CT_BYTES);
-                completions.count(side.counter, fail, if bytes { operation.length } else { 1 });
+                completions.count(settings.counter, fail, if bytes { operation.length } else { 1 });
             }
-            self.let_go(side.local.md);
+            self.release(settings.local.md);
         }
         if self.operations.get(key).is_some_and(|operation| !operation.is_answered) {
             self.operations.remove(key);
@@ -301,16 +302,16 @@ impl Initiator {
         self.sent(completions, answer.operation, Fail::Ok);
         let Some(operation) = self.operations.remove(key) else { return };
         match operation.get {
-            Some(side) => {
-                self.let_go(side.local.md);
+            Some(settings) => {
+                self.release(settings.local.md);
                 let (event, count) = (EventKind::Reply, MdOptions::EVENT_CT_REPLY);
-                tell(completions, &operation, side, answer, Some(event), count);
+                report(completions, &operation, settings, answer, Some(event), count);
             }
             None => {
-                let Some(side) = operation.put.filter(|_| !answer.is_quiet) else { return };
-                let is_full = operation.ack == AckReq::Full && !operation.told_failure;
+                let Some(settings) = operation.put.filter(|_| !answer.is_quiet) else { return };
+                let is_full = operation.ack == AckReq::Full && !operation.failure_reported;
                 let event = is_full.then_some(EventKind::Ack);
-                tell(completions, &operation, side, answer, event, MdOptions::EVENT_CT_ACK);
+                report(completions, &operation, settings, answer, event, MdOptions::EVENT_CT_ACK);
             }
         }
     }
@@ -325,26 +326,26 @@ impl Initiator {
 }
 
 /// Reports an answer by event and counter.
-fn tell(
+fn report(
     completions: &mut Completions,
     operation: &Operation,
-    side: Side,
+    settings: MdSettings,
     answer: &Answer,
     event: Option<EventKind>,
     counts: MdOptions,
 ) {
     let Answer { fail, list, mlength, offset, .. } = *answer;
-    let is_told = fail != Fail::Ok || !side.options.contains(MdOptions::EVENT_SUCCESS_DISABLE);
-    if let Some(kind) = event.filter(|_| is_told) {
+    let is_reported = fail != Fail::Ok || !settings.options.contains(MdOptions::EVENT_SUCCESS_DISABLE);
+    if let Some(kind) = event.filter(|_| is_reported) {
         let event =
             Event { fail, list, mlength, remote_offset: offset, ..Event::new(kind, operation.user_ptr) };
-        completions.post(side.eq, event);
+        completions.post(settings.eq, event);
     }
-    if side.options.contains(counts) {
+    if settings.options.contains(counts) {
         // `Completed` only counts the completion: one, even if it failed at the target.
         let is_completed = operation.ack == AckReq::Completed && operation.get.is_none();
-        let bytes = side.options.contains(MdOptions::EVENT_CT_BYTES) && !is_completed;
+        let bytes = settings.options.contains(MdOptions::EVENT_CT_BYTES) && !is_completed;
         let fail = if is_completed && fail != Fail::Undeliverable { Fail::Ok } else { fail };
-        completions.count(side.counter, fail, if bytes { mlength } else { 1 });
+        completions.count(settings.counter, fail, if bytes { mlength } else { 1 });
     }
 }

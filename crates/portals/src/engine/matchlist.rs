@@ -25,7 +25,7 @@ pub(crate) struct Listed {
     pub(crate) user_ptr: u64,
     pub(crate) pt_index: u32,
     pub(crate) list: List,
-    pub(crate) state: State,
+    pub(crate) state: EntryState,
     /// Bytes used, if the target chooses offsets.
     pub(crate) local: u64,
     /// Messages in delivery to it.
@@ -38,15 +38,15 @@ pub(crate) struct Listed {
 
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum EntryState {
     /// It waits for a counter before it is appended.
     Waiting,
     /// It is in its list.
     Linked,
     /// It was unlinked automatically, and still has messages or headers.
-    Left {
+    Unlinked {
         /// Whether that was reported: then it only has headers.
-        told: bool,
+        reported: bool,
         /// Slots of the event queue that are reserved for the reports.
         reserved: u8,
     },
@@ -63,7 +63,7 @@ pub(crate) struct Entries {
 impl Entries {
     /// Adds an entry that is in no list yet.
     pub(crate) fn insert(&mut self, entry: Entry, user_ptr: u64, pt_index: u32, list: List) -> SlotKey {
-        let (state, local) = (State::Waiting, 0);
+        let (state, local) = (EntryState::Waiting, 0);
         self.table.insert(Listed {
             entry,
             user_ptr,
@@ -116,7 +116,7 @@ impl MatchList {
         let Entries { table, links, linked } = entries;
         let Some(listed) = table.get_mut(key) else { return };
         *linked += 1;
-        (listed.order, listed.state) = (*linked, State::Linked);
+        (listed.order, listed.state) = (*linked, EntryState::Linked);
         links.push(ORDER, &mut self.order, key.slot());
         match class(&listed.entry) {
             Class::Both(bits, source) => self.by_both.push(links, CLASS, (bits, source), key.slot()),
@@ -265,7 +265,7 @@ mod tests {
         /// Goal: the hashed and the linear search find the first entry of a plain list that matches the
         /// message.
         #[test]
-        fn looking_up_finds_what_walking_finds(steps in prop::collection::vec(step(), 0..120)) {
+        fn hashed_search_equals_linear_search(steps in prop::collection::vec(step(), 0..120)) {
             let (mut entries, mut list) = (Entries::default(), MatchList::default());
             let mut plain: Vec<SlotKey> = Vec::new();
             for step in steps {

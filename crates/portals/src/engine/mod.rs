@@ -125,7 +125,7 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_free(&mut self, ct: CtHandle) -> Result<()> {
         let waiting = self.completions.ct_free(ct)?;
-        self.forget(waiting);
+        self.cancel(waiting);
         Ok(())
     }
 
@@ -135,11 +135,11 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_cancel(&mut self, ct: CtHandle) -> Result<()> {
         let waiting = self.completions.ct_cancel(ct)?;
-        self.forget(waiting);
+        self.cancel(waiting);
         Ok(())
     }
 
-    fn forget(&mut self, waiting: Vec<Command>) {
+    fn cancel(&mut self, waiting: Vec<Command>) {
         for command in waiting {
             match command {
                 Command::Transfer(transfer) => self.initiator.drop_waiting(&transfer),
@@ -164,7 +164,7 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
         self.completions.ct_change(ct, |value| *value = to)?;
-        self.settle();
+        self.run_due();
         Ok(())
     }
 
@@ -174,13 +174,13 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`] for no counter.
     pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
         self.completions.ct_change(ct, |value| add(value, by))?;
-        self.settle();
+        self.run_due();
         Ok(())
     }
 
     /// Records changed counters for [`Engine::next_changed`].
-    pub(crate) fn tell_changes(&mut self) {
-        self.completions.tell_changes();
+    pub(crate) fn record_changes(&mut self) {
+        self.completions.record_changes();
     }
 
     /// A counter that has changed since it was last reported, and its value.
@@ -251,7 +251,7 @@ impl Engine {
     pub fn append(&mut self, place: ListId, entry: Entry, user_ptr: u64) -> Result<EntryHandle> {
         let handle = self.prepare(place, entry, user_ptr)?;
         self.target.link(&mut self.completions, handle);
-        self.settle();
+        self.run_due();
         Ok(handle)
     }
 
@@ -290,7 +290,7 @@ impl Engine {
     /// [`crate::Error::ArgInvalid`], as [`Engine::append`].
     pub fn search(&mut self, pt_index: u32, entry: Entry, search: Search, user_ptr: u64) -> Result<()> {
         self.target.search(&mut self.completions, pt_index, entry, search, user_ptr, &self.limits)?;
-        self.settle();
+        self.run_due();
         Ok(())
     }
 
@@ -301,9 +301,9 @@ impl Engine {
     /// operation that is not defined for the type or number of elements, or an acknowledgement that the
     /// descriptor cannot report.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
-        let sides = self.initiator.check(transfer, &self.limits)?;
+        let settings = self.initiator.check(transfer, &self.limits)?;
         self.initiator.hold(transfer);
-        self.initiator.start(transfer, sides);
+        self.initiator.start(transfer, settings);
         Ok(())
     }
 
@@ -314,13 +314,13 @@ impl Engine {
     /// As [`Engine::transfer`]; [`crate::Error::NoSpace`] at the limit; [`crate::Error::ArgInvalid`] for no counter.
     pub fn trigger(&mut self, ct: CtHandle, threshold: u64, transfer: &Transfer) -> Result<()> {
         self.initiator.check(transfer, &self.limits)?;
-        self.wait_for(ct, threshold, Command::Transfer(*transfer))?;
+        self.defer(ct, threshold, Command::Transfer(*transfer))?;
         self.initiator.hold(transfer);
-        self.settle();
+        self.run_due();
         Ok(())
     }
 
-    fn wait_for(&mut self, ct: CtHandle, threshold: u64, command: Command) -> Result<()> {
+    fn defer(&mut self, ct: CtHandle, threshold: u64, command: Command) -> Result<()> {
         self.completions.trigger(ct, threshold, command, self.limits.max_triggered_ops)
     }
 
@@ -336,8 +336,8 @@ impl Engine {
         by: Count,
     ) -> Result<()> {
         self.completions.check_ct(Some(counter))?;
-        self.wait_for(ct, threshold, Command::CtInc(counter, by))?;
-        self.settle();
+        self.defer(ct, threshold, Command::CtInc(counter, by))?;
+        self.run_due();
         Ok(())
     }
 
@@ -353,8 +353,8 @@ impl Engine {
         to: Count,
     ) -> Result<()> {
         self.completions.check_ct(Some(counter))?;
-        self.wait_for(ct, threshold, Command::CtSet(counter, to))?;
-        self.settle();
+        self.defer(ct, threshold, Command::CtSet(counter, to))?;
+        self.run_due();
         Ok(())
     }
 
@@ -372,11 +372,11 @@ impl Engine {
         user_ptr: u64,
     ) -> Result<EntryHandle> {
         let handle = self.prepare(place, entry, user_ptr)?;
-        if let Err(error) = self.wait_for(ct, threshold, Command::Append(handle)) {
+        if let Err(error) = self.defer(ct, threshold, Command::Append(handle)) {
             self.target.unlink(handle)?;
             return Err(error);
         }
-        self.settle();
+        self.run_due();
         Ok(handle)
     }
 
@@ -386,20 +386,20 @@ impl Engine {
     /// # Errors
     /// As [`Engine::trigger`].
     pub fn trigger_unlink(&mut self, ct: CtHandle, threshold: u64, entry: EntryHandle) -> Result<()> {
-        self.wait_for(ct, threshold, Command::Unlink(entry))?;
-        self.settle();
+        self.defer(ct, threshold, Command::Unlink(entry))?;
+        self.run_due();
         Ok(())
     }
 
     /// Runs the due triggered operations, and all that they trigger in turn.
     #[inline]
-    fn settle(&mut self) {
+    fn run_due(&mut self) {
         if self.completions.has_due() {
-            self.settle_all();
+            self.run_all_due();
         }
     }
 
-    fn settle_all(&mut self) {
+    fn run_all_due(&mut self) {
         while let Some(command) = self.completions.next_due() {
             match command {
                 Command::Transfer(transfer) => self.initiator.start_held(&transfer),
@@ -435,7 +435,7 @@ impl Engine {
     /// The memory of a request may be reused.
     pub fn sent(&mut self, operation: u64) {
         self.initiator.sent(&mut self.completions, operation, Fail::Ok);
-        self.settle();
+        self.run_due();
     }
 
     /// The memory for the data of an answer, with offset and maximum length. `None` for an operation that has
@@ -449,13 +449,13 @@ impl Engine {
     /// ignored.
     pub fn answered(&mut self, answer: &Answer) {
         self.initiator.answered(&mut self.completions, answer);
-        self.settle();
+        self.run_due();
     }
 
     /// Fails an operation whose target is not reachable (any more).
     pub fn undeliverable(&mut self, operation: u64) {
         self.initiator.undeliverable(&mut self.completions, operation);
-        self.settle();
+        self.run_due();
     }
 
     /// Entries that a linear search would examine for a request that arrives now: the cost of matching where
@@ -468,7 +468,7 @@ impl Engine {
     /// Matches a request that has arrived: it is refused, or the caller moves its data.
     pub fn arrive(&mut self, request: &Request) -> Arrival {
         let arrival = self.target.arrive(&mut self.completions, &self.limits, request);
-        self.settle();
+        self.run_due();
         arrival
     }
 
@@ -482,7 +482,7 @@ impl Engine {
         mover: impl FnOnce(&Region, u64, u64) -> Fail,
     ) -> Option<Option<Answer>> {
         let answer = self.target.arrive_whole(&mut self.completions, &self.limits, request, mover);
-        self.settle();
+        self.run_due();
         answer
     }
 
@@ -490,7 +490,7 @@ impl Engine {
     /// the initiator waits for one.
     pub fn deliver(&mut self, delivery: Delivery, fail: Fail) -> Option<Answer> {
         let answer = self.target.deliver(&mut self.completions, delivery, fail);
-        self.settle();
+        self.run_due();
         answer
     }
 }

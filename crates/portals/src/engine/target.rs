@@ -7,8 +7,8 @@
 use verbs::host::SlotKey;
 
 use crate::engine::completions::Completions;
-use crate::engine::matchlist::{Entries, Listed, MatchList, State};
-use crate::engine::unexpected::{Claim, Header, Headers, Stage, Unexpected};
+use crate::engine::matchlist::{Entries, EntryState, Listed, MatchList};
+use crate::engine::unexpected::{Claim, Header, HeaderState, Headers, Unexpected};
 use crate::objects::entry::{Entry, Envelope};
 use crate::objects::error::{Error, Result};
 use crate::objects::event::{Event, EventKind, Fail, List};
@@ -239,7 +239,8 @@ impl Target {
     /// that finds a header claims it instead of being linked.
     pub(crate) fn link(&mut self, completions: &mut Completions, handle: EntryHandle) {
         let key = handle.0;
-        let Some(listed) = self.entries.table.get(key).filter(|listed| listed.state == State::Waiting) else {
+        let Some(listed) = self.entries.table.get(key).filter(|listed| listed.state == EntryState::Waiting)
+        else {
             return;
         };
         let Listed { list, pt_index, user_ptr, ref entry, .. } = *listed;
@@ -273,19 +274,25 @@ impl Target {
         let eq = pt.eq;
         pt.unexpected.unlink(&mut self.headers, key);
         let Some(header) = self.headers.table.get_mut(key) else { return };
-        match header.stage {
-            Stage::Here => self.hand_over(completions, eq, key, claim),
-            Stage::Arriving | Stage::Claimed(_) => header.stage = Stage::Claimed(claim),
+        match header.state {
+            HeaderState::Here => self.notify_claimant(completions, eq, key, claim),
+            HeaderState::Arriving | HeaderState::Claimed(_) => header.state = HeaderState::Claimed(claim),
         }
     }
 
     /// Notifies the entry that has claimed a header, now that its data have arrived, and drops the header.
-    fn hand_over(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey, claim: Claim) {
+    fn notify_claimant(
+        &mut self,
+        completions: &mut Completions,
+        eq: Option<EqHandle>,
+        key: SlotKey,
+        claim: Claim,
+    ) {
         let Some(Header { event, owner, .. }) = self.headers.table.remove(key) else { return };
         let Claim { options, counter, user_ptr, leaves } = claim;
-        let is_told = !options.contains(EntryOptions::EVENT_OVER_DISABLE)
+        let is_reported = !options.contains(EntryOptions::EVENT_OVER_DISABLE)
             && (event.fail != Fail::Ok || !options.contains(EntryOptions::EVENT_SUCCESS_DISABLE));
-        if is_told {
+        if is_reported {
             completions.post(eq, Event { kind: event.kind.overflow(), user_ptr, ..event });
         }
         if options.contains(EntryOptions::EVENT_CT_OVERFLOW) {
@@ -306,27 +313,27 @@ impl Target {
     fn retire(&mut self, completions: &mut Completions, eq: Option<EqHandle>, key: SlotKey) {
         let Some(listed) = self.entries.table.get_mut(key) else { return };
         let Listed { list, pt_index, user_ptr, pending: 0, headers, .. } = *listed else { return };
-        let State::Left { told, ref mut reserved } = listed.state else { return };
-        let is_told = !listed.entry.is(EntryOptions::EVENT_UNLINK_DISABLE);
-        let mut tell = |kind| {
-            if is_told {
+        let EntryState::Unlinked { reported, ref mut reserved } = listed.state else { return };
+        let is_reported = !listed.entry.is(EntryOptions::EVENT_UNLINK_DISABLE);
+        let mut report = |kind| {
+            if is_reported {
                 let slots = u8::from(*reserved > 0);
                 *reserved -= slots;
                 completions.unreserve(eq, slots.into());
                 completions.post(eq, Event { pt_index, list, ..Event::new(kind, user_ptr) });
             }
         };
-        if !told {
-            tell(EventKind::AutoUnlink);
+        if !reported {
+            report(EventKind::AutoUnlink);
         }
         if headers == 0 {
             if list == List::Overflow {
-                tell(EventKind::AutoFree);
+                report(EventKind::AutoFree);
             }
             self.entries.table.remove(key);
         } else {
             let reserved = *reserved;
-            listed.state = State::Left { told: true, reserved };
+            listed.state = EntryState::Unlinked { reported: true, reserved };
         }
     }
 
@@ -334,10 +341,10 @@ impl Target {
     pub(crate) fn unlink(&mut self, handle: EntryHandle) -> Result<()> {
         let listed = self.entries.table.get(handle.0).ok_or(Error::ArgInvalid)?;
         match listed.state {
-            State::Left { .. } if listed.pending == 0 => return Err(Error::ArgInvalid),
+            EntryState::Unlinked { .. } if listed.pending == 0 => return Err(Error::ArgInvalid),
             _ if listed.pending > 0 || listed.headers > 0 => return Err(Error::InUse),
-            State::Waiting | State::Left { .. } => {}
-            State::Linked => {
+            EntryState::Waiting | EntryState::Unlinked { .. } => {}
+            EntryState::Linked => {
                 let Listed { pt_index, list, .. } = *listed;
                 if let Some(pt) = pt_at(&mut self.pts, pt_index) {
                     pt.list_mut(list).remove(&mut self.entries, handle.0);
@@ -362,21 +369,21 @@ impl Target {
         let options = entry.options;
         let pt = self.pts.get(pt_index as usize).and_then(Option::as_ref).ok_or(Error::ArgInvalid)?;
         let (eq, taken) = (pt.eq, pt.unexpected.taken_by(&self.headers, &entry));
-        let mut tell = |event: Event| {
-            let is_told = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
+        let mut report = |event: Event| {
+            let is_reported = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
                 && (event.fail != Fail::Ok || !options.contains(EntryOptions::EVENT_SUCCESS_DISABLE));
-            if is_told {
+            if is_reported {
                 completions.post(eq, event);
             }
         };
         if taken.is_empty() {
             let fail = Fail::NoMatch;
-            tell(Event { fail, pt_index, ..Event::new(EventKind::Search, user_ptr) });
+            report(Event { fail, pt_index, ..Event::new(EventKind::Search, user_ptr) });
         }
         match search {
             Search::Only => taken.iter().for_each(|key| {
                 let event = self.headers.table[key.slot()].event;
-                tell(Event { kind: EventKind::Search, fail: Fail::Ok, user_ptr, ..event });
+                report(Event { kind: EventKind::Search, fail: Fail::Ok, user_ptr, ..event });
             }),
             Search::Delete => {
                 let claim = Claim { options, counter: None, user_ptr, leaves: false };
@@ -434,12 +441,12 @@ impl Target {
         event.fail = fail;
         let Some(pt) = pt_at(&mut self.pts, request.pt_index) else { return Some(None) };
         completions.unreserve(pt.eq, chosen.slots.now);
-        chosen.tell(completions, pt.eq, &event);
+        chosen.report(completions, pt.eq, &event);
         if chosen.leaves {
             chosen.leave(pt, &mut self.entries);
         }
         if chosen.keeps_header {
-            let header = Header { event, owner: key, stage: Stage::Here };
+            let header = Header { event, owner: key, state: HeaderState::Here };
             pt.unexpected.push(&mut self.headers, header);
             self.entries.table.get_mut(key).into_iter().for_each(|listed| listed.headers += 1);
         }
@@ -543,8 +550,8 @@ impl Target {
         if chosen.leaves {
             chosen.leave(pt, entries);
         }
-        let stage = Stage::Arriving;
-        let header = keeps_header.then(|| pt.unexpected.push(headers, Header { event, owner: key, stage }));
+        let state = HeaderState::Arriving;
+        let header = keeps_header.then(|| pt.unexpected.push(headers, Header { event, owner: key, state }));
         Ok(Delivery { request: *request, event, entry: key, header, slots: chosen.slots.now, region, offset })
     }
 
@@ -565,15 +572,15 @@ impl Target {
         let listed = self.entries.table.get_mut(key)?;
         listed.pending -= 1;
         let Entry { options, counter, .. } = listed.entry;
-        tell(completions, (options, counter), eq, &event);
+        report(completions, (options, counter), eq, &event);
         self.retire(completions, eq, key);
         if let Some(key) = header
             && let Some(header) = self.headers.table.get_mut(key)
         {
-            let stage = std::mem::replace(&mut header.stage, Stage::Here);
+            let state = std::mem::replace(&mut header.state, HeaderState::Here);
             header.event.fail = fail;
-            if let Stage::Claimed(claim) = stage {
-                self.hand_over(completions, eq, key, claim);
+            if let HeaderState::Claimed(claim) = state {
+                self.notify_claimant(completions, eq, key, claim);
             }
         }
         let is_quiet = options.contains(EntryOptions::ACK_DISABLE) && !request.action.fetches();
@@ -608,15 +615,15 @@ impl Chosen {
     fn leave(&self, pt: &mut Pt, entries: &mut Entries) {
         pt.list_mut(self.list).remove(entries, self.key);
         if let Some(listed) = entries.table.get_mut(self.key) {
-            listed.state = State::Left { told: false, reserved: self.slots.later as u8 };
+            listed.state = EntryState::Unlinked { reported: false, reserved: self.slots.later as u8 };
         }
     }
 
     /// Reports the message at the target.
     #[inline]
-    fn tell(&self, completions: &mut Completions, eq: Option<EqHandle>, event: &Event) {
+    fn report(&self, completions: &mut Completions, eq: Option<EqHandle>, event: &Event) {
         let Self { options, counter, .. } = *self;
-        tell(completions, (options, counter), eq, event);
+        report(completions, (options, counter), eq, event);
     }
 
     /// The answer for the initiator.
@@ -631,15 +638,15 @@ impl Chosen {
 
 /// Reports a matched message at the target, by event and counter.
 #[inline]
-fn tell(
+fn report(
     completions: &mut Completions,
     (options, counter): (EntryOptions, Option<CtHandle>),
     eq: Option<EqHandle>,
     event: &Event,
 ) {
-    let is_told = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
+    let is_reported = !options.contains(EntryOptions::EVENT_COMM_DISABLE)
         && (event.fail != Fail::Ok || !options.contains(EntryOptions::EVENT_SUCCESS_DISABLE));
-    if is_told {
+    if is_reported {
         completions.post(eq, *event);
     }
     if options.contains(EntryOptions::EVENT_CT_COMM) {
@@ -709,8 +716,8 @@ impl Slots {
             return Self { now: 0, later: 0 };
         }
         let silent = EntryOptions::EVENT_COMM_DISABLE | EntryOptions::EVENT_SUCCESS_DISABLE;
-        let is_told = leaves && !options.contains(EntryOptions::EVENT_UNLINK_DISABLE);
+        let is_reported = leaves && !options.contains(EntryOptions::EVENT_UNLINK_DISABLE);
         let each = 1 + usize::from(list == List::Overflow);
-        Self { now: usize::from(!options.intersects(silent)), later: if is_told { each } else { 0 } }
+        Self { now: usize::from(!options.intersects(silent)), later: if is_reported { each } else { 0 } }
     }
 }

@@ -25,12 +25,12 @@ pub(crate) struct Header {
     pub(crate) event: Event,
     /// The overflow entry that holds the data.
     pub(crate) owner: SlotKey,
-    pub(crate) stage: Stage,
+    pub(crate) state: HeaderState,
 }
 
 /// The progress of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum HeaderState {
     /// Its data are in flight.
     Arriving,
     /// Its data have arrived.
@@ -137,7 +137,7 @@ mod tests {
             for (match_bits, nid, rlength) in came {
                 let initiator = Process::rank(nid);
                 let event = Event { match_bits, initiator, rlength, ..Event::new(EventKind::Put, 0) };
-                plain.push((list.push(&mut headers, Header { event, owner, stage: Stage::Here }), event));
+                plain.push((list.push(&mut headers, Header { event, owner, state: HeaderState::Here }), event));
             }
             for (bits, ignore, nid, [once, whole, both]) in searches {
                 let mut options = EntryOptions::empty();

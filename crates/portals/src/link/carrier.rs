@@ -18,7 +18,7 @@ use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::link::connection::{Arrived, Connection, Move, Payload};
 use crate::link::nic;
-use crate::link::trust::{Introduced, Trust};
+use crate::link::trust::{Trust, VerifiedRequest};
 use crate::link::wire::{CROSSED, Message, VirtualChannel};
 use crate::objects::process::Process;
 
@@ -77,36 +77,36 @@ pub(crate) struct Carrier {
     /// The last link that was used.
     last: Option<(Process, usize)>,
     /// Links that may have messages: all into which peers can store, and others that have received some.
-    heard: Vec<usize>,
+    readable: Vec<usize>,
     events: VecDeque<Event>,
     /// Attempts and the links to the same processes that replace them; reported before any message of the
     /// latter.
     replaced: Vec<(usize, usize)>,
-    told: Vec<(u8, u64)>,
+    left: Vec<(u8, u64)>,
     /// Buffer for a poll's completions; most polls find none and need not clear it.
     completions: [Wc; BATCH],
     /// Polls until the queues are examined again.
     polls: u32,
     /// Queued messages may have left.
-    has_pumped: bool,
+    has_sent_queued: bool,
 }
 
 impl Carrier {
     /// Listens as process `pid`, or as any.
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
-        let no_port = || Error::Invalid("no port belongs to this process number".into());
-        let port = pid.map_or(Some(0), port_of).ok_or_else(no_port)?;
+        let too_large = || Error::Invalid("a process number is at most 65535".into());
+        let port = pid.map_or(Some(0), port_of).ok_or_else(too_large)?;
         let me_at = |port| Process { nid: address.to_bits(), pid: pid_of(port) };
         if port != 0 {
             // Peers know the port, and may connect as soon as this process listens there.
             trust.open(me_at(port));
         }
-        let nic = nic::open(device, (IpAddr::V4(address), port), trust.door().clone())?;
+        let nic = nic::open(device, (IpAddr::V4(address), port), trust.admission().clone())?;
         let me = me_at(nic.addr().port());
         trust.open(me);
         let (links, to, events) = (Vec::new(), BTreeMap::new(), VecDeque::new());
-        let (heard, replaced, told) = (Vec::new(), Vec::new(), Vec::new());
-        let (last, polls, has_pumped) = (None, 0, false);
+        let (readable, replaced, left) = (Vec::new(), Vec::new(), Vec::new());
+        let (last, polls, has_sent_queued) = (None, 0, false);
         let completions = [Wc::default(); BATCH];
         Ok(Self {
             nic,
@@ -115,13 +115,13 @@ impl Carrier {
             links,
             to,
             last,
-            heard,
+            readable,
             events,
             replaced,
-            told,
+            left,
             completions,
             polls,
-            has_pumped,
+            has_sent_queued,
         })
     }
 
@@ -185,7 +185,7 @@ impl Carrier {
         let number = self.links.len();
         let link = Connection::new(&mut self.nic, number, process, true)?;
         self.add(link);
-        if let Err(error) = self.ask(number) {
+        if let Err(error) = self.request_link(number) {
             self.forget(number);
             return Err(error);
         }
@@ -194,10 +194,12 @@ impl Carrier {
     }
 
     /// Sends the connect request of a link.
-    fn ask(&mut self, number: usize) -> Result<()> {
+    fn request_link(&mut self, number: usize) -> Result<()> {
         let Some(link) = self.links[number].as_ref() else { return Ok(()) };
-        let nobody = || Error::Invalid("nobody can listen there".into());
-        let (address, peer) = address_of(link.peer).ok_or_else(nobody)?;
+        let no_address = || {
+            Error::Invalid("no process can listen at this address: a process number is at most 65535".into())
+        };
+        let (address, peer) = address_of(link.peer).ok_or_else(no_address)?;
         let said = self.trust.request(number, (self.me, peer), link.offer());
         self.nic.cm.connect(link.qp(), address, &ConnParam::with_private_data(said))
     }
@@ -206,16 +208,16 @@ impl Carrier {
         let (number, is_mapped) = (self.links.len(), link.is_mapped());
         self.links.push(Some(link));
         if is_mapped {
-            self.hear(number);
+            self.mark_readable(number);
         }
     }
 
     /// Adds a link to the list of links with messages.
-    fn hear(&mut self, number: usize) {
+    fn mark_readable(&mut self, number: usize) {
         if let Some(link) = self.links[number].as_mut()
-            && !std::mem::replace(&mut link.is_heard, true)
+            && !std::mem::replace(&mut link.is_readable, true)
         {
-            self.heard.push(number);
+            self.readable.push(number);
         }
     }
 
@@ -226,17 +228,17 @@ impl Carrier {
     }
 
     /// Sends a message on a link now, or queues it; drops it if the link is lost. Returns whether it has
-    /// left; otherwise `told` is reported when it has.
+    /// left; otherwise `report` is reported when it has.
     #[inline]
-    pub(crate) fn say(
+    pub(crate) fn send(
         &mut self,
         number: usize,
         message: Message,
         payload: Payload<'_>,
-        told: Option<(u8, u64)>,
+        report: Option<(u8, u64)>,
     ) -> bool {
         let Some(link) = self.link(number) else { return false };
-        link.say(message, payload, told).unwrap_or_else(|_| {
+        link.send(message, payload, report).unwrap_or_else(|_| {
             self.lose(number, true);
             false
         })
@@ -244,10 +246,10 @@ impl Carrier {
 
     /// Sends a message to a process, if there is a link on which it can leave now; returns whether it did.
     #[inline]
-    pub(crate) fn say_now(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
+    pub(crate) fn try_send(&mut self, process: Process, message: &Message, payload: &Payload<'_>) -> bool {
         let Some(number) = self.known(process) else { return false };
         let Some(link) = self.link(number) else { return false };
-        link.say_now(message, payload).unwrap_or_else(|_| {
+        link.try_send(message, payload).unwrap_or_else(|_| {
             self.lose(number, true);
             false
         })
@@ -267,25 +269,25 @@ impl Carrier {
     }
 
     /// Reads or writes the peer's memory now, or queues that; does nothing if the link is lost.
-    pub(crate) fn carry(&mut self, number: usize, it: Move) {
-        if self.link(number).is_some_and(|link| link.carry(it).is_err()) {
+    pub(crate) fn start_move(&mut self, number: usize, it: Move) {
+        if self.link(number).is_some_and(|link| link.start_move(it).is_err()) {
             self.lose(number, true);
         }
     }
 
     /// The link at a position of the list of links with messages.
     #[inline]
-    pub(crate) fn heard_at(&self, place: usize) -> Option<usize> {
-        self.heard.get(place).copied()
+    pub(crate) fn readable_at(&self, place: usize) -> Option<usize> {
+        self.readable.get(place).copied()
     }
 
     /// Decodes the next message of one virtual channel of a link into `message`; it stays the next one until
-    /// [`Carrier::pass`].
+    /// [`Carrier::release`].
     #[inline]
-    pub(crate) fn look(
+    pub(crate) fn peek(
         &mut self,
         number: usize,
-        way: VirtualChannel,
+        channel: VirtualChannel,
         message: &mut Message,
     ) -> Option<Arrived> {
         let link = self.links.get_mut(number)?.as_mut()?;
@@ -293,7 +295,7 @@ impl Carrier {
             // No completion reports space in a ring.
             self.pump(number);
         }
-        self.links[number].as_mut()?.look(way, message).unwrap_or_else(|_| {
+        self.links[number].as_mut()?.peek(channel, message).unwrap_or_else(|_| {
             self.lose(number, false);
             None
         })
@@ -305,11 +307,11 @@ impl Carrier {
         Some(self.links.get(number)?.as_ref()?.memory(arrived))
     }
 
-    /// Releases the message that [`Carrier::look`] returned.
+    /// Releases the message that [`Carrier::peek`] returned.
     #[inline]
-    pub(crate) fn pass(&mut self, number: usize, arrived: &Arrived) {
+    pub(crate) fn release(&mut self, number: usize, arrived: &Arrived) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
-        match link.pass(arrived) {
+        match link.release(arrived) {
             Ok(()) if link.has_queue() => self.pump(number),
             Ok(()) => {}
             Err(_) => self.lose(number, false),
@@ -319,14 +321,14 @@ impl Carrier {
     /// All messages of the link at a position were read. Returns whether more may arrive without a
     /// completion; otherwise removes the link from the position.
     #[inline]
-    pub(crate) fn is_mapped(&mut self, place: usize, number: usize) -> bool {
+    pub(crate) fn keep_readable(&mut self, place: usize, number: usize) -> bool {
         let link = self.links[number].as_mut();
         if link.as_ref().is_some_and(|link| link.is_mapped() && !link.is_lost) {
             return true;
         }
-        self.heard.swap_remove(place);
+        self.readable.swap_remove(place);
         if let Some(link) = link {
-            link.is_heard = false;
+            link.is_readable = false;
             if link.is_lost {
                 self.forget(number);
             }
@@ -347,8 +349,8 @@ impl Carrier {
 
     /// Whether queued messages may have left since the last call.
     #[inline]
-    pub(crate) fn take_pumped(&mut self) -> bool {
-        std::mem::take(&mut self.has_pumped)
+    pub(crate) fn take_sent_queued(&mut self) -> bool {
+        std::mem::take(&mut self.has_sent_queued)
     }
 
     /// Whether there are more events.
@@ -412,7 +414,7 @@ impl Carrier {
                     if link.has_queue() {
                         self.pump(number);
                     }
-                    self.hear(number);
+                    self.mark_readable(number);
                 }
                 Err(_) => self.lose(number, false),
             },
@@ -428,26 +430,26 @@ impl Carrier {
 
     fn pump(&mut self, number: usize) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
-        let pumped = link.pump(&mut self.told);
-        self.has_pumped = true;
+        let pumped = link.pump(&mut self.left);
+        self.has_sent_queued = true;
         self.events
-            .extend(self.told.drain(..).map(|(interface, operation)| Event::Left(interface, operation)));
+            .extend(self.left.drain(..).map(|(interface, operation)| Event::Left(interface, operation)));
         if pumped.is_err() {
             self.lose(number, true);
         }
     }
 
-    /// Gives up a link. Messages that have arrived can still be read if `heard`.
-    pub(crate) fn lose(&mut self, number: usize, heard: bool) {
+    /// Gives up a link. Messages that have arrived can still be read if `keep_received`.
+    pub(crate) fn lose(&mut self, number: usize, keep_received: bool) {
         let Some(link) = self.link(number) else { return };
-        link.end(heard);
+        link.end(keep_received);
         let peer = link.peer;
         self.events.push_back(Event::Lost(number));
         if self.to.get(&peer) == Some(&number) {
             self.set_known(peer, None);
         }
         // It is dropped when all its messages have been read.
-        self.hear(number);
+        self.mark_readable(number);
     }
 
     fn forget(&mut self, number: usize) {
@@ -461,7 +463,7 @@ impl Carrier {
 
     fn connection_event(&mut self, event: CmEvent) {
         let (qp_num, said, refusal) = match event {
-            CmEvent::ConnectRequest(request) => return self.asked(request),
+            CmEvent::ConnectRequest(request) => return self.handle_request(request),
             CmEvent::Established { qp_num, private_data, .. } => (qp_num, Some(private_data), None),
             CmEvent::Rejected { qp_num, private_data } => (qp_num, None, Some(private_data)),
             CmEvent::ConnectFailed { qp_num, .. } | CmEvent::Disconnected { qp_num } => (qp_num, None, None),
@@ -477,7 +479,7 @@ impl Carrier {
         if let Some(refusal) = refusal
             && !link.is_lost
             && (refusal.starts_with(CROSSED) || self.trust.can_ask_again(number, &refusal))
-            && self.ask(number).is_ok()
+            && self.request_link(number).is_ok()
         {
             return;
         }
@@ -489,12 +491,12 @@ impl Carrier {
         let Some(link) = self.links[number].as_mut().filter(|link| !link.is_lost) else { return };
         if link.is_active {
             let Some(offers) = self.trust.check_reply(number, &said) else { return self.lose(number, false) };
-            link.is_offered(offers);
+            link.set_offer(offers);
         }
         match link.opened() {
             Ok(()) => {
                 if link.is_mapped() {
-                    self.hear(number);
+                    self.mark_readable(number);
                 }
                 self.pump(number);
             }
@@ -503,13 +505,13 @@ impl Carrier {
     }
 
     /// Handles the connect request of a process that has proved its identity.
-    fn asked(&mut self, mut request: ConnectRequest) {
+    fn handle_request(&mut self, mut request: ConnectRequest) {
         let number = self.links.len();
         // If a refusal cannot be sent, the connection has failed, which the peer detects.
-        let Some(introduced) = request.take_screened::<Introduced>() else {
+        let Some(verified) = request.take_screened::<VerifiedRequest>() else {
             return drop(request.reject(b"no"));
         };
-        let peer = introduced.peer;
+        let peer = verified.peer;
         let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
         let stage = if own.is_some() { Stage::Asking } else { Stage::None };
         if answer(stage, self.me, peer) == Answer::Crossed {
@@ -518,8 +520,8 @@ impl Carrier {
         let Ok(mut link) = Connection::new(&mut self.nic, number, peer, false) else {
             return drop(request.reject(b"no"));
         };
-        link.is_offered(introduced.offers);
-        let Some(said) = self.trust.reply(&introduced, link.offer()) else {
+        link.set_offer(verified.offers);
+        let Some(said) = self.trust.reply(&verified, link.offer()) else {
             let (slots, inboxes) = link.into_memory();
             self.nic.give_room_back();
             self.nic.give_memory_back(slots, inboxes, true);
@@ -547,11 +549,11 @@ impl Carrier {
         if own_link.is_open {
             return;
         }
-        own_link.hand_over(link);
+        own_link.move_queue_to(link);
         (own_link.is_given_up, own_link.is_lost) = (true, true);
         self.replaced.push((own, by));
-        if let Some(place) = self.heard.iter().position(|heard| *heard == own) {
-            self.heard.swap_remove(place);
+        if let Some(place) = self.readable.iter().position(|number| *number == own) {
+            self.readable.swap_remove(place);
         }
     }
 
@@ -561,10 +563,10 @@ impl Carrier {
     }
 
     /// Requests a completion for when everything sent has arrived.
-    pub(crate) fn ask_idle(&mut self) {
+    pub(crate) fn request_idle(&mut self) {
         for number in 0..self.links.len() {
             if let Some(link) = self.link(number)
-                && link.ask_idle().is_err()
+                && link.request_idle().is_err()
             {
                 self.lose(number, true);
             }
@@ -608,34 +610,34 @@ mod tests {
     /// Reads one message of any link.
     fn take(carrier: &mut Carrier) -> Option<Message> {
         carrier.poll(false);
-        let numbers: Vec<usize> = carrier.heard.clone();
+        let numbers: Vec<usize> = carrier.readable.clone();
         let (number, message, arrived) = numbers.into_iter().find_map(|number| {
             let mut message = Message::Credit;
-            let arrived = carrier.look(number, VirtualChannel::Answer, &mut message)?;
+            let arrived = carrier.peek(number, VirtualChannel::Answer, &mut message)?;
             Some((number, message, arrived))
         })?;
-        carrier.pass(number, &arrived);
+        carrier.release(number, &arrived);
         Some(message)
     }
 
     /// Goal: two processes that connect to each other at the same time end with one link, which carries the
     /// messages queued for either attempt, in order.
-    fn attempts_that_cross_come_to_one_link(device: &str) {
+    fn crossed_attempts_end_with_one_link(device: &str) {
         const COUNT: u64 = 40;
         let mut both = [0, 1].map(|_| carrier(device));
         let [a, b] = both.each_ref().map(Carrier::me);
         for number in 0..COUNT {
             for (carrier, to) in both.iter_mut().zip([b, a]) {
                 let link = carrier.link_to(to).expect("a link");
-                carrier.say(link, numbered(number), Payload::NONE, None);
+                carrier.send(link, numbered(number), Payload::NONE, None);
             }
         }
-        let mut heard = [0; 2];
-        while heard != [COUNT; 2] {
-            for (carrier, heard) in both.iter_mut().zip(&mut heard) {
+        let mut received = [0; 2];
+        while received != [COUNT; 2] {
+            for (carrier, received) in both.iter_mut().zip(&mut received) {
                 if let Some(message) = take(carrier) {
-                    assert_eq!(message, numbered(*heard));
-                    *heard += 1;
+                    assert_eq!(message, numbered(*received));
+                    *received += 1;
                 }
             }
         }
@@ -649,34 +651,34 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_cross_come_to_one_link_on_shm() {
-        attempts_that_cross_come_to_one_link("shm");
+    fn crossed_attempts_end_with_one_link_on_shm() {
+        crossed_attempts_end_with_one_link("shm");
     }
 
     #[test]
-    fn attempts_that_cross_come_to_one_link_on_iwarp() {
-        attempts_that_cross_come_to_one_link("iwarp");
+    fn crossed_attempts_end_with_one_link_on_iwarp() {
+        crossed_attempts_end_with_one_link("iwarp");
     }
 
     /// Goal: a process that claims to be another one is refused, and the other one keeps its link.
     fn a_stranger_that_claims_to_be_another_process_is_refused(device: &str) {
         let [mut victim, mut honest, mut stranger] = [1, 1, 2].map(|key| carrier_with(device, key));
         let link = honest.link_to(victim.me()).expect("a link");
-        honest.say(link, numbered(0), Payload::NONE, None);
+        honest.send(link, numbered(0), Payload::NONE, None);
         while take(&mut victim).is_none() {
             honest.poll(false);
         }
         let (links, known) = (victim.links.len(), victim.known(honest.me()));
         stranger.me = honest.me();
         let attempt = stranger.link_to(victim.me()).expect("an attempt");
-        stranger.say(attempt, numbered(7), Payload::NONE, None);
+        stranger.send(attempt, numbered(7), Payload::NONE, None);
         while stranger.link(attempt).is_some() {
             assert_eq!(take(&mut victim), None, "a message of the stranger");
             stranger.poll(false);
         }
         assert_eq!((victim.links.len(), victim.known(honest.me())), (links, known));
         let back = victim.link_to(honest.me()).expect("the link");
-        victim.say(back, numbered(1), Payload::NONE, None);
+        victim.send(back, numbered(1), Payload::NONE, None);
         loop {
             victim.poll(false);
             if let Some(message) = take(&mut honest) {
@@ -703,11 +705,11 @@ mod tests {
             from.learn(to.me(), to.seed().expect("a random seed"));
         }
         let link = from.link_to(to.me()).expect("a link");
-        from.say(link, numbered(0), Payload::NONE, None);
+        from.send(link, numbered(0), Payload::NONE, None);
         while take(&mut to).is_none() {
             from.poll(false);
         }
-        to.trust.door().refused()
+        to.trust.admission().refused()
     }
 
     #[test]

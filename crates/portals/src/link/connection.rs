@@ -93,13 +93,13 @@ impl transport::Payload for Payload<'_> {
 }
 
 /// How unsignaled messages are posted.
-const UNSIGNALLED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
+const UNSIGNALED: (SendFlags, Signal<u64>) = (SendFlags::empty(), Signal::Sometimes);
 
 /// Work queued for the connection, for credits, or for space in the send queue.
 #[derive(Debug)]
 enum Task {
-    /// A message. `told` is reported when it has left.
-    Say { message: Message, payload: Payload<'static>, told: Option<(u8, u64)> },
+    /// A message. `report` is reported when it has left.
+    Send { message: Message, payload: Payload<'static>, report: Option<(u8, u64)> },
     /// A read or write of the peer's memory.
     Move(Move),
 }
@@ -134,13 +134,13 @@ pub(crate) struct Arrived {
     /// Offset of the data in [`Connection::memory`], and their length in bytes.
     pub(crate) at: usize,
     pub(crate) len: usize,
-    way: VirtualChannel,
+    channel: VirtualChannel,
     held: Held,
 }
 
 /// The state of one virtual channel of a link.
 #[derive(Debug)]
-struct Room {
+struct ChannelState {
     inbox: Option<Inbox>,
     outbox: Option<Outbox>,
     /// Slots with messages that were not released, and the bytes in each.
@@ -148,7 +148,7 @@ struct Room {
     queue: VecDeque<Task>,
 }
 
-impl Room {
+impl ChannelState {
     fn new(inbox: Option<Inbox>) -> Self {
         let (arrived, queue) = (VecDeque::new(), VecDeque::new());
         Self { inbox, outbox: None, arrived, queue }
@@ -167,11 +167,11 @@ pub(crate) struct Connection {
     /// Nothing is sent any more; messages that have arrived can still be read.
     pub(crate) is_lost: bool,
     /// It is in the carrier's list of links with messages.
-    pub(crate) is_heard: bool,
+    pub(crate) is_readable: bool,
     /// The peer has violated the protocol: no more messages are read.
-    is_deaf: bool,
+    ignores_messages: bool,
     messages: MessageQueue<u64, 2, INLINE>,
-    rooms: [Room; 2],
+    channels: [ChannelState; 2],
     /// Where both ends can map each other's memory.
     line: Option<DuplexLine>,
     offered: Option<Offers>,
@@ -182,19 +182,21 @@ impl Connection {
     /// A queue pair with its receives posted. No other link ever has the same `number`.
     pub(crate) fn new(nic: &mut Nic, number: usize, peer: Process, is_active: bool) -> Result<Self> {
         let messages = MessageQueue::new(nic, number as u32, 1)?;
-        let rooms = match (nic.inbox(), nic.inbox()) {
-            (Some(requests), Some(answers)) => [requests, answers].map(|inbox| Room::new(Some(inbox))),
-            _ => [Room::new(None), Room::new(None)],
+        let channels = match (nic.inbox(), nic.inbox()) {
+            (Some(requests), Some(answers)) => {
+                [requests, answers].map(|inbox| ChannelState::new(Some(inbox)))
+            }
+            _ => [ChannelState::new(None), ChannelState::new(None)],
         };
         Ok(Self {
             peer,
             is_active,
             is_given_up: false,
             is_lost: false,
-            is_heard: false,
-            is_deaf: false,
+            is_readable: false,
+            ignores_messages: false,
             messages,
-            rooms,
+            channels,
             line: None,
             offered: None,
             is_open: false,
@@ -209,20 +211,21 @@ impl Connection {
 
     /// The memory into which the peer may store messages.
     pub(crate) fn offer(&self) -> Option<Offers> {
-        let [requests, answers] = self.rooms.each_ref().map(|room| room.inbox.as_ref().map(Inbox::offer));
+        let [requests, answers] =
+            self.channels.each_ref().map(|state| state.inbox.as_ref().map(Inbox::offer));
         Some([requests?, answers?])
     }
 
     /// Records the memory that the peer has offered.
-    pub(crate) fn is_offered(&mut self, offers: Option<Offers>) {
+    pub(crate) fn set_offer(&mut self, offers: Option<Offers>) {
         self.offered = offers;
     }
 
     /// Whether messages can arrive, and ring space become free, without a completion.
     #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
-        let [room, _] = &self.rooms;
-        room.inbox.is_some() || room.outbox.is_some()
+        let [state, _] = &self.channels;
+        state.inbox.is_some() || state.outbox.is_some()
     }
 
     /// The connection is established: messages may be sent.
@@ -232,63 +235,63 @@ impl Connection {
             && let [Some(requests), Some(answers)] =
                 offers.map(|offer| Outbox::new(self.messages.qp(), offer, SLOT_BYTES))
         {
-            let [to_requests, to_answers] = &mut self.rooms;
+            let [to_requests, to_answers] = &mut self.channels;
             if let Some(inbox) = &to_requests.inbox {
                 let memory = if self.is_active { inbox.buf() } else { requests.buf() };
                 self.line = Some(DuplexLine::new(memory, SHARED_LINE, self.is_active)?);
             }
             (to_requests.outbox, to_answers.outbox) = (Some(requests), Some(answers));
         }
-        self.grant()
+        self.grant_credits()
     }
 
     /// Moves all queued work to the front of the queues of another link with the same peer.
-    pub(crate) fn hand_over(&mut self, to: &mut Self) {
-        for (room, to) in self.rooms.iter_mut().zip(&mut to.rooms) {
-            room.queue.append(&mut to.queue);
-            to.queue = std::mem::take(&mut room.queue);
+    pub(crate) fn move_queue_to(&mut self, to: &mut Self) {
+        for (state, to) in self.channels.iter_mut().zip(&mut to.channels) {
+            state.queue.append(&mut to.queue);
+            to.queue = std::mem::take(&mut state.queue);
         }
     }
 
     /// Destroys the link; returns its memory for the device's next links: slots, and the rings into which the
     /// peer stored messages.
     pub(crate) fn into_memory(self) -> (Slots, impl Iterator<Item = Inbox>) {
-        (self.messages.into_slots(), self.rooms.into_iter().filter_map(|room| room.inbox))
+        (self.messages.into_slots(), self.channels.into_iter().filter_map(|state| state.inbox))
     }
 
-    /// Ends all sending. Messages that have arrived are dropped, unless `heard`.
-    pub(crate) fn end(&mut self, heard: bool) {
-        (self.is_lost, self.is_deaf) = (true, !heard);
-        self.rooms.iter_mut().for_each(|room| room.queue.clear());
+    /// Ends all sending. Messages that have arrived are dropped, unless `keep_received`.
+    pub(crate) fn end(&mut self, keep_received: bool) {
+        (self.is_lost, self.ignores_messages) = (true, !keep_received);
+        self.channels.iter_mut().for_each(|state| state.queue.clear());
         self.messages.qp().to_error();
     }
 
     /// Sends a message, or queues it until there is room; returns whether it has left.
     #[inline]
-    pub(crate) fn say(
+    pub(crate) fn send(
         &mut self,
         message: Message,
         payload: Payload<'_>,
-        told: Option<(u8, u64)>,
+        report: Option<(u8, u64)>,
     ) -> Result<bool> {
-        if self.say_now(&message, &payload)? {
+        if self.try_send(&message, &payload)? {
             return Ok(true);
         }
-        let room = self.room(message.way());
-        room.queue.push_back(Task::Say { message, payload: payload.kept(), told });
+        let state = self.state(message.channel());
+        state.queue.push_back(Task::Send { message, payload: payload.kept(), report });
         Ok(false)
     }
 
     /// Sends a message if there is room now; returns whether it has left.
     #[inline]
-    pub(crate) fn say_now(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
-        if !self.room(message.way()).queue.is_empty() {
+    pub(crate) fn try_send(&mut self, message: &Message, payload: &Payload<'_>) -> Result<bool> {
+        if !self.state(message.channel()).queue.is_empty() {
             return Ok(false);
         }
         if self.put_in_line(message, payload) {
             return self.messages.qp().ring().map(|()| true);
         }
-        let can = self.may_say(message, payload);
+        let can = self.may_send_now(message, payload);
         if can {
             self.post_message(message, payload)?;
         }
@@ -298,7 +301,8 @@ impl Connection {
     /// Sends a message by the duplex line, if possible; returns whether it did.
     #[inline]
     fn put_in_line(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
-        let (Some(line), [Room { outbox: Some(outbox), .. }, _]) = (&mut self.line, &self.rooms) else {
+        let (Some(line), [ChannelState { outbox: Some(outbox), .. }, _]) = (&mut self.line, &self.channels)
+        else {
             return false;
         };
         let len = payload.len();
@@ -311,36 +315,40 @@ impl Connection {
     }
 
     /// Reads or writes the peer's memory, or queues that until there is room.
-    pub(crate) fn carry(&mut self, it: Move) -> Result<()> {
+    pub(crate) fn start_move(&mut self, it: Move) -> Result<()> {
         // Ordered with the answers, as an answer follows it.
-        if self.room(VirtualChannel::Answer).queue.is_empty() && self.is_open && self.messages.has_room_for(1)
+        if self.state(VirtualChannel::Answer).queue.is_empty()
+            && self.is_open
+            && self.messages.has_room_for(1)
         {
             return self.post_move(it);
         }
-        self.room(VirtualChannel::Answer).queue.push_back(Task::Move(it));
+        self.state(VirtualChannel::Answer).queue.push_back(Task::Move(it));
         Ok(())
     }
 
     #[inline]
-    fn room(&mut self, way: VirtualChannel) -> &mut Room {
-        &mut self.rooms[way as usize]
+    fn state(&mut self, channel: VirtualChannel) -> &mut ChannelState {
+        &mut self.channels[channel as usize]
     }
 
-    /// Sends queued work as far as there is room; appends the reportable operations that have left to `told`.
-    pub(crate) fn pump(&mut self, told: &mut Vec<(u8, u64)>) -> Result<()> {
-        VirtualChannel::ALL.into_iter().try_for_each(|way| self.pump_way(way, told))
+    /// Sends queued work as far as there is room; appends the reportable operations that have left to `left`.
+    pub(crate) fn pump(&mut self, left: &mut Vec<(u8, u64)>) -> Result<()> {
+        VirtualChannel::ALL.into_iter().try_for_each(|channel| self.pump_channel(channel, left))
     }
 
-    fn pump_way(&mut self, way: VirtualChannel, told: &mut Vec<(u8, u64)>) -> Result<()> {
-        while let Some(task) = self.room(way).queue.pop_front() {
+    fn pump_channel(&mut self, channel: VirtualChannel, left: &mut Vec<(u8, u64)>) -> Result<()> {
+        while let Some(task) = self.state(channel).queue.pop_front() {
             match task {
-                Task::Say { ref message, ref payload, told: whose } if self.may_say(message, payload) => {
+                Task::Send { ref message, ref payload, report: done }
+                    if self.may_send_now(message, payload) =>
+                {
                     self.post_message(message, payload)?;
-                    told.extend(whose);
+                    left.extend(done);
                 }
                 Task::Move(it) if self.is_open && self.messages.has_room_for(1) => self.post_move(it)?,
-                Task::Say { .. } | Task::Move(_) => {
-                    self.room(way).queue.push_front(task);
+                Task::Send { .. } | Task::Move(_) => {
+                    self.state(channel).queue.push_front(task);
                     break;
                 }
             }
@@ -351,27 +359,27 @@ impl Connection {
     /// Whether work is queued.
     #[inline]
     pub(crate) fn has_queue(&self) -> bool {
-        self.rooms.iter().any(|room| !room.queue.is_empty())
+        self.channels.iter().any(|state| !state.queue.is_empty())
     }
 
     #[inline]
-    fn may_say(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
-        let way = message.way();
-        match &mut self.rooms[way as usize].outbox {
+    fn may_send_now(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
+        let channel = message.channel();
+        match &mut self.channels[channel as usize].outbox {
             Some(outbox) => self.is_open && outbox.has_room(HEAD_MAX + payload.len()),
-            None => self.is_open && self.messages.may_send(way as usize),
+            None => self.is_open && self.messages.may_send(channel as usize),
         }
     }
 
     #[inline]
     fn post_message(&mut self, message: &Message, payload: &Payload<'_>) -> Result<()> {
-        let way = message.way();
-        let room = self.room(way);
-        if let Some(outbox) = &mut room.outbox {
+        let channel = message.channel();
+        let state = self.state(channel);
+        if let Some(outbox) = &mut state.outbox {
             outbox.put(message, payload)?;
             return self.messages.qp().ring();
         }
-        self.messages.send(way as usize, message.bytes(), payload, UNSIGNALLED, |_| ())
+        self.messages.send(channel as usize, message.bytes(), payload, UNSIGNALED, |_| ())
     }
 
     fn post_move(&mut self, it: Move) -> Result<()> {
@@ -382,7 +390,7 @@ impl Connection {
     /// A request of the send queue has completed; returns the key to report.
     pub(crate) fn sent(&mut self) -> Result<Option<u64>> {
         let key = self.messages.sent();
-        self.grant()?;
+        self.grant_credits()?;
         Ok(key)
     }
 
@@ -395,10 +403,10 @@ impl Connection {
         if len as usize >= first.len() {
             self.messages.buf().read(self.messages.received_at(slot), &mut first)?;
         }
-        let (way, credits) = arrival(first);
+        let (channel, credits) = arrival(first);
         self.messages.take_credits(credits)?;
-        match way {
-            Some(way) => self.room(way).arrived.push_back((slot, len)),
+        match channel {
+            Some(channel) => self.state(channel).arrived.push_back((slot, len)),
             None if self.is_lost => {}
             None => self.messages.post_receive(slot)?,
         }
@@ -408,7 +416,7 @@ impl Connection {
     /// Whether there is more to do than to read requests: an answer has arrived, or work is queued.
     #[inline]
     pub(crate) fn has_more_than_requests(&self) -> bool {
-        let [_, answers] = &self.rooms;
+        let [_, answers] = &self.channels;
         answers.inbox.as_ref().is_some_and(Inbox::has_record)
             || !answers.arrived.is_empty()
             || self.has_queue()
@@ -417,22 +425,22 @@ impl Connection {
     /// Whether a request has arrived.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
-        let [requests, _] = &self.rooms;
+        let [requests, _] = &self.channels;
         self.has_record() || !requests.arrived.is_empty()
     }
 
     /// Whether a request may have been stored in this process's memory.
     #[inline]
     pub(crate) fn has_record(&self) -> bool {
-        let [room, _] = &self.rooms;
-        room.inbox.as_ref().is_some_and(Inbox::has_record)
+        let [state, _] = &self.channels;
+        state.inbox.as_ref().is_some_and(Inbox::has_record)
             || self.line.as_ref().is_some_and(DuplexLine::has_message)
     }
 
     /// The memory that holds a message.
     #[inline]
     pub(crate) fn memory(&self, arrived: &Arrived) -> &Buf {
-        match (&arrived.held, &self.rooms[arrived.way as usize].inbox, &self.line) {
+        match (&arrived.held, &self.channels[arrived.channel as usize].inbox, &self.line) {
             (Held::Record(_), Some(inbox), _) => inbox.buf(),
             (Held::Line, _, Some(line)) => line.memory(),
             _ => self.messages.buf(),
@@ -440,51 +448,53 @@ impl Connection {
     }
 
     /// Decodes the next message of one virtual channel into `message`; it stays the next one until
-    /// [`Connection::pass`].
+    /// [`Connection::release`].
     ///
     /// # Errors
     /// [`Error::Invalid`] for a message that violates the protocol.
     #[inline]
-    pub(crate) fn look(&mut self, way: VirtualChannel, message: &mut Message) -> Result<Option<Arrived>> {
-        if self.is_deaf {
+    pub(crate) fn peek(&mut self, channel: VirtualChannel, message: &mut Message) -> Result<Option<Arrived>> {
+        if self.ignores_messages {
             return Ok(None);
         }
-        let nonsense = || Error::Invalid("the peer said what no process of this version says".into());
-        let room = &mut self.rooms[way as usize];
-        if let Some(inbox) = &mut room.inbox {
+        let violation = || {
+            Error::Invalid("the peer sent an invalid message, or has another version of the protocol".into())
+        };
+        let state = &mut self.channels[channel as usize];
+        if let Some(inbox) = &mut state.inbox {
             // Read before the line: if a record is visible, so is a line message stored before it.
             let has_record = inbox.has_record();
-            if way == VirtualChannel::Request
+            if channel == VirtualChannel::Request
                 && let Some(line) = &self.line
                 && let Some(short) = line.poll(inbox.records())
             {
                 let (len, at) = (parse_line(&short, message), line.offset_of(LINE_DATA));
-                return Ok(Some(Arrived { at, len, way, held: Held::Line }));
+                return Ok(Some(Arrived { at, len, channel, held: Held::Line }));
             }
             if has_record && let Some(Record { at, len, upto }) = inbox.poll(message)? {
-                let arrived = Arrived { at, len, way, held: Held::Record(upto) };
-                return if message.way() == way { Ok(Some(arrived)) } else { Err(nonsense()) };
+                let arrived = Arrived { at, len, channel, held: Held::Record(upto) };
+                return if message.channel() == channel { Ok(Some(arrived)) } else { Err(violation()) };
             }
         }
-        let Some((slot, total)) = room.arrived.front().copied() else { return Ok(None) };
+        let Some((slot, total)) = state.arrived.front().copied() else { return Ok(None) };
         let (begin, total) = (self.messages.received_at(slot), total as usize);
         let mut head = [0; HEAD_MAX];
         let known = total.min(HEAD_MAX);
         self.messages.buf().read(begin, &mut head[..known])?;
-        let behind = message.decode(&head[..known], total).ok_or_else(nonsense)?;
-        Ok(Some(Arrived { at: begin + behind, len: total - behind, way, held: Held::Slot(slot) }))
+        let behind = message.decode(&head[..known], total).ok_or_else(violation)?;
+        Ok(Some(Arrived { at: begin + behind, len: total - behind, channel, held: Held::Slot(slot) }))
     }
 
-    /// Releases the message that [`Connection::look`] returned.
+    /// Releases the message that [`Connection::peek`] returned.
     #[inline]
-    pub(crate) fn pass(&mut self, arrived: &Arrived) -> Result<()> {
-        let room = self.room(arrived.way);
+    pub(crate) fn release(&mut self, arrived: &Arrived) -> Result<()> {
+        let state = self.state(arrived.channel);
         match arrived.held {
-            Held::Record(upto) => match room.inbox.as_mut().is_some_and(|inbox| inbox.consume(upto)) {
+            Held::Record(upto) => match state.inbox.as_mut().is_some_and(|inbox| inbox.consume(upto)) {
                 true => self.messages.qp().ring(),
                 false => Ok(()),
             },
-            Held::Slot(slot) => self.pass_slot(slot, arrived.way),
+            Held::Slot(slot) => self.release_slot(slot, arrived.channel),
             Held::Line => {
                 self.line.iter_mut().for_each(DuplexLine::consume);
                 Ok(())
@@ -492,26 +502,26 @@ impl Connection {
         }
     }
 
-    fn pass_slot(&mut self, slot: u32, way: VirtualChannel) -> Result<()> {
-        self.room(way).arrived.pop_front();
+    fn release_slot(&mut self, slot: u32, channel: VirtualChannel) -> Result<()> {
+        self.state(channel).arrived.pop_front();
         if self.is_lost {
             return Ok(());
         }
-        self.messages.release(slot, way as usize)?;
-        self.grant()
+        self.messages.release(slot, channel as usize)?;
+        self.grant_credits()
     }
 
     /// Returns credits to the peer when half of the slots are free. If the send queue is full, the next
     /// completion does this.
-    fn grant(&mut self) -> Result<()> {
+    fn grant_credits(&mut self) -> Result<()> {
         if self.is_open && self.messages.owes_grant() {
-            self.messages.send_spare(Message::Credit.bytes(), UNSIGNALLED)?;
+            self.messages.send_spare(Message::Credit.bytes(), UNSIGNALED)?;
         }
         Ok(())
     }
 
     /// Requests a completion for when everything sent has arrived. Stored messages have arrived already.
-    pub(crate) fn ask_idle(&mut self) -> Result<()> {
+    pub(crate) fn request_idle(&mut self) -> Result<()> {
         if self.is_open && self.messages.posted() > 0 {
             self.messages.send_spare(Message::Credit.bytes(), (SendFlags::empty(), Signal::Always))?;
         }

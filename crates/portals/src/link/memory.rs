@@ -50,7 +50,7 @@ fn check(memory: &Buf, at: usize, len: usize) -> verbs::Result<()> {
     if is_inside && memory.access() == DmAccess::Coherent {
         return Ok(());
     }
-    Err(verbs::Error::Invalid(format!("{len} bytes from byte {at} on do not lie within {memory:?}")))
+    Err(verbs::Error::Invalid(format!("{len} bytes at offset {at} are not inside of {memory:?}")))
 }
 
 /// Copies bytes that do not overlap. The case of 8 bytes compiles to a load and a store.

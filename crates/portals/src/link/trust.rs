@@ -1,4 +1,4 @@
-//! Proofs of identity before a link is made: [`Trust`], and [`Others`], the processes that may connect.
+//! Proofs of identity before a link is made: [`Trust`], and [`KeyHolders`], the processes that may connect.
 //!
 //! All processes with the same key trust each other. A request proves that its sender has the key and is the
 //! process that it claims to be; the reply proves this for the other side. Both use the messages of the crate
@@ -71,7 +71,7 @@ fn known_seed(key: &Key, process: Process) -> Seed {
 
 /// A valid connect request: the process that sent it, and its offers.
 #[derive(Debug)]
-pub(crate) struct Introduced {
+pub(crate) struct VerifiedRequest {
     pub(crate) peer: Process,
     pub(crate) offers: Option<Offers>,
     proved: Proved,
@@ -79,12 +79,12 @@ pub(crate) struct Introduced {
 
 /// The processes that may connect to this one: all others with its key.
 #[derive(Debug)]
-pub(crate) struct Others {
+pub(crate) struct KeyHolders {
     me: Process,
     key: Key,
 }
 
-impl Peers for Others {
+impl Peers for KeyHolders {
     fn key_of(&self, from: Identity) -> Option<Key> {
         let is_other = process(from) != self.me && identity(process(from)) == from;
         is_other.then(|| self.key.clone())
@@ -92,14 +92,14 @@ impl Peers for Others {
 
     fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
         let (offers, digest) = offers_behind(&self.key, said, REQUEST);
-        let introduced = Introduced { peer: process(proved.from()), offers, proved };
-        (*introduced.proved.offer() == digest).then(|| Box::new(introduced) as Box<dyn Any + Send>)
+        let verified = VerifiedRequest { peer: process(proved.from()), offers, proved };
+        (*verified.proved.offer() == digest).then(|| Box::new(verified) as Box<dyn Any + Send>)
     }
 }
 
 /// Checks connect requests. It opens when the process knows its number; before, no one can know where it
 /// listens.
-type Door = Admission<Others>;
+type LinkAdmission = Admission<KeyHolders>;
 
 /// The secrets by which a process proves its identity, and its unanswered requests.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ pub(crate) struct Trust {
     seed: Option<Seed>,
     /// Known seeds of other processes.
     seeds: BTreeMap<Process, Seed>,
-    door: Arc<Door>,
+    admission: Arc<LinkAdmission>,
     /// By link.
     attempts: Attempts,
 }
@@ -132,19 +132,19 @@ impl Trust {
     fn of(key: Key, own: &Key, is_known: bool) -> Self {
         let seed = (!is_known).then(|| Seed::from_key(own.derive("seed", &[])));
         let attempts = Attempts::new(PROTOCOL, own.derive("nonces", &[]));
-        let (seeds, door) = (BTreeMap::new(), Arc::new(Door::new(PROTOCOL, b"")));
-        Self { key, seed, seeds, door, attempts }
+        let (seeds, admission) = (BTreeMap::new(), Arc::new(LinkAdmission::new(PROTOCOL, b"")));
+        Self { key, seed, seeds, admission, attempts }
     }
 
     /// The check for the listener.
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.door
+    pub(crate) fn admission(&self) -> &Arc<LinkAdmission> {
+        &self.admission
     }
 
     /// Admits requests to `me`. Only the first call has an effect.
     pub(crate) fn open(&self, me: Process) {
         let seed = self.seed.clone().unwrap_or_else(|| known_seed(&self.key, me));
-        self.door.open(identity(me), seed, Others { me, key: self.key.clone() });
+        self.admission.open(identity(me), seed, KeyHolders { me, key: self.key.clone() });
     }
 
     /// The seed of this process; `None` where it is derived from the key.
@@ -193,9 +193,9 @@ impl Trust {
     }
 
     /// The private data of the reply to a request; `None` if the request was answered before.
-    pub(crate) fn reply(&self, introduced: &Introduced, offers: Option<Offers>) -> Option<Vec<u8>> {
+    pub(crate) fn reply(&self, verified: &VerifiedRequest, offers: Option<Offers>) -> Option<Vec<u8>> {
         let (digest, sent) = offered(&self.key, offers);
-        let reply = self.door.accept(&introduced.proved, digest)?;
+        let reply = self.admission.accept(&verified.proved, digest)?;
         Some([&reply[..], &sent].concat())
     }
 }
@@ -216,8 +216,8 @@ mod tests {
     }
 
     /// The admitted request.
-    fn passed(to: &Trust, said: &[u8]) -> Introduced {
-        *to.door.check(said).expect("proved").downcast().expect("what passes")
+    fn passed(to: &Trust, said: &[u8]) -> VerifiedRequest {
+        *to.admission.check(said).expect("proved").downcast().expect("what passes")
     }
 
     fn offers() -> Option<Offers> {
@@ -229,10 +229,10 @@ mod tests {
         for offers in [offers(), None] {
             let (mut from, to) = (trust(1, true), trust(1, true));
             to.open(ME);
-            let introduced = passed(&to, &from.request(0, (PEER, ME), offers));
-            assert_eq!((introduced.peer, introduced.offers), (PEER, offers));
-            let reply = to.reply(&introduced, offers).expect("the first answer");
-            assert_eq!(to.reply(&introduced, offers), None, "a replay");
+            let verified = passed(&to, &from.request(0, (PEER, ME), offers));
+            assert_eq!((verified.peer, verified.offers), (PEER, offers));
+            let reply = to.reply(&verified, offers).expect("the first answer");
+            assert_eq!(to.reply(&verified, offers), None, "a replay");
             assert_eq!(from.check_reply(0, &reply), Some(offers));
         }
     }
@@ -240,12 +240,12 @@ mod tests {
     #[test]
     fn where_seeds_are_not_known_a_challenge_is_asked_for_once() {
         let (mut from, to) = (trust(1, false), trust(1, false));
-        assert_eq!(to.door.check(&from.request(0, (PEER, ME), None)).expect_err("not open"), []);
+        assert_eq!(to.admission.check(&from.request(0, (PEER, ME), None)).expect_err("not open"), []);
         to.open(ME);
-        let refusal = to.door.check(&from.request(0, (PEER, ME), offers())).expect_err("no challenge");
+        let refusal = to.admission.check(&from.request(0, (PEER, ME), offers())).expect_err("no challenge");
         assert!(from.can_ask_again(0, &refusal));
-        let introduced = passed(&to, &from.request(0, (PEER, ME), offers()));
-        let reply = to.reply(&introduced, None).expect("the first answer");
+        let verified = passed(&to, &from.request(0, (PEER, ME), offers()));
+        let reply = to.reply(&verified, None).expect("the first answer");
         assert_eq!(from.check_reply(0, &reply), Some(None));
     }
 
@@ -254,16 +254,16 @@ mod tests {
         let to = trust(1, true);
         to.open(ME);
         let said = |key, ends| trust(key, true).request(0, ends, offers());
-        assert!(to.door.check(&said(1, (PEER, ME))).is_ok());
-        assert!(to.door.check(&said(2, (PEER, ME))).is_err(), "another key");
-        assert!(to.door.check(&said(1, (PEER, PEER))).is_err(), "for another process");
-        assert!(to.door.check(&said(1, (ME, ME))).is_err(), "from this process itself");
+        assert!(to.admission.check(&said(1, (PEER, ME))).is_ok());
+        assert!(to.admission.check(&said(2, (PEER, ME))).is_err(), "another key");
+        assert!(to.admission.check(&said(1, (PEER, PEER))).is_err(), "for another process");
+        assert!(to.admission.check(&said(1, (ME, ME))).is_err(), "from this process itself");
         for at in 0..REQUEST + OFFERS {
             let mut changed = said(1, (PEER, ME));
             changed[at] ^= 1;
-            assert!(to.door.check(&changed).is_err(), "byte {at}");
+            assert!(to.admission.check(&changed).is_err(), "byte {at}");
         }
-        assert!(to.door.check(&said(1, (PEER, ME))[..REQUEST]).is_err(), "without its offers");
+        assert!(to.admission.check(&said(1, (PEER, ME))[..REQUEST]).is_err(), "without its offers");
     }
 
     #[test]
@@ -271,8 +271,8 @@ mod tests {
         for at in 0..REPLY + OFFERS {
             let (mut from, to) = (trust(1, true), trust(1, true));
             to.open(ME);
-            let introduced = passed(&to, &from.request(0, (PEER, ME), None));
-            let mut reply = to.reply(&introduced, offers()).expect("the first answer");
+            let verified = passed(&to, &from.request(0, (PEER, ME), None));
+            let mut reply = to.reply(&verified, offers()).expect("the first answer");
             reply[at] ^= 1;
             assert_eq!(from.check_reply(0, &reply), None, "byte {at}");
         }

@@ -70,13 +70,13 @@ const CREDIT: u8 = 3;
 /// The virtual channel and the credits of a message, from its first bytes: no channel for pure credits.
 pub(crate) const fn arrival(first: [u8; 4]) -> (Option<VirtualChannel>, u16) {
     let [kind, _, requests, answers] = first;
-    let way = match kind {
+    let channel = match kind {
         CREDIT => None,
         REQUEST => Some(VirtualChannel::Request),
         // Parsing detects an invalid kind.
         _ => Some(VirtualChannel::Answer),
     };
-    (way, u16::from_le_bytes([requests, answers]))
+    (channel, u16::from_le_bytes([requests, answers]))
 }
 
 const EXPOSED: u8 = 1;
@@ -146,7 +146,7 @@ fn action_number(action: &Action) -> u8 {
 impl Message {
     /// Its virtual channel; pure credits need none.
     #[inline]
-    pub(crate) const fn way(&self) -> VirtualChannel {
+    pub(crate) const fn channel(&self) -> VirtualChannel {
         match self {
             Self::Request { .. } => VirtualChannel::Request,
             Self::Answer { .. } | Self::Credit => VirtualChannel::Answer,
@@ -217,7 +217,7 @@ impl Header for Message {
             return None;
         }
         let (action, ack) = (Action::Put, ack_of(flags));
-        let said = Said { operation, action, ack, length: (total - behind) as u64, hdr_data };
+        let said = RequestFields { operation, action, ack, length: (total - behind) as u64, hdr_data };
         *self = Self::Request { interface, request: said.with([who, from, bits, offset]), exposed: None };
         Some(behind)
     }
@@ -267,7 +267,7 @@ const fn fixed(request: &Request) -> [u64; 4] {
 }
 
 /// The fields of a request other than those words.
-struct Said {
+struct RequestFields {
     operation: u64,
     action: Action,
     ack: AckReq,
@@ -275,7 +275,7 @@ struct Said {
     hdr_data: u64,
 }
 
-impl Said {
+impl RequestFields {
     /// The request with those words.
     #[inline]
     const fn with(self, [who, from, match_bits, remote_offset]: [u64; 4]) -> Request {
@@ -374,7 +374,7 @@ fn parse_request(
         return None;
     }
     let length = said.unwrap_or((behind + reader.0.len()) as u64);
-    let said = Said { operation, action, ack: ack_of(flags), length, hdr_data };
+    let said = RequestFields { operation, action, ack: ack_of(flags), length, hdr_data };
     Some(Message::Request { interface, request: said.with(fixed), exposed })
 }
 
@@ -473,7 +473,7 @@ mod tests {
 
     /// Goal: messages that a line cannot hold are left to the ring.
     #[test]
-    fn what_has_no_place_in_a_line_goes_elsewhere() {
+    fn messages_that_a_line_cannot_hold_are_left_to_the_ring() {
         assert!(
             fits_line(&short_put(8), 8) && !fits_line(&short_put(1), 9) && !fits_line(&Message::Credit, 0)
         );
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_roundtrip() {
         for message in messages() {
             let mut bytes = message.bytes().as_slice().to_vec();
             let head = bytes.len();
@@ -551,8 +551,11 @@ mod tests {
             bytes[2..4].copy_from_slice(&[5, 17]);
             assert!(head <= HEAD_MAX);
             bytes.extend(b"data");
-            let way = (message != Message::Credit).then_some(message.way());
-            assert_eq!(arrival([bytes[0], bytes[1], bytes[2], bytes[3]]), (way, u16::from_le_bytes([5, 17])));
+            let channel = (message != Message::Credit).then_some(message.channel());
+            assert_eq!(
+                arrival([bytes[0], bytes[1], bytes[2], bytes[3]]),
+                (channel, u16::from_le_bytes([5, 17]))
+            );
             assert_eq!(Message::parse(&bytes, head + 4), Some((message, head)));
         }
     }
@@ -560,7 +563,7 @@ mod tests {
     /// Goal: a record means the same as the message, except for the length of inline data; with 8 bytes of
     /// data it is a cache line.
     #[test]
-    fn records_are_understood() {
+    fn records_roundtrip() {
         for mut message in messages() {
             if let Message::Request { request, exposed: None, .. } = &mut message
                 && request.action.brings()
@@ -601,7 +604,7 @@ mod tests {
     /// Goal: any bytes are parsed or refused. Method: each message cut at each length, and with each byte
     /// changed.
     #[test]
-    fn nonsense_is_refused() {
+    fn arbitrary_bytes_are_parsed_or_refused() {
         let (mut refused, mut tried) = (0, 0);
         for message in messages() {
             for bytes in [message.bytes(), message.encode()].map(|bytes| bytes.as_slice().to_vec()) {

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_the_references() {
+    fn numbers_match_the_reference() {
         assert!(Op::ALL.iter().enumerate().all(|(n, op)| *op as usize == n) && Op::ALL.len() == 18);
         assert!(
             Datatype::ALL.iter().enumerate().all(|(n, of)| *of as usize == n) && Datatype::ALL.len() == 14
@@ -283,7 +283,7 @@ mod tests {
     /// Goal: each operator computes what its name says. Method: compare with the C semantics on pairs of all
     /// signs and orders.
     #[test]
-    fn operators_do_what_they_say() {
+    fn operators_match_c_semantics() {
         let values = [-7, -1, 0, 1, 3, 7, i32::MAX, i32::MIN];
         for (came, there) in values.iter().flat_map(|a| values.iter().map(move |b| (*a, *b))) {
             let want = [
@@ -342,7 +342,7 @@ mod tests {
     /// Goal: an operation leaves types that it does not accept unchanged, and accepts those of the standard's
     /// table.
     #[test]
-    fn what_is_not_taken_is_left_alone() {
+    fn unsupported_types_are_left_unchanged() {
         for (op, datatype) in Op::ALL.iter().flat_map(|op| Datatype::ALL.iter().map(move |of| (*op, *of))) {
             let (came, mut there) = ([0x55; 32], [0x33; 32]);
             op.apply(datatype, &[0xff; 32], &came[..datatype.size()], &mut there[..datatype.size()]);

@@ -5,25 +5,25 @@
 #[repr(u8)]
 pub enum Error {
     /// An argument is invalid, or a handle names no object (any more).
-    #[error("an argument is wrong, or a handle names nothing")]
+    #[error("an argument is invalid, or a handle names no object")]
     ArgInvalid = 1,
     /// An operation or message in flight still uses it.
-    #[error("it is in use by an operation or a message under way")]
+    #[error("an operation or a message in flight still uses it")]
     InUse = 7,
     /// The list is as long as the interface's limit allows.
-    #[error("the list has as many entries as it may have")]
+    #[error("the list has reached its maximum length")]
     ListTooLong = 9,
     /// The interface's limit of such objects is reached.
-    #[error("there are as many of these as the interface's limits allow")]
+    #[error("the interface's limit of these objects is reached")]
     NoSpace = 11,
     /// All portal table entries are allocated.
-    #[error("every portal table entry is taken")]
+    #[error("all portal table entries are allocated")]
     PtFull = 13,
     /// Flow control needs an event queue.
     #[error("flow control needs an event queue")]
     PtEqNeeded = 14,
     /// The portal table entry is allocated already, or still has list entries.
-    #[error("the portal table entry is taken, or still has entries or messages")]
+    #[error("the portal table entry is allocated already, or still has list entries or messages")]
     PtInUse = 15,
 }
 

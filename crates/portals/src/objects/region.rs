@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_as_one() {
+    fn pieces_act_as_one_region() {
         let region = Region::of(&[piece(100, 3), piece(200, 0), piece(300, 5)]).expect("eight bytes");
         assert_eq!((region.len(), region.piece_count(), region.is_empty()), (8, 3, false));
         let addresses: Vec<u64> = (0..10).map(|offset| region.address(offset)).collect();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_can_be_counted_is_refused() {
+    fn overflowing_length_is_refused() {
         assert_eq!(Region::of(&[piece(0, u64::MAX), piece(0, 1)]), None);
         assert!(Region::of(&[]).is_some_and(|region| region.is_empty() && region.address(3) == 3));
     }

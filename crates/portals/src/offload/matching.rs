@@ -1,4 +1,4 @@
-//! [`Matching`]: an interface as firmware on the NIC: the engine, with the NIC as its transport.
+//! [`MatchFirmware`]: an interface as firmware on the NIC: the engine, with the NIC as its transport.
 //!
 //! All data are inline. Events go into the ring in order.
 
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use verbs::host::Step;
 use verbs::{Error as NicError, Firmware, Message as Arrived, NicCtx, Sge};
 
-use super::order::{Extent, Later, Order};
+use super::command::{Command, Extent, Triggered};
 use super::record::{COUNTER, EVENT, Outcome, REPLY, counter_bytes, event_bytes, reply_bytes};
 use crate::engine::initiator::{MemoryDescriptor, Outgoing};
 use crate::engine::target::Arrival;
@@ -42,7 +42,7 @@ struct Draft {
 
 /// An interface that runs on a NIC.
 #[derive(Debug)]
-pub(super) struct Matching {
+pub(super) struct MatchFirmware {
     engine: Engine,
     eq: EqHandle,
     memory: Vec<Extent>,
@@ -63,11 +63,11 @@ pub(super) struct Matching {
     last_draft: u64,
 }
 
-impl Matching {
+impl MatchFirmware {
     pub(super) fn new(process: Process, limits: Limits, slots: usize) -> Self {
         let mut engine = Engine::new(process, 0, true, limits);
         let eq = engine.eq_alloc(slots).unwrap_or(EqHandle::from_number(u64::MAX));
-        engine.tell_changes();
+        engine.record_changes();
         let (unsent, drafts) = (VecDeque::new(), BTreeMap::new());
         Self {
             engine,
@@ -103,75 +103,77 @@ impl Matching {
     }
 
     /// Executes a command; returns the result, if the process waits for it.
-    fn obey(&mut self, order: Order) -> Option<Outcome> {
+    fn execute(&mut self, command: Command) -> Option<Outcome> {
         let done = |result: Result<()>| Some(result.map(|()| Some(0)));
-        match order {
-            Order::Memory(extent) => {
+        match command {
+            Command::Memory(extent) => {
                 self.memory.push(extent);
                 None
             }
-            Order::Queues { ring, slots, reply } => {
+            Command::Queues { ring, slots, reply } => {
                 (self.ring, self.slots, self.reply) = (ring, slots, reply);
                 self.counters = reply + REPLY as u64;
                 Some(Ok(Some(0)))
             }
-            Order::PtEnable { index, is_enabled: true } => done(self.engine.pt_enable(index)),
-            Order::PtEnable { index, is_enabled: false } => done(self.engine.pt_disable(index)),
-            Order::PtFree(index) => done(self.engine.pt_free(index)),
-            Order::PtAlloc { options, index } => {
+            Command::PtEnable { index, is_enabled: true } => done(self.engine.pt_enable(index)),
+            Command::PtEnable { index, is_enabled: false } => done(self.engine.pt_disable(index)),
+            Command::PtFree(index) => done(self.engine.pt_free(index)),
+            Command::PtAlloc { options, index } => {
                 Some(self.engine.pt_alloc(options, Some(self.eq), index).map(|index| Some(index.into())))
             }
-            Order::Append { place, entry, user_ptr, seen } => Some(self.append(place, entry, user_ptr, seen)),
-            Order::Unlink(entry) => done(self.engine.unlink(entry)),
-            Order::Bind { addr, len, options, counter } => {
+            Command::Append { place, entry, user_ptr, seen } => {
+                Some(self.append(place, entry, user_ptr, seen))
+            }
+            Command::Unlink(entry) => done(self.engine.unlink(entry)),
+            Command::Bind { addr, len, options, counter } => {
                 let (region, eq) = (Region::new(addr, len), Some(self.eq));
                 let md = self.engine.md_bind(MemoryDescriptor { region, options, eq, counter });
                 Some(md.map(|md| Some(md.number())))
             }
-            Order::Release(md) => done(self.engine.md_release(md)),
+            Command::Release(md) => done(self.engine.md_release(md)),
             // A failed transfer is not reported: an initiator's error has no reply, as on a NIC.
-            Order::Transfer(transfer) => {
+            Command::Transfer(transfer) => {
                 self.engine.transfer(&transfer).unwrap_or(());
                 None
             }
-            Order::CtAlloc => Some(self.engine.ct_alloc().map(|ct| Some(ct.number()))),
-            Order::CtFree(ct) => done(self.engine.ct_free(ct)),
-            Order::CtCancel(ct) => done(self.engine.ct_cancel(ct)),
-            Order::CtSet(ct, to) => done(self.engine.ct_set(ct, to)),
-            Order::CtInc(ct, by) => done(self.engine.ct_inc(ct, by)),
-            Order::Trigger { ct, threshold, later } => Some(self.trigger(ct, threshold, later)),
-            Order::Draft { place, entry } => {
+            Command::CtAlloc => Some(self.engine.ct_alloc().map(|ct| Some(ct.number()))),
+            Command::CtFree(ct) => done(self.engine.ct_free(ct)),
+            Command::CtCancel(ct) => done(self.engine.ct_cancel(ct)),
+            Command::CtSet(ct, to) => done(self.engine.ct_set(ct, to)),
+            Command::CtInc(ct, by) => done(self.engine.ct_inc(ct, by)),
+            Command::Trigger { ct, threshold, triggered } => Some(self.trigger(ct, threshold, triggered)),
+            Command::Draft { place, entry } => {
                 self.last_draft += 1;
                 let draft = Draft { place, entry, user_ptr: 0, has_memory: false };
                 self.drafts.insert(self.last_draft, draft);
                 Some(Ok(Some(self.last_draft)))
             }
-            Order::Attach { draft, addr, len, user_ptr } => {
+            Command::Attach { draft, addr, len, user_ptr } => {
                 let Some(draft) = self.drafts.get_mut(&draft) else { return Some(Err(Error::ArgInvalid)) };
                 draft.entry.region = Region::new(addr, len);
                 (draft.user_ptr, draft.has_memory) = (user_ptr, true);
                 Some(Ok(Some(0)))
             }
-            Order::Update { draft, seen } => Some(self.update(draft, seen)),
-            Order::Nothing => Some(Ok(Some(0))),
-            Order::Seen(count) => {
+            Command::Update { draft, seen } => Some(self.update(draft, seen)),
+            Command::Nothing => Some(Ok(Some(0))),
+            Command::Seen(count) => {
                 self.seen = self.seen.max(count);
                 None
             }
         }
     }
 
-    fn trigger(&mut self, ct: CtHandle, threshold: u64, later: Later) -> Outcome {
+    fn trigger(&mut self, ct: CtHandle, threshold: u64, triggered: Triggered) -> Outcome {
         let engine = &mut self.engine;
-        match later {
-            Later::Transfer(transfer) => engine.trigger(ct, threshold, &transfer),
-            Later::Inc(counter, by) => engine.trigger_ct_inc(ct, threshold, counter, by),
-            Later::Set(counter, to) => engine.trigger_ct_set(ct, threshold, counter, to),
-            Later::Append { place, entry, user_ptr } => {
+        match triggered {
+            Triggered::Transfer(transfer) => engine.trigger(ct, threshold, &transfer),
+            Triggered::Inc(counter, by) => engine.trigger_ct_inc(ct, threshold, counter, by),
+            Triggered::Set(counter, to) => engine.trigger_ct_set(ct, threshold, counter, to),
+            Triggered::Append { place, entry, user_ptr } => {
                 let entry = engine.trigger_append(ct, threshold, place, entry, user_ptr)?;
                 return Ok(Some(entry.number()));
             }
-            Later::Unlink(entry) => engine.trigger_unlink(ct, threshold, entry),
+            Triggered::Unlink(entry) => engine.trigger_unlink(ct, threshold, entry),
         }
         .map(|()| Some(0))
     }
@@ -202,7 +204,7 @@ impl Matching {
     }
 
     /// Sends the engine's requests and writes its events.
-    fn settle(&mut self, nic: &mut dyn NicCtx) {
+    fn flush(&mut self, nic: &mut dyn NicCtx) {
         while let Some(outgoing) = self.unsent.pop_front().or_else(|| self.engine.next_outgoing()) {
             if !self.send(nic, &outgoing) {
                 self.unsent.push_front(outgoing);
@@ -210,12 +212,12 @@ impl Matching {
                 break;
             }
         }
-        self.tell(nic);
-        self.show(nic);
+        self.write_events(nic);
+        self.write_counters(nic);
     }
 
     /// Writes the changed counters to the process's memory.
-    fn show(&mut self, nic: &mut dyn NicCtx) {
+    fn write_counters(&mut self, nic: &mut dyn NicCtx) {
         while let Some((ct, value)) = self.engine.next_changed() {
             let at = self.counters + u64::from(ct.number() as u32) * COUNTER as u64;
             self.write(nic, at, counter_bytes(value).as_slice());
@@ -241,7 +243,7 @@ impl Matching {
 
     /// Writes events while the ring has room; the rest stay in the engine's queue, where flow control counts
     /// them.
-    fn tell(&mut self, nic: &mut dyn NicCtx) {
+    fn write_events(&mut self, nic: &mut dyn NicCtx) {
         while self.written - self.seen < self.slots {
             let Ok(Some((event, lost))) = self.engine.eq_get(self.eq) else { return };
             self.lost |= lost;
@@ -311,18 +313,18 @@ fn deposit(nic: &mut dyn NicCtx, sges: &[Sge]) -> bool {
     })
 }
 
-impl Firmware for Matching {
+impl Firmware for MatchFirmware {
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]) {
-        let Some(order) = Order::parse(command) else { return };
-        let outcome = self.obey(order);
+        let Some(command) = Command::parse(command) else { return };
+        let outcome = self.execute(command);
         // The caller that receives a counter's handle must find its value in memory.
-        self.show(nic);
+        self.write_counters(nic);
         if let Some(outcome) = outcome {
             self.replies += 1;
             let record = reply_bytes(outcome, self.replies);
             self.write(nic, self.reply, record.as_slice());
         }
-        self.settle(nic);
+        self.flush(nic);
     }
 
     fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Arrived<'_>) {
@@ -333,10 +335,10 @@ impl Firmware for Matching {
             Some((Message::Answer { answer, .. }, ..)) => self.answer(nic, message.payload_len, &answer),
             Some((Message::Credit, ..)) | None => return,
         }
-        self.settle(nic);
+        self.flush(nic);
     }
 
     fn on_turn(&mut self, nic: &mut dyn NicCtx) {
-        self.settle(nic);
+        self.flush(nic);
     }
 }

@@ -5,7 +5,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `matching` | the firmware: an [`crate::Engine`] on the NIC |
-//! | `order` | its commands, as bytes |
+//! | `command` | its commands, as bytes |
 //! | `record`, `words` | its output, as bytes in memory; integers as bytes |
 //! | `v3` | posting receives in Portals 3.3: in three calls, or in one |
 //!
@@ -14,8 +14,8 @@
 //! process's memory, where it reads them. Puts and gets are supported, immediate and triggered, but no atomic
 //! operations: a NIC that only moves data cannot combine them.
 
+mod command;
 mod matching;
-mod order;
 mod record;
 pub(crate) mod v3;
 mod words;
@@ -36,8 +36,8 @@ use crate::objects::limits::Limits;
 use crate::objects::options::{MdOptions, PtOptions};
 use crate::objects::process::Process;
 use crate::objects::region::Region;
-use matching::Matching;
-use order::{Extent, Later, Order};
+use command::{Command, Extent, Triggered};
+use matching::MatchFirmware;
 use record::{COUNTER, EVENT, Outcome, REPLY};
 
 /// Counters of an interface.
@@ -54,7 +54,7 @@ pub struct Offload {
     slots: u64,
     /// Number of events read, and the number reported to the firmware.
     taken: u64,
-    told: u64,
+    reported: u64,
     replies: u64,
     commands: u64,
     /// Registrations of the process's memory and of the queue.
@@ -83,7 +83,7 @@ impl Offload {
         let queue = Buf::alloc(slots * EVENT + REPLY + places_of(limits.max_cts) * COUNTER)?;
         let regions = memory.iter().chain([&queue]).map(|buf| pd.reg_mr(buf, Access::LOCAL_WRITE));
         let regions: Vec<Mr> = regions.collect::<verbs::Result<_>>()?;
-        let matching = Box::new(Matching::new(process, limits, slots));
+        let matching = Box::new(MatchFirmware::new(process, limits, slots));
         let program = device.load(&pd, SocketAddr::new(ip.into(), pid), matching)?;
         let (ring, reply) = (queue.addr(), queue.addr() + (slots * EVENT) as u64);
         let mut opened = Self {
@@ -93,18 +93,18 @@ impl Offload {
             queue,
             slots: slots as u64,
             taken: 0,
-            told: 0,
+            reported: 0,
             replies: 0,
             commands: 0,
             _memory: Vec::new(),
         };
         for region in &regions {
             let extent = Extent { addr: region.addr(), len: region.buf().len() as u64, lkey: region.lkey() };
-            opened.give(&Order::Memory(extent))?;
+            opened.issue(&Command::Memory(extent))?;
         }
         opened._memory = regions;
         // The only command that cannot fail.
-        opened.call(&Order::Queues { ring, slots: slots as u64, reply })?.unwrap_or(None);
+        opened.call(&Command::Queues { ring, slots: slots as u64, reply })?.unwrap_or(None);
         Ok(opened)
     }
 
@@ -126,7 +126,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_alloc`].
     pub fn pt_alloc(&mut self, options: PtOptions, index: Option<u32>) -> Result<u32> {
-        self.number(&Order::PtAlloc { options, index }).map(|index| index as u32)
+        self.number(&Command::PtAlloc { options, index }).map(|index| index as u32)
     }
 
     /// Enables or disables a portal table entry (`PtlPTEnable`, `PtlPTDisable`).
@@ -134,7 +134,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_enable`].
     pub fn pt_enable(&mut self, index: u32, is_enabled: bool) -> Result<()> {
-        self.number(&Order::PtEnable { index, is_enabled }).map(drop)
+        self.number(&Command::PtEnable { index, is_enabled }).map(drop)
     }
 
     /// Frees a portal table entry (`PtlPTFree`).
@@ -142,7 +142,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::pt_free`].
     pub fn pt_free(&mut self, index: u32) -> Result<()> {
-        self.number(&Order::PtFree(index)).map(drop)
+        self.number(&Command::PtFree(index)).map(drop)
     }
 
     /// Appends an entry with memory in one piece (`PtlMEAppend`).
@@ -151,7 +151,7 @@ impl Offload {
     /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces.
     pub fn append(&mut self, place: ListId, entry: &Entry, user_ptr: u64) -> Result<EntryHandle> {
         let entry = Self::plain(entry)?;
-        self.number(&Order::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
+        self.number(&Command::Append { place, entry, user_ptr, seen: None }).map(EntryHandle::from_number)
     }
 
     fn plain(entry: &Entry) -> Result<Entry> {
@@ -163,7 +163,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::unlink`].
     pub fn unlink(&mut self, entry: EntryHandle) -> Result<()> {
-        self.number(&Order::Unlink(entry)).map(drop)
+        self.number(&Command::Unlink(entry)).map(drop)
     }
 
     /// Binds memory in one piece (`PtlMDBind`).
@@ -191,8 +191,8 @@ impl Offload {
         if region.piece_count() != 1 {
             return Err(Error::ArgInvalid);
         }
-        let order = Order::Bind { addr: region.address(0), len: region.len(), options, counter };
-        self.number(&order).map(MdHandle::from_number)
+        let command = Command::Bind { addr: region.address(0), len: region.len(), options, counter };
+        self.number(&command).map(MdHandle::from_number)
     }
 
     /// Releases memory (`PtlMDRelease`).
@@ -200,7 +200,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::md_release`].
     pub fn md_release(&mut self, md: MdHandle) -> Result<()> {
-        self.number(&Order::Release(md)).map(drop)
+        self.number(&Command::Release(md)).map(drop)
     }
 
     /// Starts a put or a get (`PtlPut`, `PtlGet`).
@@ -209,7 +209,7 @@ impl Offload {
     /// [`Error::ArgInvalid`] for other actions.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<()> {
         Self::check(transfer)?;
-        self.give(&Order::Transfer(*transfer)).map_err(|_| Error::ArgInvalid)
+        self.issue(&Command::Transfer(*transfer)).map_err(|_| Error::ArgInvalid)
     }
 
     fn check(transfer: &Transfer) -> Result<()> {
@@ -222,7 +222,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_alloc`].
     pub fn ct_alloc(&mut self) -> Result<CtHandle> {
-        self.number(&Order::CtAlloc).map(CtHandle::from_number)
+        self.number(&Command::CtAlloc).map(CtHandle::from_number)
     }
 
     /// Frees a counter (`PtlCTFree`).
@@ -230,7 +230,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_free`].
     pub fn ct_free(&mut self, ct: CtHandle) -> Result<()> {
-        self.number(&Order::CtFree(ct)).map(drop)
+        self.number(&Command::CtFree(ct)).map(drop)
     }
 
     /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`).
@@ -238,7 +238,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_cancel`].
     pub fn ct_cancel(&mut self, ct: CtHandle) -> Result<()> {
-        self.number(&Order::CtCancel(ct)).map(drop)
+        self.number(&Command::CtCancel(ct)).map(drop)
     }
 
     /// Sets a counter (`PtlCTSet`).
@@ -246,7 +246,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_set`].
     pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
-        self.number(&Order::CtSet(ct, to)).map(drop)
+        self.number(&Command::CtSet(ct, to)).map(drop)
     }
 
     /// Adds to a counter (`PtlCTInc`).
@@ -254,7 +254,7 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::ct_inc`].
     pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
-        self.number(&Order::CtInc(ct, by)).map(drop)
+        self.number(&Command::CtInc(ct, by)).map(drop)
     }
 
     /// A counter's value (`PtlCTGet`), read from memory; zero for a counter that was never allocated.
@@ -285,7 +285,7 @@ impl Offload {
     /// As [`crate::Engine::trigger`], and [`Offload::transfer`].
     pub fn trigger(&mut self, ct: CtHandle, threshold: u64, transfer: &Transfer) -> Result<()> {
         Self::check(transfer)?;
-        self.number(&Order::Trigger { ct, threshold, later: Later::Transfer(*transfer) }).map(drop)
+        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Transfer(*transfer) }).map(drop)
     }
 
     /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`).
@@ -299,7 +299,7 @@ impl Offload {
         counter: CtHandle,
         by: Count,
     ) -> Result<()> {
-        self.number(&Order::Trigger { ct, threshold, later: Later::Inc(counter, by) }).map(drop)
+        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Inc(counter, by) }).map(drop)
     }
 
     /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`).
@@ -313,7 +313,7 @@ impl Offload {
         counter: CtHandle,
         to: Count,
     ) -> Result<()> {
-        self.number(&Order::Trigger { ct, threshold, later: Later::Set(counter, to) }).map(drop)
+        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Set(counter, to) }).map(drop)
     }
 
     /// Appends an entry when a counter reaches a threshold (`PtlTriggeredMEAppend`).
@@ -328,8 +328,8 @@ impl Offload {
         entry: &Entry,
         user_ptr: u64,
     ) -> Result<EntryHandle> {
-        let later = Later::Append { place, entry: Self::plain(entry)?, user_ptr };
-        self.number(&Order::Trigger { ct, threshold, later }).map(EntryHandle::from_number)
+        let triggered = Triggered::Append { place, entry: Self::plain(entry)?, user_ptr };
+        self.number(&Command::Trigger { ct, threshold, triggered }).map(EntryHandle::from_number)
     }
 
     /// Unlinks an entry when a counter reaches a threshold (`PtlTriggeredMEUnlink`).
@@ -337,27 +337,27 @@ impl Offload {
     /// # Errors
     /// As [`crate::Engine::trigger_unlink`].
     pub fn trigger_unlink(&mut self, ct: CtHandle, threshold: u64, entry: EntryHandle) -> Result<()> {
-        self.number(&Order::Trigger { ct, threshold, later: Later::Unlink(entry) }).map(drop)
+        self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Unlink(entry) }).map(drop)
     }
 
     /// Waits until all commands have been executed; a process that exits earlier cancels the rest.
     pub fn finish(&mut self) {
         // Only the reply itself matters.
-        let _ = self.call(&Order::Nothing);
+        let _ = self.call(&Command::Nothing);
     }
 
     /// The oldest event, and whether one before it was lost (`PtlEQGet`).
     pub fn eq_get(&mut self) -> Option<(Event, bool)> {
         let slot = (self.taken % self.slots) as usize * EVENT;
-        let found = self.is_there(slot + EVENT - 8, self.taken + 1);
+        let found = self.has_reached(slot + EVENT - 8, self.taken + 1);
         let mut bytes = [0; EVENT];
         found.then(|| self.queue.read(slot, &mut bytes).ok())??;
         self.host.charge_step(Step::Event, 1);
         self.taken += 1;
-        if self.taken - self.told >= self.slots / 2 {
-            self.told = self.taken;
+        if self.taken - self.reported >= self.slots / 2 {
+            self.reported = self.taken;
             // If this fails, the next such command covers it.
-            self.give(&Order::Seen(self.taken)).unwrap_or(());
+            self.issue(&Command::Seen(self.taken)).unwrap_or(());
         }
         record::event(&bytes)
     }
@@ -366,44 +366,45 @@ impl Offload {
     pub fn eq_wait(&mut self, deadline: Option<Time>) -> Option<(Event, bool)> {
         let at = (self.taken % self.slots) as usize * EVENT + EVENT - 8;
         let number = self.taken + 1;
-        self.host.clone().poll("PtlEQWait", deadline, || self.is_there(at, number).then_some(()))?;
+        self.host.clone().poll("PtlEQWait", deadline, || self.has_reached(at, number).then_some(()))?;
         self.eq_get()
     }
 
     /// Whether the word at this offset of the queue has reached a number.
-    fn is_there(&self, at: usize, number: u64) -> bool {
+    fn has_reached(&self, at: usize, number: u64) -> bool {
         self.queue.word(at).is_ok_and(|word| word.load(Ordering::Acquire) == number)
     }
 
     /// Issues a command when there is room for it.
-    fn give(&mut self, order: &Order) -> verbs::Result<()> {
-        let bytes = order.bytes();
+    fn issue(&mut self, command: &Command) -> verbs::Result<()> {
+        let bytes = command.bytes();
         self.commands += 1;
-        let given = || match self.program.command(bytes.as_slice()) {
+        let issued = || match self.program.command(bytes.as_slice()) {
             Err(verbs::Error::QueueFull { .. }) => None,
             other => Some(other),
         };
-        self.host.poll("room for a command", None, given).unwrap_or(Ok(()))
+        self.host.poll("room for a command", None, issued).unwrap_or(Ok(()))
     }
 
     /// Issues a command and waits for its result.
-    fn call(&mut self, order: &Order) -> verbs::Result<Outcome> {
-        self.give(order)?;
+    fn call(&mut self, command: &Command) -> verbs::Result<Outcome> {
+        self.issue(command)?;
         self.replies += 1;
         let at = self.slots as usize * EVENT;
-        self.host
-            .poll("a reply of the NIC", None, || self.is_there(at + REPLY - 8, self.replies).then_some(()));
+        self.host.poll("a reply of the NIC", None, || {
+            self.has_reached(at + REPLY - 8, self.replies).then_some(())
+        });
         let mut bytes = [0; REPLY];
         self.queue.read(at, &mut bytes)?;
         Ok(record::reply(&bytes))
     }
 
-    fn outcome(&mut self, order: &Order) -> Outcome {
-        self.call(order).unwrap_or(Err(Error::ArgInvalid))
+    fn outcome(&mut self, command: &Command) -> Outcome {
+        self.call(command).unwrap_or(Err(Error::ArgInvalid))
     }
 
-    fn number(&mut self, order: &Order) -> Result<u64> {
-        self.outcome(order)?.ok_or(Error::InUse)
+    fn number(&mut self, command: &Command) -> Result<u64> {
+        self.outcome(command)?.ok_or(Error::InUse)
     }
 }
 

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_understood() {
+    fn events_and_replies_roundtrip() {
         let event_of = |n: u8| Event {
             fail: Fail::from_number(n % 8).expect("a failure"),
             list: if n.is_multiple_of(2) { List::Priority } else { List::Overflow },

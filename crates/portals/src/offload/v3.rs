@@ -3,7 +3,7 @@
 //! waits for its result; `PtlPost` does all in one.
 
 use super::Offload;
-use super::order::Order;
+use super::command::Command;
 use crate::engine::ListId;
 use crate::objects::entry::Entry;
 use crate::objects::error::Result;
@@ -21,7 +21,7 @@ impl Offload {
     /// As [`Offload::append`].
     pub fn me_attach(&mut self, place: ListId, entry: &Entry) -> Result<Draft> {
         let entry = Entry { region: Region::new(0, 0), ..Self::plain(entry)? };
-        self.number(&Order::Draft { place, entry }).map(Draft)
+        self.number(&Command::Draft { place, entry }).map(Draft)
     }
 
     /// Assigns memory to an entry (`PtlMDAttach`).
@@ -29,8 +29,9 @@ impl Offload {
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no such entry.
     pub fn md_attach(&mut self, draft: Draft, region: &Region, user_ptr: u64) -> Result<()> {
-        let order = Order::Attach { draft: draft.0, addr: region.address(0), len: region.len(), user_ptr };
-        self.number(&order).map(drop)
+        let command =
+            Command::Attach { draft: draft.0, addr: region.address(0), len: region.len(), user_ptr };
+        self.number(&command).map(drop)
     }
 
     /// Activates an entry (`PtlMDUpdate`); returns `None` and does nothing if there are events that the
@@ -40,7 +41,7 @@ impl Offload {
     /// [`crate::Error::ArgInvalid`] for no such entry or one without memory; as [`crate::Engine::append`].
     pub fn md_update(&mut self, draft: Draft) -> Result<Option<EntryHandle>> {
         let seen = self.taken as u32;
-        let linked = self.outcome(&Order::Update { draft: draft.0, seen })?;
+        let linked = self.outcome(&Command::Update { draft: draft.0, seen })?;
         Ok(linked.map(EntryHandle::from_number))
     }
 
@@ -50,7 +51,7 @@ impl Offload {
     /// As [`Offload::append`].
     pub fn post(&mut self, place: ListId, entry: &Entry, user_ptr: u64) -> Result<Option<EntryHandle>> {
         let (entry, seen) = (Self::plain(entry)?, Some(self.taken as u32));
-        let linked = self.outcome(&Order::Append { place, entry, user_ptr, seen })?;
+        let linked = self.outcome(&Command::Append { place, entry, user_ptr, seen })?;
         Ok(linked.map(EntryHandle::from_number))
     }
 }

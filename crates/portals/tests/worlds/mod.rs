@@ -23,7 +23,7 @@ use portals::{
 use verbs::Buf;
 
 /// The fault settings; the first has none.
-pub(crate) const WEATHERS: &[&str] = &[
+pub(crate) const FAULT_SETTINGS: &[&str] = &[
     "model:mt23108-vapi",
     "model:mt23108-vapi(faults.loss_ppm=5000)",
     "model:mt23108-nicmem(faults.delay_ns=20000)",

@@ -1,4 +1,4 @@
-//! [`Order`]: the commands of a process to its firmware on the NIC, and their encoding.
+//! [`Command`]: the commands of a process to its firmware on the NIC, and their encoding.
 
 use super::words::{Reader, Writer};
 use crate::engine::ListId;
@@ -21,7 +21,7 @@ pub(super) struct Extent {
 
 /// The operation that a counter triggers.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Later {
+pub(super) enum Triggered {
     /// `PtlTriggeredPut`, `PtlTriggeredGet`
     Transfer(Transfer),
     /// `PtlTriggeredCTInc`
@@ -36,7 +36,7 @@ pub(super) enum Later {
 
 /// A command. All except `Memory`, `Transfer` and `Seen` have a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Order {
+pub(super) enum Command {
     /// The NIC may use this memory.
     Memory(Extent),
     /// Addresses of the event ring, with its number of slots, and of the reply, which the counters follow.
@@ -69,7 +69,7 @@ pub(super) enum Order {
     /// `PtlCTInc`
     CtInc(CtHandle, Count),
     /// Any triggered operation.
-    Trigger { ct: CtHandle, threshold: u64, later: Later },
+    Trigger { ct: CtHandle, threshold: u64, triggered: Triggered },
     /// `PtlMEAttach` of Portals 3.3: an entry without memory.
     Draft { place: ListId, entry: Entry },
     /// `PtlMDAttach` of Portals 3.3: memory for a draft, which accepts no messages yet.
@@ -83,7 +83,7 @@ pub(super) enum Order {
     Nothing,
 }
 
-impl Order {
+impl Command {
     pub(super) fn bytes(&self) -> Writer {
         let tagged = |tag| Writer::new().put(tag);
         match self {
@@ -113,16 +113,16 @@ impl Order {
             Self::CtCancel(ct) => tagged(16).put(ct.number()),
             Self::CtSet(ct, to) => put_count(tagged(17), *ct, *to),
             Self::CtInc(ct, by) => put_count(tagged(18), *ct, *by),
-            Self::Trigger { ct, threshold, later } => {
+            Self::Trigger { ct, threshold, triggered } => {
                 let to = tagged(19).put(ct.number()).put(*threshold);
-                match later {
-                    Later::Transfer(transfer) => put_transfer(to.put(0), transfer),
-                    Later::Inc(ct, by) => put_count(to.put(1), *ct, *by),
-                    Later::Set(ct, value) => put_count(to.put(2), *ct, *value),
-                    Later::Append { place, entry, user_ptr } => {
+                match triggered {
+                    Triggered::Transfer(transfer) => put_transfer(to.put(0), transfer),
+                    Triggered::Inc(ct, by) => put_count(to.put(1), *ct, *by),
+                    Triggered::Set(ct, value) => put_count(to.put(2), *ct, *value),
+                    Triggered::Append { place, entry, user_ptr } => {
                         put_entry(to.put(3), *place, entry).put(*user_ptr)
                     }
-                    Later::Unlink(entry) => to.put(4).put(entry.number()),
+                    Triggered::Unlink(entry) => to.put(4).put(entry.number()),
                 }
             }
         }
@@ -178,43 +178,43 @@ impl Order {
 }
 
 /// Parses a command about counters.
-fn counting(tag: u64, words: &mut Reader<'_>) -> Option<Order> {
+fn counting(tag: u64, words: &mut Reader<'_>) -> Option<Command> {
     Some(match tag {
-        14 => Order::CtAlloc,
-        15 => Order::CtFree(CtHandle::from_number(words.word()?)),
-        16 => Order::CtCancel(CtHandle::from_number(words.word()?)),
+        14 => Command::CtAlloc,
+        15 => Command::CtFree(CtHandle::from_number(words.word()?)),
+        16 => Command::CtCancel(CtHandle::from_number(words.word()?)),
         17 => {
             let (ct, to) = count(words)?;
-            Order::CtSet(ct, to)
+            Command::CtSet(ct, to)
         }
         18 => {
             let (ct, by) = count(words)?;
-            Order::CtInc(ct, by)
+            Command::CtInc(ct, by)
         }
         19 => {
             let (ct, threshold) = (CtHandle::from_number(words.word()?), words.word()?);
-            Order::Trigger { ct, threshold, later: later(words)? }
+            Command::Trigger { ct, threshold, triggered: triggered(words)? }
         }
         _ => return None,
     })
 }
 
-fn later(words: &mut Reader<'_>) -> Option<Later> {
+fn triggered(words: &mut Reader<'_>) -> Option<Triggered> {
     Some(match words.word()? {
-        0 => Later::Transfer(transfer(words)?),
+        0 => Triggered::Transfer(transfer(words)?),
         1 => {
             let (ct, by) = count(words)?;
-            Later::Inc(ct, by)
+            Triggered::Inc(ct, by)
         }
         2 => {
             let (ct, to) = count(words)?;
-            Later::Set(ct, to)
+            Triggered::Set(ct, to)
         }
         3 => {
             let (place, entry) = entry(words)?;
-            Later::Append { place, entry, user_ptr: words.word()? }
+            Triggered::Append { place, entry, user_ptr: words.word()? }
         }
-        4 => Later::Unlink(EntryHandle::from_number(words.word()?)),
+        4 => Triggered::Unlink(EntryHandle::from_number(words.word()?)),
         _ => return None,
     })
 }
@@ -309,7 +309,7 @@ fn transfer(words: &mut Reader<'_>) -> Option<Transfer> {
 mod tests {
     use super::*;
 
-    fn orders() -> Vec<Order> {
+    fn commands() -> Vec<Command> {
         let place = ListId { pt_index: 7, list: List::Overflow };
         let entry = Entry {
             source: Source { nid: Some(3), pid: None },
@@ -334,53 +334,53 @@ mod tests {
         };
         let (ct, count) = (CtHandle::from_number(1 << 32 | 3), Count { success: 5, failure: 6 });
         let counted = Entry { counter: Some(ct), uid: Some(9), ..entry.clone() };
-        let trigger = |later| Order::Trigger { ct, threshold: 7, later };
+        let trigger = |triggered| Command::Trigger { ct, threshold: 7, triggered };
         let counting = vec![
-            Order::PtEnable { index: 3, is_enabled: true },
-            Order::PtFree(3),
-            Order::Nothing,
-            Order::CtAlloc,
-            Order::CtFree(ct),
-            Order::CtCancel(ct),
-            Order::CtSet(ct, count),
-            Order::CtInc(ct, count),
-            Order::Bind { addr: 1, len: 2, options: MdOptions::EVENT_CT_ACK, counter: Some(ct) },
-            trigger(Later::Transfer(put)),
-            trigger(Later::Inc(ct, count)),
-            trigger(Later::Set(ct, count)),
-            trigger(Later::Append { place, entry: counted.clone(), user_ptr: 4 }),
-            trigger(Later::Unlink(EntryHandle::from_number(5))),
-            Order::Append { place, entry: counted, user_ptr: 4, seen: None },
+            Command::PtEnable { index: 3, is_enabled: true },
+            Command::PtFree(3),
+            Command::Nothing,
+            Command::CtAlloc,
+            Command::CtFree(ct),
+            Command::CtCancel(ct),
+            Command::CtSet(ct, count),
+            Command::CtInc(ct, count),
+            Command::Bind { addr: 1, len: 2, options: MdOptions::EVENT_CT_ACK, counter: Some(ct) },
+            trigger(Triggered::Transfer(put)),
+            trigger(Triggered::Inc(ct, count)),
+            trigger(Triggered::Set(ct, count)),
+            trigger(Triggered::Append { place, entry: counted.clone(), user_ptr: 4 }),
+            trigger(Triggered::Unlink(EntryHandle::from_number(5))),
+            Command::Append { place, entry: counted, user_ptr: 4, seen: None },
         ];
-        let orders = vec![
-            Order::Memory(Extent { addr: 1, len: 2, lkey: 3 }),
-            Order::Queues { ring: 1, slots: 2, reply: 3 },
-            Order::PtAlloc { options: PtOptions::FLOWCTRL, index: Some(0) },
-            Order::Append { place, entry: entry.clone(), user_ptr: 4, seen: None },
-            Order::Append { place, entry: entry.clone(), user_ptr: 4, seen: Some(0) },
-            Order::Unlink(EntryHandle::from_number(5)),
-            Order::Bind { addr: 1, len: 2, options: MdOptions::EVENT_SEND_DISABLE, counter: None },
-            Order::Release(MdHandle::from_number(6)),
-            Order::Transfer(put),
-            Order::Transfer(Transfer { action: Action::Get, put: None, get: Some(local), ..put }),
-            Order::Draft { place, entry },
-            Order::Attach { draft: 1, addr: 2, len: 3, user_ptr: 4 },
-            Order::Update { draft: 1, seen: 2 },
-            Order::Seen(3),
+        let commands = vec![
+            Command::Memory(Extent { addr: 1, len: 2, lkey: 3 }),
+            Command::Queues { ring: 1, slots: 2, reply: 3 },
+            Command::PtAlloc { options: PtOptions::FLOWCTRL, index: Some(0) },
+            Command::Append { place, entry: entry.clone(), user_ptr: 4, seen: None },
+            Command::Append { place, entry: entry.clone(), user_ptr: 4, seen: Some(0) },
+            Command::Unlink(EntryHandle::from_number(5)),
+            Command::Bind { addr: 1, len: 2, options: MdOptions::EVENT_SEND_DISABLE, counter: None },
+            Command::Release(MdHandle::from_number(6)),
+            Command::Transfer(put),
+            Command::Transfer(Transfer { action: Action::Get, put: None, get: Some(local), ..put }),
+            Command::Draft { place, entry },
+            Command::Attach { draft: 1, addr: 2, len: 3, user_ptr: 4 },
+            Command::Update { draft: 1, seen: 2 },
+            Command::Seen(3),
         ];
-        [orders, counting].concat()
+        [commands, counting].concat()
     }
 
     #[test]
-    fn what_is_ordered_is_understood() {
-        for order in orders() {
-            let bytes = order.bytes();
+    fn commands_roundtrip() {
+        for command in commands() {
+            let bytes = command.bytes();
             let bytes = bytes.as_slice();
-            assert_eq!(Order::parse(bytes), Some(order.clone()));
+            assert_eq!(Command::parse(bytes), Some(command.clone()));
             for len in 0..bytes.len() {
-                assert_eq!(Order::parse(&bytes[..len]), None, "{len} bytes of {order:?}");
+                assert_eq!(Command::parse(&bytes[..len]), None, "{len} bytes of {command:?}");
             }
         }
-        assert_eq!(Order::parse(&99_u64.to_le_bytes()), None);
+        assert_eq!(Command::parse(&99_u64.to_le_bytes()), None);
     }
 }
