@@ -9,12 +9,12 @@ use crate::answer::{Answer, Code};
 use crate::types::Handle;
 
 /// Bits of a slot.
-const PLACE: u32 = 18;
+const SLOT_BITS: u32 = 18;
 /// Bits of a generation.
-const USE: u32 = 9;
+const GENERATION_BITS: u32 = 9;
 
 /// Slots that handles can name; the last number would make some handles equal to the header's constants.
-pub(crate) const PLACES: u32 = (1 << PLACE) - 1;
+pub(crate) const SLOTS: u32 = (1 << SLOT_BITS) - 1;
 
 /// An object of an interface.
 pub(crate) trait Object: Copy {
@@ -51,8 +51,8 @@ objects! {
 const INTERFACE: u32 = 5;
 
 fn pack(kind: u32, interface: u8, number: u64) -> Handle {
-    let (place, lap) = (number as u32, (number >> 32) as u32);
-    kind << 29 | u32::from(interface) << 27 | lap << PLACE | place
+    let (slot, generation) = (number as u32, (number >> 32) as u32);
+    kind << 29 | u32::from(interface) << 27 | generation << SLOT_BITS | slot
 }
 
 fn kind_of(handle: Handle) -> u32 {
@@ -83,7 +83,7 @@ pub(crate) fn interface(number: u8) -> Handle {
 }
 
 /// An object's handle.
-pub(crate) fn of<T: Object>(kind: Kind, object: T) -> Handle {
+pub(crate) fn encode<T: Object>(kind: Kind, object: T) -> Handle {
     pack(T::KIND, kind.number(), object.number())
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn object<T: Object>(handle: Handle) -> Answer<(u8, T)> {
     if kind_of(handle) != T::KIND {
         return Err(Code::ArgInvalid);
     }
-    let (place, lap) = (handle & PLACES, handle >> PLACE & ((1 << USE) - 1));
-    Ok((handle_number(handle), T::from_number(u64::from(lap) << 32 | u64::from(place))))
+    let (slot, generation) = (handle & SLOTS, handle >> SLOT_BITS & ((1 << GENERATION_BITS) - 1));
+    Ok((handle_number(handle), T::from_number(u64::from(generation) << 32 | u64::from(slot))))
 }
 
 #[cfg(test)]
@@ -102,18 +102,18 @@ mod tests {
     use crate::types::{CT_NONE, EQ_NONE};
 
     #[test]
-    fn handles_lead_back() {
+    fn handle_roundtrip_names_same_object() {
         for (is_matching, is_logical) in [(false, false), (true, false), (false, true), (true, true)] {
             let kind = Kind { is_matching, is_logical };
-            for number in [0, 1, 511 << 32 | 7, u64::from(PLACES - 1), 511 << 32 | u64::from(PLACES - 1)] {
-                let eq = of(kind, EqHandle::from_number(number));
+            for number in [0, 1, 511 << 32 | 7, u64::from(SLOTS - 1), 511 << 32 | u64::from(SLOTS - 1)] {
+                let eq = encode(kind, EqHandle::from_number(number));
                 assert_eq!(object(eq), Ok((kind.number(), EqHandle::from_number(number))));
                 assert_eq!(
                     (object::<CtHandle>(eq), own_interface(eq)),
                     (Err(Code::ArgInvalid), Err(Code::ArgInvalid))
                 );
                 assert_eq!(interface_of(eq), Ok(kind.number()));
-                let ct = of(kind, CtHandle::from_number(number));
+                let ct = encode(kind, CtHandle::from_number(number));
                 assert!(eq != EQ_NONE && ct != CT_NONE);
             }
             let own = interface(kind.number());

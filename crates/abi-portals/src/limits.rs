@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_granted_within_bounds() {
+    fn environment_limits_are_granted_within_bounds() {
         assert_eq!(named(|_| None), Limits::default());
         assert_eq!(named(|_| Some("many".into())), Limits::default());
         let some = named(|name| match name {

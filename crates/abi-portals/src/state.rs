@@ -9,7 +9,7 @@ use host::real::remark;
 use portals::{Engine, Kind, Limits, Matcher, Ni, Node};
 
 use crate::answer::{Answer, Code};
-use crate::handle::PLACES;
+use crate::handle::SLOTS;
 use crate::limits;
 
 /// The variable that selects the device; `shm` if unset.
@@ -19,7 +19,7 @@ const MATCHER: &str = "NICETY_PORTALS_ENGINE";
 /// What happens to messages without room: `drop`, or `replay`, which delays them until there is room.
 const FLOW: &str = "NICETY_PORTALS_FLOW";
 
-struct Open {
+struct OpenInterface {
     ni: Ni,
     /// Calls of `PtlNIInit` without a matching `PtlNIFini`.
     users: u32,
@@ -27,14 +27,14 @@ struct Open {
 }
 
 #[derive(Default)]
-struct State {
+struct Library {
     /// Calls of `PtlInit` without a matching `PtlFini`.
     inits: u32,
     node: Option<Node>,
-    interfaces: [Option<Open>; 4],
+    interfaces: [Option<OpenInterface>; 4],
 }
 
-static STATE: RwLock<Option<State>> = RwLock::new(None);
+static STATE: RwLock<Option<Library>> = RwLock::new(None);
 
 /// The host of this process.
 pub(crate) fn host() -> &'static Host {
@@ -42,7 +42,7 @@ pub(crate) fn host() -> &'static Host {
     HOST.get_or_init(host::real::host)
 }
 
-fn change<T>(act: impl FnOnce(&mut State) -> Answer<T>) -> Answer<T> {
+fn change<T>(act: impl FnOnce(&mut Library) -> Answer<T>) -> Answer<T> {
     let mut state = STATE.write().unwrap_or_else(PoisonError::into_inner);
     match state.as_mut().filter(|state| state.inits > 0) {
         Some(state) => act(state),
@@ -86,14 +86,14 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
         };
         let granted = Limits::grant(desired.as_ref(), &limits::of_environment());
         // As many as handles can name, less the freed slots that are not reused yet.
-        let most = PLACES - 64;
+        let most = SLOTS - 64;
         let limits = Limits { max_entries: granted.max_entries.min(most), ..granted };
         let is_patient = is_patient()?;
         let ni = node.interface(kind, limits);
         if is_patient {
             ni.call(Engine::set_patient);
         }
-        state.interfaces[usize::from(kind.number())] = Some(Open { ni, users: 1, limits });
+        state.interfaces[usize::from(kind.number())] = Some(OpenInterface { ni, users: 1, limits });
         Ok(limits)
     })
 }
@@ -104,7 +104,7 @@ fn is_patient() -> Answer<bool> {
         "" | "drop" => Ok(false),
         "replay" => Ok(true),
         other => {
-            remark(format_args!("{FLOW}={other}: it is drop or replay"));
+            remark(format_args!("{FLOW}={other}: expected drop or replay"));
             Err(Code::Fail)
         }
     }
@@ -112,15 +112,15 @@ fn is_patient() -> Answer<bool> {
 
 fn node(pid: Option<u32>) -> Answer<Node> {
     let name = std::env::var(DEVICE).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "shm".into());
-    let said = |error: &dyn std::fmt::Display| remark(format_args!("{DEVICE}={name}: {error}"));
+    let log_error = |error: &dyn std::fmt::Display| remark(format_args!("{DEVICE}={name}: {error}"));
     let device = fabric::open(&name, host()).map_err(|error| {
-        said(&error);
+        log_error(&error);
         Code::Fail
     })?;
     let matcher = std::env::var(MATCHER).ok().filter(|name| !name.is_empty());
     let matcher = matcher.map_or(Ok(Matcher::default()), |name| {
         Matcher::named(&name).ok_or_else(|| {
-            remark(format_args!("{MATCHER}={name}: it is caller, thread or spin"));
+            remark(format_args!("{MATCHER}={name}: expected caller, thread or spin"));
             Code::Fail
         })
     })?;
@@ -130,13 +130,13 @@ fn node(pid: Option<u32>) -> Answer<Node> {
     });
     let (address, uid) = (first.unwrap_or(Ipv4Addr::LOCALHOST), rustix::process::geteuid().as_raw());
     let key = key(device.attr().maps_peers).map_err(|error| {
-        said(&error);
+        log_error(&error);
         Code::Fail
     })?;
     // SAFETY: a C program promises this for all memory that it gives to Portals. Test:
     // `messages_go_both_ways_on_shm`.
     unsafe { Node::open(host(), &device, address, pid, uid, matcher, &key) }.map_err(|error| {
-        said(&error);
+        log_error(&error);
         if pid.is_some() { Code::PidInUse } else { Code::Fail }
     })
 }

@@ -221,10 +221,10 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// Goal: structures have the layout of C. The test `structures_lie_as_in_the_header` gets the same
+    /// Goal: structures have the layout of C. The test `structure_layout_matches_header` gets the same
     /// numbers from the C compiler.
     #[test]
-    fn structures_lie_as_c_has_them() {
+    fn structure_layout_matches_c() {
         assert_eq!((size_of::<PtlMd>(), size_of::<PtlLe>(), size_of::<PtlMe>()), (32, 32, 64));
         assert_eq!((offset_of!(PtlMe, match_id), offset_of!(PtlMe, match_bits)), (28, 40));
         assert_eq!((size_of::<PtlEvent>(), offset_of!(PtlEvent, kind)), (80, 72));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_come_back() {
+    fn limits_roundtrip_keeps_values() {
         for limits in [Limits::default(), Limits::MOST] {
             assert_eq!(PtlLimits::of(&limits).limits(), limits);
         }

@@ -77,7 +77,7 @@ fn error_lines_have_no_control_characters_of_variables() {
 }
 
 #[test]
-fn nonsense_is_answered() {
+fn invalid_handles_and_pointers_return_errors() {
     assert!(run("nonsense", "shm").is_none_or(|said| said.starts_with("all answered")));
 }
 
@@ -97,18 +97,18 @@ fn flood(kind: &str, device: &str, flow: &str) {
 /// Goal: senders repeat messages that were refused because the receiver's portal table entry was full;
 /// nothing is lost, duplicated or reordered.
 #[test]
-fn a_flood_that_is_refused_is_sent_again() {
+fn refused_messages_are_repeated_without_loss() {
     flood("flowctrl", "shm", "drop");
 }
 
 /// Goal: the interface delays messages without room, and refuses none.
 #[test]
-fn a_flood_is_held_back() {
+fn replay_delays_messages_without_refusing_any() {
     flood("replay", "shm", "replay");
 }
 
-/// The unit test `structures_lie_as_c_has_them` checks the same numbers on the library's structures.
+/// The unit test `structure_layout_matches_c` checks the same numbers on the library's structures.
 #[test]
-fn structures_lie_as_in_the_header() {
+fn structure_layout_matches_header() {
     assert!(run("layout", "shm").is_none_or(|said| said == "32 32 64 28 40 80 72 96 40\n"));
 }

@@ -45,7 +45,7 @@ exports! {
     fn PtlCTAlloc(handle: Handle, result: Out<Handle>) {
         let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
         let ct: CtHandle = done(ni.call(|engine| engine.ct_alloc()))?;
-        result.set(handle::of(ni.kind(), ct));
+        result.set(handle::encode(ni.kind(), ct));
         Ok(())
     }
 

@@ -67,7 +67,7 @@ fn search(operation: u8) -> Answer<Search> {
 fn append(ni: &Ni, place: ListId, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
     let handle = handle.required(Code::ArgInvalid)?;
     let appended = done(ni.call(|engine| engine.append(place, entry, user_ptr as u64)))?;
-    handle.set(handle::of(ni.kind(), appended));
+    handle.set(handle::encode(ni.kind(), appended));
     Ok(())
 }
 
@@ -122,7 +122,7 @@ exports! {
         let (place, entry) = (place(index, list)?, me(&ni, entry, true)?);
         let appended =
             done(ni.call(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
-        result.set(handle::of(ni.kind(), appended));
+        result.set(handle::encode(ni.kind(), appended));
         Ok(())
     }
 

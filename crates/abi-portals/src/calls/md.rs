@@ -34,7 +34,7 @@ exports! {
         let (eq, counter) = (optional(&ni, md.eq, EQ_NONE)?, optional(&ni, md.ct, CT_NONE)?);
         let md = MemoryDescriptor { region, options, eq, counter };
         let bound: MdHandle = done(ni.call(|engine| engine.md_bind(md)))?;
-        result.set(handle::of(ni.kind(), bound));
+        result.set(handle::encode(ni.kind(), bound));
         Ok(())
     }
 

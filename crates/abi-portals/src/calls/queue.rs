@@ -72,7 +72,7 @@ exports! {
             return Err(Code::NoSpace);
         }
         let eq: EqHandle = done(ni.call(|engine| engine.eq_alloc(count as usize)))?;
-        result.set(handle::of(ni.kind(), eq));
+        result.set(handle::encode(ni.kind(), eq));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::export::exports;
 use crate::types::{Handle, PtlProcess, Size};
 
 /// The target arguments that all transfers share.
-pub(super) struct Target {
+pub(super) struct TransferTarget {
     pub(super) id: PtlProcess,
     pub(super) pt_index: u32,
     pub(super) match_bits: u64,
@@ -41,12 +41,12 @@ pub(super) fn swap(operation: u8, datatype: u8, operand: Bytes) -> Answer<Action
 }
 
 /// A transfer that sends data, and its interface.
-pub(super) fn bringing(
+pub(super) fn sending(
     action: Action,
     (md, offset): (Handle, Size),
     length: Size,
     ack: AckReq,
-    target: Target,
+    target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
     let (ni, md) = object::<MdHandle>(md)?;
     let put = Some(Local { md, offset });
@@ -60,7 +60,7 @@ pub(super) fn fetching(
     (md, offset): (Handle, Size),
     put: Option<(Handle, Size)>,
     length: Size,
-    target: Target,
+    target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
     let (ni, md) = object::<MdHandle>(md)?;
     let get = Some(Local { md, offset });
@@ -84,7 +84,7 @@ fn transfer(
     (put, get): (Option<Local>, Option<Local>),
     length: Size,
     ack: AckReq,
-    target: Target,
+    target: TransferTarget,
 ) -> Transfer {
     Transfer {
         action,
@@ -110,15 +110,15 @@ exports! {
         md: Handle, offset: Size, length: Size, request: u8, id: PtlProcess, pt_index: u32, match_bits: u64,
         remote_offset: Size, user_ptr: usize, hdr_data: u64,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        begin(bringing(Action::Put, (md, offset), length, ack(request)?, target)?)
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        begin(sending(Action::Put, (md, offset), length, ack(request)?, target)?)
     }
 
     fn PtlGet(
         md: Handle, offset: Size, length: Size, id: PtlProcess, pt_index: u32, match_bits: u64,
         remote_offset: Size, user_ptr: usize,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
         begin(fetching(Action::Get, (md, offset), None, length, target)?)
     }
 
@@ -126,9 +126,9 @@ exports! {
         md: Handle, offset: Size, length: Size, request: u8, id: PtlProcess, pt_index: u32, match_bits: u64,
         remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8, datatype: u8,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let (op, datatype) = atomic(operation, datatype)?;
-        begin(bringing(Action::Atomic(op, datatype), (md, offset), length, ack(request)?, target)?)
+        begin(sending(Action::Atomic(op, datatype), (md, offset), length, ack(request)?, target)?)
     }
 
     fn PtlFetchAtomic(
@@ -136,7 +136,7 @@ exports! {
         pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8,
         datatype: u8,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let (op, datatype) = atomic(operation, datatype)?;
         let put = Some((put_md, put_offset));
         begin(fetching(Action::FetchAtomic(op, datatype), (get_md, get_offset), put, length, target)?)
@@ -147,7 +147,7 @@ exports! {
         pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operand: Bytes,
         operation: u8, datatype: u8,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let action = swap(operation, datatype, operand)?;
         let put = Some((put_md, put_offset));
         begin(fetching(action, (get_md, get_offset), put, length, target)?)

@@ -4,7 +4,7 @@
 use ffi::Bytes;
 use portals::{Action, CtHandle, Ni, Transfer};
 
-use super::transfer::{Target, ack, atomic, bringing, fetching, swap};
+use super::transfer::{TransferTarget, ack, atomic, fetching, sending, swap};
 use super::{done, object};
 use crate::answer::{Answer, Code};
 use crate::export::exports;
@@ -27,15 +27,15 @@ exports! {
         md: Handle, offset: Size, length: Size, request: u8, id: PtlProcess, pt_index: u32, match_bits: u64,
         remote_offset: Size, user_ptr: usize, hdr_data: u64, ct: Handle, threshold: Size,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
-        trigger(bringing(Action::Put, (md, offset), length, ack(request)?, target)?, ct, threshold)
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        trigger(sending(Action::Put, (md, offset), length, ack(request)?, target)?, ct, threshold)
     }
 
     fn PtlTriggeredGet(
         md: Handle, offset: Size, length: Size, id: PtlProcess, pt_index: u32, match_bits: u64,
         remote_offset: Size, user_ptr: usize, ct: Handle, threshold: Size,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data: 0 };
         trigger(fetching(Action::Get, (md, offset), None, length, target)?, ct, threshold)
     }
 
@@ -44,10 +44,10 @@ exports! {
         remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8, datatype: u8, ct: Handle,
         threshold: Size,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let (op, datatype) = atomic(operation, datatype)?;
         let action = Action::Atomic(op, datatype);
-        trigger(bringing(action, (md, offset), length, ack(request)?, target)?, ct, threshold)
+        trigger(sending(action, (md, offset), length, ack(request)?, target)?, ct, threshold)
     }
 
     fn PtlTriggeredFetchAtomic(
@@ -55,7 +55,7 @@ exports! {
         pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operation: u8,
         datatype: u8, ct: Handle, threshold: Size,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let (op, datatype) = atomic(operation, datatype)?;
         let (action, put) = (Action::FetchAtomic(op, datatype), Some((put_md, put_offset)));
         trigger(fetching(action, (get_md, get_offset), put, length, target)?, ct, threshold)
@@ -66,7 +66,7 @@ exports! {
         pt_index: u32, match_bits: u64, remote_offset: Size, user_ptr: usize, hdr_data: u64, operand: Bytes,
         operation: u8, datatype: u8, ct: Handle, threshold: Size,
     ) {
-        let target = Target { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
+        let target = TransferTarget { id, pt_index, match_bits, remote_offset, user_ptr, hdr_data };
         let (action, put) = (swap(operation, datatype, operand)?, Some((put_md, put_offset)));
         trigger(fetching(action, (get_md, get_offset), put, length, target)?, ct, threshold)
     }
