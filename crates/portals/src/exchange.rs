@@ -1,4 +1,4 @@
-//! [`Exchange`]: connects a process's interfaces with the carrier: sends requests, delivers messages and
+//! [`Exchange`]: connects a process's interfaces with its connections: sends requests, delivers messages and
 //! moves data.
 //!
 //! Short data travel with their message. A long request carries the remote address of its data or of its
@@ -16,8 +16,8 @@ use verbs::{Access, Buf, Device, RemoteAddr, Result};
 use crate::engine::Engine;
 use crate::engine::initiator::Outgoing;
 use crate::engine::target::{Arrival, Delivery};
-use crate::link::carrier::{Carrier, Event};
 use crate::link::connection::{Arrived, EAGER_MAX, Move, Payload};
+use crate::link::connections::{Connections, Event};
 use crate::link::memory;
 use crate::link::nic::{SLOTS, reach};
 use crate::link::trust::Trust;
@@ -148,7 +148,7 @@ struct DataMove {
 /// The Portals state of a process.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) carrier: Carrier,
+    pub(crate) connections: Connections,
     interfaces: [Option<Interface>; INTERFACES],
     pending: [InFlight; INTERFACES],
     moves: BTreeMap<u64, DataMove>,
@@ -197,7 +197,7 @@ const LOST_LINK_MESSAGES_MAX: u32 = 1 << 11;
 impl Exchange {
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
         Ok(Self {
-            carrier: Carrier::new(device, address, pid, trust)?,
+            connections: Connections::new(device, address, pid, trust)?,
             interfaces: [None, None, None, None],
             pending: Default::default(),
             moves: BTreeMap::new(),
@@ -242,22 +242,22 @@ impl Exchange {
     pub(crate) fn is_idle(&self, number: u8) -> bool {
         self.pending[usize::from(number)].count == 0
             && self.moves.values().all(|it| it.interface != number)
-            && self.carrier.is_drained()
+            && self.connections.is_drained()
     }
 
     /// Polls, with `brief` only the most frequent sources, and processes the events.
     #[inline]
     pub(crate) fn progress(&mut self, brief: bool) -> Progress {
-        let took = self.carrier.poll(brief);
-        while let Some((link, by)) = self.carrier.next_replaced() {
+        let took = self.connections.poll(brief);
+        while let Some((link, by)) = self.connections.next_replaced() {
             self.pending.iter_mut().for_each(|pending| pending.replace(link, by));
         }
         let more = self.process_links();
         // Everything that gives the interfaces messages to send also sets one of the flags.
-        if self.has_events || self.has_waiting || self.carrier.has_events() || !self.own.is_empty() {
+        if self.has_events || self.has_waiting || self.connections.has_events() || !self.own.is_empty() {
             self.flush();
         }
-        let sent_queued = self.carrier.take_sent_queued();
+        let sent_queued = self.connections.take_sent_queued();
         Progress { changed: took || sent_queued || self.has_events, more }
     }
 
@@ -265,11 +265,11 @@ impl Exchange {
     #[inline]
     fn process_links(&mut self) -> bool {
         let (mut more, mut place) = (false, 0);
-        while let Some(number) = self.carrier.readable_at(place) {
+        while let Some(number) = self.connections.readable_at(place) {
             let drained =
                 self.process_puts(number, SLOTS).unwrap_or_else(|| self.process_link(number, SLOTS));
             match drained {
-                Drained::All => place += usize::from(self.carrier.keep_readable(place, number)),
+                Drained::All => place += usize::from(self.connections.keep_readable(place, number)),
                 Drained::Some => {
                     more = true;
                     place += 1;
@@ -294,8 +294,8 @@ impl Exchange {
     /// [`Exchange::process_link`] then finds everything that was not processed here.
     #[inline]
     fn process_puts(&mut self, number: usize, most: u32) -> Option<Drained> {
-        let Self { interfaces, carrier, has_events, .. } = self;
-        let link = carrier.link(number).filter(|link| !link.has_more_than_requests())?;
+        let Self { interfaces, connections, has_events, .. } = self;
+        let link = connections.link(number).filter(|link| !link.has_more_than_requests())?;
         let mut message = Message::Credit;
         for _ in 0..most {
             if !link.has_request() {
@@ -319,7 +319,7 @@ impl Exchange {
             engine.arrive_whole(request, mover)?;
             *has_events = true;
             if link.release(&arrived).is_err() {
-                carrier.lose(number, false);
+                connections.lose(number, false);
                 return None;
             }
         }
@@ -333,12 +333,14 @@ impl Exchange {
     fn process_channel(&mut self, number: usize, channel: VirtualChannel, most: u32) -> Drained {
         let mut message = Message::Credit;
         for _ in 0..most {
-            let Some(arrived) = self.carrier.peek(number, channel, &mut message) else { return Drained::All };
+            let Some(arrived) = self.connections.peek(number, channel, &mut message) else {
+                return Drained::All;
+            };
             if self.process_message(number, &mut message, &arrived).is_none() {
                 self.has_waiting = true;
                 return Drained::Blocked;
             }
-            self.carrier.release(number, &arrived);
+            self.connections.release(number, &arrived);
             self.has_events = true;
         }
         Drained::Some
@@ -350,8 +352,8 @@ impl Exchange {
             while self.process_links() {}
         }
         let mut waits = false;
-        while self.carrier.has_events() || self.has_outgoing() || !(waits || self.own.is_empty()) {
-            while let Some(event) = self.carrier.next_event() {
+        while self.connections.has_events() || self.has_outgoing() || !(waits || self.own.is_empty()) {
+            while let Some(event) = self.connections.next_event() {
                 self.has_events = true;
                 self.handle(event);
             }
@@ -383,7 +385,7 @@ impl Exchange {
             None => Some(outgoing.target),
             Some(map) => map.get(outgoing.target.nid as usize).copied(),
         };
-        if target == Some(self.carrier.me()) {
+        if target == Some(self.connections.me()) {
             self.own.push_back((number, outgoing));
             return;
         }
@@ -405,7 +407,7 @@ impl Exchange {
     /// happened.
     #[inline]
     pub(crate) fn put_at_once(&mut self, number: u8, transfer: &Transfer) -> bool {
-        let Self { interfaces, carrier, has_waiting, .. } = self;
+        let Self { interfaces, connections, has_waiting, .. } = self;
         let Some(Interface { engine, map }) = &interfaces[usize::from(number)] else { return false };
         if *has_waiting || transfer.length > EAGER_MAX {
             return false;
@@ -414,12 +416,12 @@ impl Exchange {
             None => Some(transfer.target),
             Some(map) => map.get(transfer.target.nid as usize).copied(),
         };
-        let Some(target) = target.filter(|target| *target != carrier.me()) else { return false };
+        let Some(target) = target.filter(|target| *target != connections.me()) else { return false };
         let Some((request, region, offset)) = engine.silent_put(transfer) else { return false };
         let len = request.length as usize;
         let data = Payload::User { region: Cow::Borrowed(region), offset, len, stays: false };
         let message = Message::Request { interface: number, request, exposed: None };
-        carrier.try_send(target, &message, &data)
+        connections.try_send(target, &message, &data)
     }
 
     /// On a logical interface: copies the next message of a process into an entry's memory and returns it, if
@@ -428,7 +430,7 @@ impl Exchange {
     #[inline]
     pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
         let Some(link) = self.direct_link(number, pt_index, entry) else { return Taken::Other };
-        if (0..polls).all(|_| !self.carrier.has_record(link)) {
+        if (0..polls).all(|_| !self.connections.has_record(link)) {
             return Taken::Nothing;
         }
         let taken = self.take_direct(link, number, pt_index, entry);
@@ -444,22 +446,22 @@ impl Exchange {
             return None;
         }
         let source = entry.source.one()?;
-        self.carrier.stored_by(*map.as_ref()?.get(source.nid as usize)?)
+        self.connections.stored_by(*map.as_ref()?.get(source.nid as usize)?)
     }
 
     #[inline]
     fn take_direct(&mut self, link: usize, number: u8, pt_index: u32, entry: &Entry) -> Option<(u64, u64)> {
         let engine = &self.interfaces[usize::from(number)].as_ref()?.engine;
         let mut message = Message::Credit;
-        let arrived = self.carrier.peek(link, VirtualChannel::Request, &mut message)?;
+        let arrived = self.connections.peek(link, VirtualChannel::Request, &mut message)?;
         let Message::Request { interface, request, exposed: None } = message else { return None };
         let is_it = interface == number && engine.would_take(pt_index, entry, &request);
         if !is_it || arrived.len as u64 != request.length {
             return None;
         }
-        let memory = self.carrier.memory(link, &arrived)?;
+        let memory = self.connections.memory(link, &arrived)?;
         memory::store_from(&entry.region, request.remote_offset, arrived.len, (memory, arrived.at)).ok()?;
-        self.carrier.release(link, &arrived);
+        self.connections.release(link, &arrived);
         Some((request.match_bits, request.length))
     }
 
@@ -467,7 +469,7 @@ impl Exchange {
     #[inline]
     fn send(&mut self, number: u8, target: Process, outgoing: Outgoing) -> Result<()> {
         let Outgoing { request, payload, is_volatile, .. } = outgoing;
-        let link = self.carrier.link_to(target)?;
+        let link = self.connections.link_to(target)?;
         if request.length > EAGER_MAX {
             return self.send_long(number, link, request, payload);
         }
@@ -480,7 +482,7 @@ impl Exchange {
         });
         let message = Message::Request { interface: number, request, exposed: None };
         let (operation, ends_when_left) = (request.operation, !request.is_answered());
-        let has_left = self.carrier.send(link, message, data, report);
+        let has_left = self.connections.send(link, message, data, report);
         if !(has_left && ends_when_left) {
             self.pending[usize::from(number)]
                 .insert(operation, Pending { link, window: None, ends_when_left });
@@ -511,14 +513,14 @@ impl Exchange {
         };
         let is_read = access == Access::REMOTE_READ;
         let window = |(region, offset, len): (Region, u64, u64)| {
-            Window::of(self.carrier.nic(), (&region, offset, len), access, is_read).map(Box::new)
+            Window::of(self.connections.nic(), (&region, offset, len), access, is_read).map(Box::new)
         };
         let window = place.map(window).transpose()?;
         let exposed = window.as_ref().map(|window| window.registration.remote(window.addr));
         let ends_when_left = exposed.is_none() && !request.is_answered();
         let message = Message::Request { interface: number, request, exposed };
         self.pending[usize::from(number)].insert(request.operation, Pending { link, window, ends_when_left });
-        self.carrier.send(link, message, Payload::NONE, None);
+        self.connections.send(link, message, Payload::NONE, None);
         Ok(())
     }
 
@@ -616,7 +618,7 @@ impl Exchange {
         let came = if request.action.brings() && exposed.is_none() { request.length } else { 0 };
         let wants_short = request.action.fetches() && exposed.is_none();
         if arrived.len as u64 != came || (wants_short && request.length > EAGER_MAX) {
-            self.carrier.lose(link, false);
+            self.connections.lose(link, false);
             return Some(());
         }
         let Some(interface) = self.interfaces.get_mut(usize::from(number)).and_then(Option::as_mut) else {
@@ -627,7 +629,7 @@ impl Exchange {
             return Some(());
         };
         if interface.map.is_none() {
-            request.initiator = self.carrier.peer(link).unwrap_or_default();
+            request.initiator = self.connections.peer(link).unwrap_or_default();
         }
         let Some(remote) = exposed else { return self.process_inline(link, number, request, arrived) };
         match interface.engine.arrive(request) {
@@ -655,7 +657,7 @@ impl Exchange {
         request: &Request,
         arrived: &Arrived,
     ) -> Option<()> {
-        let memory = self.carrier.memory(link, arrived)?;
+        let memory = self.connections.memory(link, arrived)?;
         let Interface { engine, .. } = self.interfaces[usize::from(number)].as_mut()?;
         let (mut fetched, mut read) = (Vec::new(), None);
         let mover = |region: &Region, offset: u64, len: u64| {
@@ -701,13 +703,13 @@ impl Exchange {
             (request.operation, Fail::Ok, true, List::Priority, 0, 0);
         let done = Answer { operation, fail, is_quiet, list, mlength, offset };
         let message = Message::Answer { interface, answer: answer.unwrap_or(done), is_asked };
-        self.carrier.send(link, message, fetched, None);
+        self.connections.send(link, message, fetched, None);
     }
 
     fn begin_move(&mut self, link: usize, interface: u8, delivery: Delivery, remote: RemoteAddr) {
         let (region, offset, len) = delivery.place();
         let is_get = delivery.request().action == Action::Get;
-        let window = Window::of(self.carrier.nic(), (region, offset, len), Access::LOCAL_WRITE, is_get);
+        let window = Window::of(self.connections.nic(), (region, offset, len), Access::LOCAL_WRITE, is_get);
         match window {
             Ok(window) => {
                 let key = self.next_move;
@@ -722,13 +724,13 @@ impl Exchange {
 
     /// Starts the RDMA read or write of the next bytes of a move.
     fn advance(&mut self, key: u64) {
-        let most = self.carrier.nic().access_max();
+        let most = self.connections.nic().access_max();
         let Some(it) = self.moves.get_mut(&key) else { return };
         it.step = (it.len - it.done).min(most);
         let local = it.window.registration.sge(it.window.addr.wrapping_add(it.done), it.step as u32);
         let is_write = it.delivery.request().action == Action::Get;
         let (link, remote) = (it.link, it.remote.offset(it.done));
-        self.carrier.start_move(link, Move { is_write, remote, local, key });
+        self.connections.start_move(link, Move { is_write, remote, local, key });
     }
 
     fn move_step_done(&mut self, key: u64) {
@@ -768,7 +770,7 @@ impl Exchange {
         let Some(Pending { window, .. }) = pending.remove(answer.operation) else { return };
         let Some(Interface { engine, .. }) = self.interfaces[usize::from(number)].as_mut() else { return };
         if let Some((region, offset, len)) = engine.reply_to(answer.operation) {
-            match (window, self.carrier.memory(link, arrived)) {
+            match (window, self.connections.memory(link, arrived)) {
                 (Some(window), _) => window.finish(&region, offset, answer.mlength.min(len)),
                 (None, Some(memory)) => {
                     let len = arrived.len.min(len as usize);
@@ -821,7 +823,7 @@ mod tests {
         let device = fabric::open("shm", host).expect("a device");
         let trust = Trust::new(&auth::Key::from_bytes([1; 16]), host, &device).expect("random numbers");
         let mut exchange = Exchange::new(&device, Ipv4Addr::LOCALHOST, None, trust).expect("a port");
-        let engine = Engine::new(exchange.carrier.me(), 0, true, Limits::default());
+        let engine = Engine::new(exchange.connections.me(), 0, true, Limits::default());
         exchange.open(0, Interface { engine, map: None });
         exchange
     }
@@ -860,14 +862,14 @@ mod tests {
     fn answers_on_a_replacing_link_complete_operations() {
         let host = verbs::host::real::host();
         let mut both = [0, 1].map(|_| exchange(&host));
-        both.sort_by_key(|exchange| exchange.carrier.me());
+        both.sort_by_key(|exchange| exchange.connections.me());
         let [lower, higher] = &mut both;
-        let (to_higher, to_lower) = (higher.carrier.me(), lower.carrier.me());
+        let (to_higher, to_lower) = (higher.connections.me(), lower.connections.me());
         let (counts, _) = (put(lower, to_higher), put(higher, to_lower));
-        let is_there = |exchange: &Exchange| exchange.carrier.readable_at(0).is_some();
+        let is_there = |exchange: &Exchange| exchange.connections.readable_at(0).is_some();
         let until = host.now() + verbs::host::Span::from_ms(200);
         while host.now() < until {
-            lower.carrier.poll(false);
+            lower.connections.poll(false);
             higher.progress(false);
         }
         assert!(is_there(lower) && is_there(higher));

@@ -14,7 +14,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `node` | [`Node`], [`Ni`]: the interface that programs call and wait on, and which thread makes progress |
-//! | `exchange` | between engines and the carrier: sends requests, delivers messages, moves data |
+//! | `exchange` | between engines and connections: sends requests, delivers messages, moves data |
 //! | `engine/` | [`Engine`]: matching, the portal table, operations in flight, events and counters |
 //! | `offload/` | [`Offload`]: an interface whose engine runs as a program on the NIC |
 //! | `link/` | messages, reads and writes between processes; the only code that reads a peer's bytes or accesses user memory |

@@ -2,7 +2,7 @@
 //! make progress here.
 //!
 //! [`Matcher`] chooses which thread matches messages: the caller's, or a thread that acts as the NIC. The engine,
-//! its carrier and the lock are the same in all cases; only the thread that polls the device differs.
+//! its connections and the lock are the same in all cases; only the thread that polls the device differs.
 
 use std::cell::Cell;
 use std::net::Ipv4Addr;
@@ -326,11 +326,11 @@ impl Node {
     ) -> Result<Self> {
         let matcher = if host.node().is_some() { Matcher::Caller } else { matcher };
         let exchange = Exchange::new(device, address, pid, Trust::new(key, host, device)?)?;
-        let (me, bell) = (exchange.carrier.me(), Arc::new(Bell::new()));
+        let (me, bell) = (exchange.connections.me(), Arc::new(Bell::new()));
         let mut sources = WaitSet::new();
         sources.add(bell.clone());
-        sources.add(exchange.carrier.nic().cq.clone());
-        sources.add(exchange.carrier.nic().cm.clone());
+        sources.add(exchange.connections.nic().cq.clone());
+        sources.add(exchange.connections.nic().cm.clone());
         let inner = Arc::new(Inner {
             host: host.clone(),
             uid,
@@ -364,12 +364,12 @@ impl Node {
     /// one with one request instead of two. `None` on devices where one request is enough anyway.
     #[must_use]
     pub fn seed(&self) -> Option<Seed> {
-        self.0.inner.with(|exchange| exchange.carrier.seed())
+        self.0.inner.with(|exchange| exchange.connections.seed())
     }
 
     /// Learns the [seed](Node::seed) of another process. A wrong seed costs one request, as an unknown one does.
     pub fn learn_seed(&self, process: Process, seed: Seed) {
-        self.0.inner.with(|exchange| exchange.carrier.learn(process, seed));
+        self.0.inner.with(|exchange| exchange.connections.learn(process, seed));
     }
 
     /// This process's identity on physical interfaces.
@@ -581,8 +581,8 @@ impl Ni {
         let (inner, number) = (self.inner(), self.kind.number());
         let deadline = inner.host.after(CLOSE_TIMEOUT);
         inner.wait("PtlNIFini", deadline, |exchange| exchange.is_idle(number));
-        inner.with(|exchange| exchange.carrier.request_idle());
-        inner.wait("PtlNIFini", deadline, |exchange| exchange.carrier.is_idle());
+        inner.with(|exchange| exchange.connections.request_idle());
+        inner.wait("PtlNIFini", deadline, |exchange| exchange.connections.is_idle());
         inner.with(|exchange| {
             exchange.close(number);
             exchange.mark_event();

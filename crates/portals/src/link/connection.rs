@@ -166,7 +166,7 @@ pub(crate) struct Connection {
     pub(crate) is_given_up: bool,
     /// Nothing is sent any more; messages that have arrived can still be read.
     pub(crate) is_lost: bool,
-    /// It is in the carrier's list of links with messages.
+    /// It is in the list of links with messages of [`Connections`](super::connections::Connections).
     pub(crate) is_readable: bool,
     /// The peer has violated the protocol: no more messages are read.
     ignores_messages: bool,

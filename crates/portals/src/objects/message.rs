@@ -1,4 +1,4 @@
-//! [`Request`] and [`Answer`]: headers of the messages between interfaces. The carrier encodes them and
+//! [`Request`] and [`Answer`]: headers of the messages between interfaces. `link` encodes them and
 //! transports the data.
 
 use crate::objects::atomic::{Datatype, Op, Operand};

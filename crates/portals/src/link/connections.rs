@@ -1,4 +1,4 @@
-//! [`Carrier`]: ordered messages, reads and writes between this process and others. Reports what happens as
+//! [`Connections`]: ordered messages, reads and writes between this process and others. Reports what happens as
 //! [`Event`]s.
 //!
 //! A process's address is the port where it listens, so no directory is needed. The first request of either
@@ -66,7 +66,7 @@ fn address_of(process: Process) -> Option<(SocketAddr, Process)> {
 
 /// All links of a process.
 #[derive(Debug)]
-pub(crate) struct Carrier {
+pub(crate) struct Connections {
     nic: Nic,
     me: Process,
     trust: Trust,
@@ -91,7 +91,7 @@ pub(crate) struct Carrier {
     has_sent_queued: bool,
 }
 
-impl Carrier {
+impl Connections {
     /// Listens as process `pid`, or as any.
     pub(crate) fn new(device: &Device, address: Ipv4Addr, pid: Option<u32>, trust: Trust) -> Result<Self> {
         let too_large = || Error::Invalid("a process number is at most 65535".into());
@@ -282,7 +282,7 @@ impl Carrier {
     }
 
     /// Decodes the next message of one virtual channel of a link into `message`; it stays the next one until
-    /// [`Carrier::release`].
+    /// [`Connections::release`].
     #[inline]
     pub(crate) fn peek(
         &mut self,
@@ -307,7 +307,7 @@ impl Carrier {
         Some(self.links.get(number)?.as_ref()?.memory(arrived))
     }
 
-    /// Releases the message that [`Carrier::peek`] returned.
+    /// Releases the message that [`Connections::peek`] returned.
     #[inline]
     pub(crate) fn release(&mut self, number: usize, arrived: &Arrived) {
         let Some(link) = self.links.get_mut(number).and_then(Option::as_mut) else { return };
@@ -585,12 +585,12 @@ mod tests {
     use crate::objects::event::{Fail, List};
     use crate::objects::message::Answer;
 
-    fn carrier(device: &str) -> Carrier {
-        carrier_with(device, 1)
+    fn connections(device: &str) -> Connections {
+        connections_with(device, 1)
     }
 
     /// A process whose key consists of this byte.
-    fn carrier_with(device: &str, key: u8) -> Carrier {
+    fn connections_with(device: &str, key: u8) -> Connections {
         let host = host::real::host();
         let device = fabric::open(device, &host).expect("a device");
         let address = match device.attr().port_addrs.first() {
@@ -598,7 +598,7 @@ mod tests {
             _ => Ipv4Addr::LOCALHOST,
         };
         let trust = Trust::new(&auth::Key::from_bytes([key; 16]), &host, &device).expect("random numbers");
-        Carrier::new(&device, address, None, trust).expect("a port")
+        Connections::new(&device, address, None, trust).expect("a port")
     }
 
     fn numbered(operation: u64) -> Message {
@@ -608,15 +608,15 @@ mod tests {
     }
 
     /// Reads one message of any link.
-    fn take(carrier: &mut Carrier) -> Option<Message> {
-        carrier.poll(false);
-        let numbers: Vec<usize> = carrier.readable.clone();
+    fn take(connections: &mut Connections) -> Option<Message> {
+        connections.poll(false);
+        let numbers: Vec<usize> = connections.readable.clone();
         let (number, message, arrived) = numbers.into_iter().find_map(|number| {
             let mut message = Message::Credit;
-            let arrived = carrier.peek(number, VirtualChannel::Answer, &mut message)?;
+            let arrived = connections.peek(number, VirtualChannel::Answer, &mut message)?;
             Some((number, message, arrived))
         })?;
-        carrier.release(number, &arrived);
+        connections.release(number, &arrived);
         Some(message)
     }
 
@@ -624,28 +624,28 @@ mod tests {
     /// messages queued for either attempt, in order.
     fn crossed_attempts_end_with_one_link(device: &str) {
         const COUNT: u64 = 40;
-        let mut both = [0, 1].map(|_| carrier(device));
-        let [a, b] = both.each_ref().map(Carrier::me);
+        let mut both = [0, 1].map(|_| connections(device));
+        let [a, b] = both.each_ref().map(Connections::me);
         for number in 0..COUNT {
-            for (carrier, to) in both.iter_mut().zip([b, a]) {
-                let link = carrier.link_to(to).expect("a link");
-                carrier.send(link, numbered(number), Payload::NONE, None);
+            for (connections, to) in both.iter_mut().zip([b, a]) {
+                let link = connections.link_to(to).expect("a link");
+                connections.send(link, numbered(number), Payload::NONE, None);
             }
         }
         let mut received = [0; 2];
         while received != [COUNT; 2] {
-            for (carrier, received) in both.iter_mut().zip(&mut received) {
-                if let Some(message) = take(carrier) {
+            for (connections, received) in both.iter_mut().zip(&mut received) {
+                if let Some(message) = take(connections) {
                     assert_eq!(message, numbered(*received));
                     *received += 1;
                 }
             }
         }
-        for (mut carrier, to) in both.into_iter().zip([b, a]) {
+        for (mut connections, to) in both.into_iter().zip([b, a]) {
             let open: Vec<usize> =
-                (0..carrier.links.len()).filter(|link| carrier.link(*link).is_some()).collect();
-            assert_eq!(open, [carrier.link_to(to).expect("a link")]);
-            let lost = carrier.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
+                (0..connections.links.len()).filter(|link| connections.link(*link).is_some()).collect();
+            assert_eq!(open, [connections.link_to(to).expect("a link")]);
+            let lost = connections.events.iter().filter(|event| matches!(event, Event::Lost(_))).count();
             assert_eq!(lost, 0);
         }
     }
@@ -662,7 +662,7 @@ mod tests {
 
     /// Goal: a process that claims to be another one is refused, and the other one keeps its link.
     fn a_stranger_that_claims_to_be_another_process_is_refused(device: &str) {
-        let [mut victim, mut honest, mut stranger] = [1, 1, 2].map(|key| carrier_with(device, key));
+        let [mut victim, mut honest, mut stranger] = [1, 1, 2].map(|key| connections_with(device, key));
         let link = honest.link_to(victim.me()).expect("a link");
         honest.send(link, numbered(0), Payload::NONE, None);
         while take(&mut victim).is_none() {
@@ -700,7 +700,7 @@ mod tests {
 
     /// The number of requests that a process refuses while another one connects to it.
     fn refused(knows_seed: bool) -> u64 {
-        let [mut from, mut to] = [0; 2].map(|_| carrier("iwarp"));
+        let [mut from, mut to] = [0; 2].map(|_| connections("iwarp"));
         if knows_seed {
             from.learn(to.me(), to.seed().expect("a random seed"));
         }
