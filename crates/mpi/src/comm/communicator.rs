@@ -1,4 +1,4 @@
-//! [`Comm`]: communicators: who their members are, and what hangs on them.
+//! [`Comm`]: communicators, with their members, and their names, hints, error handlers and attributes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,27 +16,27 @@ use crate::error::{Class, Error, Result};
 use crate::info::Info;
 use crate::topo::topology::Topology;
 
-/// A communicator (`MPI_Comm`); cheap to clone, and clones are the same object. It has no effect on others when the last clone is
-/// dropped without [`Comm::free`].
+/// A communicator (`MPI_Comm`); cheap to clone, and clones are the same object. Dropping the last clone without [`Comm::free`] has
+/// no effect on other processes.
 #[derive(Clone)]
 pub struct Comm(Arc<Inner>);
 
 struct Inner {
     core: Core,
-    /// Empty until a communicator that is being duplicated has its name.
+    /// Empty while a communicator that is being duplicated has no context yet.
     context: OnceLock<Context>,
-    /// This process among others of the object; never used again.
+    /// Identifies this communicator in this process; never reused.
     id: u64,
     group: Group,
     remote: Option<Group>,
     topology: Option<Topology>,
     rank: i32,
-    /// Collective operations begun so far that the program waits for, and others.
+    /// How many blocking and how many nonblocking collective operations have been started.
     collectives: [AtomicU32; 2],
-    /// Tags of parts of messages given so far.
+    /// The next tag for parts of partitioned messages.
     parts: AtomicU32,
     belongings: Lock<Belongings>,
-    /// For collective operations without messages.
+    /// The state of collective operations in shared memory.
     exchange: Lock<CommExchange>,
 }
 
@@ -63,7 +63,7 @@ fn early() -> Error {
 pub const NAME_MAX: usize = 127;
 
 impl Comm {
-    /// A communicator of these members, of which this process is one.
+    /// Creates a communicator with these members, which include this process.
     pub(crate) fn new(
         core: &Core,
         context: Option<Context>,
@@ -88,7 +88,7 @@ impl Comm {
         })))
     }
 
-    /// A communicator as this one, in another context; in none yet with `None`.
+    /// Creates a copy in another context; `None` if the context is not known yet.
     pub(crate) fn copy(&self, context: Option<Context>) -> Result<Self> {
         let (group, remote) = (self.group().clone(), self.remote_group().cloned());
         Self::new(self.core(), context, group, remote, self.0.topology.clone())
@@ -99,33 +99,33 @@ impl Comm {
         &self.0.core
     }
 
-    /// The context of its messages of a kind.
+    /// The context of its messages of one kind.
     ///
     /// # Errors
-    /// [`Class::COMM`] while it is being made.
+    /// [`Class::COMM`] while it is being created.
     #[inline]
     pub(crate) fn context(&self, plane: Plane) -> Result<u64> {
         self.0.context.get().map(|context| context.plane(plane)).ok_or_else(early)
     }
 
-    /// Gives it its name.
+    /// Sets its context.
     pub(crate) fn set_context(&self, context: Context) {
-        // A second name would be a mistake of this crate's; the first one counts.
+        // A second call would be a bug of this crate; the first context stays.
         let _ = self.0.context.set(context);
     }
 
-    /// A tag for a collective operation that the program waits for: the members begin them in one order.
+    /// The tag of the next blocking collective operation: all members start these in the same order.
     pub(crate) fn next_collective(&self) -> i32 {
         self.next_of(0)
     }
 
-    /// A tag for a collective operation that goes on by itself. These have an order of their own, as MPI never matches them with
-    /// those that the program waits for.
+    /// The tag of the next nonblocking collective operation. These have an order of their own, since MPI never matches them with
+    /// blocking ones.
     pub(crate) fn next_background(&self) -> i32 {
         self.next_of(1)
     }
 
-    /// The exchange, by which collective operations need no messages.
+    /// The state of collective operations in shared memory, locked.
     #[inline]
     pub(crate) fn own_exchange(&self) -> Held<'_, CommExchange> {
         self.core().hold(&self.0.exchange)
@@ -136,54 +136,54 @@ impl Comm {
         ((number << 1 | kind) & i32::MAX as u32) as i32
     }
 
-    /// The first of so many tags for parts of a message.
+    /// Reserves this many tags for parts of a message, and returns the first.
     pub(crate) fn tags_of_parts(&self, parts: u32) -> u32 {
         self.0.parts.fetch_add(parts, Ordering::Relaxed)
     }
 
-    /// A number that no other communicator of this process ever has.
+    /// A number that identifies it in this process, and is never reused.
     #[inline]
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// This process's rank in it.
+    /// The rank of this process.
     pub fn rank(&self) -> i32 {
         self.0.rank
     }
 
-    /// How many members it has; of an intercommunicator, those of this process's side.
+    /// The number of members; for an intercommunicator, of the local group.
     pub fn size(&self) -> i32 {
         self.0.group.size()
     }
 
-    /// Its members; of an intercommunicator, those of this process's side.
+    /// Its members; for an intercommunicator, the local group.
     pub fn group(&self) -> &Group {
         &self.0.group
     }
 
-    /// The members of the other side of an intercommunicator.
+    /// The remote group of an intercommunicator.
     pub fn remote_group(&self) -> Option<&Group> {
         self.0.remote.as_ref()
     }
 
-    /// Who is whose neighbour, if somebody is.
+    /// Its topology, if it has one.
     pub fn topology(&self) -> Option<&Topology> {
         self.0.topology.as_ref()
     }
 
-    /// Whether it has two sides.
+    /// Whether it is an intercommunicator.
     pub fn is_inter(&self) -> bool {
         self.0.remote.is_some()
     }
 
-    /// Those whom ranks of sources and destinations are of: the other side, if there are two.
+    /// The group that ranks of sources and destinations refer to: the remote group, if there is one.
     #[inline]
     pub fn peers(&self) -> &Group {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
 
-    /// Whether both are the same, or how far they are alike.
+    /// Compares two communicators (`MPI_Comm_compare`).
     pub fn compare(&self, other: &Self) -> Comparison {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Comparison::Identical;
@@ -205,7 +205,7 @@ impl Comm {
         self.0.belongings.lock(self.core().host()).name.clone()
     }
 
-    /// Gives it a name for people.
+    /// Sets its name, for people.
     ///
     /// # Errors
     /// [`Class::ARG`] for more than [`NAME_MAX`] bytes.
@@ -218,7 +218,7 @@ impl Comm {
         Ok(())
     }
 
-    /// The hints that it was made with, or got since.
+    /// The hints that it was created with, or that were set later.
     pub fn info(&self) -> Info {
         self.0.belongings.lock(self.core().host()).info.clone()
     }
@@ -228,12 +228,12 @@ impl Comm {
         self.0.belongings.lock(self.core().host()).info = info;
     }
 
-    /// What is to happen with errors of its operations.
+    /// Its error handler.
     pub fn errhandler(&self) -> Errhandler {
         self.0.belongings.lock(self.core().host()).errhandler.clone()
     }
 
-    /// Says what is to happen with errors of its operations.
+    /// Sets its error handler.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.0.belongings.lock(self.core().host()).errhandler = errhandler;
     }
@@ -243,10 +243,10 @@ impl Comm {
         self.0.belongings.lock(self.core().host()).attributes.get(key)
     }
 
-    /// Sets an attribute. The delete function is called with an old value.
+    /// Sets an attribute. For an old value the delete function is called.
     ///
     /// # Errors
-    /// The delete function's; the old value stays then.
+    /// The delete function's; the old value then remains.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: usize) -> Result<()> {
         if self.attribute(key).is_some() {
             self.delete_attribute(key)?;
@@ -255,10 +255,10 @@ impl Comm {
         Ok(())
     }
 
-    /// Deletes an attribute, if it is set, after its delete function was called.
+    /// Deletes an attribute, if it is set, after calling its delete function.
     ///
     /// # Errors
-    /// The delete function's; the value stays then.
+    /// The delete function's; the value then remains.
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
         if let Some(value) = self.attribute(key) {
             key.delete(self, value)?;
@@ -267,10 +267,10 @@ impl Comm {
         Ok(())
     }
 
-    /// Gives it up: the delete functions of its attributes are called, the last one that was set first. What is under way completes.
+    /// Frees it: the delete functions of its attributes are called, in reverse order of setting. Operations in progress complete.
     ///
     /// # Errors
-    /// A delete function's; the attributes from there on stay.
+    /// A delete function's; this attribute and those set before it remain.
     pub fn free(&self) -> Result<()> {
         loop {
             let last = self.0.belongings.lock(self.core().host()).attributes.all().pop();
@@ -283,7 +283,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Waits until all that is under way on it is over, and gives it up then (`MPI_Comm_disconnect`).
+    /// Waits until all its operations have completed, and frees it (`MPI_Comm_disconnect`).
     ///
     /// # Errors
     /// As [`Comm::free`].
@@ -293,7 +293,7 @@ impl Comm {
         self.free()
     }
 
-    /// What another communicator takes over from this one, with its attributes if it is a copy.
+    /// Copies the error handler, the hints and the attributes of this communicator to a duplicate.
     pub(crate) fn inherit(&self, to: &Self, info: Option<Info>) -> Result<()> {
         let (errhandler, own, attributes) = {
             let belongings = self.0.belongings.lock(self.core().host());
@@ -309,7 +309,7 @@ impl Comm {
         Ok(())
     }
 
-    /// A conversation of the members of this side.
+    /// An out-of-band channel between the members of the local group.
     pub(crate) fn talk(&self) -> Result<Talk<'_>> {
         let plane = if self.is_inter() { Plane::Side } else { Plane::Collective };
         Ok(Talk::new(self.core(), self.context(plane)?, self.next_collective(), self.group()))

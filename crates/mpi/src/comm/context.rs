@@ -1,30 +1,30 @@
-//! [`Context`]: the name of a communicator, which keeps its messages apart from all others'.
+//! [`Context`]: the name of a communicator, which separates its messages from those of all others.
 //!
-//! One process names a communicator: with its own number and a serial number of its own, so that no two names are alike without
-//! anybody having to agree on what is free. The others are told.
+//! One process names a communicator by its own process number and a serial number, so that names are unique without any agreement.
+//! It sends the name to the other members.
 
-/// The name of a communicator. Communicators without common members may have the same one.
+/// The name of a communicator. Communicators without common members may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Context(u64);
 
-/// What a message of a communicator is for. None is matched with another's.
+/// The purpose of a communicator's message. Messages with different purposes never match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plane {
-    /// The program's own.
+    /// The program's point-to-point messages.
     Point = 0,
     /// Collective operations.
     Collective = 1,
-    /// Making communicators, of a part of the members.
+    /// The creation of communicators by some of the members.
     Making = 2,
-    /// Within one side of an intercommunicator.
+    /// Messages within one group of an intercommunicator.
     Side = 3,
-    /// What the two sides of a message in parts say to find each other.
+    /// Announcements of partitioned messages.
     Announcing = 4,
-    /// The parts of such messages.
+    /// The parts of partitioned messages.
     Parts = 5,
-    /// What members of a window ask each other to change, where the device cannot.
+    /// Requests of window members to each other for accesses that the device cannot do.
     Asking = 6,
-    /// Answers to that.
+    /// Replies to these requests.
     Answering = 7,
 }
 
@@ -32,23 +32,23 @@ pub(crate) enum Plane {
 pub(crate) const SERIAL_MAX: u32 = (1 << 29) - 1;
 
 impl Context {
-    /// The name that a process gives with a serial number up to [`SERIAL_MAX`].
+    /// The name that a process gives, with a serial number up to [`SERIAL_MAX`].
     pub(crate) fn new(process: u32, serial: u32) -> Self {
         Self(u64::from(process) << 32 | u64::from(serial) << 3)
     }
 
-    /// As messages have it.
+    /// The context of messages with one purpose.
     #[inline]
     pub(crate) fn plane(self, plane: Plane) -> u64 {
         self.0 | plane as u64
     }
 
-    /// As it is told to others.
+    /// The number that is sent to other members.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
 
-    /// As others tell it.
+    /// The name for a number that another member has sent.
     pub(crate) fn from_number(number: u64) -> Self {
         Self(number & !7)
     }

@@ -1,6 +1,6 @@
-//! How communicators are made of others: duplicated, split, of a part of the members, of two sides and of both.
+//! Creates communicators from others: duplicated, split, from some of the members, from two groups, and merged.
 //!
-//! In all of it the first member names the new communicator ([`crate::comm::context`]) and tells the others.
+//! In all cases the first member names the new communicator ([`crate::comm::context`]) and sends the name to the others.
 
 use crate::comm::communicator::Comm;
 use crate::comm::context::{Context, Plane};
@@ -12,17 +12,17 @@ use crate::info::Info;
 use crate::status::UNDEFINED;
 use crate::topo::topology::Topology;
 
-/// What [`Comm::split_type`] splits by.
+/// The property by which [`Comm::split_type`] splits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitType {
-    /// Nothing: this process wants no communicator (`MPI_UNDEFINED`).
+    /// None: this process gets no communicator (`MPI_UNDEFINED`).
     Undefined,
     /// The processes of one host, which can share memory (`MPI_COMM_TYPE_SHARED`).
     Shared,
 }
 
 impl Comm {
-    /// A name that all members learn: of both sides, if there are two.
+    /// Agrees with all members, of both groups if there are two, on a new name.
     pub(crate) fn agree(&self) -> Result<Context> {
         let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
         let said = match self.remote_group() {
@@ -32,21 +32,21 @@ impl Comm {
         name_of(&self.talk()?.told_by_first(self.rank(), &said)?)
     }
 
-    /// The name of the side whose first member has the lower number, at both first members.
+    /// Chooses, at both first members, the name from the group whose first member comes first.
     fn agree_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
         let heard = self.exchange_with_other_side(said)?;
         let mine_counts = self.is_before(self.group().process(0), self.peers().process(0));
         Ok(if mine_counts { said.to_vec() } else { heard })
     }
 
-    /// Whether a process comes before another one, by an order on which both agree.
+    /// Whether a process comes before another, in an order that is the same at both.
     fn is_before(&self, process: Option<u32>, other: Option<u32>) -> bool {
         let identity =
             |process: u32| self.core().with(|engine| engine.transport.strangers().identity(process));
         process.map(identity) < other.map(identity)
     }
 
-    /// What the first members of both sides say to each other; nothing at others.
+    /// Exchanges bytes between the first members of both groups; returns nothing at other members.
     fn exchange_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
         let tag = self.next_collective();
         if self.rank() != 0 {
@@ -72,14 +72,14 @@ impl Comm {
         }
         let theirs = Told::parse_from(core, other, &heard);
         for (rank, process) in (1..self.size()).zip(&self.group().members()[1..]) {
-            // No bytes are an error at their receiver, too.
+            // An empty message is an error at its receiver, too.
             let bytes = theirs.as_ref().map_or(Ok(Vec::new()), |theirs| theirs.bytes_for(core, *process));
             talk.send(rank, &bytes?)?;
         }
         theirs
     }
 
-    /// A copy in a context of its own, with this one's attributes as their copy functions say (`MPI_Comm_dup`). Collective.
+    /// Creates a copy in a context of its own, with the attributes that the copy functions return (`MPI_Comm_dup`). Collective.
     ///
     /// # Errors
     /// A copy function's; [`Class::PROC_ABORTED`] when a member is lost.
@@ -87,7 +87,7 @@ impl Comm {
         self.dup_with(None)
     }
 
-    /// As [`Comm::dup`], with other hints.
+    /// Creates a copy as [`Comm::dup`] does, with other hints.
     ///
     /// # Errors
     /// As [`Comm::dup`].
@@ -102,8 +102,8 @@ impl Comm {
         Ok(copy)
     }
 
-    /// One communicator for each colour, its members in the order of their keys, then of their ranks; none for [`UNDEFINED`]. Of an
-    /// intercommunicator, each side is split, and colours that only one side has give none. Collective.
+    /// Creates one communicator for each colour, with members ordered by key, then by rank; none for [`UNDEFINED`]. For an
+    /// intercommunicator, each group is split, and a colour that only one group has creates none. Collective.
     ///
     /// # Errors
     /// [`Class::ARG`] for another negative colour; [`Class::PROC_ABORTED`] when a member is lost.
@@ -111,7 +111,7 @@ impl Comm {
         self.split_into(color, key, None)
     }
 
-    /// As [`Comm::split`], with a topology of the part that this process is in.
+    /// Splits as [`Comm::split`] does, with a topology for this process's new communicator.
     pub(crate) fn split_into(
         &self,
         color: i32,
@@ -142,7 +142,7 @@ impl Comm {
         self.child(context, group, remote, topology).map(Some)
     }
 
-    /// A communicator of some of this one's processes, with its error handler.
+    /// Creates a communicator of some of this one's processes, with its error handler.
     pub(crate) fn child(
         &self,
         context: Context,
@@ -155,7 +155,7 @@ impl Comm {
         Ok(child)
     }
 
-    /// As [`Comm::split`], by what processes have in common. Collective.
+    /// Splits as [`Comm::split`] does, by a property of the processes. Collective.
     ///
     /// # Errors
     /// As [`Comm::split`].
@@ -176,16 +176,17 @@ impl Comm {
         self.split(color, key)
     }
 
-    /// What each member says, to all, by rank: all say as many bytes. Of an intercommunicator, each side for itself. Collective.
+    /// Gathers bytes from all members at all members, by rank (an allgather); all pass equally many bytes. For an
+    /// intercommunicator, within each group. Collective.
     ///
     /// # Errors
-    /// [`Class::NOT_SAME`] if they do not; [`Class::PROC_ABORTED`] when a member is lost.
+    /// [`Class::NOT_SAME`] if the lengths differ; [`Class::PROC_ABORTED`] when a member is lost.
     pub fn told_by_all(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         self.talk()?.told_by_all(self.rank(), bytes)
     }
 
-    /// A communicator of a part of the members: each calls it with the group that it belongs to, the others with any other
-    /// (`MPI_Comm_create`). Collective over this communicator.
+    /// Creates a communicator of some of the members: each calls it with the group that it belongs to, the others with any other
+    /// group (`MPI_Comm_create`). Collective over this communicator.
     ///
     /// # Errors
     /// [`Class::GROUP`] for a group with members that this communicator does not have; [`Class::PROC_ABORTED`].
@@ -204,7 +205,8 @@ impl Comm {
         if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote, None).map(Some) }
     }
 
-    /// As [`Comm::create`], but collective over the group alone; `tag` tells calls apart that threads make at the same time.
+    /// Creates a communicator as [`Comm::create`] does, but collective over the group alone; `tag` distinguishes concurrent calls
+    /// by several threads.
     ///
     /// # Errors
     /// As [`Comm::create`]; [`Class::COMM`] for an intercommunicator.
@@ -229,8 +231,9 @@ impl Comm {
         }
     }
 
-    /// A communicator between this one's members and those of another one, whose leader is `remote_leader` of `peer`; these two have
-    /// a meaning at this side's leader only. `tag` tells apart what leaders agree on at the same time. Collective over both.
+    /// Creates an intercommunicator between this communicator's members and those of another, whose leader is `remote_leader` of
+    /// `peer`; these two arguments matter only at this side's leader. `tag` distinguishes concurrent calls by the same leaders.
+    /// Collective over both.
     ///
     /// # Errors
     /// [`Class::RANK`] for leaders that do not exist; [`Class::COMM`] for an intercommunicator, or without `peer` at the leader;
@@ -255,7 +258,7 @@ impl Comm {
             for (rank, process) in
                 (0..self.size()).zip(self.group().members()).filter(|(rank, _)| *rank != leader)
             {
-                // The others must hear of a failure, too: they get no bytes then.
+                // An empty message reports a failure to the other members.
                 let bytes = agreed.as_ref().map_or(Ok(Vec::new()), |(context, members)| {
                     let context = context.number().to_le_bytes();
                     members.bytes_for(core, *process).map(|members| [&context[..], &members].concat())
@@ -276,7 +279,7 @@ impl Comm {
         self.child(context, self.group().clone(), Some(remote), None)
     }
 
-    /// The name and the other side's members.
+    /// Agrees with the other leader on the name, and exchanges the members.
     fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<(Context, Told)> {
         let peer = peer.ok_or_else(|| {
             Error::new(Class::COMM, "the leader needs a communicator with the other leader")
@@ -298,8 +301,8 @@ impl Comm {
         Ok((name, Told::parse_from(core, other, members)?))
     }
 
-    /// One communicator of both sides: the side that says `high` comes behind; if both say the same, that whose first member has
-    /// the higher number. Collective.
+    /// Creates an intracommunicator of both groups. The group that passes `high` comes last; if both pass the same, the group whose
+    /// first member has the higher number. Collective.
     ///
     /// # Errors
     /// [`Class::COMM`] for an intracommunicator; [`Class::PROC_ABORTED`].
@@ -317,13 +320,13 @@ impl Comm {
     }
 }
 
-/// The name that bytes say.
+/// Decodes a name.
 pub(crate) fn name_of(bytes: &[u8]) -> Result<Context> {
     let wrong = |_| Error::new(Class::NOT_SAME, "the members have called different operations");
     Ok(Context::from_number(u64::from_le_bytes(bytes.try_into().map_err(wrong)?)))
 }
 
-/// The members that wish this colour, in their order.
+/// The members that passed this colour, in the order of the new communicator.
 fn of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
     let int = |four: &[u8]| four.try_into().map(i32::from_le_bytes).unwrap_or(UNDEFINED);
     let wishes = wishes.chunks_exact(8).map(|wish| (int(&wish[..4]), int(&wish[4..])));
@@ -332,7 +335,7 @@ fn of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
         .filter(|((theirs, _), _)| *theirs == color)
         .map(|((_, key), process)| (key, *process))
         .collect();
-    // Stable: equal keys stay in the order of ranks.
+    // The sort is stable: equal keys stay in the order of ranks.
     chosen.sort_by_key(|(key, _)| *key);
     Group::new(chosen.into_iter().map(|(_, process)| process).collect())
 }

@@ -1,4 +1,4 @@
-//! Duplicating a communicator without waiting (`MPI_Comm_idup`): its name is told to the members while they go on.
+//! Duplicates a communicator without blocking (`MPI_Comm_idup`): the members learn the name in the background.
 
 use host::SlotKey;
 
@@ -16,20 +16,20 @@ use crate::p2p::wire::Label;
 use crate::req::request::Request;
 use crate::status::Status;
 
-/// How far a member has come.
+/// The current step of a member.
 enum Step {
-    /// It is told the name.
+    /// It receives the name.
     Hear(SlotKey, Buffer),
-    /// The first members of two sides tell each other what name they would give.
+    /// The first members of the two groups exchange the names that they propose.
     Compare { sent: Option<SlotKey>, heard: SlotKey, own: Context, theirs: Buffer },
-    /// It tells the others.
+    /// It sends the name to the other members of its group.
     Tell(Vec<SlotKey>),
 }
 
 /// A member's part in naming a copy.
 struct Naming {
     copy: Comm,
-    /// Within this side.
+    /// Of messages within its group.
     label: Label,
     step: Step,
 }
@@ -80,7 +80,7 @@ impl Naming {
         }
     }
 
-    /// The first member of a side knows the name, and tells the others of its side.
+    /// Sends the name from the first member of a group to the others.
     fn tell(&mut self, engine: &mut Engine, name: Context) -> Result<()> {
         self.copy.set_context(name);
         let said = Buffer::own(&name.number().to_le_bytes())?;
@@ -93,7 +93,7 @@ impl Naming {
     }
 }
 
-/// The key of what is under way; an error of what has failed already.
+/// The key of an operation in progress; an error if it has failed already.
 fn begun(begun: Begun) -> Result<Option<SlotKey>, Error> {
     match begun {
         Begun::Under(key) => Ok(Some(key)),
@@ -102,8 +102,8 @@ fn begun(begun: Begun) -> Result<Option<SlotKey>, Error> {
 }
 
 impl Comm {
-    /// Begins to duplicate it, with these hints or its own: the copy may be used when the request is over. The copy functions of
-    /// attributes are called now. Collective.
+    /// Starts to duplicate it, with these hints or its own: the copy may be used when the request has completed. The copy functions
+    /// of attributes are called immediately. Collective.
     ///
     /// # Errors
     /// As [`Comm::dup`].
@@ -138,7 +138,7 @@ impl Comm {
     }
 }
 
-/// Begins to hear a name from the first of a group.
+/// Starts to receive a name from the first member of a group.
 fn hear(engine: &mut Engine, label: Label, from: &Group) -> Result<(SlotKey, Buffer)> {
     let said = Buffer::own(&[0; 8])?;
     let wanted = Wanted { context: label.context, source: from.process(0), tag: Some(label.tag) };

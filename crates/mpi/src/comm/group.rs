@@ -6,28 +6,29 @@ use std::sync::{Arc, OnceLock};
 use crate::error::{Class, Error, Result};
 use crate::status::{PROC_NULL, UNDEFINED};
 
-/// How two groups or communicators compare (`MPI_IDENT` and its like; the numbers are those of the standard ABI).
+/// The result of comparing two groups or communicators (`MPI_IDENT` etc.; the numbers are those of the standard ABI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Comparison {
     /// Both have the same members in the same order.
     Identical = 201,
-    /// Of communicators: the same members in the same order, in another context.
+    /// Only for communicators: the same members in the same order, in another context.
     Congruent = 202,
-    /// Both have the same members, in other orders.
+    /// Both have the same members, in different orders.
     Similar = 203,
-    /// Other members.
+    /// The members differ.
     Unequal = 204,
 }
 
-/// Processes in an order (`MPI_Group`): the member of rank `r` is `members()[r]`, a process's number in the job. Cheap to clone.
+/// An ordered set of processes (`MPI_Group`): the member of rank `r` is `members()[r]`, a process's number in the job. Cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct Group(Arc<Members>);
 
 #[derive(Debug)]
 struct Members {
     size: usize,
-    /// By rank. Of a group in which each process has its own number as its rank, made when somebody asks.
+    /// By rank. If each process has its own number as its rank, built on first use.
     list: OnceLock<Vec<u32>>,
     /// From a process to its rank; `None` where rank and process are the same number.
     ranks: Option<BTreeMap<u32, i32>>,
@@ -46,7 +47,7 @@ impl PartialEq for Group {
 impl Eq for Group {}
 
 impl Group {
-    /// A group of these processes.
+    /// Creates a group of these processes.
     ///
     /// # Errors
     /// [`Class::RANK`] when a process occurs twice; [`Class::GROUP`] beyond `i32::MAX` members.
@@ -64,12 +65,12 @@ impl Group {
         Ok(Self(Arc::new(Members { size: list.len(), list: list.into(), ranks: Some(ranks) })))
     }
 
-    /// The group of nobody.
+    /// The empty group.
     pub fn empty() -> Self {
         Self::of_all(0)
     }
 
-    /// All processes of a job of `size`.
+    /// The group of all processes of a job of `size`.
     pub fn of_all(size: u32) -> Self {
         Self(Arc::new(Members { size: size as usize, list: OnceLock::new(), ranks: None }))
     }
@@ -79,14 +80,14 @@ impl Group {
         self.0.list.get_or_init(|| (0..self.0.size as u32).collect())
     }
 
-    /// How many there are.
+    /// The number of members.
     #[inline]
     pub fn size(&self) -> i32 {
-        // Checked by whoever makes a group.
+        // [`Group::new`] checks that it fits.
         self.0.size as i32
     }
 
-    /// The rank of a process; `None` if it is no member.
+    /// The rank of a process; `None` if it is not a member.
     #[inline]
     pub fn rank_of(&self, process: u32) -> Option<i32> {
         match &self.0.ranks {
@@ -101,14 +102,14 @@ impl Group {
         self.0.ranks.is_none()
     }
 
-    /// The process of a rank; `None` if there is no such rank.
+    /// The process of a rank; `None` if the rank does not exist.
     #[inline]
     pub fn process(&self, rank: i32) -> Option<u32> {
         let rank = usize::try_from(rank).ok().filter(|rank| *rank < self.0.size)?;
         Some(if self.0.ranks.is_none() { rank as u32 } else { self.members()[rank] })
     }
 
-    /// Whether both are the same members in the same order, in another order, or others.
+    /// Compares the members and their order.
     pub fn compare(&self, other: &Self) -> Comparison {
         if self == other {
             Comparison::Identical
@@ -119,7 +120,7 @@ impl Group {
         }
     }
 
-    /// These ranks as ranks of `other`: [`UNDEFINED`] for who is not in it, [`PROC_NULL`] for itself.
+    /// Translates ranks to ranks of `other`: [`UNDEFINED`] for processes that are not in it, and [`PROC_NULL`] for itself.
     ///
     /// # Errors
     /// [`Class::RANK`] for a rank that this group does not have.
@@ -131,7 +132,7 @@ impl Group {
         ranks.iter().map(one).collect()
     }
 
-    /// The members of both: first these, then what the other has besides.
+    /// The members of both groups: first those of this group, then those only in the other.
     ///
     /// # Errors
     /// [`Class::GROUP`] beyond `i32::MAX` members.
@@ -140,13 +141,13 @@ impl Group {
         Self::new(self.members().iter().chain(more).copied().collect())
     }
 
-    /// These members that the other has, too.
+    /// The members that are also in the other group.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.keep(|process| other.rank_of(process).is_some())
     }
 
-    /// These members that the other has not.
+    /// The members that are not in the other group.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.keep(|process| other.rank_of(process).is_none())
@@ -155,12 +156,12 @@ impl Group {
     /// The members of these ranks, in this order.
     ///
     /// # Errors
-    /// [`Class::RANK`] for a rank that there is not, or that occurs twice.
+    /// [`Class::RANK`] for a rank that does not exist, or that occurs twice.
     pub fn include(&self, ranks: &[i32]) -> Result<Self> {
         Self::new(ranks.iter().map(|&rank| self.member(rank)).collect::<Result<_>>()?)
     }
 
-    /// The members but those of these ranks.
+    /// The members except those of these ranks.
     ///
     /// # Errors
     /// As [`Group::include`].
@@ -176,7 +177,7 @@ impl Group {
         self.include(&self.spread(ranges)?)
     }
 
-    /// The members but those of these ranges of ranks: first, last, stride.
+    /// The members except those of these ranges of ranks: first, last, stride.
     ///
     /// # Errors
     /// As [`Group::include_ranges`].

@@ -1,10 +1,10 @@
-//! [`Told`]: a group as one process describes it to another: by numbers within a job, and with addresses where there are several.
+//! [`Told`]: a group as one process describes it to another: by process numbers within a job, and by addresses across jobs.
 //!
-//! With addresses go the guest keys of the members' jobs (`trust`), encrypted under a key that the two processes share. So an eavesdropper
-//! learns no key. Each receiver needs bytes of its own.
+//! The guest keys of the members' jobs (`trust`) are sent with the addresses, encrypted under a key that the two processes share.
+//! So an eavesdropper learns no key. The encoding differs for each receiver.
 //!
-//! Bytes: a kind; with [`ADDRESSES`] a nonce (8), the number of jobs (2), for each its number (8) and its sealed key (16), then for each member
-//! its identity (12), the length of its address (2) and the address.
+//! Bytes: a kind; with [`ADDRESSES`] a nonce (8), the number of jobs (2), for each its number (8) and its sealed key (16), then for
+//! each member its identity (12), the length of its address (2) and the address.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::peers::address::Address;
 const NUMBERS: u8 = 0;
 const ADDRESSES: u8 = 1;
 const NONCE: usize = auth::NONCE;
-/// Jobs that a group may have members of.
+/// The most jobs that the members of a group may belong to.
 const JOBS_MAX: usize = u16::MAX as usize;
 
 fn nonsense() -> Error {
@@ -29,28 +29,28 @@ fn nonsense() -> Error {
 /// The members of a group.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// Numbers in the job, in bytes.
+    /// Encoded numbers in the job.
     Numbers(Vec<u8>),
     /// Members of any job.
     Apart {
         /// Guest keys by job.
         keys: BTreeMap<u64, Key>,
-        /// Identities and addresses, in bytes.
+        /// Encoded identities and addresses.
         members: Vec<u8>,
     },
 }
 
 impl Told {
-    /// A group, for a process that this one can talk to.
+    /// Describes a group, for a process that this one can already reach.
     pub(crate) fn of(core: &Core, group: &Group) -> Result<Self> {
-        // A process that can talk to another job knows members of it.
+        // A process that can reach another job knows members of it.
         if core.with(|engine| !engine.transport.strangers().is_empty()) {
             return Self::apart(core, group);
         }
         Ok(Self::Numbers(group.members().iter().flat_map(|process| process.to_le_bytes()).collect()))
     }
 
-    /// A group, for a process of any job.
+    /// Describes a group, for a process of any job.
     pub(crate) fn apart(core: &Core, group: &Group) -> Result<Self> {
         let (mut keys, mut members) = (BTreeMap::new(), Vec::new());
         for process in group.members() {
@@ -76,13 +76,13 @@ impl Told {
         Ok(Self::Apart { keys, members })
     }
 
-    /// The bytes for another process, which shares a key with this one.
+    /// Encodes the group for another process, which shares a key with this one.
     pub(crate) fn bytes_for(&self, core: &Core, process: u32) -> Result<Vec<u8>> {
         let key = core.with(|engine| engine.transport.shared_with(process))?;
         Ok(self.bytes(core, Some(&key)))
     }
 
-    /// The bytes, with keys encrypted under `shared`; in the clear if the two sides share none.
+    /// Encodes the group, with keys encrypted under `shared`; in the clear if the two sides share none.
     pub(crate) fn bytes(&self, core: &Core, shared: Option<&Key>) -> Vec<u8> {
         match self {
             Self::Numbers(numbers) => [&[NUMBERS][..], numbers].concat(),
@@ -131,7 +131,7 @@ impl Told {
         Some(Self::Apart { keys, members: rest.to_vec() })
     }
 
-    /// The first member; `None` for numbers.
+    /// The first member; `None` if the members are numbers.
     pub(crate) fn first(&self) -> Option<Identity> {
         match self {
             Self::Numbers(_) => None,
@@ -139,7 +139,7 @@ impl Told {
         }
     }
 
-    /// The group. This process knows its members, and the keys of their jobs, from now on.
+    /// The group. Registers its members, and the keys of their jobs, with this process.
     pub(crate) fn group(&self, core: &Core) -> Result<Group> {
         match self {
             Self::Numbers(numbers) => {
@@ -156,7 +156,7 @@ impl Told {
     }
 }
 
-/// A key encrypted under another one, or decrypted again.
+/// Encrypts a key under another one, or decrypts it.
 fn sealed(shared: Option<&Key>, nonce: [u8; NONCE], job: u64, key: &Key) -> Key {
     shared.map_or_else(|| key.clone(), |shared| shared.seal(&[&nonce[..], &job.to_le_bytes()].concat(), key))
 }
@@ -185,7 +185,7 @@ mod tests {
         Key::from_bytes([byte; 16])
     }
 
-    /// What [`Told::bytes`] makes of one job.
+    /// What [`Told::bytes`] returns for one job.
     fn bytes(shared: Option<&Key>) -> Vec<u8> {
         let nonce = [5; NONCE];
         let sealed = sealed(shared, nonce, 7, &key(1)).to_bytes();

@@ -1,13 +1,13 @@
-//! Communicators: their members, their names, and how they are made.
+//! Communicators: their members, their names, and their creation.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
 //! | `communicator` | [`Comm`](crate::Comm) |
 //! | `group` | [`Group`](crate::Group): an ordered set of processes |
-//! | `members` | groups as bytes, for other processes |
-//! | `context` | the number that keeps a communicator's messages apart from others' |
-//! | `oob` | what members agree on when a communicator is made |
-//! | `create`, `duplicate` | how communicators are made of others; without waiting |
+//! | `members` | the encoding of groups for other processes |
+//! | `context` | the number that separates a communicator's messages from those of others |
+//! | `oob` | out-of-band messages between members while a communicator is created |
+//! | `create`, `duplicate` | creation of communicators, blocking and nonblocking |
 
 pub(crate) mod communicator;
 pub(crate) mod context;

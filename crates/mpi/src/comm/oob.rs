@@ -1,4 +1,4 @@
-//! [`Talk`]: bytes between the members of a group, for what communicators agree on when they are made.
+//! [`Talk`]: out-of-band messages between the members of a group, by which they agree on a new communicator.
 
 use crate::comm::group::Group;
 use crate::core::Core;
@@ -9,17 +9,17 @@ use crate::p2p::matching::Wanted;
 use crate::p2p::operation::{Names, Receive};
 use crate::p2p::wire::Label;
 
-/// A conversation: whatever is said has the same context and tag, and ranks are those of a group.
+/// A channel: all its messages have the same context and tag, and ranks are those of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Talk<'a> {
     core: &'a Core,
     label: Label,
-    /// Whom this side speaks to.
+    /// The processes at the other end.
     others: &'a Group,
 }
 
 impl<'a> Talk<'a> {
-    /// A conversation with `others` in a context (with its plane) under a tag.
+    /// Opens a channel to `others` in a context (with its plane) under a tag.
     pub(crate) fn new(core: &'a Core, context: u64, tag: i32, others: &'a Group) -> Self {
         Self { core, label: Label { context, tag }, others }
     }
@@ -29,7 +29,7 @@ impl<'a> Talk<'a> {
         self.others.process(rank).ok_or_else(wrong)
     }
 
-    /// Says something to one.
+    /// Sends bytes to one process, and waits until they have been sent.
     pub(crate) fn send(&self, to: i32, bytes: &[u8]) -> Result<()> {
         let (to, buffer) = (self.process(to)?, Buffer::own(bytes)?);
         match self.core.with(|engine| engine.send(to, self.label, &buffer, Mode::Standard))? {
@@ -40,7 +40,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Hears what one says.
+    /// Receives the next message from one process.
     pub(crate) fn receive(&self, from: i32) -> Result<Vec<u8>> {
         let source = self.process(from)?;
         let Label { context, tag } = self.label;
@@ -61,7 +61,7 @@ impl<'a> Talk<'a> {
         status.ok().map(|_| buffer.to_vec())
     }
 
-    /// What rank 0 says, to all. `me` is this process's rank among the others.
+    /// Broadcasts the bytes of rank 0. `me` is this process's rank among the others.
     pub(crate) fn told_by_first(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             return self.receive(0);
@@ -70,7 +70,7 @@ impl<'a> Talk<'a> {
         Ok(bytes.to_vec())
     }
 
-    /// What each says, to all, by rank: all say as many bytes.
+    /// Gathers bytes from all at all, by rank; all pass equally many bytes.
     pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         let all = self.collected(me, bytes)?;
         if all.len() != bytes.len() * self.others.size() as usize {
@@ -79,7 +79,7 @@ impl<'a> Talk<'a> {
         Ok(all)
     }
 
-    /// What each says, to all, one behind the other in the order of ranks.
+    /// Gathers bytes from all at all, concatenated in the order of ranks.
     pub(crate) fn collected(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             self.send(0, bytes)?;

@@ -10,7 +10,7 @@ use crate::process::Process;
 use crate::req::request::Request;
 use crate::status::Status;
 
-/// A request that is over when nothing is in a space.
+/// Completes when a space holds no message.
 struct Flush(Whose);
 
 impl Task for Flush {
@@ -24,15 +24,15 @@ fn flush(core: &Core, whose: Whose) -> Begun {
 }
 
 impl Process {
-    /// Attaches space for buffered sends of communicators that have none of their own.
+    /// Attaches space for buffered sends, for communicators without a space of their own.
     ///
     /// # Errors
-    /// [`crate::Class::BUFFER`] when there is some already.
+    /// [`crate::Class::BUFFER`] if a space is attached already.
     pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
         self.core().with(|engine| engine.spaces.attach(None, space))
     }
 
-    /// Waits until nothing is in the space for buffered sends, and detaches it; [`BsendSpace::None`] if there was none.
+    /// Waits until the space for buffered sends holds no message, and detaches it; [`BsendSpace::None`] if none was attached.
     ///
     /// # Errors
     /// [`crate::Class::OTHER`] when the world of this process ends first.
@@ -40,7 +40,7 @@ impl Process {
         self.core().wait("MPI_Buffer_detach", |engine| engine.spaces.detach(None))
     }
 
-    /// Waits until nothing is in the space for buffered sends.
+    /// Waits until the space for buffered sends holds no message.
     ///
     /// # Errors
     /// As [`Process::detach_buffer`].
@@ -48,22 +48,22 @@ impl Process {
         self.core().wait("MPI_Buffer_flush", |engine| engine.spaces.is_flushed(None).then_some(()))
     }
 
-    /// A request that is over when nothing is in the space for buffered sends.
+    /// Returns a request that completes when the space for buffered sends holds no message.
     pub fn iflush_buffer(&self) -> Request {
         Request::of_process(self.core(), flush(self.core(), None))
     }
 }
 
-/// What a session has of its own (`MPI_Session`): a space for buffered sends.
+/// A session (`MPI_Session`), which has its own space for buffered sends.
 #[derive(Clone, Debug)]
 pub struct Session {
     core: Core,
-    /// By what the space is known.
+    /// The owner's name for the space.
     whose: Whose,
 }
 
 impl Process {
-    /// What a new session has.
+    /// Creates a session.
     ///
     /// # Errors
     /// [`crate::Class::OTHER`] after 2^29 communicators and sessions.
@@ -74,7 +74,7 @@ impl Process {
 }
 
 impl Session {
-    /// As [`Process::attach_buffer`], for this session.
+    /// Attaches space as [`Process::attach_buffer`] does, for this session.
     ///
     /// # Errors
     /// As [`Process::attach_buffer`].
@@ -82,7 +82,7 @@ impl Session {
         self.core.with(|engine| engine.spaces.attach(self.whose, space))
     }
 
-    /// As [`Process::detach_buffer`], of its own space.
+    /// Detaches this session's space as [`Process::detach_buffer`] does.
     ///
     /// # Errors
     /// As [`Process::detach_buffer`].
@@ -90,7 +90,7 @@ impl Session {
         self.core.wait("MPI_Session_detach_buffer", |engine| engine.spaces.detach(self.whose))
     }
 
-    /// As [`Process::flush_buffer`], of its own space.
+    /// Flushes this session's space as [`Process::flush_buffer`] does.
     ///
     /// # Errors
     /// As [`Process::detach_buffer`].
@@ -99,14 +99,14 @@ impl Session {
         self.core.wait("MPI_Session_flush_buffer", look)
     }
 
-    /// As [`Process::iflush_buffer`], of its own space.
+    /// Flushes this session's space as [`Process::iflush_buffer`] does.
     pub fn iflush_buffer(&self) -> Request {
         Request::of_process(&self.core, flush(&self.core, self.whose))
     }
 }
 
 impl Comm {
-    /// As [`Process::attach_buffer`], for its sends alone.
+    /// Attaches space as [`Process::attach_buffer`] does, for this communicator's sends.
     ///
     /// # Errors
     /// As [`Process::attach_buffer`].
@@ -115,7 +115,7 @@ impl Comm {
         self.core().with(|engine| engine.spaces.attach(whose, space))
     }
 
-    /// As [`Process::detach_buffer`], of its own space.
+    /// Detaches this communicator's space as [`Process::detach_buffer`] does.
     ///
     /// # Errors
     /// As [`Process::detach_buffer`].
@@ -124,7 +124,7 @@ impl Comm {
         self.core().wait("MPI_Comm_detach_buffer", |engine| engine.spaces.detach(whose))
     }
 
-    /// As [`Process::flush_buffer`], of its own space.
+    /// Flushes this communicator's space as [`Process::flush_buffer`] does.
     ///
     /// # Errors
     /// As [`Process::detach_buffer`].
@@ -133,10 +133,10 @@ impl Comm {
         self.core().wait("MPI_Comm_flush_buffer", |engine| engine.spaces.is_flushed(whose).then_some(()))
     }
 
-    /// As [`Process::iflush_buffer`], of its own space.
+    /// Flushes this communicator's space as [`Process::iflush_buffer`] does.
     ///
     /// # Errors
-    /// [`crate::Class::COMM`] while it is being made.
+    /// [`crate::Class::COMM`] while the communicator is being created.
     pub fn iflush_buffer(&self) -> Result<Request> {
         Ok(Request::new(self, flush(self.core(), Some(self.context(Plane::Point)?))))
     }

@@ -1,18 +1,18 @@
-//! [`Spaces`]: the room for buffered sends, of the process and of communicators, and how much of it is taken.
+//! [`Spaces`]: the space for buffered sends of the process and of its communicators, and how much of it is in use.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Class, Error, Result};
 
-/// Space for buffered sends (`MPI_Buffer_attach`). What the program gives is counted and not written to.
+/// Space for buffered sends (`MPI_Buffer_attach`). The program's memory is only counted, and never written to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BsendSpace {
-    /// None is attached.
+    /// No space is attached.
     #[default]
     None,
     /// As much as is needed (`MPI_BUFFER_AUTOMATIC`).
     Automatic,
-    /// The program's, so many bytes at an address.
+    /// Memory of the program.
     Given {
         /// Its address.
         address: usize,
@@ -21,24 +21,25 @@ pub enum BsendSpace {
     },
 }
 
-/// Bytes that a buffered message takes beside its data. `MPI_BSEND_OVERHEAD` of the standard ABI is more, and some programs count on less.
+/// Bytes that a buffered message takes in addition to its data. `MPI_BSEND_OVERHEAD` of the standard ABI is larger, and some
+/// programs rely on less.
 pub const BSEND_OVERHEAD: u64 = 64;
 
-/// Whose space: that of a communicator, by its context, or the process's.
+/// The owner of a space: a communicator, by its context, or the process (`None`).
 pub(crate) type Whose = Option<u64>;
 
-/// A space that is attached, and what is taken of it.
+/// An attached space, and how many bytes of it are in use.
 #[derive(Debug, Default)]
 struct Space {
     attached: BsendSpace,
     taken: u64,
 }
 
-/// All spaces. What a communicator sends goes into the process's if there is none of its own.
+/// All spaces. Sends of a communicator without a space of its own use the process's space.
 #[derive(Debug, Default)]
 pub(crate) struct Spaces(BTreeMap<Whose, Space>);
 
-/// What a message takes of a space.
+/// The part of a space that a message uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     whose: Whose,
@@ -46,10 +47,10 @@ pub(crate) struct Share {
 }
 
 impl Spaces {
-    /// Attaches the space that sends are counted in from now on.
+    /// Attaches the space that sends use from now on.
     ///
     /// # Errors
-    /// [`Class::BUFFER`] when there is some already.
+    /// [`Class::BUFFER`] if a space is attached already.
     pub(crate) fn attach(&mut self, whose: Whose, attached: BsendSpace) -> Result<()> {
         if self.0.contains_key(&whose) {
             return Err(Error::new(Class::BUFFER, "a buffer for sends is attached already; detach it first"));
@@ -58,20 +59,20 @@ impl Spaces {
         Ok(())
     }
 
-    /// Detaches the space, once nothing is in it.
+    /// Detaches the space, if it holds no message.
     pub(crate) fn detach(&mut self, whose: Whose) -> Option<BsendSpace> {
         self.is_flushed(whose).then(|| self.0.remove(&whose).unwrap_or_default().attached)
     }
 
-    /// Whether no buffered send is under way.
+    /// Whether no buffered send is in progress.
     pub(crate) fn is_flushed(&self, whose: Whose) -> bool {
         self.0.get(&whose).is_none_or(|space| space.taken == 0)
     }
 
-    /// What a message of `len` bytes takes in a context, and where.
+    /// Computes the part of a space that a message of `len` bytes in a context would use.
     ///
     /// # Errors
-    /// [`Class::BUFFER`] when there is less.
+    /// [`Class::BUFFER`] if less is free.
     pub(crate) fn share(&self, context: u64, len: u64) -> Result<Share> {
         let bytes = len.saturating_add(BSEND_OVERHEAD);
         let whose = Some(context).filter(|context| self.0.contains_key(&Some(*context)));
@@ -89,14 +90,14 @@ impl Spaces {
         Ok(Share { whose, bytes })
     }
 
-    /// So much is taken until [`Spaces::give_back`].
+    /// Marks these bytes as used until [`Spaces::give_back`].
     pub(crate) fn take(&mut self, share: Share) {
         if let Some(space) = self.0.get_mut(&share.whose) {
             space.taken += share.bytes;
         }
     }
 
-    /// So much is free again.
+    /// Frees these bytes.
     pub(crate) fn give_back(&mut self, share: Share) {
         if let Some(space) = self.0.get_mut(&share.whose) {
             space.taken -= share.bytes;

@@ -1,4 +1,4 @@
-//! Point-to-point communication: what a [`Comm`] does between two of its processes.
+//! Point-to-point calls of a [`Comm`]: sends, receives, probes and partitioned communication.
 
 use std::sync::Arc;
 
@@ -17,27 +17,28 @@ use crate::req::partitioned::{ANNOUNCED, Announced, Got, Parts, Receiving, Sendi
 use crate::req::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
 
-/// A message that was matched by [`Comm::mprobe`], and that nobody else receives (`MPI_Message`). One that is dropped is lost.
+/// A message that was matched by [`Comm::mprobe`], so that no other receive gets it (`MPI_Message`). If dropped, the message is
+/// lost.
 #[derive(Debug)]
 pub struct Message(Option<(Comm, Claimed)>);
 
 impl Message {
-    /// The message of nobody (`MPI_MESSAGE_NO_PROC`).
+    /// The message from no process (`MPI_MESSAGE_NO_PROC`).
     pub fn no_proc() -> Self {
         Self(None)
     }
 
-    /// Whether it is that of nobody.
+    /// Whether it is the message from no process.
     pub fn is_no_proc(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The communicator that it came by; `None` if it is nobody's.
+    /// The communicator that carried it; `None` for the message from no process.
     pub fn comm(&self) -> Option<&Comm> {
         self.0.as_ref().map(|(comm, _)| comm)
     }
 
-    /// Receives the message, and waits for its end.
+    /// Receives the message, and waits for completion.
     pub fn receive(self, buffer: Buffer) -> Status {
         match self.0 {
             None => Status::of_nobody(),
@@ -48,7 +49,8 @@ impl Message {
         }
     }
 
-    /// Begins to receive it. The request is null for the message of nobody, which is over with [`Status::of_nobody`].
+    /// Starts to receive it. The request is null for the message from no process; a null request completes with
+    /// [`Status::of_nobody`].
     pub fn ireceive(self, buffer: Buffer) -> Request {
         match self.0 {
             None => Request::null(),
@@ -60,7 +62,7 @@ impl Message {
     }
 }
 
-/// One direction of an exchange: whom with, and under which tag.
+/// The peer and the tag of a send or a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct With {
     /// The rank of the other process.
@@ -82,7 +84,7 @@ impl Task for Pair {
         if let Some(status) = self.send.and_then(|key| engine.take(key)) {
             self.send = None;
             self.failed = status.error.is_some().then_some(status);
-            // Whoever was to send something may wait for what this process could not send.
+            // The peer may wait for the message that this process could not send, and never send its own.
             if self.failed.is_some() && self.receive.is_some_and(|key| engine.abandon(key)) {
                 self.receive = None;
             }
@@ -140,7 +142,7 @@ impl Comm {
         peers.process(rank).ok_or_else(|| wrong_rank(rank, what, peers))
     }
 
-    /// The receive of a buffer from a source; `None` if that is nobody.
+    /// The receive of a buffer from a source; `None` for `MPI_PROC_NULL`.
     #[inline(always)]
     fn receipt(&self, buffer: Buffer, from: With) -> Result<Option<Receive>> {
         let Some(wanted) = self.wanted(from)? else { return Ok(None) };
@@ -151,7 +153,7 @@ impl Comm {
         Ok(Some(Receive { wanted, buffer, names }))
     }
 
-    /// As [`Engine::send_for`].
+    /// Starts a send as [`Engine::send_for`] does.
     fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<Begun> {
         match self.destination(to)? {
             None => Ok(Begun::Over(Status::empty())),
@@ -164,11 +166,11 @@ impl Comm {
         Ok(self.core().with(|engine| engine.receive(receive)))
     }
 
-    /// Sends, and returns when the buffer may be used again.
+    /// Sends, and returns when the buffer may be reused.
     ///
     /// # Errors
-    /// [`Class::RANK`] and [`Class::TAG`] for a destination that there is not; [`Class::BUFFER`] without space for a buffered send;
-    /// [`Class::PROC_ABORTED`] when the destination is lost.
+    /// [`Class::RANK`] and [`Class::TAG`] for a destination that does not exist; [`Class::BUFFER`] without space for a buffered
+    /// send; [`Class::PROC_ABORTED`] when the destination is lost.
     #[inline]
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
         match self.begin_send_for((mode, true), buffer, to)? {
@@ -177,7 +179,7 @@ impl Comm {
         }
     }
 
-    /// Begins to send.
+    /// Starts to send.
     ///
     /// # Errors
     /// As [`Comm::send`].
@@ -185,7 +187,7 @@ impl Comm {
         Ok(Request::of(self.core(), self.begin_send(mode, buffer, to)?))
     }
 
-    /// As [`Comm::isend`], for who waits by numbers.
+    /// Starts to send as [`Comm::isend`] does, for callers that keep requests by number.
     ///
     /// # Errors
     /// As [`Comm::send`].
@@ -194,7 +196,7 @@ impl Comm {
         self.begin_send_for((mode, false), buffer, to)
     }
 
-    /// As [`Engine::send_for`].
+    /// Starts a send as [`Engine::send_for`] does, as a request of this communicator.
     #[inline]
     fn begin_send_for(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<RequestId> {
         match self.destination(to)? {
@@ -206,7 +208,7 @@ impl Comm {
         }
     }
 
-    /// A persistent request that sends.
+    /// Creates a persistent send request.
     ///
     /// # Errors
     /// As [`Comm::send`], for the arguments.
@@ -216,11 +218,11 @@ impl Comm {
         Ok(Request::persistent(self, Arc::new(move || comm.start_send((mode, false), &buffer, to))))
     }
 
-    /// Receives. The status has the error of a receive that failed: [`Class::TRUNCATE`] for a message that is longer than the buffer,
+    /// Receives. The status holds the error of a receive that failed: [`Class::TRUNCATE`] for a message longer than the buffer,
     /// whose beginning was received; [`Class::PROC_ABORTED`] when the source is lost.
     ///
     /// # Errors
-    /// [`Class::RANK`] and [`Class::TAG`] for a source that there is not.
+    /// [`Class::RANK`] and [`Class::TAG`] for a source that does not exist.
     #[inline]
     pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
         match self.receipt(buffer, from)? {
@@ -229,7 +231,7 @@ impl Comm {
         }
     }
 
-    /// Begins to receive.
+    /// Starts to receive.
     ///
     /// # Errors
     /// As [`Comm::receive`].
@@ -237,11 +239,11 @@ impl Comm {
         Ok(Request::of(self.core(), self.begin_receive(buffer, from)?))
     }
 
-    /// As [`Comm::ireceive`], for who waits by numbers.
+    /// Starts to receive as [`Comm::ireceive`] does, for callers that keep requests by number.
     ///
     /// # Errors
     /// As [`Comm::receive`].
-    #[inline(always)] // the buffer is put together where it stays, and not copied
+    #[inline(always)] // the buffer is built in its final place, not copied
     pub fn begin_receive(&self, buffer: Buffer, from: With) -> Result<RequestId> {
         match self.receipt(buffer, from)? {
             None => self.begin(|_| Ok(Begun::Over(Status::of_nobody()))),
@@ -249,7 +251,7 @@ impl Comm {
         }
     }
 
-    /// A persistent request that receives.
+    /// Creates a persistent receive request.
     ///
     /// # Errors
     /// As [`Comm::receive`].
@@ -292,12 +294,12 @@ impl Comm {
         Ok(self.core().with(|engine| engine.begin(Box::new(pair))))
     }
 
-    /// Sends and receives at the same time; the status is the receive's, or that of a send that failed.
+    /// Sends and receives at the same time; the status is that of the receive, or of the send if that failed.
     ///
     /// # Errors
     /// As [`Comm::send`] and [`Comm::receive`].
     pub fn sendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Status> {
-        // A message that leaves at once is over before the receive begins.
+        // A message that can be sent immediately has been sent before the receive is posted.
         if let (Some((process, label)), Some(piece), Some(receive)) =
             (self.destination(to)?, send.piece(), self.receipt(receive.clone(), from)?)
             && self.core().with(|engine| engine.send_piece(process, label, piece))
@@ -308,7 +310,7 @@ impl Comm {
         Ok(self.core().finish("MPI_Sendrecv", begun))
     }
 
-    /// Begins to send and to receive.
+    /// Starts to send and to receive.
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -316,7 +318,7 @@ impl Comm {
         self.begin_pair(send, to, (receive, from), false).map(|begun| Request::new(self, begun))
     }
 
-    /// As [`Comm::sendrecv`], where what comes replaces what was sent.
+    /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent.
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -324,7 +326,7 @@ impl Comm {
         self.sendrecv(&buffer.copied()?, to, buffer, from)
     }
 
-    /// Begins to send and to receive, where what comes replaces what was sent.
+    /// Starts to send and to receive; the received data replace those sent.
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -332,7 +334,7 @@ impl Comm {
         self.isendrecv(&buffer.copied()?, to, buffer, from)
     }
 
-    /// Waits until a message is there that a receive would get, and leaves it.
+    /// Waits until a message has arrived that a receive would get, and leaves it there.
     ///
     /// # Errors
     /// As [`Comm::receive`]; [`Class::PROC_ABORTED`] when the source is lost.
@@ -344,7 +346,7 @@ impl Comm {
         })?
     }
 
-    /// Looks whether a message is there that a receive would get.
+    /// Checks whether a message has arrived that a receive would get.
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -357,7 +359,7 @@ impl Comm {
         found.transpose()
     }
 
-    /// Waits until a message is there that a receive would get, and takes it for [`Message::receive`] alone.
+    /// Waits until a message has arrived that a receive would get, and reserves it for [`Message::receive`].
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -366,7 +368,7 @@ impl Comm {
         self.core().wait("MPI_Mprobe", |engine| self.claimed(engine, &wanted))?
     }
 
-    /// Looks whether a message is there that a receive would get, and takes it for [`Message::receive`] alone.
+    /// Checks whether a message has arrived that a receive would get, and reserves it for [`Message::receive`].
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -384,10 +386,12 @@ impl Comm {
         }
     }
 
-    /// A persistent request that sends a buffer in parts of one size, each when [`crate::Requests::parts_ready`] says so.
+    /// Creates a persistent request that sends a buffer in parts of equal size, each after [`crate::Requests::parts_ready`] is
+    /// called for it.
     ///
     /// # Errors
-    /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements are not so many parts.
+    /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements cannot be divided into this many
+    /// parts.
     pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: With) -> Result<Request> {
         let parts = parts_of(&buffer, parts)?;
         let Some((to, Label { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
@@ -405,7 +409,7 @@ impl Comm {
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
 
-    /// A persistent request that receives a buffer in parts of one size; [`crate::Requests::part_arrived`] asks for one.
+    /// Creates a persistent request that receives a buffer in parts of equal size; [`crate::Requests::part_arrived`] tests a part.
     ///
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.
@@ -429,7 +433,7 @@ impl Comm {
         ))
     }
 
-    /// A request for parts that go to nobody.
+    /// A partitioned request to or from `MPI_PROC_NULL`.
     fn no_parts(&self) -> Request {
         Request::partitioned(self, Arc::new(|| Ok(Begun::Over(Status::of_nobody()))), Parts::Nobody)
     }

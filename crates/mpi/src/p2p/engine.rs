@@ -1,11 +1,11 @@
-//! MPI's point-to-point operations: messages are matched with receives, and data are moved. Short messages bring them along; of long
-//! ones the receiver reads them from the sender's memory, or the sender writes them. This file reacts to what the transport reports.
+//! The engine of MPI's point-to-point operations: matches messages with receives, and moves the data. Short messages carry their
+//! data; for long ones the receiver reads from the sender's memory, or the sender writes. This file handles the transport's events.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
-//! | `state` | [`Engine`]: the state, and how operations begin and end |
+//! | `state` | [`Engine`]: the state, and how operations start and complete |
 //! | `operations` | operations by their keys |
-//! | `send` | which protocol carries a message |
+//! | `send` | chooses the protocol of a message |
 //! | `receive` | receives, probes, and the messages for them |
 //! | `eager`, `fragments`, `rndv_get`, `rndv_put`, `rndv_shm` | the protocols |
 //! | `cancel` | how operations are cancelled |
@@ -41,7 +41,7 @@ pub use send::Mode;
 pub(crate) use state::{Begun, Engine, Task};
 
 impl Engine {
-    /// What a gauge shows now.
+    /// The current value of a gauge.
     pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
         let ((receives, messages), (kept, most)) = (self.matching.waiting(), self.matching.kept());
         match gauge {
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Messages of a communicator that is no more are of no use.
+    /// Drops the messages of a freed communicator.
     pub(crate) fn forget(&mut self, context: u64) {
         match self.portals(context) {
             Some(portals) => portals.forget(context),
@@ -74,14 +74,14 @@ impl Engine {
         }
     }
 
-    /// Does all that can be done now; with `brief` what is likely, and all of it once in a while.
+    /// Makes all possible progress; with `brief` only the likely part, and everything once in a while.
     pub(crate) fn progress(&mut self, brief: bool) {
         self.transport.poll(brief);
         if let Some(portals) = &mut self.portals {
             portals.poll();
         }
         self.react();
-        // What tasks begin can end at once; nobody may go to sleep on that.
+        // Operations that a task starts can complete immediately; no caller may go to sleep before they are processed.
         while self.advance_tasks() {
             self.react();
         }
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// Begins to read or change a peer's memory by these requests.
+    /// Starts to read or change a peer's memory by these requests.
     ///
     /// # Errors
     /// The process is lost, or cannot be reached.
@@ -191,7 +191,7 @@ impl Engine {
         })
     }
 
-    /// One of the requests of an access is over, or one of the reads of a receive.
+    /// One request of an access has completed, or one read of a receive.
     fn accessed(&mut self, key: SlotKey) {
         let Some(Operation { work: Work::Access(access), .. }) = self.operations.get_mut(key) else {
             return self.fetched(key);
@@ -210,13 +210,13 @@ impl Engine {
         self.end(key, status);
     }
 
-    /// A process is lost: operations that name it fail, and receives from any source that it could have matched.
+    /// A process is lost: fails the operations that name it, and receives from any source that it could have matched.
     fn lose(&mut self, process: u32, error: &Error) {
         self.note(Happening::Lost { process });
         self.give_up(process, error, |_, names| names.contain(process));
     }
 
-    /// A process has left in order: operations that name it fail. Receives from any source fail when no other member is left.
+    /// A process has left in order: fails the operations that name it. Receives from any source fail when no other member is left.
     fn left(&mut self, process: u32, error: &Error) {
         self.give_up(process, error, |engine, names| {
             let is_gone = |other: u32| other != engine.rank && engine.transport.lost(other).is_some();
@@ -224,7 +224,7 @@ impl Engine {
         });
     }
 
-    /// Ends operations that name a process, and receives from any source whose group is `hopeless`.
+    /// Fails the operations that name a process, and receives from any source whose group is `hopeless`.
     fn give_up(&mut self, process: u32, error: &Error, hopeless: impl Fn(&Self, &Names) -> bool) {
         self.fragments.lose(process);
         let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));

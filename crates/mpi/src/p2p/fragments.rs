@@ -4,12 +4,12 @@ use host::SlotKey;
 
 use crate::p2p::operation::Brought;
 
-/// Where fragments go.
+/// The destination of a message's fragments.
 #[derive(Debug)]
 enum Sink {
     /// No receive has matched the message; these bytes of it have arrived.
     Unexpected(Vec<u8>),
-    /// To this receive.
+    /// The receive that matched the message.
     Receive(SlotKey),
     /// They are dropped: the message was cancelled, or its communicator is freed.
     Dropped,
@@ -26,22 +26,22 @@ struct Message {
     sink: Sink,
 }
 
-/// Messages of which fragments are to arrive, or wait for a receive.
+/// Messages whose fragments have not all arrived, or that wait for a receive.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments(Vec<Message>);
 
 impl Fragments {
-    /// The latest first: many before it may wait for a receive.
+    /// Searches the latest messages first: many older ones may wait for a receive.
     fn find(&self, from: u32, id: u64) -> Option<usize> {
         self.0.iter().rposition(|message| (message.from, message.id) == (from, id))
     }
 
-    /// An RTS announces so many bytes in fragments.
+    /// Registers an RTS that announces this many bytes in fragments.
     pub(crate) fn expect(&mut self, from: u32, id: u64, bytes: u32) {
         self.0.push(Message { from, id, left: bytes as usize, sink: Sink::Unexpected(Vec::new()) });
     }
 
-    /// A receive has matched an RTS: returns the bytes that have arrived. The others go to the receive when they arrive.
+    /// A receive has matched an RTS: returns the bytes that have arrived. Later fragments are for the receive.
     pub(crate) fn take(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
         let Some(at) = self.find(from, id) else { return Vec::new() };
         let sink = std::mem::replace(&mut self.0[at].sink, Sink::Receive(key));
@@ -56,7 +56,7 @@ impl Fragments {
     pub(crate) fn arrive(&mut self, from: u32, id: u64, part: Brought<'_>) -> Option<SlotKey> {
         let at = self.find(from, id)?;
         let message = &mut self.0[at];
-        // A peer that sends more than it has announced lies: the fragment is dropped.
+        // A peer that sends more than it has announced is faulty: the fragment is dropped.
         message.left = message.left.checked_sub(part.len())?;
         let key = match &mut message.sink {
             Sink::Unexpected(bytes) => {
@@ -70,14 +70,14 @@ impl Fragments {
         key
     }
 
-    /// Forgets a message of which all fragments have arrived.
+    /// Removes a message once all its fragments have arrived.
     fn end_of(&mut self, at: usize) {
         if self.0[at].left == 0 {
             self.0.swap_remove(at);
         }
     }
 
-    /// Drops the fragments of a message, now and later.
+    /// Drops the fragments of a message, those that have arrived and those still to come.
     pub(crate) fn give_up(&mut self, from: u32, id: u64) {
         if let Some(at) = self.find(from, id) {
             self.0[at].sink = Sink::Dropped;
@@ -85,7 +85,7 @@ impl Fragments {
         }
     }
 
-    /// Nothing arrives from a lost process any more. Fragments that have arrived can still be received.
+    /// Removes the messages of a lost process. Fragments that have arrived can still be received.
     pub(crate) fn lose(&mut self, process: u32) {
         self.0.retain(|message| message.from != process || matches!(message.sink, Sink::Unexpected(_)));
     }

@@ -1,5 +1,5 @@
-//! Tests: a peer that says what the wire lets it say, and lies, and what must not come of it; and what a peer that does not lie says.
-//! Both processes are moved by hand, so that nothing comes between what is said.
+//! Tests: a peer sends valid messages with false contents, and must do no harm; and the messages that a correct peer sends. The
+//! tests drive both processes step by step, so that no other message comes between.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::process::{Config, Process};
 
 const LEN: usize = 1 << 20;
 const LABEL: Label = Label { context: 77, tag: 1 };
-/// Into so many pieces messages of this length are cut.
+/// The number of pieces of a message of this length.
 const PIECES: u32 = 8;
 
-/// Two processes that are connected by shared memory.
+/// Two processes, connected by shared memory.
 fn pair() -> [Process; 2] {
     job()
 }
 
-/// Processes of which the first one is connected to each other one by shared memory.
+/// Processes, with a connection from the first to each other one by shared memory.
 fn job<const SIZE: usize>() -> [Process; SIZE] {
     job_on("shm")
 }
 
-/// As [`job`], by another device.
+/// As [`job`], over another device.
 fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
     let (host, board) = (host::real::host(), Board::new(SIZE as u32));
     let start = |seat: Arc<Seat>| {
@@ -52,7 +52,7 @@ fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
     all
 }
 
-/// Has all go on until there is what is wanted.
+/// Has all processes make progress until a condition holds.
 fn move_until(all: &[Process], is_there: impl Fn() -> bool) {
     let patience = std::time::Instant::now();
     while !is_there() {
@@ -65,7 +65,7 @@ fn data() -> Vec<u8> {
     (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// Begins a long send to the other process.
+/// Starts a long send to the other process.
 fn begin_send(process: &Process, buffer: &Buffer) -> SlotKey {
     begin_send_to(1 - process.world().rank() as u32, process, buffer)
 }
@@ -77,7 +77,7 @@ fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     })
 }
 
-/// Begins a receive from the other process.
+/// Starts a receive from the other process.
 fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
     begin_receive_from(1 - process.world().rank() as u32, process, buffer)
 }
@@ -104,8 +104,8 @@ fn is_over(process: &Process, key: SlotKey) -> bool {
     process.core().with(|engine| engine.is_over(key))
 }
 
-/// Goal: a receive lasts as long as its own device writes to the memory. Method: the sender says at once that it has copied all pieces,
-/// or more than there are, while the receiver has begun with them.
+/// Goal: a receive does not complete while its own device writes to the memory. Method: the sender claims immediately that it has
+/// copied all pieces, or more than exist, while the receiver is copying.
 #[test]
 fn a_receive_lasts_until_its_own_pieces_are_there() {
     for pieces in [PIECES, u32::MAX] {
@@ -131,8 +131,8 @@ fn a_receive_lasts_until_its_own_pieces_are_there() {
     }
 }
 
-/// Goal: a sender copies for one invitation, and its send lasts as long as its own device reads the memory. Method: the receiver invites
-/// it twice, and says in the same breath that it has all.
+/// Goal: a sender accepts one invitation, and its send does not complete while its own device reads the memory. Method: the
+/// receiver invites it twice, and reports completion at the same time.
 #[test]
 fn a_send_lasts_until_its_own_pieces_are_there() {
     let both = pair();
@@ -165,8 +165,8 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
     move_until(&both, || is_over(&both[0], sending));
 }
 
-/// Goal: of a long message that is sent in parts, what its sender or its receiver says wrong means nothing. Method: over iWARP, parts that
-/// are too long or nobody's, and places for more than there is, or for what is no send; behind each, what is right.
+/// Goal: false statements of a sender or a receiver about a fragmented message are ignored. Method: over iWARP, fragments that are
+/// too long or belong to no message, and CTSs for more than is left, or for no send; each is followed by the correct message.
 #[test]
 fn lies_about_parts_mean_nothing() {
     let both = job_on::<2>("iwarp");
@@ -216,8 +216,8 @@ fn lies_about_parts_mean_nothing() {
     assert!(got.to_vec() == data());
 }
 
-/// Goal: nothing is given back that was not asked for, and nothing is taken back that is not the peer's. Method: a peer gives back a send
-/// that nobody cancels, and takes back what it has not sent, and what another has.
+/// Goal: a peer's cancel reply without a request is ignored, and a peer can cancel only its own messages. Method: a peer replies
+/// for a send that was not cancelled, and cancels messages that it has not sent, and one that another process has sent.
 #[test]
 fn lies_about_taking_back_mean_nothing() {
     let all = job::<3>();
@@ -241,7 +241,8 @@ fn lies_about_taking_back_mean_nothing() {
     assert!(!how.cancelled && got.to_vec() == data());
 }
 
-/// Goal: in an exchange each reads for itself. Method: what a receiver says that sends as well, and what one says that does not.
+/// Goal: in an exchange each process reads for itself. Method: compares the messages of a receiver that also sends with those of
+/// one that does not.
 #[test]
 fn who_sends_invites_nobody() {
     for sends in [true, false] {
@@ -265,7 +266,8 @@ fn who_sends_invites_nobody() {
     }
 }
 
-/// Goal: of many long messages at a time both copy each. Method: more than are copied at once, which all wait when the sender looks.
+/// Goal: of many long messages at a time both sides copy each. Method: more messages than are copied at the same time, all of which
+/// wait when the sender polls.
 #[test]
 fn both_copy_each_of_many() {
     const MANY: usize = 20;
@@ -288,8 +290,9 @@ fn both_copy_each_of_many() {
     assert_eq!(invited, MANY);
 }
 
-/// Goal: long messages of one process do not hold up those of another, and a process that is lost while its messages stand in front takes
-/// nothing along but these. Method: two send more than are copied by both at a time; one of them does nothing more, and goes.
+/// Goal: long messages of one process do not hold up those of another, and the loss of a process whose messages are first in the
+/// queue affects only them. Method: two processes send more messages than both sides copy at a time; one of them makes no more
+/// progress, and exits.
 #[test]
 fn messages_of_others_pass_those_of_a_lost_process() {
     const MANY: usize = 12;
@@ -402,7 +405,8 @@ fn store(process: &Process, bytes: Vec<u8>) {
         .expect("reached");
 }
 
-/// Goal: records come whole and in order, whether they are taken at once or late. Method: random lengths up to the longest, and a receiver that lags behind by chance.
+/// Goal: records arrive whole and in order, whether they are received immediately or late. Method: random lengths up to the
+/// longest, and a receiver that lags behind at random.
 #[test]
 fn records_come_in_order_however_late_they_are_taken() {
     let both = pair();
@@ -417,7 +421,7 @@ fn records_come_in_order_however_late_they_are_taken() {
         store(&both[0], bytes);
         while !waiting.is_empty() && (waiting.len() > 300 || rng.next_u64() % 5 > u64::from(number / 400 % 5))
         {
-            // What had no room leaves when there is some.
+            // Records that found no room are sent once there is some.
             both[0].progress();
             let bytes = take_stored(&both[1]).expect("a message");
             assert!(Some(bytes) == waiting.pop_front(), "around message {number}");
@@ -429,7 +433,7 @@ fn records_come_in_order_however_late_they_are_taken() {
     }
 }
 
-/// What the other process has stored here, and nobody has looked at.
+/// Takes all messages that the other process has stored for this one.
 fn all_said(process: &Process) -> Vec<Message> {
     let mut all = Vec::new();
     process.core().with(|engine| {

@@ -1,14 +1,14 @@
-//! [`Matching`]: which receive gets which message, by MPI's rules, and no more.
+//! [`Matching`]: matches messages with receives by MPI's rules, and nothing else.
 //!
-//! For each context there are receives that wait and messages that wait. A message goes to the first receive that it matches, in
-//! the order in which receives were posted; a receive gets the first message that it matches, in the order in which messages came.
-//! Messages of one sender come in the order of sending, so that none overtakes another.
+//! Each context has a queue of posted receives and a queue of unexpected messages. A message is matched with the first receive that
+//! accepts it, in the order of posting; a receive is matched with the first message that it accepts, in the order of arrival.
+//! Messages of one sender arrive in the order of sending, so none overtakes another.
 
 use std::collections::VecDeque;
 
 use crate::p2p::wire::Label;
 
-/// What a receive or a probe is for. `None` is any.
+/// The messages that a receive or a probe accepts. `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The communicator's context.
@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
     pub(crate) tag: Option<i32>,
 }
 
-/// What a receive is for whose source is known. No tag is any.
+/// The messages that a receive from a known source accepts. A tag of `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) context: u64,
@@ -27,24 +27,24 @@ pub(crate) struct Match {
 }
 
 impl Match {
-    /// Whether it is for such a message.
+    /// Whether it accepts a message with this label.
     #[inline]
     pub(crate) fn takes(&self, label: &Label) -> bool {
         label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
     }
 }
 
-/// Who sent a message, and what it says of itself.
+/// The sender of a message, and its matching fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope {
     /// The sender.
     pub(crate) source: u32,
-    /// What it is matched by.
+    /// Its context and tag.
     pub(crate) label: Label,
 }
 
 impl Wanted {
-    /// Whether it is for such a message of its context.
+    /// Whether it accepts this message of its context.
     #[inline]
     pub(crate) fn takes(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
@@ -59,16 +59,16 @@ struct Queue<R, M> {
     messages: VecDeque<(Envelope, M)>,
 }
 
-/// Receives `R` and messages `M` that wait for each other.
+/// The posted receives `R` and the unexpected messages `M` of a process.
 #[derive(Debug)]
 pub(crate) struct Matching<R, M> {
-    /// In the order of contexts.
+    /// Sorted by context.
     queues: Vec<Queue<R, M>>,
-    /// The one that was looked for last: most often the next one, too.
+    /// The index of the queue used last: most often the next one, too.
     last: usize,
-    /// Entries that were looked at since somebody last asked.
+    /// Entries compared since [`Matching::looked`] was last called.
     looked: u64,
-    /// Messages that were kept, those of them that wait, and the most that did at a time.
+    /// Messages that were kept in total, those that wait now, and the most that waited at a time.
     kept: u64,
     waiting: usize,
     most: usize,
@@ -113,7 +113,8 @@ impl<R: PartialEq, M> Matching<R, M> {
         self.queues.insert(self.last, queue);
     }
 
-    /// The receive that takes a message that has come; it waits no more. With none, the message is to be [`Matching::keep`]t.
+    /// Removes and returns the posted receive that accepts an arrived message. If there is none, the caller keeps the message by
+    /// [`Matching::keep`].
     #[inline]
     pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
         let receives = &mut self.known(envelope.label.context)?.receives;
@@ -129,8 +130,8 @@ impl<R: PartialEq, M> Matching<R, M> {
         found
     }
 
-    /// Has receives of the context that was asked for last take what has come, in the order in which they were posted, until `take`
-    /// denies that there is something for one: that one waits on.
+    /// Offers arrived messages to the receives of the context used last, in the order of posting, until `take` returns false: that
+    /// receive keeps waiting.
     #[inline]
     pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
         let Some(queue) = self.queues.get_mut(self.last) else { return };
@@ -145,7 +146,7 @@ impl<R: PartialEq, M> Matching<R, M> {
         self.looked += taken as u64;
     }
 
-    /// Keeps a message that no receive waits for.
+    /// Adds an unexpected message.
     pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
         self.queue(envelope.label.context).messages.push_back((envelope, message));
         self.kept += 1;
@@ -153,7 +154,8 @@ impl<R: PartialEq, M> Matching<R, M> {
         self.most = self.most.max(self.waiting);
     }
 
-    /// The message that a new receive gets; it waits no more. With none, the receive is to be [`Matching::post`]ed.
+    /// Removes and returns the message that a new receive gets. If there is none, the caller adds the receive by
+    /// [`Matching::post`].
     #[inline]
     pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
         let at = self.find(wanted)?;
@@ -167,7 +169,7 @@ impl<R: PartialEq, M> Matching<R, M> {
         self.queues[self.last].messages.get(at)
     }
 
-    /// A place in the queue that was looked for last.
+    /// The index of a message in the context's queue, which becomes the queue used last.
     #[inline]
     fn find(&mut self, wanted: &Wanted) -> Option<usize> {
         let messages = &self.known(wanted.context)?.messages;
@@ -179,38 +181,38 @@ impl<R: PartialEq, M> Matching<R, M> {
         at
     }
 
-    /// Whether messages of a context wait.
+    /// Whether unexpected messages of a context wait.
     #[inline]
     pub(crate) fn keeps(&mut self, context: u64) -> bool {
         self.known(context).is_some_and(|queue| !queue.messages.is_empty())
     }
 
-    /// Whether neither receives nor messages of a context wait.
+    /// Whether a context has neither posted receives nor unexpected messages.
     #[inline]
     pub(crate) fn is_idle(&mut self, context: u64) -> bool {
         self.known(context).is_none_or(|queue| queue.receives.is_empty() && queue.messages.is_empty())
     }
 
-    /// Has a receive wait.
+    /// Adds a posted receive.
     #[inline]
     pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
         self.queue(wanted.context).receives.push_back((wanted, receive));
     }
 
-    /// Where receives of a context wait, unless messages of it wait.
+    /// The queue of a context's posted receives; `None` if unexpected messages of the context wait.
     #[inline]
     pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(Wanted, R)>> {
         let queue = self.queue(context);
         if queue.messages.is_empty() { Some(&mut queue.receives) } else { None }
     }
 
-    /// What a receive is for that waits.
+    /// The messages that a posted receive accepts.
     pub(crate) fn wanted_by(&self, receive: &R) -> Option<&Wanted> {
         let mut all = self.queues.iter().flat_map(|queue| &queue.receives);
         all.find(|(_, waiting)| waiting == receive).map(|(wanted, _)| wanted)
     }
 
-    /// Takes a receive back; false if it does not wait (any more).
+    /// Removes a receive; false if it is not posted, or no longer.
     pub(crate) fn cancel(&mut self, receive: &R) -> bool {
         self.queues.iter_mut().any(|queue| {
             let at = queue.receives.iter().position(|(_, waiting)| waiting == receive);
@@ -218,7 +220,7 @@ impl<R: PartialEq, M> Matching<R, M> {
         })
     }
 
-    /// Takes back a message of a sender's that `is` it says; `None` if it does not wait (any more).
+    /// Removes the sender's first message for which `is` returns true; `None` if none waits.
     pub(crate) fn withdraw(&mut self, source: u32, is: impl Fn(&M) -> bool) -> Option<M> {
         let is = |(envelope, message): &(Envelope, M)| envelope.source == source && is(message);
         let (_, message) = self.queues.iter_mut().find_map(|queue| {
@@ -229,7 +231,7 @@ impl<R: PartialEq, M> Matching<R, M> {
         Some(message)
     }
 
-    /// Takes back the receives that `lost` says wait for nothing any more, in the order of contexts and posting.
+    /// Removes and returns the receives for which `lost` returns true, in the order of contexts and posting.
     pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
         let mut given_up = Vec::new();
         for queue in &mut self.queues {
@@ -244,7 +246,7 @@ impl<R: PartialEq, M> Matching<R, M> {
         given_up
     }
 
-    /// Forgets a context of which nothing is expected any more; returns the messages that nobody received.
+    /// Removes a context without posted receives; returns its unexpected messages.
     pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
         match self.known(context) {
             Some(queue) if queue.receives.is_empty() => {
@@ -256,17 +258,17 @@ impl<R: PartialEq, M> Matching<R, M> {
         }
     }
 
-    /// Receives and messages that wait.
+    /// The numbers of posted receives and of unexpected messages.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.queues.iter().map(|queue| queue.receives.len()).sum(), self.waiting)
     }
 
-    /// How many messages were kept so far, and how many of them at most at a time.
+    /// How many messages were kept in total, and the most at a time.
     pub(crate) fn kept(&self) -> (u64, usize) {
         (self.kept, self.most)
     }
 
-    /// How many entries were looked at since this was last asked.
+    /// How many entries were compared since this was last called.
     pub(crate) fn looked(&mut self) -> u64 {
         std::mem::take(&mut self.looked)
     }
@@ -278,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// The rules of MPI as one would write them down: two lists in the order of events.
+    /// A reference implementation of MPI's rules: two lists in the order of events.
     #[derive(Default)]
     struct Plain {
         receives: Vec<(Wanted, u32)>,

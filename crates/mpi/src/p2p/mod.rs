@@ -1,18 +1,18 @@
-//! Messages between two processes: how they travel, which receive gets them, and the calls of a communicator for them.
+//! Point-to-point messages: protocols, matching, and the communicator's calls for them.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
-//! | `calls` | what a [`Comm`](crate::Comm) does between two of its processes |
+//! | `calls` | point-to-point calls of a [`Comm`](crate::Comm) |
 //! | `short` | short messages that are sent or received within the call |
-//! | `engine`, `operation` | sends and receives under way |
-//! | `matching` | which receive gets which message |
-//! | `wire` | what processes send each other: the only file that reads a peer's bytes |
-//! | `proto` | [`protocols`](crate::protocols): which messages go by which protocol |
-//! | `fragments` | fragments of messages that are sent in several |
-//! | `shm_copy` | long messages that both processes copy, where they can |
-//! | `rdma` | bytes between a buffer and places in a peer's memory |
-//! | `over_portals` | sends and receives as calls of Portals, where its interface matches |
-//! | `bsend`, `bsend_space` | buffered sends: calls about their space, and how much of it is taken |
+//! | `engine`, `operation` | sends and receives in progress |
+//! | `matching` | matches messages with receives |
+//! | `wire` | the wire format: the only file that parses a peer's bytes |
+//! | `proto` | [`protocols`](crate::protocols): which protocol carries which message |
+//! | `fragments` | fragments of long messages |
+//! | `shm_copy` | long messages that sender and receiver both copy, where the device allows it |
+//! | `rdma` | RDMA between a local buffer and ranges of a peer's memory |
+//! | `over_portals` | sends and receives as calls of Portals, where its interface does the matching |
+//! | `bsend`, `bsend_space` | buffered sends: the calls for their space, and how much of it is in use |
 
 pub(crate) mod bsend;
 pub(crate) mod bsend_space;

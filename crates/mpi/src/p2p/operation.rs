@@ -1,4 +1,4 @@
-//! [`Operation`]: a send or a receive under way, as the engine keeps it.
+//! [`Operation`]: the engine's record of a send or a receive in progress.
 
 use host::{SlotKey, SlotTable};
 use verbs::Buf;
@@ -15,20 +15,20 @@ use crate::p2p::wire::Exposed;
 use crate::status::{Status, UNDEFINED};
 use transport::Registration;
 
-/// Values by [`SlotKey`]. A request is a key and two bits more, so generations have 30 bits.
+/// Values by [`SlotKey`]. A request is a key and two more bits, so generations have 30 bits.
 pub(crate) type Table<T> = SlotTable<T, { (1 << 30) - 1 }>;
 
-/// Where data lie that a message brought.
+/// The data of an arrived message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Brought<'a> {
-    /// In a slot, at a place, so many bytes.
+    /// In a slot: the buffer, an offset, and a length in bytes.
     Slot(&'a Buf, usize, usize),
     /// In a copy.
     Bytes(&'a [u8]),
 }
 
 impl Brought<'_> {
-    /// Bytes of it.
+    /// Its length in bytes.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Slot(_, _, len) => len,
@@ -36,7 +36,7 @@ impl Brought<'_> {
         }
     }
 
-    /// Copies as much as there is room for.
+    /// Copies as much as the buffer has room for.
     #[inline]
     fn store(self, buffer: &Buffer) -> verbs::Result<()> {
         match self {
@@ -48,7 +48,7 @@ impl Brought<'_> {
         }
     }
 
-    /// As [`Brought::store`], into one piece.
+    /// Copies as [`Brought::store`] does, into one piece.
     #[inline]
     fn store_in(self, piece: Piece) -> verbs::Result<()> {
         match self {
@@ -69,43 +69,43 @@ impl Brought<'_> {
     }
 }
 
-/// Whom to tell that a message was matched.
+/// Where a match is reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
-    /// The sender, by its name for its request.
+    /// To the sender, by its number for its request.
     Peer(u64),
-    /// A request of this process, which sent to itself.
+    /// To a request of this process, which sent to itself.
     Own(SlotKey),
 }
 
-/// A long message as its RTS announces it.
+/// A long message, as announced by its RTS.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     /// The sender's number for its request.
     pub(crate) id: u64,
-    /// The payload in the sender's memory; with `put` its length alone.
+    /// The payload in the sender's memory; with `put` only its length is valid.
     pub(crate) at: Exposed,
-    /// The first so many bytes come without a CTS.
+    /// This many bytes at the start arrive without a CTS.
     pub(crate) frag_bytes: u32,
-    /// The sender writes the rest to where a CTS says.
+    /// The sender writes the rest to the memory named in a CTS.
     pub(crate) put: bool,
 }
 
 impl Announced {
-    /// Bytes of the first `wanted` that do not come without a CTS.
+    /// How many of the first `wanted` bytes do not arrive without a CTS.
     pub(crate) fn rest(&self, wanted: u64) -> u64 {
         wanted.saturating_sub(self.frag_bytes.into())
     }
 }
 
-/// What a message that nobody waited for has brought.
+/// The contents of an unexpected message.
 #[derive(Debug)]
 pub(crate) enum Body {
     /// Its data.
     Here { bytes: Vec<u8>, answer: Option<Answer> },
-    /// Where its data are.
+    /// The address of its data.
     Announced(Announced),
-    /// What Portals has found.
+    /// A message that Portals holds.
     Found(Found),
 }
 
@@ -120,26 +120,26 @@ impl Body {
     }
 }
 
-/// What ranks those have that a receive may hear from.
+/// Maps the possible senders of a receive to their ranks.
 #[derive(Clone, Debug)]
 pub(crate) enum Names {
-    /// This one, as there is one alone.
+    /// The rank of the only possible sender.
     One(i32),
-    /// Theirs in this group.
+    /// The possible senders are the members of this group.
     Of(Group),
 }
 
-/// What ranks those have that a plain receive may hear from.
+/// Maps the possible senders of a plain receive to their ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PlainNames {
-    /// This one, as there is one alone.
+    /// The rank of the only possible sender.
     One(i32),
-    /// Their numbers, which are less than this.
+    /// Process numbers are ranks, all less than this.
     Numbers(u32),
 }
 
 impl PlainNames {
-    /// The rank of a process that was heard.
+    /// The rank of a sender.
     #[inline]
     fn rank_of(self, process: u32) -> i32 {
         match self {
@@ -160,7 +160,7 @@ impl From<PlainNames> for Names {
 }
 
 impl Names {
-    /// These, if they can be those of a plain receive.
+    /// The same names for a plain receive, if it can have them.
     #[inline]
     fn plain(&self) -> Option<PlainNames> {
         match self {
@@ -169,7 +169,7 @@ impl Names {
         }
     }
 
-    /// The rank of a process that was heard.
+    /// The rank of a sender.
     #[inline]
     fn rank_of(&self, process: u32) -> Option<i32> {
         match self {
@@ -178,7 +178,7 @@ impl Names {
         }
     }
 
-    /// Whether a process may be heard from, where any of them may.
+    /// Whether a process is a possible sender, for a receive from any source.
     pub(crate) fn contain(&self, process: u32) -> bool {
         matches!(self, Self::Of(group) if group.rank_of(process).is_some())
     }
@@ -192,7 +192,7 @@ impl Names {
     }
 }
 
-/// A receive: what for, whereto, and what ranks its peers have.
+/// A receive: which messages it accepts, its buffer, and the ranks of its possible senders.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
     pub(crate) wanted: Wanted,
@@ -208,13 +208,13 @@ impl Receive {
         received(source, envelope.label.tag, len, self.buffer.len())
     }
 
-    /// This one, if it can be a plain receive.
+    /// This receive as a plain one, if it can be.
     #[inline]
     pub(crate) fn plain(&self) -> Option<Plain> {
         Some(Plain { into: self.buffer.bare_piece()?, names: self.names.plain()? })
     }
 
-    /// Takes a message's data; the receive is over then.
+    /// Stores a message's data, which completes the receive.
     #[inline]
     pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
         match data.store(&self.buffer) {
@@ -224,7 +224,7 @@ impl Receive {
     }
 }
 
-/// The status of a message of `len` bytes, where there was room for so many.
+/// The status of a message of `len` bytes that was received into `room` bytes.
 #[inline]
 fn received(source: i32, tag: i32, len: u64, room: u64) -> Status {
     let error = (len > room).then(|| cut(len, room).into());
@@ -239,7 +239,7 @@ fn cut(len: u64, room: u64) -> Error {
     )
 }
 
-/// The status that a probe gives.
+/// The status that a probe returns.
 pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> Status {
     Status {
         source: names.rank_of(envelope.source).unwrap_or(UNDEFINED),
@@ -249,32 +249,32 @@ pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> S
     }
 }
 
-/// A message whose data are being read from the sender's memory.
+/// The receive of a message whose data are being moved from the sender's memory.
 #[derive(Debug)]
 pub(crate) struct LongReceive {
     pub(crate) receive: Receive,
     pub(crate) envelope: Envelope,
-    /// The whole message.
+    /// The message's RTS.
     pub(crate) rts: Announced,
-    /// The sender is to write the rest of it, and has not yet.
+    /// The sender has yet to write the rest of it.
     pub(crate) is_open: bool,
-    /// How many of the bytes that come by themselves are there.
+    /// Bytes that have arrived in fragments.
     pub(crate) brought: u64,
-    /// Pieces that are not there yet, or bytes while nobody copies, and pieces that this side copies now: until they are over, the
-    /// memory is in use.
+    /// Pieces that have not arrived (or bytes, before copying starts), and pieces that this side copies now. The memory is in use
+    /// until both are zero.
     pub(crate) left: u64,
     pub(crate) under_way: u64,
-    /// This side's part, if the sender copies, too.
+    /// This side's part, if the sender also copies.
     pub(crate) copying: Option<Copying>,
-    /// Keeps the target reachable, and where it is.
+    /// The registration of the destination, and its address.
     pub(crate) reach: Registration,
     pub(crate) addr: u64,
-    /// Where the data go first, if the program's memory is not in one piece.
+    /// The destination of the data, if the program's memory is not contiguous.
     pub(crate) staging: Option<Buf>,
 }
 
 impl LongReceive {
-    /// Of a message into memory at `addr`, of which nothing is there or under way.
+    /// The receive of a message into memory at `addr`; nothing has arrived or is in progress.
     pub(crate) fn new(
         receive: Receive,
         (envelope, rts): (Envelope, Announced),
@@ -285,82 +285,82 @@ impl LongReceive {
         Self { receive, envelope, rts, is_open, brought, left, under_way, copying, reach, addr, staging }
     }
 
-    /// Whether all pieces are there, whoever says so, and nothing is written to the memory any more.
+    /// Whether all pieces have arrived, as far as either side reports, and nothing writes to the memory any more.
     pub(crate) fn is_whole(&self) -> bool {
         self.left == 0 && self.under_way == 0
     }
 }
 
-/// What requests that read or write a peer's memory use of this process's until they are over.
+/// Local memory that RDMA requests use until they complete.
 #[derive(Debug)]
 pub(crate) struct Lent {
     pub(crate) buffer: Buffer,
-    /// What is written from or read into, if the buffer is not in one piece.
+    /// The contiguous memory that is written from or read into, if the buffer is not contiguous.
     pub(crate) staging: Option<Buf>,
-    /// Whether what was read goes from there into the buffer.
+    /// Whether the data read into `staging` are to be copied to the buffer.
     pub(crate) is_read: bool,
-    /// Keeps the memory reachable for the device.
+    /// Keeps the memory registered.
     pub(crate) _reach: Registration,
 }
 
-/// Requests that read or change a peer's memory.
+/// RDMA requests to a peer's memory.
 #[derive(Debug)]
 pub(crate) struct Access {
     pub(crate) process: u32,
-    /// Those under way.
+    /// Requests in flight.
     pub(crate) left: usize,
     pub(crate) lent: Option<Lent>,
 }
 
-/// A long message whose data the receiver can reach.
+/// A long message, whose data the receiver can access.
 #[derive(Debug)]
 pub(crate) struct LongSend {
     pub(crate) reach: Registration,
-    /// Where the data are, if not in the program's memory.
+    /// A copy of the data, if they are not sent from the program's memory.
     pub(crate) staging: Option<Buf>,
     pub(crate) buffer: Buffer,
     /// This side's part in copying them, if it has one.
     pub(crate) helping: Option<ShmHelp>,
-    /// What this side writes to the receiver, if it does.
+    /// The part that this side writes to the receiver, if it does.
     pub(crate) writing: Option<PutSend>,
-    /// The protocol that the RTS stands for, until the message is counted.
+    /// The protocol of the RTS, until the message is counted.
     pub(crate) uncounted: Option<Proto>,
 }
 
 impl LongSend {
-    /// Of data in one piece of the program's; `uncounted` is counted when the receiver answers.
+    /// The send of contiguous data of the program; counted as `uncounted` when the receiver answers.
     pub(crate) fn new(reach: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
         Self { reach, staging: None, buffer, helping: None, writing: None, uncounted }
     }
 
-    /// Whether this process's device copies pieces of the data.
+    /// Whether this process's device is copying pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
         self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)
             || self.writing.as_ref().is_some_and(|writing| writing.under_way > 0)
     }
 }
 
-/// How the sender of a message writes the rest of it.
+/// The part of a message that its sender writes after the CTS.
 #[derive(Debug)]
 pub(crate) struct PutSend {
-    /// The rest.
+    /// The data to write.
     pub(crate) rest: Piece,
-    /// Writes that are not over.
+    /// Writes in flight.
     pub(crate) under_way: u32,
 }
 
-/// How the sender of a message copies pieces of it.
+/// The part of a message that its sender copies on the receiver's invitation.
 #[derive(Debug)]
 pub(crate) struct ShmHelp {
     pub(crate) copying: Copying,
-    /// The receiver's name for its request.
+    /// The receiver's number for its request.
     pub(crate) key: u64,
-    /// Pieces under way, and those that are there.
+    /// Pieces in progress, and copied pieces.
     pub(crate) under_way: u32,
     pub(crate) copied: u32,
 }
 
-/// A receive of bytes of the program's in one piece: most are such. What it is for stands where receives wait. It holds nothing.
+/// A receive of contiguous bytes of the program, as most are. The matching queue holds its source and tag. It owns nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) into: Piece,
@@ -368,7 +368,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Takes a message's data; the receive is over then.
+    /// Stores a message's data, which completes the receive.
     #[inline]
     fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
         match data.store_in(self.into) {
@@ -380,7 +380,7 @@ impl Plain {
         }
     }
 
-    /// The status of a message of which it has got all `len` bytes.
+    /// The status of a message that was received whole, with `len` bytes.
     #[inline]
     pub(crate) fn status(&self, source: u32, tag: i32, len: usize) -> Status {
         let source = self.names.rank_of(source);
@@ -388,54 +388,54 @@ impl Plain {
     }
 }
 
-/// What an operation is about.
+/// The kind of an operation, and its state.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// A message waits for its answer, or else to leave. What it holds keeps the data reachable for the peer.
+    /// A send that waits for its answer, or else until the message has left. `held` keeps the data accessible for the peer.
     Send { to: u32, answered: bool, held: Option<Box<LongSend>> },
-    /// A receive waits for its message. Those that are not plain are few, and large.
+    /// A receive that waits for its message. Boxed: receives that are not plain are rare, and large.
     Receive(Box<Receive>),
-    /// Likewise.
+    /// A plain receive that waits for its message.
     Plain(Plain),
-    /// A receive has its message, and reads the data.
+    /// A receive that is moving the data of its message.
     LongReceive(Box<LongReceive>),
-    /// A peer's memory is read or changed.
+    /// RDMA to a peer's memory.
     Access(Box<Access>),
-    /// A send or a receive goes over Portals.
+    /// A send or a receive over Portals.
     Portals(Name),
-    /// Something in several steps.
+    /// An operation in several steps.
     Task,
-    /// It is over.
+    /// Completed.
     Over(Status),
 }
 
-/// An operation under way. It is small, as each message has one.
+/// An operation in progress. It is small, since each message has one.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) work: Work,
-    /// Nobody asks for its status: it goes when it is over.
+    /// Detached: removed when it completes, since no caller asks for its status.
     pub(crate) free: bool,
-    /// It is a send, and its receiver has been asked to give the message back.
+    /// A send whose receiver was asked to drop the message.
     pub(crate) withdrawing: bool,
-    /// What it takes of a space for buffered sends.
+    /// The part of a space for buffered sends that it uses.
     pub(crate) buffered: Option<Box<Share>>,
     comm: u64,
 }
 
-// With its place in the table it is one cache line.
+// With its slot's bookkeeping it fills one cache line.
 const _: () = assert!(size_of::<Operation>() <= 56);
 
-/// In the place of a communicator's number: a number that none has.
+/// Stands for no communicator: no communicator has this number.
 const NO_COMM: u64 = u64::MAX;
 
 impl Operation {
-    /// An operation that somebody will ask for.
+    /// Creates an operation whose status a caller will ask for.
     #[inline]
     pub(crate) fn new(work: Work) -> Self {
         Self { work, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
     }
 
-    /// As [`Operation::new`], one of a communicator's.
+    /// Creates an operation as [`Operation::new`] does, for a communicator.
     #[inline]
     pub(crate) fn of(work: Work, comm: u64) -> Self {
         Self { comm, ..Self::new(work) }
@@ -447,13 +447,13 @@ impl Operation {
         (self.comm != NO_COMM).then_some(self.comm)
     }
 
-    /// Says whose it is.
+    /// Sets its communicator.
     #[inline]
     pub(crate) fn belongs(&mut self, comm: u64) {
         self.comm = comm;
     }
 
-    /// The ranks of its possible senders, if it is a receive that has not matched.
+    /// The ranks of its possible senders, if it is an unmatched receive.
     pub(crate) fn names(&self) -> Option<Names> {
         match &self.work {
             Work::Receive(receive) => Some(receive.names.clone()),
@@ -462,7 +462,7 @@ impl Operation {
         }
     }
 
-    /// The receive of a message for which it has waited, if it is one.
+    /// The receive that this message has matched; `None` if the operation is not a receive.
     pub(crate) fn receive(&self, envelope: &Envelope) -> Option<Receive> {
         match &self.work {
             Work::Receive(receive) => Some(Receive::clone(receive)),
@@ -475,7 +475,7 @@ impl Operation {
         }
     }
 
-    /// Gives a receive the data of a message for which it has waited: how it ends; nothing if it is none.
+    /// Stores the data of the message that a receive has matched. Returns its status; `None` if the operation is not a receive.
     #[inline]
     pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Option<Status> {
         match &self.work {
@@ -485,7 +485,7 @@ impl Operation {
         }
     }
 
-    /// Gives a receive the next part of its message; whether it has all of it then.
+    /// Stores the next fragment of a receive's message; returns whether the message is now complete.
     ///
     /// # Errors
     /// The memory's.
@@ -501,7 +501,7 @@ impl Operation {
                 let bytes = data.to_vec()?;
                 staging.write(at, &bytes[..bytes.len().min(staging.len() - at)])?;
             }
-            // There is no room for it.
+            // The receive has no room for it.
             _ => {}
         }
         let before = reading.brought;
@@ -513,7 +513,7 @@ impl Operation {
         Ok(reading.is_whole())
     }
 
-    /// Whether it can come to no good end without this process.
+    /// Whether it cannot complete successfully without this process.
     pub(crate) fn needs(&self, process: u32) -> bool {
         match &self.work {
             Work::Send { to, .. } => *to == process,

@@ -1,8 +1,9 @@
-//! The protocols ([`Proto`]) by which a message goes from one process to another, and [`Protocols`]: those of one endpoint, by size.
+//! The protocols ([`Proto`]) that carry a message from one process to another, and [`Protocols`]: the table of an endpoint, by
+//! message size.
 //!
-//! An endpoint's table is computed when it is wired up, from what its device can do ([`Traits`]). A send is one look-up in the table, by its
-//! size and by what is true of it ([`Conditions`]). `nicety explain mpi` prints the same tables ([`protocols`]), and the counters of
-//! [`Traffic`](crate::Traffic) have the same names.
+//! An endpoint's table is computed when it is wired up, from the device's capabilities ([`Traits`]). A send looks its protocol up
+//! in the table, by its size and its [`Conditions`]. `nicety explain mpi` prints the same tables ([`protocols`]), and the counters
+//! of [`Traffic`](crate::Traffic) have the same names.
 
 pub use pmi::profile::Proto;
 use verbs::{Access, DeviceAttr};
@@ -14,9 +15,9 @@ use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
 /// What a protocol costs a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Times that something goes from one process to the other, or back, before the receiver has all data.
+    /// One-way trips between the two processes before the receiver has all data.
     pub trips: u8,
-    /// Times that MPI itself copies each byte. What the device and the kernel copy does not count.
+    /// How often MPI itself copies each byte. Copies by the device and the kernel do not count.
     pub copies: u8,
 }
 
@@ -37,21 +38,21 @@ pub fn cost(proto: Proto) -> Cost {
     Cost { trips, copies }
 }
 
-/// What is true of a send, and what a protocol needs to be true: bits.
+/// A bit set: the properties of a send, or the properties that a protocol requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conditions(u8);
 
 impl Conditions {
     /// No condition at all.
     pub(crate) const NONE: Self = Self(0);
-    /// The data are in one piece of the program's memory.
+    /// The data are contiguous in the program's memory.
     const IN_PLACE: Self = Self(1);
-    /// The send completes when its buffer may be used again, whether a receive has matched it or not.
+    /// Local completion: the send completes when its buffer may be reused, whether a receive has matched it or not.
     const LOCAL: Self = Self(2);
     /// The caller waits for the send, and so makes progress meanwhile.
     const BLOCKING: Self = Self(4);
 
-    /// Those of a send.
+    /// The conditions of a send.
     #[inline]
     pub(crate) fn of(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
         Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
@@ -67,7 +68,7 @@ impl Conditions {
     }
 }
 
-/// How short messages leave.
+/// How the endpoint sends short messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPath {
     /// By stores into mapped NIC memory of the receiver.
@@ -78,23 +79,23 @@ pub(crate) enum ShortPath {
     Sent,
 }
 
-/// What decides which protocols an endpoint has, and for which sizes.
+/// The properties of an endpoint that determine its protocols and their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// How short messages leave.
+    /// How short messages are sent.
     pub(crate) short: ShortPath,
-    /// Bytes of payload of the longest message.
+    /// Payload bytes of the longest eager message.
     pub(crate) room: usize,
-    /// The device sends from all memory of the program.
+    /// The device can send from all memory of the program (zero copy).
     pub(crate) zcopy: bool,
-    /// Each process can read and write all memory of the other one.
+    /// Each process can read and write all memory of the other.
     pub(crate) both: bool,
 }
 
 /// Limits that a program has set, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chosen {
-    /// The longest message that may bring its data along.
+    /// The longest message that may be sent eagerly.
     pub(crate) eager_max: u64,
     /// The shortest message that both sides copy.
     pub(crate) both_sides_min: u64,
@@ -106,30 +107,30 @@ impl Default for Chosen {
     }
 }
 
-/// A protocol of an endpoint.
+/// One protocol of an endpoint.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     proto: Proto,
-    /// The longest message.
+    /// The longest message that it carries.
     max: u64,
     needs: Conditions,
 }
 
-/// No endpoint has more protocols.
+/// The largest number of protocols of an endpoint.
 const ROWS: usize = 5;
 
 /// The protocols of an endpoint, by size.
 #[derive(Clone, Debug)]
 pub(crate) struct Protocols {
     rows: [Row; ROWS],
-    /// The longest message that any send may bring along at once.
+    /// The longest message that any send may send eagerly.
     eager_max: u64,
     /// Bytes of a fragment.
     fragment: usize,
 }
 
 impl Protocols {
-    /// Those of an endpoint.
+    /// Computes the table of an endpoint.
     pub(crate) fn of(traits: Traits, chosen: &Chosen) -> Self {
         let Traits { short, room, zcopy, both } = traits;
         let eager = if zcopy { room.min(COPIED_MAX) } else { room };
@@ -166,7 +167,7 @@ impl Protocols {
         row.map_or(Proto::RndvGet, |row| row.proto)
     }
 
-    /// The longest message that any send may bring along at once.
+    /// The longest message that any send may send eagerly.
     #[inline]
     pub(crate) fn eager_max(&self) -> u64 {
         self.eager_max
@@ -177,7 +178,7 @@ impl Protocols {
         self.fragment
     }
 
-    /// The protocols of a send of which all of these conditions are true, each with its first size.
+    /// The protocols of a send that meets these conditions, each with its first size.
     fn bands(&self, has: Conditions) -> Vec<(u64, Proto)> {
         let mut bands: Vec<(u64, Proto)> = Vec::new();
         let ends = self.rows.iter().map(|row| row.max.saturating_add(1));
@@ -193,25 +194,25 @@ impl Protocols {
     }
 }
 
-/// A protocol, and from which size on it carries messages.
+/// A protocol, and the first message size that it carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// The first size, in bytes.
     pub from: u64,
     /// The protocol.
     pub proto: Proto,
-    /// What happens, and why from this size on.
+    /// What the protocol does, and why it begins at this size.
     pub why: String,
 }
 
-/// The protocols by which a blocking standard send (`MPI_Send`) of data in one piece goes over a device to another process in a job of so
-/// many, by size. Modelled cards have shorter slots than real devices.
+/// The protocols, by size, of a blocking standard send (`MPI_Send`) of contiguous data over a device to another process, in a job
+/// of `ranks` processes. Modelled cards have shorter slots than real devices.
 pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol> {
     let sizes = Sizes::of_device(attr.maps_peers, is_model, ranks);
     let traits = Traits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
-        // As `Nic::lends` and `Nic::reaches_both_ways`.
+        // The same conditions as `Nic::lends` and `Nic::reaches_both_ways`.
         zcopy: attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
@@ -221,7 +222,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
     bands.into_iter().map(of).collect()
 }
 
-/// What happens by a protocol, and why from its first size on.
+/// Explains what a protocol does, and why it begins at its first size.
 fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: usize) -> String {
     match proto {
         Proto::Own => "copied within the process".into(),
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(firsts(&reached, 4, false), both);
     }
 
-    /// Conditions that a send lacks lead to a protocol that does not need them.
+    /// A send that lacks the conditions of a protocol uses one that does not need them.
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(of(1 << 20, true, true, true), Proto::RndvPut);
     }
 
-    /// A limit that the program sets moves the borders, and no message falls between two.
+    /// A limit set by the program moves the size limits, and every size still has a protocol.
     #[test]
     fn a_lower_eager_limit_sends_less_eagerly() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };

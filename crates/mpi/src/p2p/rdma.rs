@@ -1,4 +1,4 @@
-//! Bytes between a buffer of this process's and places in a peer's memory, by the device.
+//! RDMA between a buffer of this process and ranges of a peer's memory.
 
 use verbs::{Buf, RemoteAddr, SendOp};
 
@@ -9,8 +9,8 @@ use crate::p2p::operation::Lent;
 use crate::status::Status;
 
 impl Engine {
-    /// Begins to write a buffer's bytes to places in a peer's memory, one behind the other, or to read them from there: as `op` says
-    /// of a place. There are as many bytes in both.
+    /// Starts to write a buffer's bytes to consecutive ranges of a peer's memory, or to read them, as `op` says for one range. The
+    /// ranges are as long in total as the buffer.
     ///
     /// # Errors
     /// The process is lost, or cannot be reached; there is no memory for a copy.

@@ -1,10 +1,10 @@
-//! [`Share`]: long messages that both processes copy, each some pieces: the receiver reads, the sender writes.
+//! [`Share`]: long messages that both processes copy piece by piece: the receiver reads, the sender writes.
 //!
-//! Whoever copies a piece claims it before, by counting on in a word of NIC memory that both map. So neither waits for the other to
-//! begin, and who has nothing else to do does most of it. The receiver takes pieces from the begin, the sender from the end: of a
-//! buffer that is used again, the same processor copies the same part, and has it in its cache. The words are a line of the receiver's
-//! memory, one for each message that is being copied; its upper half says which that is, so that a sender that comes late claims
-//! nothing of another.
+//! A side claims a piece before copying it, by a counter in a word of NIC memory that both map. So neither waits for the other to
+//! start, and the side that is less busy copies more. The receiver claims pieces from the start, the sender from the end: when a
+//! buffer is reused, the same processor copies the same part, which is still in its cache. The words fill a cache line of the
+//! receiver's memory, one word for each message being copied. The upper half of a word identifies the message, so that a late
+//! sender claims no piece of another message.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,24 +15,24 @@ use verbs::{Buf, Sge};
 use crate::p2p::wire::Exposed;
 use transport::Registration;
 
-/// Bytes from which on a message is worth two copiers, and of the pieces: a call of the system for each.
+/// The shortest message that both sides copy, and the limits of the piece size, in bytes: each piece costs a system call.
 pub(crate) const SHARED_MIN: u64 = 64 << 10;
 const PIECE_MIN: u64 = 32 << 10;
 const PIECE_MAX: u64 = 128 << 10;
-/// Pieces at most: those of either end are counted in half of half a word.
+/// Pieces at most: the pieces claimed at either end are counted in a quarter of the word.
 const PIECES_MAX: u64 = 1 << 15;
 const END: u32 = 16;
-/// Messages of one direction of a connection that are shared at a time.
+/// Messages per direction of a connection that are shared at a time.
 const PLACES: u32 = 8;
 
-/// A message that two copy, as both know it.
+/// A message that both sides copy, as both describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Which word.
+    /// The index of its word.
     pub(crate) place: u32,
-    /// Which of the word's messages.
+    /// The sequence number of the message among those of the word.
     pub(crate) turn: u32,
-    /// Bytes of all.
+    /// Its length in bytes.
     pub(crate) length: u64,
 }
 
@@ -42,24 +42,24 @@ impl Share {
         (self.length / 8).clamp(PIECE_MIN, PIECE_MAX).max(least).next_multiple_of(4096)
     }
 
-    /// How many pieces there are.
+    /// The number of pieces.
     pub(crate) fn pieces(&self) -> u64 {
         self.length.div_ceil(self.piece())
     }
 
-    /// Its word in the line that begins at `words`.
+    /// Its word, where `words` is the offset of the line.
     fn word<'a>(&self, memory: &'a Buf, words: usize) -> Option<&'a AtomicU64> {
         let place = (self.place < PLACES).then_some(self.place as usize)?;
         memory.word(words + 8 * place).ok()
     }
 
-    /// Begins: nothing is claimed.
+    /// Resets the word: no piece is claimed.
     fn begin(&self, memory: &Buf, words: usize) -> Option<()> {
         self.word(memory, words)?.store(u64::from(self.turn) << 32, Ordering::Release);
         Some(())
     }
 
-    /// The next piece from the begin, for the receiver, or from the end, for who claims it by this: where it begins, and its length.
+    /// Claims the next piece from the start, for the receiver, or from the end, for the sender; returns its offset and its length.
     /// `None` when all are claimed.
     pub(crate) fn claim(&self, memory: &Buf, words: usize, receives: bool) -> Option<(u64, u32)> {
         let word = self.word(memory, words)?;
@@ -81,22 +81,22 @@ impl Share {
     }
 }
 
-/// The words of a line, as its owner gives them to messages: to those first that have waited longest.
+/// The words of a line, which the receiver assigns to messages in the order in which they began to wait.
 #[derive(Debug, Default)]
 pub(crate) struct Words {
     turns: [u32; PLACES as usize],
     taken: [bool; PLACES as usize],
-    /// Which messages wait, and the bytes of each.
+    /// The messages that wait, and the bytes of each.
     waiting: VecDeque<(SlotKey, u64)>,
 }
 
 impl Words {
-    /// Has a message of so many bytes wait for a word.
+    /// Adds a message of this many bytes to those that wait for a word.
     pub(crate) fn wait(&mut self, key: SlotKey, length: u64) {
         self.waiting.push_back((key, length));
     }
 
-    /// The message that has waited longest, and a share for it; `None` if there is none, or while all words are taken.
+    /// Assigns a word to the message that has waited longest; `None` if no message waits, or all words are in use.
     pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(SlotKey, Share)> {
         let (key, length) = *self.waiting.front()?;
         let share = self.begin(memory, words, length)?;
@@ -104,7 +104,7 @@ impl Words {
         Some((key, share))
     }
 
-    /// A share for a message of so many bytes; `None` while all words are taken.
+    /// Assigns a word to a message of this many bytes; `None` if all words are in use.
     fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<Share> {
         let place = self.taken.iter().position(|taken| !taken)?;
         self.turns[place] = self.turns[place].wrapping_add(1);
@@ -114,7 +114,7 @@ impl Words {
         Some(share)
     }
 
-    /// Takes the word back; all pieces were claimed.
+    /// Frees the word; all pieces were claimed.
     pub(crate) fn end(&mut self, share: &Share) {
         if let Some(taken) = self.taken.get_mut(share.place as usize) {
             *taken = false;
@@ -126,7 +126,7 @@ impl Words {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copying {
     pub(crate) share: Share,
-    /// Whether this side receives it, and so has the word.
+    /// Whether this side is the receiver, which owns the word.
     pub(crate) receives: bool,
     local: u64,
     lkey: u32,
@@ -134,7 +134,7 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// Between memory that begins at an address here and the peer's.
+    /// Describes a copy between memory at a local address and the peer's.
     pub(crate) fn new(
         share: Share,
         receives: bool,
@@ -145,7 +145,7 @@ impl Copying {
         Self { share, receives, local, lkey: reach.sge(local, 0).lkey, remote }
     }
 
-    /// A piece, here and there.
+    /// The local and the remote memory of a piece.
     pub(crate) fn ends(&self, (begin, length): (u64, u32)) -> (Sge, Exposed) {
         let here = Sge { addr: self.local + begin, length, lkey: self.lkey };
         (here, Exposed { addr: self.remote.addr + begin, length: length.into(), ..self.remote })

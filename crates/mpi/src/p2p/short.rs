@@ -1,5 +1,6 @@
-//! Short messages that are over before a call returns: a store in the receiver's memory, a look at what a sender has stored. Whatever
-//! is not so goes the long way, which also says what is wrong. It is for faces in real time: nothing is charged.
+//! The fast path for short messages, which complete before the call returns: one store into the receiver's memory, or one poll of
+//! what a sender has stored. Everything else takes the general path, which also reports errors. The fast path serves callers in
+//! real time only: it charges nothing to simulated time.
 
 use crate::comm::communicator::Comm;
 use crate::comm::context::Plane;
@@ -11,10 +12,11 @@ use crate::p2p::wire::Label;
 use crate::req::request::RequestId;
 use crate::status::{ANY_SOURCE, ANY_TAG};
 
-/// Looks for a message before a receive begins. Others that wait for the state wait hardly longer for them than for a short message.
+/// Polls for a message before a receive is posted. Other threads that wait for the engine's lock wait hardly longer for this many
+/// polls than for a short message.
 const LOOKS: u32 = 128;
 
-/// Which tag a receive is for, of which none is any; nothing for one that is no tag.
+/// The tag of a receive, where `Some(None)` matches any tag; `None` if the tag is not valid.
 #[inline]
 fn wanted_tag(tag: i32) -> Option<Option<i32>> {
     match tag {
@@ -25,8 +27,8 @@ fn wanted_tag(tag: i32) -> Option<Option<i32>> {
 }
 
 impl Comm {
-    /// Sends bytes as [`Comm::send`], if they are stored at once where the receiver looks for them. Whether they are; nothing has
-    /// happened otherwise.
+    /// Sends bytes as [`Comm::send`] does, if they can be stored into the receiver's memory immediately. Returns whether they were;
+    /// if not, nothing has happened.
     #[inline]
     pub fn send_at_once(&self, piece: Piece, to: With) -> bool {
         let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::Point)) else {
@@ -36,8 +38,8 @@ impl Comm {
         to.tag >= 0 && self.core().with(|engine| engine.send_piece(process, label, piece))
     }
 
-    /// Begins to receive bytes as [`Comm::begin_receive`], where nothing waits that the receive could get; nothing has happened
-    /// otherwise.
+    /// Posts a receive of bytes as [`Comm::begin_receive`] does, if no unexpected message could match it; returns `None` otherwise,
+    /// and nothing has happened.
     #[inline]
     pub fn begin_receive_at_once(&self, into: Piece, from: With) -> Option<RequestId> {
         let (source, names) = match from.rank {
@@ -51,8 +53,8 @@ impl Comm {
         self.core().with(|engine| engine.post_plain(wanted, plain, self.id())).map(RequestId::operation)
     }
 
-    /// Receives bytes as [`Comm::receive`], if the next message that the source stores soon is the one, and not too long: its tag, and
-    /// its length. Nothing has happened otherwise.
+    /// Receives bytes as [`Comm::receive`] does, if the next message that the source stores within a few polls matches and is not
+    /// too long. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
     pub fn receive_at_once(&self, into: Piece, from: With) -> Option<(i32, usize)> {
         let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::Point).ok()?);

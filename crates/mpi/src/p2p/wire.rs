@@ -1,16 +1,17 @@
-//! What processes say to each other: the one place that looks at bytes of a peer's. All integers are little-endian.
+//! The wire format between processes: the only place that parses a peer's bytes. All integers are little-endian.
 //!
-//! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). What follows depends on the
-//! kind. In a ring the length of the whole is in the place of the credits.
+//! A message begins with 16 bytes: kind, flags (0), credits or length (2 bytes), tag (4), context (8). The rest depends on the
+//! kind. In a ring the length of the whole message replaces the credits.
 
 use transport::{HEADER_MAX, Header, HeaderBytes, LINE_WORDS, LineMessage};
 
-/// Bytes that every message begins with.
+/// Bytes of the header that every message begins with.
 pub(crate) const HEAD: usize = 16;
-/// Bytes of the longest message without payload, and more than payload ever begins behind.
+/// Bytes of the longest header, and of the longest message without payload.
 pub(crate) const HEAD_MAX: usize = HEAD + 32;
 
-/// Which messages a receive may match: the communicator's context and the sender's tag. The sender is who is connected.
+/// What a receive matches besides the source: the communicator's context and the sender's tag. The connection identifies the
+/// sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Label {
     /// The communicator's context.
@@ -19,18 +20,18 @@ pub(crate) struct Label {
     pub(crate) tag: i32,
 }
 
-/// What a member has called in a collective operation, as far as all must call alike.
+/// The parameters of a collective operation on which all members must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
     /// Which kind of operation.
     pub(crate) kind: u8,
-    /// The root's rank; -1 where that is not what tells it.
+    /// The root's rank; -1 where the root is not compared.
     pub(crate) root: i32,
-    /// Bytes by which all choose an algorithm.
+    /// The number of bytes from which all members choose an algorithm.
     pub(crate) bytes: u64,
 }
 
-/// Memory of the sender's that the receiver is to read.
+/// Memory of the sender that the receiver reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exposed {
     /// Its address.
@@ -48,7 +49,7 @@ pub(crate) enum Message {
     Eager {
         /// What it matches.
         label: Label,
-        /// The sender's number for its request, if it waits for a [`Message::Fin`] when a receive has matched (`MPI_Ssend`).
+        /// The sender's number for its request, if it waits for a [`Message::Fin`] that reports a match (`MPI_Ssend`).
         answer: Option<u64>,
     },
     /// Ready to send: announces a long message.
@@ -59,9 +60,9 @@ pub(crate) enum Message {
         id: u64,
         /// The payload in the sender's memory, which the receiver reads, unless `put`.
         at: Exposed,
-        /// The first so many bytes of the payload follow without a CTS, in this message and in [`Message::Frag`]s.
+        /// This many bytes at the start of the payload follow without a CTS, in this message and in [`Message::Frag`]s.
         frag_bytes: u32,
-        /// The sender writes the rest to where a [`Message::Cts`] says, and exposes no memory.
+        /// The sender writes the rest to the memory named in a [`Message::Cts`], and exposes no memory.
         put: bool,
     },
     /// A fragment: the next bytes of a message that a [`Message::Rts`] has announced.
@@ -73,7 +74,7 @@ pub(crate) enum Message {
     Cts {
         /// The sender's number for its request.
         id: u64,
-        /// Where the rest goes.
+        /// The receiver's memory for the rest of the payload.
         at: Exposed,
         /// The immediate value of the last write.
         place: u32,
@@ -84,18 +85,18 @@ pub(crate) enum Message {
         id: u64,
         /// The receiver's number for its own.
         key: u64,
-        /// Where the payload goes.
+        /// The receiver's memory for the payload.
         at: Exposed,
-        /// The word by which both claim pieces.
+        /// The index of the word from which both sides claim pieces.
         place: u32,
-        /// The number of this message among those that have used that word.
+        /// The sequence number of this message among those that have used that word.
         turn: u32,
     },
     /// The sender has copied its pieces of a message that both sides copy.
     ShmFin {
         /// The receiver's number for its request.
         key: u64,
-        /// How many pieces.
+        /// The number of pieces.
         pieces: u32,
     },
     /// A receive has matched a message, or has read all of it: the sender's request is complete.
@@ -115,23 +116,23 @@ pub(crate) enum Message {
         /// The sender's number for its request.
         id: u64,
     },
-    /// The sender waits for the receiver in a collective operation, and asks whether the receiver has called the same.
+    /// The sender waits for the receiver in a collective operation, and asks whether the receiver has called the same operation.
     CollCheck {
-        /// The operation's.
+        /// The operation's context and tag.
         label: Label,
         /// What the sender has called.
         called: Called,
     },
-    /// The receiver of a [`Message::CollCheck`] has called something else, or has given up.
+    /// The receiver of a [`Message::CollCheck`] has called a different operation, or has given up.
     CollMismatch {
-        /// The operation's.
+        /// The operation's context and tag.
         label: Label,
         /// What the sender of this message has called.
         called: Called,
     },
     /// Nothing but credits.
     Credit,
-    /// The sender's last message: it needs nothing from the receiver any more, and will end the connection.
+    /// The sender's last message: it needs nothing more from the receiver, and will close the connection.
     Leave,
 }
 
@@ -150,10 +151,10 @@ const CANCEL_REQ: u8 = 13;
 const CANCEL_RSP: u8 = 14;
 const LEAVE: u8 = 15;
 
-/// The bit of the last word of an RTS that stands for `put`; the others are `frag_bytes`.
+/// The bit of an RTS's last word that encodes `put`; the other bits are `frag_bytes`.
 const PUT: u32 = 1 << 31;
 
-/// The first two words of a short message whose payload follows, as they lie in a ring; `len` is the whole's.
+/// Encodes the first two words of a short message with payload, as stored in a ring; `len` is the length of the whole message.
 #[inline]
 pub(crate) fn eager_words(label: Label, len: u16) -> [u64; 2] {
     let first = u64::from(EAGER) | u64::from(len) << 16 | u64::from(label.tag as u32) << 32;
@@ -166,7 +167,7 @@ pub(crate) fn is_eager(first: u64) -> bool {
     u64::from_le(first) as u8 == EAGER
 }
 
-/// What [`eager_words`] say; `None` for what nobody says.
+/// Decodes the words of [`eager_words`]; `None` if they are not valid.
 #[inline]
 pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(Label, usize)> {
     let first = u64::from_le(first);
@@ -176,7 +177,7 @@ pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(Label, usize)> 
 }
 
 impl Message {
-    /// Bytes before the payload.
+    /// Bytes of the header before the payload.
     pub(crate) fn head_len(&self) -> usize {
         match self {
             Self::Eager { answer: None, .. } | Self::Credit | Self::Leave => HEAD,
@@ -191,7 +192,7 @@ impl Message {
         }
     }
 
-    /// The bytes of this message with `credits` for the peer, or its length.
+    /// Encodes the header of this message, with `credits` for the peer, or with its length.
     #[inline]
     pub(crate) fn bytes(&self, credits: u16) -> HeaderBytes {
         let mut bytes = [0; HEADER_MAX];
@@ -260,7 +261,8 @@ impl Message {
         HeaderBytes::new(bytes, self.head_len())
     }
 
-    /// The message that `bytes` begin with, of a whole of `len` bytes, and the credits with it. `None` for what nobody says.
+    /// Decodes the header at the start of `bytes`, of a message of `len` bytes in all, and the credits with it; `None` if it is not
+    /// valid.
     pub(crate) fn parse(bytes: &[u8; HEAD_MAX], len: usize) -> Option<(Self, u16)> {
         let label = Label { context: u64_at(bytes, 8), tag: i32::from_le_bytes(part(bytes, 4)) };
         let id = u64_at(bytes, HEAD);
@@ -312,7 +314,7 @@ impl Message {
 impl Header for Message {
     type Short = [u64; 2];
 
-    /// A message whose payload follows, and that asks for no answer.
+    /// Encodes messages with payload that need no answer.
     #[inline]
     fn encode_short(&self) -> Option<[u64; 2]> {
         if let Self::Eager { label, answer: None } = self { Some(eager_words(*label, 0)) } else { None }
@@ -339,19 +341,19 @@ impl Header for Message {
     }
 }
 
-/// Bytes of the longest payload that goes by a line.
+/// Bytes of the longest payload that a line carries.
 pub(crate) const LINE_MAX: usize = 16;
-/// The first word of a line's message that has payload.
+/// The first word of a line's message that holds payload.
 pub(crate) const LINE_PAYLOAD: usize = 1;
 
-/// A short message as one of a [line](transport::DuplexLine). Its kind is the length of the payload, which is in two words.
+/// Encodes a short message for a [line](transport::DuplexLine). The length of the payload is the kind; the payload fills two words.
 #[inline]
 pub(crate) fn line_message(label: Label, payload: [u64; 2], len: usize, records: u16) -> LineMessage {
     let words = [label.context, payload[0], payload[1]];
     LineMessage { kind: len as u8, records, label: label.tag as u32, words }
 }
 
-/// Parses a message of a line: its label, and the length of its payload; `None` for what no process of this version sends.
+/// Decodes a message of a line: its label, and the length of its payload; `None` for what no process of this version sends.
 #[inline]
 pub(crate) fn parse_line(message: &LineMessage) -> Option<(Label, usize)> {
     let (label, len) =
@@ -359,7 +361,7 @@ pub(crate) fn parse_line(message: &LineMessage) -> Option<(Label, usize)> {
     (label.tag >= 0 && len <= LINE_MAX).then_some((label, len))
 }
 
-/// The memory that a message of the longest kind names; `None` for more than there are addresses.
+/// The memory that an RTS or CTS names; `None` if it wraps around the end of the address space.
 fn exposed(bytes: &[u8; HEAD_MAX]) -> Option<Exposed> {
     let (length, addr) = (u64_at(bytes, HEAD + 8), u64_at(bytes, HEAD + 16));
     addr.checked_add(length)?;
@@ -376,13 +378,13 @@ fn u64_at(bytes: &[u8; HEAD_MAX], at: usize) -> u64 {
     u64::from_le_bytes(part(bytes, at))
 }
 
-/// Why a connection is refused, as private data of the refusal: both connect, and the other one's attempt counts.
+/// Reason of a rejection: both processes connect at the same time, and the other attempt is used.
 pub(crate) const CROSSED: &[u8] = b"crossed";
-/// Why a connection is refused: there is one already, or the process is not known.
+/// Reason of a rejection: a connection exists already, or the process is not known.
 pub(crate) const STRANGER: &[u8] = b"stranger";
-/// Why a connection is refused: the process has just started and does not have the job's key yet. The peer asks again.
+/// Reason of a rejection: the process has just started and does not have the job's key yet. The peer retries.
 pub(crate) const NOT_YET: &[u8] = b"not yet";
-/// Reason of a rejection: the process leaves the job and accepts no connection any more.
+/// Reason of a rejection: the process leaves the job and accepts no more connections.
 pub(crate) const LEFT: &[u8] = b"left";
 
 #[cfg(test)]
@@ -466,7 +468,7 @@ mod tests {
             prop_assert_eq!(longer.is_some(), carries);
         }
 
-        /// Whatever comes, nothing panics, and what is understood would be said in the same way.
+        /// No input panics, and whatever is accepted is encoded to the same bytes again.
         #[test]
         fn nonsense_is_refused_or_means_something(bytes in any::<[u8; 32]>(), more in any::<[u8; 16]>(), len in 0..100_usize) {
             let mut all = [0; HEAD_MAX];
@@ -479,7 +481,7 @@ mod tests {
             }
         }
 
-        /// The short way says what the long one does, and understands what it does.
+        /// The short encoder and parser agree with the general ones.
         #[test]
         fn words_of_short_messages_are_the_bytes(label in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
             let label = Label { context: label.0, tag: label.1 };
@@ -514,7 +516,7 @@ mod tests {
         }
     }
 
-    /// A request for memory that wraps around the end of all addresses is nonsense.
+    /// A message that names memory beyond the end of the address space is rejected.
     #[test]
     fn exposed_memory_does_not_wrap() {
         let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };

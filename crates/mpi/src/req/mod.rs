@@ -1,10 +1,10 @@
-//! Requests: operations under way by number, and those that are more than one operation.
+//! Requests: operations in progress by number, and requests that are more than one operation.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
-//! | `request` | [`Request`](crate::Request), and how to wait for one or several |
+//! | `request` | [`Request`](crate::Request), and waiting for one or several |
 //! | `special` | persistent and generalized requests |
-//! | `partitioned` | messages whose data are given and received in parts (`MPI_Psend_init`) |
+//! | `partitioned` | partitioned communication (`MPI_Psend_init`) |
 
 pub(crate) mod partitioned;
 pub(crate) mod request;

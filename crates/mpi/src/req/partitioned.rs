@@ -1,7 +1,7 @@
-//! Messages whose data are given and got in parts (`MPI_Psend_init`): each part goes as a message of its own when it is ready.
+//! Partitioned communication (`MPI_Psend_init`): each part is sent as a message of its own when it is ready.
 //!
-//! The two sides of a request find each other once: the sender says, under the program's tag, how many parts there are and by which
-//! tags they come. The receiver may count in other parts.
+//! The two sides of a request are matched once, under the program's tag: the sender announces the number of parts and their tags.
+//! The receiver may divide its buffer into a different number of parts.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::p2p::operation::{Names, Receive};
 use crate::p2p::wire::Label;
 use crate::status::Status;
 
-/// What the sender says beforehand.
+/// The sender's announcement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     pub(crate) parts: u32,
-    /// The tag of the first part; the others follow.
+    /// The tag of the first part; the others have the following tags.
     pub(crate) first_tag: u32,
-    /// Bytes of all.
+    /// Bytes of all parts.
     pub(crate) bytes: u64,
 }
 
-/// Bytes of an [`Announced`].
+/// Bytes of an encoded [`Announced`].
 pub(crate) const ANNOUNCED: usize = 16;
 
 impl Announced {
-    /// What goes to the receiver.
+    /// Encodes the announcement.
     pub(crate) fn bytes(self) -> [u8; ANNOUNCED] {
         let mut bytes = [0; ANNOUNCED];
         bytes[..4].copy_from_slice(&self.parts.to_le_bytes());
@@ -53,18 +53,18 @@ fn tag_of(first: u32, part: u32) -> i32 {
     (first.wrapping_add(part) & i32::MAX as u32) as i32
 }
 
-/// A message that is sent in parts, whenever it is started.
+/// A partitioned send, which may be started repeatedly.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) to: u32,
-    /// Of the parts' messages.
+    /// The context of the parts' messages.
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
     pub(crate) announced: Announced,
     pub(crate) state: Lock<Sent>,
 }
 
-/// How far a started one has come.
+/// The progress of a started send.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     ready: Vec<bool>,
@@ -73,7 +73,7 @@ pub(crate) struct Sent {
     failed: Option<Error>,
 }
 
-/// A message that is received in parts, whenever it is started.
+/// A partitioned receive, which may be started repeatedly.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) from: u32,
@@ -82,24 +82,24 @@ pub(crate) struct Receiving {
     pub(crate) names: Group,
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
-    /// The parts in which the program asks.
+    /// The number of parts on the receiver's side.
     pub(crate) parts: u32,
     pub(crate) state: Lock<Got>,
 }
 
-/// How far a started one has come.
+/// The progress of a started receive.
 #[derive(Debug)]
 pub(crate) struct Got {
-    /// The receive of what the sender announces, and where it goes.
+    /// The receive of the sender's announcement, and its buffer.
     announcing: Option<(SlotKey, Buffer)>,
     announced: Option<Announced>,
-    /// Of each of the sender's parts, what receives it; none once it is there.
+    /// The receives of the sender's parts; `None` for parts that have arrived.
     pending: Vec<Option<SlotKey>>,
     posted: bool,
 }
 
 impl Got {
-    /// Nothing has come yet; what is announced comes here.
+    /// The initial state, with the receive of the announcement.
     pub(crate) fn new(key: SlotKey, into: Buffer) -> Self {
         Self { announcing: Some((key, into)), announced: None, pending: Vec::new(), posted: false }
     }
@@ -108,11 +108,11 @@ impl Got {
 /// The parts of a persistent request.
 #[derive(Clone, Debug)]
 pub(crate) enum Parts {
-    /// Of nobody: whatever is asked is over.
+    /// To or from `MPI_PROC_NULL`: always complete.
     Nobody,
-    /// Of one that sends.
+    /// Parts of a send.
     Send(Arc<Sending>),
-    /// Of one that receives.
+    /// Parts of a receive.
     Receive(Arc<Receiving>),
 }
 
@@ -120,7 +120,7 @@ struct SendTask(Arc<Sending>, Host);
 struct ReceiveTask(Arc<Receiving>, Host);
 
 impl Sending {
-    /// Begins to wait for its parts.
+    /// Starts the send, which then waits for its parts.
     pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
         let (host, parts) = (engine.host().clone(), self.announced.parts);
         *self.state.lock(&host) = Sent { ready: vec![false; parts as usize], left: parts, ..Sent::default() };
@@ -130,7 +130,7 @@ impl Sending {
     /// Sends parts from `first` to `last`.
     ///
     /// # Errors
-    /// [`Class::ARG`] for parts that there are not, or that are sent already.
+    /// [`Class::ARG`] for parts that do not exist, or that were sent already.
     pub(crate) fn ready(&self, engine: &mut Engine, first: i32, last: i32) -> Result<()> {
         let host = engine.host().clone();
         let mut state = self.state.lock(&host);
@@ -172,24 +172,24 @@ impl Task for SendTask {
 }
 
 impl Receiving {
-    /// Begins to receive.
+    /// Starts to receive.
     pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
         let host = engine.host().clone();
         self.state.lock(&host).posted = false;
         engine.begin(Box::new(ReceiveTask(self.clone(), host)))
     }
 
-    /// Whether a part is there.
+    /// Whether a part has arrived.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a part that there is not.
+    /// [`Class::ARG`] for a part that does not exist.
     pub(crate) fn has_arrived(&self, host: &Host, part: i32) -> Result<bool> {
         let part = u32::try_from(part).ok().filter(|part| *part < self.parts);
         let none = || Error::new(Class::ARG, format_args!("there are only {} partitions", self.parts));
         let part = u64::from(part.ok_or_else(none)?);
         let state = self.state.lock(host);
         let Some(announced) = state.announced.filter(|_| state.posted) else { return Ok(false) };
-        // By numbers of parts, not by bytes: also parts of no bytes come one by one.
+        // By part numbers, not by bytes, so that parts of no bytes also arrive one by one.
         let (mine, theirs) = (u64::from(self.parts), u64::from(announced.parts));
         let (first, end) = (part * theirs / mine, ((part + 1) * theirs).div_ceil(mine));
         Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))

@@ -1,8 +1,8 @@
-//! [`Request`]: an operation under way, and how one waits for one or several; [`Requests`]: the same by numbers.
+//! [`Request`]: an operation in progress, and waiting for one or several; [`Requests`]: the same for requests by number.
 //!
-//! A request is the number of an operation in the engine's table, so that beginning and ending one allocates nothing. Those that are
-//! more than an operation have a table of their own ([`Special`]); and what was over when it began, and has nothing to say, is one
-//! number for all.
+//! A request is the number of an operation in the engine's table, so that starting and completing one allocates nothing. Requests
+//! that are more than an operation have a table of their own ([`Special`]). All requests that completed when they were started,
+//! with an empty status, share one number.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::req::partitioned::Parts;
 use crate::req::special::{Generalized, Special, Starter, State, What};
 use crate::status::{Ended, Status};
 
-/// The number of a request (`MPI_Request`), for faces whose programs hold numbers. [`Requests`] says what it names; a number whose
-/// request is over names nothing until 2^30 others had its place.
+/// The number of a request (`MPI_Request`), for interfaces whose programs hold numbers, as C does. [`Requests`] resolves it. The
+/// number of a completed request is not reused until 2^30 others have used its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(u64);
 
-/// What a number says by itself.
+/// A decoded number.
 #[derive(Clone, Copy)]
 enum Named {
     Null,
@@ -32,18 +32,18 @@ enum Named {
 }
 
 impl RequestId {
-    /// The number of no request, which a program may wait for all the same.
+    /// The number of no request; waiting for it is allowed.
     pub const NULL: Self = Self(0);
-    /// What was over when it began, as a short message that has left, with an empty status.
+    /// A request that completed when it was started, such as a short message that has been sent, with an empty status.
     pub const OVER: Self = Self(1);
 
-    /// As a program holds it: odd and more than 2^32, but for [`RequestId::NULL`] and [`RequestId::OVER`], which are 0 and 1.
+    /// The number for the program: odd and more than 2^32, except [`RequestId::NULL`] and [`RequestId::OVER`], which are 0 and 1.
     #[inline]
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// What a program holds, which may be nonsense.
+    /// Accepts any number that a program passes, valid or not.
     #[inline]
     pub fn from_number(number: u64) -> Self {
         Self(number)
@@ -58,7 +58,7 @@ impl RequestId {
         Self(key.number() << 2 | 3)
     }
 
-    /// The operation that it is, if it is no more than that.
+    /// The operation, unless the request is special.
     #[inline]
     fn key(self) -> Option<SlotKey> {
         (self.0 & 3 == 1 && self != Self::OVER).then(|| SlotKey::from_number(self.0 >> 2))
@@ -76,7 +76,7 @@ impl RequestId {
         }
     }
 
-    /// Bits of a place and of a lap in an integer of C's, which has a mark above them so that it is more than 2^30.
+    /// Bits of the slot and of the generation in a C integer; the mark above them makes it larger than 2^30.
     const PLACE_BITS: u32 = 20;
     const LAP_BITS: u32 = 9;
     const MARK: u32 = 1 << 30;
@@ -89,7 +89,7 @@ impl RequestId {
     }
 }
 
-/// What a request waits for now.
+/// The current state of a request.
 #[derive(Clone, Copy)]
 enum Now {
     Inactive,
@@ -111,14 +111,14 @@ impl Now {
     }
 }
 
-/// What [`Requests::test_any`] finds.
+/// The result of [`Requests::test_any`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Any<T = Status> {
     /// No request is active.
     Inactive,
-    /// None is over.
+    /// None has completed.
     Pending,
-    /// This one is over.
+    /// This one has completed.
     Over(usize, T),
 }
 
@@ -127,18 +127,18 @@ fn nothing() -> Error {
     Error::new(Class::REQUEST, "it is no request, or one that is over or was freed")
 }
 
-/// The requests of a process by their numbers. All that is said of one number is true of [`Request`], too. A number that names
-/// nothing is an error of class [`Class::REQUEST`].
+/// The requests of a process by their numbers. What is documented here for a number also holds for [`Request`]. A number that names
+/// no request is an error of class [`Class::REQUEST`].
 #[derive(Clone, Copy, Debug)]
 pub struct Requests<'a>(&'a Core);
 
 impl<'a> Requests<'a> {
-    /// Those of a process.
+    /// The requests of a process.
     pub(crate) fn of(core: &'a Core) -> Self {
         Self(core)
     }
 
-    /// Takes in what has begun.
+    /// Returns the request of a started operation.
     #[inline(always)]
     pub(crate) fn begun(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
         let key = match begun {
@@ -183,23 +183,23 @@ impl<'a> Requests<'a> {
         Ok(all)
     }
 
-    /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
+    /// Whether a caller would wait for it: it is neither null nor an inactive persistent request.
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn is_active(self, id: RequestId) -> Result<bool> {
         self.now(id).map(Now::is_active)
     }
 
-    /// Whether it can be started.
+    /// Whether it can be started (again).
     pub fn is_persistent(self, id: RequestId) -> bool {
         let Named::Special(key) = id.named() else { return false };
         let mut specials = self.0.specials();
         specials.get_mut(key).is_some_and(|special| !matches!(special.what, What::Program(_)))
     }
 
-    /// How requests ended that have: they are null from now on, or inactive if they can be started again. Nothing has changed when one
-    /// names nothing.
+    /// Returns how completed requests ended; they become null, or inactive if persistent. If a number names no request, nothing
+    /// changes.
     fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<Ended>> {
         let is_there = |id: &RequestId| match id.named() {
             Named::Operation(key) => engine.has(key),
@@ -212,14 +212,14 @@ impl<'a> Requests<'a> {
         for id in ids {
             ended.push(match id.named() {
                 Named::Operation(key) => engine.collect(key).ok_or_else(nothing)?,
-                // Of special ones more is to be asked than the engine.
+                // Placeholders: special requests are collected by [`Requests::ask_specials`].
                 _ => Ended::nothing(),
             });
         }
         Ok(ended)
     }
 
-    /// What of requests that [`Requests::gather`] has gathered only these know themselves.
+    /// Fills in the results of special requests, which [`Requests::gather`] has left empty.
     fn ask_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
         for (id, ended) in ids.iter().zip(&mut ended) {
             if let Named::Special(key) = id.named() {
@@ -258,11 +258,11 @@ impl<'a> Requests<'a> {
         Ok(Ended { status, comm, is_persistent: false })
     }
 
-    /// Waits until the operation has ended. The request is then null, or inactive if it is persistent. Null and inactive requests are
-    /// over with an empty status.
+    /// Waits until the operation has completed. The request is then null, or inactive if it is persistent. Null and inactive
+    /// requests complete immediately with an empty status.
     ///
     /// # Errors
-    /// As for all; [`Class::OTHER`] when the world of this process ends first.
+    /// [`Class::REQUEST`]; [`Class::OTHER`] when the world of this process ends first.
     #[inline]
     pub fn wait(self, id: RequestId) -> Result<Ended> {
         match id.named() {
@@ -279,20 +279,20 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// How the operation ended, if it has; as [`Requests::wait`] then.
+    /// Completes the request as [`Requests::wait`] does, if its operation has completed.
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn test(self, id: RequestId) -> Result<Option<Ended>> {
         let now = self.now(id)?;
         let is_over = self.0.test(|engine| now.is_over(engine).then_some(()));
         is_over.map(|()| self.collect(id)).transpose()
     }
 
-    /// How the operation ended, if it has; the request stays as it is (`MPI_Request_get_status`).
+    /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`).
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn peek(self, id: RequestId) -> Result<Option<Status>> {
         let (over, what) = match id.named() {
             Named::Special(key) => {
@@ -314,16 +314,16 @@ impl<'a> Requests<'a> {
         Ok(Some(if let Some(What::Program(program)) = what { program.query() } else { status }))
     }
 
-    /// Waits for all; how they ended is in their order.
+    /// Waits for all requests; returns how they ended, in their order.
     ///
     /// # Errors
-    /// As [`Requests::wait`]; nothing has changed when one names nothing.
+    /// As [`Requests::wait`]; if a number names no request, nothing changes.
     pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<Ended>> {
         if ids.iter().all(|id| matches!(id.named(), Named::Null | Named::Over)) {
             return Ok(vec![Ended::nothing(); ids.len()]);
         }
         let now = self.all_now(ids)?;
-        // What is over stays over.
+        // A completed request stays completed.
         let mut over = 0;
         let all_over = |engine: &mut Engine| {
             over += now[over..].iter().take_while(|now| now.is_over(engine)).count();
@@ -333,8 +333,8 @@ impl<'a> Requests<'a> {
         self.ask_specials(ids, ended)
     }
 
-    /// Waits for so many, if each was over when it began or is an operation that ends well: `put` is given how each ended. Whether they
-    /// did; none has changed otherwise.
+    /// Waits for `count` requests, as long as each completed when it was started, or is an operation that completes without an
+    /// error. Returns true if all did, after it has passed each status to `put`; otherwise no request has changed.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
@@ -367,7 +367,7 @@ impl<'a> Requests<'a> {
             for at in 0..count {
                 let is_given = id(at).key().is_some_and(|key| engine.hand_out(key, |status| put(at, status)));
                 if !is_given {
-                    // One that was over before, or that is there twice.
+                    // A request that completed when it was started, or that occurs twice.
                     put(at, &nothing);
                 }
             }
@@ -375,7 +375,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    /// How all ended, if they have; otherwise all stay as they are.
+    /// Returns how all ended, if all have completed; otherwise no request changes.
     ///
     /// # Errors
     /// As [`Requests::wait_all`].
@@ -388,7 +388,7 @@ impl<'a> Requests<'a> {
         self.ask_specials(ids, ended).map(Some)
     }
 
-    /// Waits until one has ended: which, and how. `None` if none is active.
+    /// Waits until one has completed; returns its index, and how it ended. `None` if none is active.
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -401,10 +401,10 @@ impl<'a> Requests<'a> {
         self.collect(ids[at]).map(|ended| Some((at, ended)))
     }
 
-    /// Looks whether one has ended.
+    /// Checks whether one has completed.
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn test_any(self, ids: &[RequestId]) -> Result<Any<Ended>> {
         let now = self.all_now(ids)?;
         if !now.iter().any(|now| now.is_active()) {
@@ -416,7 +416,8 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Waits until at least one has ended: which, and how. `None` if none is active.
+    /// Waits until at least one has completed; returns the indices of all completed ones, and how they ended. `None` if none is
+    /// active.
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -430,10 +431,10 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Those that have ended, and how: perhaps none. `None` if none is active.
+    /// Returns the indices of those that have completed, perhaps none, and how they ended. `None` if none is active.
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
         let now = self.all_now(ids)?;
         if !now.iter().any(|now| now.is_active()) {
@@ -443,10 +444,10 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Begins the operation of a persistent request.
+    /// Starts the operation of a persistent request.
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for one that is not persistent, or has begun; the operation's.
+    /// [`Class::REQUEST`] for a request that is not persistent, or is active; the operation's.
     pub fn start(self, id: RequestId) -> Result<()> {
         let wrong = |why| Error::new(Class::REQUEST, why);
         let key = match id.named() {
@@ -471,8 +472,8 @@ impl<'a> Requests<'a> {
         Ok(())
     }
 
-    /// Asks that the operation end without effect. A receive that has no message yet is cancelled, and so is a send that waits to be
-    /// matched, once its receiver makes progress; all else completes as if nothing had been asked. The request must be waited for in either case.
+    /// Cancels the operation, if possible. An unmatched receive is cancelled, and so is a send that waits for a match, once its
+    /// receiver makes progress; all other operations complete as usual. The caller must wait for the request in either case.
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
@@ -494,10 +495,10 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Forgets a request, whose operation goes on by itself (`MPI_Request_free`).
+    /// Frees a request; its operation continues without it (`MPI_Request_free`).
     ///
     /// # Errors
-    /// As for all.
+    /// [`Class::REQUEST`].
     pub fn free(self, id: RequestId) -> Result<()> {
         match id.named() {
             Named::Null | Named::Over => Ok(()),
@@ -526,24 +527,24 @@ impl<'a> Requests<'a> {
             State::Inactive | State::Over(_) => true,
         };
         let is_programs = matches!(what, What::Program(_));
-        // What stands for something of the program's is found until that is over.
+        // A generalized request stays in the table until the program completes it.
         if has_ended || !is_programs {
             self.remove(key);
         }
         match what {
-            // Nobody hears of an error any more.
+            // An error could no longer be reported to a caller.
             What::Program(program) if has_ended => program.free().or(Ok(())),
             _ => Ok(()),
         }
     }
 
-    /// Gives a special request up, and what it holds when the lock is free again.
+    /// Removes a special request, and drops it after the lock is released.
     fn remove(self, key: SlotKey) {
         let removed = self.0.specials().remove(key);
         drop(removed);
     }
 
-    /// The [`Comm::id`] of its communicator, if it has one: whose error handler hears of an error.
+    /// The [`Comm::id`] of its communicator, if it has one, whose error handler gets its errors.
     pub fn comm(self, id: RequestId) -> Option<u64> {
         match id.named() {
             Named::Operation(key) => self.0.with(|engine| engine.comm(key)),
@@ -557,10 +558,10 @@ impl<'a> Requests<'a> {
         self.0.specials().get_mut(key).map(|special| special.what.clone())
     }
 
-    /// What a generalized request stands for is over.
+    /// Completes a generalized request (`MPI_Grequest_complete`).
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for another request; the program's, if the request is gone already and its function is called.
+    /// [`Class::REQUEST`] for another request; the error of the program's function, which is called here if the request was freed.
     pub fn complete(self, id: RequestId) -> Result<()> {
         let (Some(What::Program(program)), Now::Under(key)) = (self.what(id), self.now(id)?) else {
             return Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program"));
@@ -574,11 +575,11 @@ impl<'a> Requests<'a> {
         program.free()
     }
 
-    /// Parts from `first` to `last` of a message that is sent in parts are ready (`MPI_Pready_range`).
+    /// Marks parts from `first` to `last` of a partitioned send as ready (`MPI_Pready_range`).
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for a request that does not send in parts; [`Class::ARG`] for parts that there are not, or that do not
-    /// wait: the request is not started, or they were ready before.
+    /// [`Class::REQUEST`] for a request that is not a partitioned send; [`Class::ARG`] for parts that do not exist or cannot become
+    /// ready: the request is not started, or they are ready already.
     pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
         match self.what(id) {
             Some(What::Parts(_, Parts::Nobody)) => Ok(()),
@@ -589,10 +590,10 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Whether a part of a message that is received in parts is there (`MPI_Parrived`).
+    /// Whether a part of a partitioned receive has arrived (`MPI_Parrived`).
     ///
     /// # Errors
-    /// [`Class::REQUEST`] for a request that does not receive in parts; [`Class::ARG`] for a part that there is not.
+    /// [`Class::REQUEST`] for a request that is not a partitioned receive; [`Class::ARG`] for a part that does not exist.
     pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
         let is_inactive = matches!(self.now(id)?, Now::Inactive);
         match self.what(id) {
@@ -606,7 +607,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// A number as an integer of C's, above 2^30; `None` for one that names nothing, and for more than 2^20 requests at a time.
+    /// Converts a number to a C integer above 2^30; `None` for a number without a table entry, and beyond 2^20 requests at a time.
     pub fn integer(self, id: RequestId) -> Option<i32> {
         match id.named() {
             Named::Operation(key) => RequestId::integer_of(key, false),
@@ -615,7 +616,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// The number that [`Requests::integer`] has made an integer of, if it still names something.
+    /// Converts an integer from [`Requests::integer`] back, if its request still exists.
     pub fn from_integer(self, integer: i32) -> Option<RequestId> {
         let place = (integer as u32 >> 1) & ((1 << RequestId::PLACE_BITS) - 1);
         let id = if integer & 1 == 0 {
@@ -636,35 +637,35 @@ fn which_over(now: &[Now], engine: &mut Engine) -> Vec<usize> {
     (0..now.len()).filter(over).collect()
 }
 
-/// An operation under way, a persistent one, or null (`MPI_Request`). One that is dropped goes on by itself.
+/// An operation in progress, a persistent request, or null (`MPI_Request`). When dropped, its operation continues without it.
 #[derive(Default)]
 pub struct Request(Option<(Core, RequestId)>);
 
-/// A hold on a request, for threads that do not wait for it; cheap to clone.
+/// A handle for threads that do not wait for the request; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Remote(Core, RequestId);
 
 impl Remote {
-    /// As [`Requests::complete`].
+    /// Completes a request as [`Requests::complete`] does.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Requests::complete`].
     pub fn complete(&self) -> Result<()> {
         Requests(&self.0).complete(self.1)
     }
 
-    /// As [`Requests::parts_ready`].
+    /// Marks parts as ready as [`Requests::parts_ready`] does.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Requests::parts_ready`].
     pub fn parts_ready(&self, first: i32, last: i32) -> Result<()> {
         Requests(&self.0).parts_ready(self.1, first, last)
     }
 
-    /// As [`Requests::part_arrived`].
+    /// Tests a part as [`Requests::part_arrived`] does.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Requests::part_arrived`].
     pub fn part_arrived(&self, part: i32) -> Result<bool> {
         Requests(&self.0).part_arrived(self.1, part)
     }
@@ -677,12 +678,12 @@ impl std::fmt::Debug for Request {
 }
 
 impl Request {
-    /// A request of this number.
+    /// The request with this number.
     pub(crate) fn of(core: &Core, id: RequestId) -> Self {
         Self(Some((core.clone(), id)))
     }
 
-    /// A request for an operation of a communicator that has begun.
+    /// Creates a request for a started operation of a communicator.
     pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
         let id = comm.core().with(|engine| Requests::begun(engine, begun, Some(comm.id())));
         Self::of(comm.core(), id)
@@ -693,28 +694,28 @@ impl Request {
         Self::of(core, Requests(core).insert(special))
     }
 
-    /// A persistent request, not started.
+    /// Creates an inactive persistent request.
     pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
         Self::special(comm.core(), Some(comm), What::Persistent(starter), State::Inactive)
     }
 
-    /// A persistent request for a message in parts, not started.
+    /// Creates an inactive persistent request for a partitioned message.
     pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
         Self::special(comm.core(), Some(comm), What::Parts(starter, parts), State::Inactive)
     }
 
-    /// A request for something of the process as a whole.
+    /// Creates a request for an operation without a communicator.
     pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
         Self::of(core, core.with(|engine| Requests::begun(engine, begun, None)))
     }
 
-    /// A request for something of the program's, which is over with [`Requests::complete`].
+    /// Creates a generalized request, which [`Requests::complete`] completes.
     pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
         let begun = core.with(Engine::open);
         Self::special(core, None, What::Program(program), begun.into())
     }
 
-    /// What other threads may do about it, if anything, while one waits for it.
+    /// A handle for other threads, if they can affect the request while a thread waits for it.
     pub fn remote(&self) -> Option<Remote> {
         let (core, id) = self.0.as_ref()?;
         let is_for_others = matches!(Requests(core).what(*id)?, What::Parts(..) | What::Program(_));
@@ -726,33 +727,33 @@ impl Request {
         Self(None)
     }
 
-    /// Whether it is none.
+    /// Whether it is `MPI_REQUEST_NULL`.
     pub fn is_null(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Its number, by which [`Requests`] knows it as well.
+    /// Its number in [`Requests`].
     pub fn id(&self) -> RequestId {
         self.0.as_ref().map_or(RequestId::NULL, |(_, id)| *id)
     }
 
-    /// Its number, by which somebody else waits for it.
+    /// Its number; the caller is now responsible for the request.
     pub fn into_id(mut self) -> RequestId {
         self.0.take().map_or(RequestId::NULL, |(_, id)| id)
     }
 
-    /// Whether there is something to wait for: it is neither null nor a persistent one that is not started.
+    /// Whether a caller would wait for it: it is neither null nor an inactive persistent request.
     pub fn is_active(&self) -> bool {
         let is_active = |(core, id): &(Core, RequestId)| Requests(core).is_active(*id).unwrap_or(false);
         self.0.as_ref().is_some_and(is_active)
     }
 
-    /// Whether it can be started.
+    /// Whether it can be started (again).
     pub fn is_persistent(&self) -> bool {
         self.0.as_ref().is_some_and(|(core, id)| Requests(core).is_persistent(*id))
     }
 
-    /// Makes the request what it is after its operation has ended so.
+    /// Updates the request after its operation has completed, and returns the status.
     fn left(&mut self, ended: Result<Ended>) -> Status {
         match ended {
             Ok(Ended { status, is_persistent, .. }) => {
@@ -765,47 +766,47 @@ impl Request {
         }
     }
 
-    /// As [`Requests::test`].
+    /// Tests as [`Requests::test`] does.
     pub fn test(&mut self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         let ended = Requests(core).test(*id).transpose()?;
         Some(self.left(ended))
     }
 
-    /// As [`Requests::peek`].
+    /// Returns the status as [`Requests::peek`] does.
     pub fn peek(&self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         Requests(core).peek(*id).unwrap_or_else(|error| Some(Status::failed(error)))
     }
 
-    /// As [`Requests::wait`].
+    /// Waits as [`Requests::wait`] does.
     pub fn wait(&mut self) -> Status {
         let Some((core, id)) = &self.0 else { return Status::empty() };
         let ended = Requests(core).wait(*id);
         self.left(ended)
     }
 
-    /// As [`Requests::start`].
+    /// Starts as [`Requests::start`] does.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Requests::start`].
     pub fn start(&mut self) -> Result<()> {
         let null = || Error::new(Class::REQUEST, "a null request cannot be started");
         let (core, id) = self.0.as_ref().ok_or_else(null)?;
         Requests(core).start(*id)
     }
 
-    /// As [`Requests::cancel`].
+    /// Cancels as [`Requests::cancel`] does.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Requests::cancel`].
     pub fn cancel(&self) -> Result<()> {
         let null = || Error::new(Class::REQUEST, "only an active request can be cancelled");
         let (core, id) = self.0.as_ref().ok_or_else(null)?;
         Requests(core).cancel(*id)
     }
 
-    /// Waits for all; the statuses are in their order.
+    /// Waits for all requests; returns the statuses in their order.
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         let Some((core, ids)) = several(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
@@ -814,7 +815,7 @@ impl Request {
         }
     }
 
-    /// How all ended, if they have; otherwise all stay as they are.
+    /// Returns how all ended, if all have completed; otherwise no request changes.
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
@@ -823,7 +824,7 @@ impl Request {
         }
     }
 
-    /// Waits until one has ended: which, and how. `None` if none is active.
+    /// Waits until one has completed; returns its index and its status. `None` if none is active.
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
         let (core, ids) = several(requests)?;
         match Requests(&core).wait_any(&ids) {
@@ -832,7 +833,7 @@ impl Request {
         }
     }
 
-    /// Looks whether one has ended.
+    /// Checks whether one has completed.
     pub fn test_any(requests: &mut [&mut Self]) -> Any {
         let Some((core, ids)) = several(requests) else { return Any::Inactive };
         match Requests(&core).test_any(&ids) {
@@ -843,13 +844,14 @@ impl Request {
         }
     }
 
-    /// Waits until at least one has ended: which, and how. `None` if none is active.
+    /// Waits until at least one has completed; returns the indices of all completed ones, and their statuses. `None` if none is
+    /// active.
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
         some_left(requests, Requests(&core).wait_some(&ids))
     }
 
-    /// Those that have ended, and how: perhaps none. `None` if none is active.
+    /// Returns the indices of those that have completed, perhaps none, and their statuses. `None` if none is active.
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
         some_left(requests, Requests(&core).test_some(&ids))
@@ -859,13 +861,13 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some((core, id)) = &self.0 {
-            // It is there; only a program's function could fail, of which nobody hears any more.
+            // The request exists, so only a program's function can fail, and no caller is left for its error.
             let _ = Requests(core).free(*id);
         }
     }
 }
 
-/// The numbers of requests, and the process of those that are not null.
+/// The numbers of requests, and their process; `None` if all are null.
 fn several(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
     let (core, _) = requests.iter().find_map(|request| request.0.as_ref())?;
     Some((core.clone(), requests.iter().map(|request| request.id()).collect()))
@@ -893,7 +895,7 @@ fn some_left(
 }
 
 impl Comm {
-    /// Begins something, for whoever holds the number.
+    /// Starts an operation, for a caller that keeps requests by number.
     #[inline(always)]
     pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Begun>) -> Result<RequestId> {
         self.core().with(|engine| {

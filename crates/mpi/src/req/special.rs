@@ -1,5 +1,4 @@
-//! [`Special`]: requests that are more than an operation under way: those that are started again and again, those whose message goes
-//! in parts, and those that stand for something of the program's.
+//! [`Special`]: requests that are more than an operation in progress: persistent, partitioned and generalized requests.
 
 use std::sync::Arc;
 
@@ -10,26 +9,26 @@ use crate::p2p::engine::Begun;
 use crate::req::partitioned::Parts;
 use crate::status::Status;
 
-/// Begins a persistent operation once more.
+/// Starts a persistent operation again.
 pub(crate) type Starter = Arc<dyn Fn() -> Result<Begun> + Send + Sync>;
 
-/// Something of the program's that a request stands for (`MPI_Grequest_start`). Nothing is called with a lock held.
+/// The program's side of a generalized request (`MPI_Grequest_start`). No lock is held when its functions are called.
 pub trait Generalized: Send + Sync {
-    /// How it ended; asked for when it has, perhaps more than once.
+    /// Returns the status of a completed request; may be called more than once.
     fn query(&self) -> Status;
-    /// The request is gone: called once, behind the last query.
+    /// Called once when the request is freed, after the last query.
     ///
     /// # Errors
     /// The program's.
     fn free(&self) -> Result<()>;
-    /// The program has asked for an end without effect; `is_complete` says whether it has ended already.
+    /// Called when the program cancels the request; `is_complete` is true if it has completed already.
     ///
     /// # Errors
     /// The program's.
     fn cancel(&self, is_complete: bool) -> Result<()>;
 }
 
-/// How far a request is.
+/// The state of a special request.
 #[derive(Clone)]
 pub(crate) enum State {
     /// It is not started.
@@ -47,7 +46,7 @@ impl From<Begun> for State {
     }
 }
 
-/// What makes a request special.
+/// The kind of a special request.
 #[derive(Clone)]
 pub(crate) enum What {
     Persistent(Starter),
@@ -55,7 +54,7 @@ pub(crate) enum What {
     Program(Arc<dyn Generalized>),
 }
 
-/// A request of this kind.
+/// A persistent, partitioned or generalized request.
 pub(crate) struct Special {
     pub(crate) state: State,
     pub(crate) what: What,

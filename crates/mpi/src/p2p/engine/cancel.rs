@@ -1,5 +1,5 @@
-//! Cancelling: a receive that no message has matched ends at once, and a send when its receiver has given the message back. What has been
-//! matched completes, as does what needs nobody to match it.
+//! Cancelling: an unmatched receive completes immediately, and a send when its receiver has returned the message. Operations that
+//! have matched complete normally, as do those that need no match.
 
 use host::SlotKey;
 
@@ -10,7 +10,7 @@ use crate::peers::connection::Payload;
 use crate::status::Status;
 
 impl Engine {
-    /// Cancels an operation, if it can be; it ends in either case.
+    /// Cancels an operation, if possible; otherwise it completes normally.
     pub(crate) fn cancel(&mut self, key: SlotKey) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
             Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
@@ -30,23 +30,23 @@ impl Engine {
         }
     }
 
-    /// Takes back what this process has sent to itself; whether no receive has matched it.
+    /// Removes a message from this process to itself; returns whether no receive had matched it.
     fn take_from_self(&mut self, key: SlotKey) -> bool {
         let is_it =
             |body: &Body| matches!(body, Body::Here { answer: Some(Answer::Own(of)), .. } if *of == key);
         self.matching.withdraw(self.rank, is_it).is_some()
     }
 
-    /// Asks the receiver of a message to give it back.
+    /// Asks the receiver of a message to drop it.
     fn withdraw(&mut self, to: u32, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.withdrawing, true) {
-            // A send to who is lost ends by that.
+            // A send to a lost process is failed by the loss.
             drop(self.transport.send(to, Message::CancelReq { id: key.number() }, Payload::None, None));
         }
     }
 
-    /// A peer wants a message back. Where a receive has matched it, the peer is told of that instead.
+    /// A peer cancels a message. If a receive has matched it, the peer gets the FIN of the match instead.
     pub(super) fn give_back(&mut self, to: u32, id: u64) {
         let is_it = |body: &Body| match body {
             Body::Here { answer: Some(Answer::Peer(of)), .. } => *of == id,
@@ -57,11 +57,11 @@ impl Engine {
         if let Body::Announced(rts) = body {
             self.fragments.give_up(to, rts.id);
         }
-        // Who is lost need not be told.
+        // A lost peer needs no reply.
         drop(self.transport.send(to, Message::CancelRsp { id }, Payload::None, None));
     }
 
-    /// A peer has given a message back, if it was asked to.
+    /// A peer has dropped a message; counts only if this process asked for it.
     pub(super) fn given_back(&mut self, from: u32, key: SlotKey) {
         let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
         if is_asked && self.awaits(key, from) {

@@ -30,7 +30,7 @@ impl Engine {
             if answered && engine.transport.send_now(to, &message, &payload)? {
                 return Ok(());
             }
-            // A peer that sends a FIN for what it has not received must not make the program's memory free.
+            // The payload is copied, so that a peer that sends a FIN too early cannot release the program's memory.
             let payload = match payload {
                 Payload::User(buffer) if answered => Payload::Own(buffer.to_vec()),
                 Payload::User(buffer) => Payload::User(Cow::Owned(buffer.into_owned())),

@@ -1,4 +1,4 @@
-//! Messages in fragments, which leave from the program's memory without a CTS.
+//! Messages in fragments, sent from the program's memory without a CTS.
 
 use host::Step;
 use verbs::Sge;
@@ -35,8 +35,8 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Sends bytes of the program's, registered as `whole`: the first fragment with the message `first`, the others behind it. When the last one
-    /// has left, `key` is reported as [`Accessed`](crate::peers::transport::Event::Accessed).
+    /// Sends bytes of the program, registered as `whole`: the first fragment with the message `first`, the others after it. When
+    /// the last one has been sent, `key` is reported as [`Accessed`](crate::peers::transport::Event::Accessed).
     pub(super) fn post_fragments(
         &mut self,
         to: u32,
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// A receive has taken a fragment, or failed to; true if it has all data now.
+    /// Handles a fragment that a receive has stored; `is_there` is true if the receive now has all data.
     pub(super) fn took(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
         match is_there {
             Ok(false) => {}

@@ -1,4 +1,4 @@
-//! Operations by name: whether and how one has ended, and whose it is.
+//! Operations by key: whether and how an operation has completed, and its communicator.
 
 use host::SlotKey;
 
@@ -8,7 +8,7 @@ use crate::p2p::over_portals::Portals;
 use crate::status::{Ended, Status};
 
 impl Engine {
-    /// Whether an operation has ended well; nothing while it has not ended.
+    /// Whether an operation has completed successfully; `None` while it is in progress.
     #[inline]
     pub(crate) fn has_ended_well(&mut self, key: SlotKey) -> Option<bool> {
         match self.operations.get_mut(key) {
@@ -18,7 +18,7 @@ impl Engine {
         }
     }
 
-    /// How an operation ended, if it has; it is forgotten then.
+    /// Returns the status of a completed operation, and removes it.
     pub(crate) fn take(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
             Some(Operation { work: Work::Over(_), .. }) => {}
@@ -31,23 +31,24 @@ impl Engine {
         }
     }
 
-    /// How the operation of a request ended, which has; `None` if there is none. It is forgotten then.
+    /// Returns the status of a request's completed operation, and removes it; `None` if there is none.
     #[inline(always)]
     pub(crate) fn collect(&mut self, key: SlotKey) -> Option<Ended> {
         self.operations.remove_by(key, |operation| {
             let comm = operation.comm();
             let Work::Over(status) = &mut operation.work else { return None };
-            // All that one holds which is over.
+            // The status is all that a completed operation holds.
             let status = std::mem::replace(status, Status::empty());
             Some(Ended { status, comm, is_persistent: false })
         })
     }
 
-    /// Shows how the operation of a request ended, which has, and well; whether there is such a one. It is forgotten then.
+    /// Passes the status of a request's operation to `show` if it has completed without an error, and removes it; returns whether
+    /// it has.
     #[inline(always)]
     pub(crate) fn hand_out(&mut self, key: SlotKey, show: impl FnOnce(&Status)) -> bool {
         let shown = self.operations.remove_by(key, |operation| match &operation.work {
-            // It holds nothing.
+            // A successful status owns no memory.
             Work::Over(status) if status.error.is_none() => {
                 show(status);
                 Some(())
@@ -57,7 +58,7 @@ impl Engine {
         shown.is_some()
     }
 
-    /// Says whose an operation is.
+    /// Sets the communicator of an operation.
     #[inline]
     pub(crate) fn belongs(&mut self, key: SlotKey, comm: u64) {
         if let Some(operation) = self.operations.get_mut(key) {
@@ -65,12 +66,12 @@ impl Engine {
         }
     }
 
-    /// Whose it is.
+    /// The communicator of an operation.
     pub(crate) fn comm(&mut self, key: SlotKey) -> Option<u64> {
         self.operations.get_mut(key)?.comm()
     }
 
-    /// Whether an operation is under way that belongs to a communicator.
+    /// Whether a communicator has an operation in progress.
     pub(crate) fn is_busy(&self, comm: u64) -> bool {
         let is_of = |operation: &Operation| operation.comm() == Some(comm);
         self.operations
@@ -78,24 +79,24 @@ impl Engine {
             .any(|(_, operation)| is_of(operation) && !matches!(operation.work, Work::Over(_)))
     }
 
-    /// Whether there is such an operation.
+    /// Whether the operation exists.
     #[inline]
     pub(crate) fn has(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_some()
     }
 
-    /// The operation at a place of theirs.
+    /// The operation at an index of the table.
     pub(crate) fn at(&self, place: u32) -> Option<SlotKey> {
         self.operations.key_at(place)
     }
 
-    /// Whether an operation has ended.
+    /// Whether an operation has completed.
     #[inline]
     pub(crate) fn is_over(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_none_or(|operation| matches!(operation.work, Work::Over(_)))
     }
 
-    /// How an operation ended, if it has.
+    /// Returns the status of a completed operation, and keeps it.
     pub(crate) fn peek(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
             Some(Operation { work: Work::Over(status), .. }) => Some(status.clone()),
@@ -104,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// Nobody will ask how an operation ended.
+    /// Detaches an operation: no caller will ask for its status.
     pub(crate) fn free(&mut self, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         operation.free = true;
@@ -113,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Whether the peers have, or can get, all that this process has sent.
+    /// Whether the peers have received, or can fetch without this process, all that it has sent.
     pub(crate) fn is_drained(&self) -> bool {
         let sends = |(key, operation): (SlotKey, &Operation)| {
             matches!(operation.work, Work::Send { .. }) && !self.abandoned.contains(&key)

@@ -1,4 +1,4 @@
-//! Receives, probes, and what comes for them: which message meets which receive, and what is kept until one is posted.
+//! Receives and probes: how arriving messages are matched with posted receives, and kept until a receive is posted.
 
 use std::ops::ControlFlow;
 
@@ -17,24 +17,24 @@ use crate::peers::transport::STORED_MAX;
 use crate::status::Status;
 use crate::tool::Happening;
 
-/// Of so many of them one makes progress first.
+/// After this many receives by the fast path, the next one makes progress first.
 const HASTE_MAX: u32 = 256;
 
-/// Looks in a row for what a process may have stored by Portals, which takes more to ask.
+/// Polls in a row for messages stored by Portals, where a poll costs more.
 const PORTALS_LOOKS: u32 = 4;
 
-/// What [`Engine::receive_stored`] finds.
+/// The result of [`Engine::receive_stored`].
 #[derive(Debug)]
 pub(crate) enum Stored {
-    /// The message, which the receive has got.
+    /// The receive got its message.
     Received(Status),
-    /// Nothing from the source so far, whose connection this is, if it is not over Portals.
+    /// The source has stored nothing so far. Holds its connection, unless the message would arrive by Portals.
     Nothing(Option<usize>),
-    /// Its message may come another way.
+    /// The message may arrive by another path.
     Unknown,
 }
 
-/// A message that was taken out of the order for one receive (`MPI_Mprobe`).
+/// A message that was taken out of matching for one receive (`MPI_Mprobe`).
 #[derive(Debug)]
 pub(crate) struct Claimed {
     envelope: Envelope,
@@ -43,8 +43,9 @@ pub(crate) struct Claimed {
 }
 
 impl Engine {
-    /// Takes the message for a receive that has not begun, from a process, if nothing waits in its context and that is the next one
-    /// that the process has stored; looks for it `looks` times. Its tag and its length, or nothing, and then nothing has happened.
+    /// Receives a message from a process without posting a receive, if no message or receive waits in its context and the message
+    /// is the next one that the process has stored; polls `looks` times. Returns its tag and its length; if `None`, nothing has
+    /// happened.
     #[inline]
     pub(crate) fn take_piece(
         &mut self,
@@ -59,7 +60,7 @@ impl Engine {
         }
         self.hasty = self.hasty.wrapping_add(1);
         if self.hasty.is_multiple_of(HASTE_MAX) {
-            // A program that is never kept waiting goes on with what else is under way, too.
+            // A program that never has to wait must still make progress on other operations.
             self.progress(true);
             return None;
         }
@@ -78,8 +79,8 @@ impl Engine {
         None
     }
 
-    /// Begins a receive.
-    #[inline(always)] // it is put together where it waits, and not copied
+    /// Starts a receive.
+    #[inline(always)] // built in its final place, not copied
     pub(crate) fn receive(&mut self, receive: Receive) -> Begun {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);
@@ -90,7 +91,7 @@ impl Engine {
         self.await_message(receive)
     }
 
-    /// Begins a receive of bytes in one piece, where nothing waits for it; nothing has happened otherwise.
+    /// Posts a receive of contiguous bytes, if no unexpected message waits for it; otherwise does nothing and returns `None`.
     #[inline]
     pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<SlotKey> {
         if self.portals.is_some() || self.lost(&wanted).is_some() {
@@ -102,7 +103,7 @@ impl Engine {
         Some(key)
     }
 
-    /// Begins a receive whose message may be here, or can come no more.
+    /// Starts a receive whose message may have arrived already, or can no longer arrive.
     fn receive_early(&mut self, receive: Receive) -> Begun {
         if let Some(portals) = self.portals(receive.wanted.context) {
             let started = portals.receive(receive);
@@ -117,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// How a receive over Portals has begun: what failed is its status.
+    /// Returns how a receive over Portals started; an error becomes its status.
     fn received_by_portals(&mut self, started: Result<Started>) -> Begun {
         if let Ok(Started::Over(status)) = started {
             self.end_of_portals();
@@ -138,7 +139,7 @@ impl Engine {
         Begun::Under(key)
     }
 
-    /// Takes the message for a receive that has not begun, as [`Engine::receive_stored`], and looks for it `looks` times.
+    /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `looks` times.
     #[inline]
     pub(crate) fn await_stored(&mut self, receive: &Receive, looks: u32) -> Option<Status> {
         if let Some(portals) = self.portals(receive.wanted.context) {
@@ -157,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Takes the message for a receive that has not begun, if nothing waits in its context and that is the next one that its source
-    /// has stored; what the source has stored before goes the usual way. Nothing else makes progress.
+    /// Receives a message without posting a receive, if no message or receive waits in its context and the message is the next
+    /// match that its source has stored; the source's earlier messages are matched as usual. Nothing else makes progress.
     #[inline]
     pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
         let wanted = &receive.wanted;
@@ -215,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// What a receive would get.
+    /// Returns the status of the message that a receive would get.
     pub(crate) fn probe(&mut self, wanted: &Wanted, names: &Group) -> Option<Status> {
         if let Some(portals) = self.portals(wanted.context) {
             let found = portals.probe(wanted);
@@ -226,7 +227,7 @@ impl Engine {
         Some(envelope_status(envelope, body.len(), names))
     }
 
-    /// Takes what a receive would get out of the order.
+    /// Takes the message that a receive would get out of matching.
     pub(crate) fn claim(&mut self, wanted: &Wanted, names: &Group) -> Option<(Claimed, Status)> {
         let (envelope, body) = match self.portals(wanted.context) {
             Some(portals) => {
@@ -241,7 +242,7 @@ impl Engine {
         Some((Claimed { envelope, body, names: names.clone() }, status))
     }
 
-    /// Receives what was claimed.
+    /// Receives a claimed message.
     pub(crate) fn receive_claimed(&mut self, claimed: Claimed, buffer: Buffer) -> Begun {
         let Claimed { envelope, body, names } = claimed;
         let label = envelope.label;
@@ -249,9 +250,9 @@ impl Engine {
         self.receive_kept(Receive { wanted, buffer, names: Names::Of(names) }, envelope, body)
     }
 
-    /// Takes what a peer has stored, for as long as the receives that were posted first are plain ones for it: each message is the first
-    /// receive's then.
-    #[inline(never)] // where it has all registers for itself
+    /// Receives what a peer has stored, for as long as the receives posted first are plain ones that match it: each message is then
+    /// matched with the first receive.
+    #[inline(never)] // out of line, so that it has all registers
     fn take_posted(&mut self, number: usize) {
         let Self { transport, matching, operations, host, .. } = self;
         let mut count = 0;
@@ -270,7 +271,7 @@ impl Engine {
                     Ok(Taken::Message { tag, len }) => {
                         host.charge_copy(len as u64);
                         let status = plain.status(from, tag, len);
-                        // A plain receive holds nothing: nobody need look what to drop.
+                        // A plain receive owns nothing, so its destructor need not run.
                         std::mem::forget(std::mem::replace(work, Work::Over(status)));
                         count += 1;
                         true
@@ -289,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Takes what a peer has stored.
+    /// Receives what a peer has stored.
     pub(super) fn take_stored(&mut self, number: usize) {
         self.take_posted(number);
         for _ in 0..STORED_MAX {
@@ -301,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Receives the next message, of any kind; false if the connection ended instead.
+    /// Receives the next message, of any kind; false if the connection was closed instead.
     fn received_other(&mut self, number: usize) -> bool {
         let Some((from, what, place)) = self.transport.next_stored(number) else { return false };
         self.host.charge_step(Step::Event, 1);
@@ -326,7 +327,7 @@ impl Engine {
         self.transport.pass(number, short);
     }
 
-    /// Keeps a message that no receive waits for.
+    /// Keeps an unexpected message.
     pub(super) fn keep(&mut self, envelope: Envelope, body: Body) {
         if self.watch.is_some() {
             let (from, tag) = (envelope.source, envelope.label.tag);
@@ -335,13 +336,13 @@ impl Engine {
         self.matching.keep(envelope, body);
     }
 
-    /// Gives a receive its data.
+    /// Completes a receive with its data.
     pub(super) fn take_in(&mut self, key: SlotKey, envelope: &Envelope, data: Brought<'_>) {
         let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
         status.into_iter().for_each(|status| self.end(key, status));
     }
 
-    /// Tells who wants to know that a message was matched.
+    /// Reports a match to the sender, if it waits for that.
     pub(super) fn answer(&mut self, from: u32, answer: Option<Answer>) {
         match answer {
             Some(Answer::Peer(id)) => self.tell(from, id, true),
@@ -351,7 +352,7 @@ impl Engine {
     }
 
     pub(super) fn tell(&mut self, process: u32, id: u64, ok: bool) {
-        // Who is lost need not be told.
+        // A lost peer needs no FIN.
         drop(self.transport.send(process, Message::Fin { id, ok }, Payload::None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Long messages that the receiver reads from the sender's memory; and how the receive of any long message begins and completes.
+//! Long messages that the receiver reads from the sender's memory; and how the receive of any long message starts and completes.
 
 use host::Step;
 use verbs::Buf;
@@ -15,8 +15,8 @@ use crate::status::Status;
 use host::SlotKey;
 
 impl Engine {
-    /// Announces where the data are. A copy, and data in several pieces, are in memory of the operation's own. The receiver reads them, or
-    /// invites this process to copy, too (`rndv_shm`).
+    /// Sends an RTS with the address of the data. A copy, and data in several pieces, are staged in memory of the operation. The
+    /// receiver reads them, or invites this process to copy pieces too (`rndv_shm`).
     pub(super) fn send_rndv_get(
         &mut self,
         to: u32,
@@ -44,7 +44,7 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Returns the address of a buffer's bytes in one piece: where the program has them, or in memory that is made for that.
+    /// Returns the address of a buffer's bytes as one piece: in the program's memory, or in a staging copy.
     fn one_piece_of(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
         if let (Some((addr, _)), None) = (buffer.one_piece(), &copy) {
             return Ok((addr, None));
@@ -58,7 +58,7 @@ impl Engine {
         Ok((staging.addr() as usize, Some(staging)))
     }
 
-    /// Begins to read the data of a message that a receive has matched.
+    /// Starts to fetch the data of a message that a receive has matched.
     pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: Announced) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
@@ -79,7 +79,7 @@ impl Engine {
             let is_there = operation.take_part(Brought::Bytes(&here));
             self.took(key, is_there);
         }
-        // Of a message that was kept, parts may be missing that come no more.
+        // A kept message may lack fragments that can no longer arrive.
         if let Some(error) = self.transport.lost(from).cloned()
             && let Some(Operation { work: Work::LongReceive(_), .. }) = self.operations.get_mut(key)
         {
@@ -103,8 +103,8 @@ impl Engine {
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
         let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
-        // Whoever sends, too, is in an exchange, where the other one has as much to read: with each other's messages both would only
-        // move memory between caches.
+        // A process that also sends a long message takes part in an exchange, where its peer has as much to read: if both also
+        // copied each other's pieces, that would only move memory between caches.
         if self.lent == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
             let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
             reading.left = wanted;
@@ -130,7 +130,7 @@ impl Engine {
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
     }
 
-    /// A piece is copied.
+    /// A piece has been copied.
     pub(super) fn fetched(&mut self, key: SlotKey) {
         match self.operations.get_mut(key).map(|operation| &mut operation.work) {
             Some(Work::LongReceive(reading)) => {
@@ -139,7 +139,7 @@ impl Engine {
                 if reading.is_whole() {
                     self.finish_reading(key);
                 } else {
-                    // An error is a loss, of which an event tells.
+                    // An error means that the peer is lost, which an event reports.
                     drop(self.copy_on(key));
                 }
             }
@@ -162,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// All pieces of a message are there.
+    /// All pieces of a message have arrived.
     pub(super) fn finish_reading(&mut self, key: SlotKey) {
         let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key) else {
             return;
@@ -179,7 +179,7 @@ impl Engine {
                 status = Status::failed(error.into());
             }
         }
-        // Who has written it, or has sent all of it, knows.
+        // A sender that wrote the data, or sent all of them, needs no FIN.
         if !written && u64::from(rts.frag_bytes) < rts.at.length {
             self.tell(from, rts.id, true);
         }

@@ -1,4 +1,4 @@
-//! Long messages that the sender writes where its receiver says in a CTS.
+//! Long messages that the sender writes to the memory that the receiver's CTS names.
 
 use host::Step;
 use verbs::{Buf, RemoteAddr, SendOp};
@@ -17,8 +17,8 @@ use host::SlotKey;
 const WRITE_MAX: u64 = 1 << 30;
 
 impl Engine {
-    /// Announces data in one piece of the program's, and sends the first fragment at once, so that something is on its way while the two
-    /// processes agree on the rest: to have them read would take another message.
+    /// Sends an RTS for contiguous data of the program, followed by the first fragment, so that data are in flight while the two
+    /// processes agree on the rest: a read by the receiver would take one more message.
     pub(super) fn send_rndv_put(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
         let whole = buffer.piece().unwrap_or(Piece::nothing());
         let (addr, len) = whole.place();
@@ -46,7 +46,7 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Sends the CTS of a message: where the rest of it goes, if any is wanted.
+    /// Sends the CTS of a message, with the address for the rest of its data, if the receive wants any.
     pub(super) fn send_cts(
         &mut self,
         key: SlotKey,
@@ -74,7 +74,7 @@ impl Engine {
         self.transport.send(from, Message::Cts { id, at, place }, Payload::None, None)
     }
 
-    /// A CTS has arrived: writes the rest of a message of this process's.
+    /// A CTS has arrived: writes the rest of this process's message.
     pub(super) fn cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
         let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
@@ -100,7 +100,7 @@ impl Engine {
         let writes: Vec<_> = writes.collect();
         self.count_long(id, to, None);
         for (op, piece) in writes {
-            // An error is reported by an event of the loss.
+            // An error means that the peer is lost, which an event reports.
             drop(self.transport.access(to, op, piece, id));
         }
     }

@@ -1,4 +1,4 @@
-//! Long messages that sender and receiver copy piece by piece, each what the other has not begun.
+//! Long messages that sender and receiver copy together, piece by piece: each claims pieces that the other has not started.
 
 use host::SlotKey;
 use verbs::Buf;
@@ -12,8 +12,8 @@ use crate::p2p::wire::{Exposed, Message};
 use crate::peers::connection::Payload;
 
 impl Engine {
-    /// Begins to copy messages of a process that both copy, for as long as there are words for them: to read one alone instead would
-    /// take longer than to wait for those before it.
+    /// Starts to copy queued messages of a process together with it, while claim words are free: reading one alone would take
+    /// longer than waiting for those before it.
     pub(super) fn share_on(&mut self, from: u32) {
         while let Some((key, share)) = self.transport.next_share(from) {
             let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
@@ -28,14 +28,14 @@ impl Engine {
             reading.left = share.pieces();
             let (place, turn) = (share.place, share.turn);
             let message = Message::ShmCts { id, key: key.number(), at: into, place, turn };
-            // An error is a loss, of which an event tells.
+            // An error means that the peer is lost, which an event reports.
             if self.transport.send(from, message, Payload::None, None).is_ok() {
                 drop(self.copy_on(key));
             }
         }
     }
 
-    /// Goes on with a message that both copy, at the receiver.
+    /// Continues to copy a message at the receiver.
     pub(super) fn copy_on(&mut self, key: SlotKey) -> Result<()> {
         if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && let Some(copying) = &reading.copying
@@ -49,7 +49,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies pieces of a message of this process's, as its receiver invites it to.
+    /// Copies pieces of a message of this process, on the receiver's invitation.
     pub(super) fn help(&mut self, to: u32, id: SlotKey, key: u64, share: Share, at: Exposed) {
         let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
@@ -60,7 +60,7 @@ impl Engine {
         let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
         let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
         if sending.helping.is_some() {
-            // A receiver invites once.
+            // A receiver invites only once; this message is ignored.
             return;
         }
         let copying = Copying::new(share, false, local, &sending.reach, at);
@@ -75,16 +75,16 @@ impl Engine {
         }
     }
 
-    /// Goes on with all messages that waited for room in a send queue, as there is some.
+    /// Continues all messages that waited for room in a send queue.
     pub(super) fn resume(&mut self) {
         for key in std::mem::take(&mut self.stalled) {
-            // An error is a loss, of which an event tells.
+            // An error means that the peer is lost, which an event reports.
             drop(self.copy_on(key));
             self.help_on(key);
         }
     }
 
-    /// Goes on with a message that both copy, at the sender.
+    /// Continues to copy a message at the sender.
     pub(super) fn help_on(&mut self, id: SlotKey) {
         let Some(Operation { work: Work::Send { to, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
@@ -92,7 +92,7 @@ impl Engine {
             return;
         };
         let (to, Some(helping)) = (*to, &mut sending.helping) else { return };
-        // Who is lost need not be helped.
+        // For a lost peer nothing is copied.
         let (begun, is_stalled) = self.transport.copy(to, &helping.copying, id).unwrap_or_default();
         helping.under_way += begun;
         if is_stalled {
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// The sender has copied pieces of a message that both copy.
+    /// The sender has finished its pieces of a message that both copy.
     pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
         if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from

@@ -17,19 +17,19 @@ use crate::status::Status;
 /// MPI's modes of sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is complete when the buffer may be used again (`MPI_Send`).
+    /// Completes when the buffer may be reused (`MPI_Send`).
     #[default]
     Standard,
-    /// It is complete at once, by a copy in the space attached for that (`MPI_Bsend`).
+    /// Completes immediately, by a copy into the space attached for that (`MPI_Bsend`).
     Buffered,
-    /// It is complete when a receive has matched it (`MPI_Ssend`).
+    /// Completes when a receive has matched the message (`MPI_Ssend`).
     Synchronous,
-    /// The receive is posted already, says the program (`MPI_Rsend`).
+    /// The program asserts that the receive is posted already (`MPI_Rsend`).
     Ready,
 }
 
 impl Mode {
-    /// Whether nothing is to be done but to send.
+    /// Whether the mode needs neither a copy nor an answer.
     #[inline]
     pub fn is_plain(self) -> bool {
         matches!(self, Self::Standard | Self::Ready)
@@ -37,7 +37,7 @@ impl Mode {
 }
 
 impl Engine {
-    /// Begins a send.
+    /// Starts a send.
     ///
     /// # Errors
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
@@ -45,7 +45,8 @@ impl Engine {
         self.send_for(to, label, buffer, (mode, false))
     }
 
-    /// Begins a send. With `blocks` the caller waits for its completion at once, so that this process answers the receiver.
+    /// Starts a send. With `blocks` the caller waits for its completion next, so that this process makes progress and answers the
+    /// receiver.
     ///
     /// # Errors
     /// As [`Engine::send`].
@@ -65,7 +66,8 @@ impl Engine {
         self.send_on(to, label, buffer, (mode, blocks))
     }
 
-    /// Sends a short message, if it can be stored at once in the receiver's memory. Whether it has left; nothing has happened otherwise.
+    /// Sends a short message, if it can be stored immediately into the receiver's memory. Returns whether it was; if not, nothing
+    /// has happened.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         match self.portals(label.context) {
@@ -74,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Begins a send that does not leave at once.
+    /// Starts a send that the fast path could not complete.
     ///
     /// # Errors
     /// As [`Engine::send`].
@@ -91,7 +93,7 @@ impl Engine {
         self.dispatch(to, label, Cow::Borrowed(buffer), None, (mode == Mode::Synchronous, blocks))
     }
 
-    /// Sends data of the program's, or a copy of them, by the protocol that the table of the endpoint gives.
+    /// Sends the program's data, or a copy of them, by the protocol from the endpoint's table.
     fn dispatch(
         &mut self,
         to: u32,
@@ -113,7 +115,7 @@ impl Engine {
         match self.transport.protocol(to, buffer.len(), has)? {
             Proto::EagerFrag => self.send_fragments(to, label, &buffer),
             Proto::RndvPut => self.send_rndv_put(to, label, &buffer),
-            // Which of them it is, the receiver decides.
+            // The receiver chooses between the two.
             Proto::RndvGet | Proto::RndvShm => self.send_rndv_get(to, label, &buffer, copy),
             Proto::Own
             | Proto::EagerLine

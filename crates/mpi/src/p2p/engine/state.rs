@@ -1,5 +1,5 @@
-//! [`Engine`]: all point-to-point state of a process, and the steps that every protocol takes on it: how operations begin, are counted,
-//! and end.
+//! [`Engine`]: all point-to-point state of a process, and the steps that every protocol takes on it: how operations start, are
+//! counted, and complete.
 
 use host::{Host, SlotKey};
 use pmi::profile::Traffic;
@@ -17,22 +17,22 @@ use crate::peers::transport::Transport;
 use crate::status::Status;
 use crate::tool::{Happening, Watch};
 
-/// How an operation has begun.
+/// How an operation has started.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// It has ended already.
+    /// It has completed already.
     Over(Status),
-    /// It is under way, and has this key.
+    /// It is in progress under this key.
     Under(SlotKey),
 }
 
-/// An operation in several steps, as a collective operation, or a pair of a send and a receive. Each step begins when the operations
-/// of the one before have ended; the engine calls [`Task::advance`] whenever an operation has ended.
+/// An operation in several steps, such as a collective operation, or a pair of a send and a receive. Each step starts when the
+/// operations of the previous step have completed; the engine calls [`Task::advance`] whenever an operation has completed.
 pub(crate) trait Task: Send {
-    /// Goes on as far as possible. Returns its status when it has ended.
+    /// Continues as far as possible. Returns its status when it has completed.
     fn advance(&mut self, engine: &mut Engine) -> Option<Status>;
 
-    /// Whether a message that it waits for may never come, so that [`Task::doubt`] should ask for it.
+    /// Whether it waits for a message that may never arrive, so that [`Task::doubt`] should ask for it.
     fn may_doubt(&self) -> bool {
         false
     }
@@ -40,46 +40,46 @@ pub(crate) trait Task: Send {
     /// Asks the processes whose messages it has waited for a long time.
     fn doubt(&self, _engine: &mut Engine) {}
 
-    /// A process reports that it has called something else in an operation, or has given up.
+    /// A process reports that it has called a different operation, or has given up.
     fn refuse(&mut self, _engine: &mut Engine, _from: u32, _label: Label, _called: Called) {}
 }
 
 /// All point-to-point state of a process.
 pub(crate) struct Engine {
     pub(crate) transport: Transport,
-    /// Matches the messages of most contexts in place of this engine, if present. The transport then carries only the messages of the
-    /// other contexts, and accesses to memory.
+    /// Matches the messages of most contexts in place of this engine, if present. The transport then carries only the messages of
+    /// the other contexts, and RDMA.
     pub(crate) portals: Option<Box<Portals>>,
     pub(super) host: Host,
     pub(super) rank: u32,
     pub(super) matching: Matching<SlotKey, Body>,
-    /// Where the fragments of long messages go.
+    /// Fragments of long messages that have arrived, or are expected.
     pub(super) fragments: Fragments,
     pub(super) operations: Table<Operation>,
     pub(super) tasks: Vec<(SlotKey, Box<dyn Task>)>,
-    /// A task may be able to go on.
+    /// A task may be able to continue.
     pub(super) stirred: bool,
-    /// Where buffered sends are counted.
+    /// Space for buffered sends.
     pub(crate) spaces: Spaces,
-    /// An operation has ended since [`Engine::take_news`] was last called.
+    /// An operation has completed since [`Engine::take_news`] was last called.
     pub(super) news: bool,
     /// Messages that both sides copy, and that wait for room in a send queue.
     pub(super) stalled: Vec<SlotKey>,
-    /// Long messages that this process sends, and that have not ended.
+    /// Long sends in progress.
     pub(super) lent: u32,
     /// Messages from this process to itself.
     pub(super) own: Traffic,
-    /// Entries of the matching queues that were compared.
+    /// Comparisons made by the matching queues.
     pub(super) looked: u64,
-    /// Collective operations that were begun as schedules.
+    /// Collective operations that were started as schedules.
     pub(crate) scheduled: u64,
-    /// Their calls.
+    /// The collective operations that this process has called.
     pub(super) ledger: Ledger,
-    /// Sends of failed ones, which perhaps nobody receives.
+    /// Sends of failed collective operations, which may never be received.
     pub(super) abandoned: Vec<SlotKey>,
-    /// Happenings, while a tool watches.
+    /// The recorder of events, while a tool watches.
     pub(crate) watch: Option<Box<Watch>>,
-    /// Receives that began with a poll of their source's stored messages, and of nothing else.
+    /// Receives that began with a poll of only their source's stored messages.
     pub(super) hasty: u32,
 }
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// An engine of process `rank`.
+    /// Creates the engine of process `rank`.
     pub(crate) fn new(host: &Host, rank: u32, transport: Transport, portals: Option<Portals>) -> Self {
         Self {
             transport,
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// The machine that it runs on.
+    /// The host that it runs on.
     pub(crate) fn host(&self) -> &Host {
         &self.host
     }
@@ -127,7 +127,7 @@ impl Engine {
         self.portals.as_deref_mut().filter(|_| over_portals::carries(context))
     }
 
-    /// Makes an operation of what has begun over Portals, and ends the operations that have ended by that.
+    /// Makes an operation of what has started over Portals, and completes the operations that Portals has reported meanwhile.
     pub(super) fn begun_by_portals(&mut self, started: Result<Started>) -> Result<Begun> {
         let begun = match started? {
             Started::Over(status) => Begun::Over(status.ok()?),
@@ -143,14 +143,14 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Ends the operations whose end Portals has reported.
+    /// Completes the operations whose completion Portals has reported.
     pub(super) fn end_of_portals(&mut self) {
         while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_over) {
             self.end(key, status);
         }
     }
 
-    /// Begins an operation, and removes it if it fails to begin.
+    /// Starts an operation, and removes it if that fails.
     pub(super) fn started(
         &mut self,
         key: SlotKey,
@@ -170,19 +170,20 @@ impl Engine {
         &self.own
     }
 
-    /// Whether an operation has ended since this was last called.
+    /// Whether an operation has completed since this was last called.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// Notes a happening, while a tool watches.
+    /// Records an event, while a tool watches.
     pub(super) fn note(&mut self, what: Happening) {
         if let Some(watch) = &mut self.watch {
             watch.note(self.host.now(), what);
         }
     }
 
-    /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the one of the RTS.
+    /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the protocol of the
+    /// RTS.
     pub(super) fn count_long(&mut self, key: SlotKey, to: u32, shown: Option<Proto>) {
         if let Some(Operation { work: Work::Send { held: Some(held), .. }, .. }) =
             self.operations.get_mut(key)
@@ -192,8 +193,8 @@ impl Engine {
         }
     }
 
-    /// Whether an operation is a send that an answer from this peer may end. Any other key is a lie of the peer's, and so is
-    /// an answer before this side has copied its pieces; both are ignored.
+    /// Whether an operation is a send that an answer from this peer may complete. Any other key is invalid, and so is an answer
+    /// before this side has copied its pieces; both are ignored.
     pub(super) fn awaits(&mut self, key: SlotKey, from: u32) -> bool {
         self.operations.get_mut(key).is_some_and(|operation| match &operation.work {
             Work::Send { to, answered: true, held } => {
@@ -203,13 +204,13 @@ impl Engine {
         })
     }
 
-    /// The error of a lost source, from which no message comes any more.
+    /// The error of a lost source, from which no more messages arrive.
     #[inline]
     pub(crate) fn lost(&self, wanted: &Wanted) -> Option<Error> {
         wanted.source.and_then(|source| self.transport.lost(source)).cloned()
     }
 
-    /// Ends an operation with this status.
+    /// Completes an operation with this status.
     #[inline]
     pub(super) fn end(&mut self, key: SlotKey, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };

@@ -1,4 +1,4 @@
-//! Operations in several steps, and processes that wait for each other in vain.
+//! Operations in several steps, and the detection of collective operations that would wait forever.
 
 use host::SlotKey;
 
@@ -10,7 +10,7 @@ use crate::status::Status;
 use crate::tool::Happening;
 
 impl Engine {
-    /// Begins something in several steps.
+    /// Starts a task.
     pub(crate) fn begin(&mut self, mut task: Box<dyn Task>) -> Begun {
         if let Some(status) = task.advance(self) {
             return Begun::Over(status);
@@ -20,24 +20,24 @@ impl Engine {
         Begun::Under(key)
     }
 
-    /// An operation that somebody else ends, by [`Engine::complete`].
+    /// Creates an operation that another part completes, by [`Engine::complete`].
     pub(crate) fn open(&mut self) -> Begun {
         Begun::Under(self.operations.insert(Operation::new(Work::Task)))
     }
 
-    /// Ends what [`Engine::open`] began; whether nobody asks for it any more.
+    /// Completes an operation of [`Engine::open`]; returns whether it was freed, so that no caller asks for it.
     pub(crate) fn complete(&mut self, key: SlotKey) -> bool {
         let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.free);
         self.end(key, Status::empty());
         is_abandoned
     }
 
-    /// A task may be able to go on, though no operation has ended.
+    /// Has the tasks advance, though no operation has completed.
     pub(crate) fn stir(&mut self) {
         self.stirred = true;
     }
 
-    /// A name for what has begun, also if it is over already.
+    /// Returns a key for a started operation, also if it has completed already.
     pub(crate) fn under(&mut self, begun: Begun) -> SlotKey {
         match begun {
             Begun::Under(key) => key,
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Has all tasks go on; whether there was a reason to.
+    /// Advances all tasks if there is a reason to; returns whether there was.
     pub(super) fn advance_tasks(&mut self) -> bool {
         let stirred = std::mem::take(&mut self.stirred);
         if stirred && !self.tasks.is_empty() {
@@ -57,20 +57,20 @@ impl Engine {
                 }
                 None => true,
             });
-            // What the tasks themselves have begun comes behind them.
+            // Tasks started by these tasks go to the end of the list.
             tasks.append(&mut self.tasks);
             self.tasks = tasks;
         }
         stirred
     }
 
-    /// Whether a task may wait for what nobody sends.
+    /// Whether a task may wait for a message that is never sent.
     pub(crate) fn may_doubt(&self) -> bool {
-        // What Portals carries does not come in one order with questions.
+        // Messages by Portals are not ordered with the questions, which the transport carries.
         self.portals.is_none() && self.tasks.iter().any(|(_, task)| task.may_doubt())
     }
 
-    /// This process has waited long: all tasks ask those that they wait for.
+    /// This process has waited long: each task asks the processes that it waits for.
     pub(crate) fn doubt(&mut self) {
         let mut tasks = std::mem::take(&mut self.tasks);
         tasks.iter().for_each(|(_, task)| task.doubt(self));
@@ -78,18 +78,18 @@ impl Engine {
         self.tasks = tasks;
     }
 
-    /// A collective operation begins.
+    /// Records the start of a collective operation.
     pub(crate) fn called(&mut self, label: Label, called: Called) {
         self.ledger.begin(label, called);
         self.note(Happening::Scheduled { kind: called.kind, bytes: called.bytes });
     }
 
-    /// One has failed.
+    /// Records the failure of a collective operation.
     pub(crate) fn gave_up(&mut self, label: Label) {
         self.ledger.give_up(label);
     }
 
-    /// Whom a send or a receive waits for.
+    /// The process that a send or a receive waits for.
     pub(crate) fn awaited(&mut self, key: SlotKey) -> Option<u32> {
         match &self.operations.get_mut(key)?.work {
             Work::Receive(_) | Work::Plain(_) => self.matching.wanted_by(&key)?.source,
@@ -98,14 +98,15 @@ impl Engine {
         }
     }
 
-    /// Says something to a process; who is lost, or is this one, need not be told.
+    /// Sends a message to a process, unless it is lost or is this process.
     pub(crate) fn tell_of(&mut self, process: u32, message: Message) {
         if process != self.rank {
             drop(self.transport.send(process, message, Payload::None, None));
         }
     }
 
-    /// Gives up a send or a receive for which nobody may ever come; whether it did, or its data are being moved.
+    /// Gives up a send or a receive whose peer may never respond. Returns false if it cannot be given up, since its data are being
+    /// moved.
     pub(crate) fn abandon(&mut self, key: SlotKey) -> bool {
         if self.awaited(key).is_none() {
             return false;
@@ -118,14 +119,14 @@ impl Engine {
         true
     }
 
-    /// A process wants to know whether this one has called the same.
+    /// A process asks whether this one has called the same operation.
     pub(super) fn asked(&mut self, from: u32, label: Label, called: Called) {
         if let Some(called) = self.ledger.differs(label, called) {
             self.tell_of(from, Message::CollMismatch { label, called });
         }
     }
 
-    /// A process has called something else than this one, or has given up.
+    /// A process has called a different operation, or has given up.
     pub(super) fn refused(&mut self, from: u32, label: Label, called: Called) {
         let mut tasks = std::mem::take(&mut self.tasks);
         tasks.iter_mut().for_each(|(_, task)| task.refuse(self, from, label, called));

@@ -1,7 +1,8 @@
 //! Contexts and tags as match bits: one bit for long messages, 32 for the context, 31 for the tag.
 //!
-//! A context is named by a process and its serial number, 32 bits and 29. Of these, 13 and 16 have room: all of most jobs. Messages in
-//! other contexts, as those between jobs, go by connections of the usual kind; both sides know that by the context alone.
+//! A context is named by a process (32 bits) and its serial number (29 bits). The match bits hold 13 and 16 of these, which is
+//! enough for most jobs. Messages in other contexts, such as those between jobs, use the usual connections; both sides derive this
+//! from the context alone.
 
 use crate::p2p::matching::Wanted;
 use crate::p2p::wire::Label;
@@ -9,13 +10,13 @@ use crate::p2p::wire::Label;
 /// Bits of a tag.
 const TAG_BITS: u32 = 31;
 const TAG: u64 = (1 << TAG_BITS) - 1;
-/// Bits of the part of a context that counts on: its plane and its serial number.
+/// Bits of the counting part of a context: its plane and its serial number.
 const SERIAL_BITS: u32 = 3 + 16;
 const PROCESS_BITS: u32 = 13;
-/// The message's data may have stayed with the sender.
+/// Set if the message's data may have stayed with the sender.
 pub(super) const LONG: u64 = 1 << 63;
 
-/// Whether messages of a context have room in the bits.
+/// Whether a context fits in the match bits.
 pub(crate) fn carries(context: u64) -> bool {
     fold(context).is_some()
 }
@@ -25,12 +26,12 @@ fn fold(context: u64) -> Option<u64> {
     (process >> PROCESS_BITS == 0 && serial >> SERIAL_BITS == 0).then_some(process << SERIAL_BITS | serial)
 }
 
-/// The bits of a message, and those of a receive that wants nothing else; nothing fits those of a context that is not carried.
+/// The match bits of a message, and of a receive for exactly this label; `None` if the context does not fit.
 pub(super) fn of_label(label: Label) -> Option<u64> {
     Some(fold(label.context)? << TAG_BITS | label.tag as u64 & TAG)
 }
 
-/// The bits of a receive, and which of a message's do not count.
+/// The match bits and the ignore bits of a receive.
 pub(super) fn of_wanted(wanted: &Wanted) -> Option<(u64, u64)> {
     let any = if wanted.tag.is_none() { TAG } else { 0 };
     let label = Label { context: wanted.context, tag: wanted.tag.unwrap_or_default() };
@@ -56,7 +57,7 @@ mod tests {
     }
 
     proptest! {
-        /// A receive takes a message by its bits if and only if it does by MPI's rules.
+        /// A receive matches a message by its bits if and only if it does by MPI's rules.
         #[test]
         fn bits_match_as_labels_do(contexts in [context(), context()], tags in [0..=i32::MAX, 0..=i32::MAX], same in any::<(bool, bool)>(), is_any in any::<bool>(), is_long in any::<bool>()) {
             let label = Label { context: contexts[0], tag: tags[0] };

@@ -1,10 +1,10 @@
-//! The portal table entries that messages use, and the errors of calls on them.
+//! The portal table entries that messages use, and the conversion of Portals errors.
 
 use crate::error::{Class, Error};
 
-/// The entry of messages.
+/// The entry for messages.
 pub(super) const MESSAGES: u32 = 0;
-/// The entry of data that receives get.
+/// The entry for data that receivers get.
 pub(super) const READS: u32 = 1;
 
 /// The MPI error for an error of Portals.

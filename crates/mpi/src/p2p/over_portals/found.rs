@@ -13,16 +13,16 @@ pub(crate) enum Name {
     Receive(SlotKey),
 }
 
-/// A message that came before its receive.
+/// A message that arrived before its receive.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) envelope: Envelope,
     /// Its length in bytes.
     pub(crate) len: u64,
-    /// Where the sender has opened it; 0 if the receiver need not get it.
+    /// The match bits under which the sender has exposed the data; 0 if the receiver need not get them.
     pub(super) opened: u64,
     pub(super) is_long: bool,
-    /// The data of a short message that was taken out.
+    /// The data of a short message, if it was claimed.
     pub(super) bytes: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Portals`]: sends, receives and probes as calls of Portals, and what their events mean.
+//! [`Portals`]: sends, receives and probes as calls of Portals, and the handling of their events.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -24,35 +24,36 @@ use crate::p2p::wire::Label;
 use crate::peers::nic::Port;
 use crate::status::Status;
 
-/// Events that the queue has room for: more than there can be operations under way.
+/// The capacity of the event queue: more than the operations that can be in progress.
 const EVENTS: usize = 1 << 24;
-/// What a search for one message gives as its name, and what is looked for to be forgotten.
+/// The user pointer of a search for one message, and of requests whose events are ignored.
 const CLAIM: u64 = u64::MAX;
 const NOBODY: u64 = 0;
 
-/// How something has begun.
+/// How a send or a receive has started.
 #[derive(Debug)]
 pub(crate) enum Started {
-    /// It is over already.
+    /// It has completed already.
     Over(Status),
-    /// It goes by this name, and [`Portals::next_over`] tells of its end, once it is [`Portals::belongs`]' what it is of.
+    /// It is in progress under this name. After [`Portals::belongs`] has set its operation, [`Portals::next_over`] reports its
+    /// completion.
     Under(Name),
 }
 
-/// A message that is being sent.
+/// A send in progress.
 #[derive(Debug)]
 struct Outgoing {
     to: u32,
     of: Option<SlotKey>,
     /// Keeps the data.
     data: Option<Buffer>,
-    /// By what a receive may get the data.
+    /// The entry from which a receive may get the data.
     opened: Option<EntryHandle>,
-    /// What is still to be told: that it has left; which list took it; that a receive has got it.
+    /// The events still expected: the message has left; it was matched, and in which list; a receive has got the data.
     awaits_send: bool,
     awaits_ack: bool,
     awaits_get: bool,
-    /// How it ended, before anybody knew it by a name.
+    /// Its status, if it completed before it had an operation.
     status: Option<Status>,
 }
 
@@ -69,9 +70,9 @@ struct Incoming {
     receive: Receive,
     of: Option<SlotKey>,
     entry: Option<EntryHandle>,
-    /// Where the data go first, if the program's memory is not in one piece.
+    /// The destination of the data, if the program's memory is not contiguous.
     staging: Option<Buffer>,
-    /// The message whose data are being got, and its length.
+    /// The message whose data are being fetched, and its length.
     getting: Option<(Envelope, u64)>,
     status: Option<Status>,
 }
@@ -84,13 +85,13 @@ impl Incoming {
         Ok(Self { receive, of: None, entry: None, staging, getting: None, status: None })
     }
 
-    /// Address and length of the memory that data go to first.
+    /// Address and length of the memory that data are received into.
     fn place(&self) -> (u64, u64) {
         let buffer = self.staging.as_ref().unwrap_or(&self.receive.buffer);
         buffer.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64))
     }
 
-    /// So many bytes are there.
+    /// Copies the first `len` received bytes from the staging buffer, if there is one.
     fn unpack(&self, len: u64) {
         if let Some(staging) = &self.staging {
             self.receive.buffer.store(&staging.to_vec()[..len as usize]);
@@ -104,7 +105,7 @@ pub(crate) struct Portals {
     ni: Ni,
     host: Host,
     eq: EqHandle,
-    /// All memory, and all of which nothing is told that goes well.
+    /// Memory descriptors of all memory; `silent` reports no event on success.
     all: MdHandle,
     silent: MdHandle,
     sends: Table<Outgoing>,
@@ -117,7 +118,7 @@ pub(crate) struct Portals {
 }
 
 impl Portals {
-    /// Opens an interface on a device, and meets the others there, which have the same key of the job. Collective.
+    /// Opens an interface on a device, and exchanges addresses with the other processes, which have the same job key. Collective.
     pub(crate) fn open(
         host: &Host,
         port: &Port,
@@ -156,12 +157,12 @@ impl Portals {
         })
     }
 
-    /// What one sleeps on for news.
+    /// The event source on which a thread sleeps.
     pub(crate) fn source(&self) -> &Node {
         self.ni.node()
     }
 
-    /// Does something at the interface, and fetches what it tells; [`Portals::settle`] is to follow.
+    /// Calls the interface, and fetches its events; the caller must call [`Portals::settle`] afterwards.
     fn call<T>(&mut self, act: impl FnOnce(&mut Engine) -> portals::Result<T>) -> Result<T> {
         let Self { ni, eq, events, .. } = self;
         let done = ni.call_then(act, |engine, done| {
@@ -171,7 +172,7 @@ impl Portals {
         done.ok_or_else(closed)?.map_err(failed)
     }
 
-    /// Sends bytes, if their message can leave at once; whether it has. Nothing has happened otherwise.
+    /// Sends bytes, if the message can be sent immediately; returns whether it was. If not, nothing has happened.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         let Some(bits) = bits::of_label(label) else { return false };
@@ -181,8 +182,8 @@ impl Portals {
         self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
     }
 
-    /// Takes the message for a receive of bytes in one piece that has not begun, if it is the next one that its source stores, which is
-    /// looked for so often; its tag and its length. Nothing has happened otherwise.
+    /// Receives bytes into one piece without posting a receive, if the matching message is the next one that its source stores;
+    /// polls `looks` times. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
     pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
         match self.take_at_once(wanted, into.place(), looks) {
@@ -191,7 +192,8 @@ impl Portals {
         }
     }
 
-    /// As [`Portals::take_piece`], of a receive: its status, or whether it can be looked for so again.
+    /// Receives as [`Portals::take_piece`] does, for a [`Receive`]. Breaks with its status, or with `None` if a later poll cannot
+    /// succeed either.
     #[inline]
     pub(crate) fn receive_stored(&self, receive: &Receive, looks: u32) -> ControlFlow<Option<Status>> {
         let wanted = &receive.wanted;
@@ -218,7 +220,7 @@ impl Portals {
         self.ni.take_at_once(MESSAGES, &entry, looks)
     }
 
-    /// Begins a send. With `answered` it is over when a receive has got the message.
+    /// Starts a send. With `answered` it completes when a receive has got the message.
     ///
     /// # Errors
     /// Portals has no room for it, or cannot deliver it.
@@ -270,7 +272,7 @@ impl Portals {
         Ok(Started::Under(Name::Send(key)))
     }
 
-    /// Begins a receive.
+    /// Starts a receive.
     ///
     /// # Errors
     /// Portals has no room for it.
@@ -296,7 +298,7 @@ impl Portals {
         Ok(self.received(key))
     }
 
-    /// How a receive has begun.
+    /// Returns how a receive has started.
     fn received(&mut self, key: SlotKey) -> Started {
         let status = self.receives.get_mut(key).and_then(|incoming| incoming.status.take());
         match status {
@@ -308,7 +310,7 @@ impl Portals {
         }
     }
 
-    /// Begins a receive of a message that was taken out.
+    /// Starts a receive of a claimed message.
     ///
     /// # Errors
     /// As [`Portals::receive`].
@@ -325,7 +327,7 @@ impl Portals {
         Ok(self.received(key))
     }
 
-    /// Says what a send or a receive is of; its end is told by that.
+    /// Sets the operation of a send or a receive, under which its completion is reported.
     pub(crate) fn belongs(&mut self, name: Name, to: SlotKey) {
         let of = match name {
             Name::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.of),
@@ -336,7 +338,7 @@ impl Portals {
         }
     }
 
-    /// Takes back a receive that no message has matched; whether it could.
+    /// Removes a receive that no message has matched; returns whether it did.
     pub(crate) fn cancel(&mut self, name: Name) -> bool {
         let Name::Receive(key) = name else { return false };
         let Some(entry) = self.receives.get_mut(key).and_then(|incoming| incoming.entry) else {
@@ -350,12 +352,12 @@ impl Portals {
         is_out
     }
 
-    /// What a receive would get.
+    /// Returns the message that a receive would get.
     pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<Found> {
         self.search(wanted, Search::Only)
     }
 
-    /// Takes what a receive would get out of the order.
+    /// Takes the message that a receive would get out of matching.
     pub(crate) fn claim(&mut self, wanted: &Wanted) -> Option<Found> {
         self.search(wanted, Search::Delete)
     }
@@ -369,7 +371,7 @@ impl Portals {
             ..Entry::taking_all(Region::new(0, 0), ONCE)
         };
         self.found = None;
-        // All that it finds is there already: messages without receives are short, or have a header alone.
+        // The search's result is an event that has been fetched already: unexpected messages are short, or only a header.
         self.call(|engine| engine.search(MESSAGES, entry, search, CLAIM)).ok()?;
         self.settle();
         let mut found = self.found.take()?;
@@ -377,40 +379,41 @@ impl Portals {
         Some(found)
     }
 
-    /// Messages of a context are of no use any more.
+    /// Drops the messages of a freed context.
     pub(crate) fn forget(&mut self, context: u64) {
         let wanted = Wanted { context, source: None, tag: None };
         let Some((match_bits, ignore_bits)) = bits::of_wanted(&wanted) else { return };
         let options = ONCE - EntryOptions::USE_ONCE;
         let entry = Entry { match_bits, ignore_bits, ..Entry::taking_all(Region::new(0, 0), options) };
-        // A search fails only for an entry that cannot be.
+        // A search fails only for an invalid entry.
         self.call(|engine| engine.search(MESSAGES, entry, Search::Delete, NOBODY)).unwrap_or(());
         self.settle();
     }
 
-    /// Looks for news.
+    /// Polls for events.
     pub(crate) fn poll(&mut self) {
         let Self { ni, eq, events, .. } = self;
         ni.look(|engine| take_all(engine, *eq, events));
         self.settle();
     }
 
-    /// What has come to its end, and how.
+    /// The next completed operation, and its status.
     pub(crate) fn next_over(&mut self) -> Option<(SlotKey, Status)> {
         self.over.pop_front()
     }
 
-    /// The interface that matches.
+    /// The interface that matches messages.
     pub(crate) fn interface(&self) -> Ni {
         self.ni.clone()
     }
 
-    /// Whether all that was sent has left, and was got where it has to be, and nobody waits for data or an answer of this process's.
+    /// Whether all sent messages have left, those that must be fetched have been, and no peer waits for data or an answer from this
+    /// process.
     pub(crate) fn is_drained(&self) -> bool {
         self.under_way == 0 && self.ni.is_idle()
     }
 
-    /// Does what events ask for, and what comes of that.
+    /// Handles all fetched events, including those caused by handling them.
     fn settle(&mut self) {
         while let Some(event) = self.events.pop_front() {
             self.told(&event);
@@ -422,7 +425,7 @@ impl Portals {
         match event.kind {
             EventKind::Send => self.sending(key, |outgoing| {
                 outgoing.awaits_send = false;
-                // What did not leave is told by nothing else.
+                // A failed send is reported by no other event.
                 event.fail != Fail::Ok
             }),
             EventKind::Ack => self.sending(key, |outgoing| {
@@ -451,7 +454,7 @@ impl Portals {
             EventKind::Search if event.fail == Fail::Ok => self.found = self.find(event),
             EventKind::AutoUnlink => {
                 let overflow = &mut self.overflow;
-                // Without memory for another one, messages wait with their senders until this process has received some.
+                // Without memory for another block, messages wait at their senders until this process has received some.
                 let _ = self.ni.call(|engine| overflow.link(engine));
             }
             EventKind::AutoFree => self.overflow.emptied(event.user_ptr),
@@ -465,7 +468,7 @@ impl Portals {
         Some(Envelope { source: event.initiator.nid, label })
     }
 
-    /// Something of a send is over; `now` says whether it failed.
+    /// Handles an event of a send; `now` returns whether the send has failed.
     fn sending(&mut self, key: SlotKey, now: impl FnOnce(&mut Outgoing) -> bool) {
         let Some(outgoing) = self.sends.get_mut(key) else { return };
         let has_failed = now(outgoing);
@@ -475,7 +478,7 @@ impl Portals {
         }
         let (to, of, opened) = (outgoing.to, outgoing.of, outgoing.opened.take());
         if let Some(entry) = opened {
-            // A receive that gets the data just now makes the entry leave by itself.
+            // If a receive gets the data at this moment, the entry is unlinked by that.
             self.ni.call(|engine| engine.unlink(entry).unwrap_or(()));
         }
         let lost = || Status::failed(Error::lost(to, "Portals could not deliver the message"));
@@ -494,7 +497,7 @@ impl Portals {
         }
     }
 
-    /// The data of a message are where a receive wants them.
+    /// The data of a message have been stored for a receive.
     fn arrived(&mut self, key: SlotKey, event: &Event, envelope: Option<Envelope>, len: u64) {
         let (Some(incoming), Some(envelope)) = (self.receives.get_mut(key), envelope) else { return };
         let status = if event.fail == Fail::Ok {
@@ -506,7 +509,7 @@ impl Portals {
         self.end_receive(key, status);
     }
 
-    /// A message came before the receive that takes it.
+    /// A message arrived before the receive that matches it.
     fn came_before(&mut self, key: SlotKey, event: &Event) {
         if event.user_ptr == CLAIM {
             self.found = self.find(event);
@@ -529,7 +532,7 @@ impl Portals {
         self.end_receive(key, status);
     }
 
-    /// What a search has found; with the data of a short message, which may be gone with the next event.
+    /// The message that a search found, with the data of a short message, since the next event may free them.
     fn find(&self, event: &Event) -> Option<Found> {
         let label = Label { context: 0, tag: bits::tag(event.match_bits) };
         let found = Found::of(Envelope { source: event.initiator.nid, label }, event);
@@ -541,7 +544,7 @@ impl Portals {
         Some(Found { bytes, ..found })
     }
 
-    /// Gets the data of a long message from its sender.
+    /// Fetches the data of a long message from its sender.
     fn get_all(&mut self, key: SlotKey, found: &Found) {
         let Some(incoming) = self.receives.get_mut(key) else { return };
         incoming.getting = Some((found.envelope, found.len));
@@ -549,7 +552,7 @@ impl Portals {
         self.get(found, (addr, found.len.min(room)), key.number());
     }
 
-    /// Gets so many bytes of what a sender has opened, if it has: it learns by that that they have a receive.
+    /// Gets `len` bytes of the data that a sender has exposed, if it has: this also reports the match to the sender.
     fn get(&mut self, found: &Found, (addr, len): (u64, u64), number: u64) {
         if found.opened == NOBODY {
             return;
@@ -559,7 +562,7 @@ impl Portals {
             match_bits: found.opened,
             ..transfer(Action::Get, len, (Process::rank(found.envelope.source), READS), number)
         };
-        // A transfer is refused only if it cannot be.
+        // A transfer is refused only if it is invalid.
         self.call(|engine| engine.transfer(&get)).unwrap_or(());
     }
 
@@ -575,15 +578,15 @@ impl Portals {
     }
 }
 
-/// Takes an entry as one for a receive: it has one message, and nobody is told but of that.
+/// Entry options of a receive: it takes one message, and reports no event but that.
 const ONCE: EntryOptions = EntryOptions::OP_PUT
     .union(EntryOptions::USE_ONCE)
     .union(EntryOptions::EVENT_LINK_DISABLE)
     .union(EntryOptions::EVENT_UNLINK_DISABLE);
-/// Where data are opened that receives get.
+/// The list of entries that expose data for receivers.
 const READ_PLACE: ListId = ListId { pt_index: READS, list: List::Priority };
 
-/// Data for one get of one process, by a number.
+/// An entry for one get by one process, under a number.
 fn opened(region: Region, number: u64, process: Process) -> Entry {
     let options = (ONCE - EntryOptions::OP_PUT) | EntryOptions::OP_GET;
     let source = Source::of(process);

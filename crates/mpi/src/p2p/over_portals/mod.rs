@@ -1,24 +1,24 @@
-//! Messages over Portals: who matches is the interface ([`portals::Matcher`]), not this crate.
+//! Messages over Portals: the interface does the matching ([`portals::Matcher`]), not this crate.
 //!
-//! A message is a put into one portal table entry, whose bits are its context and tag, and a receive is an entry for such messages. All
-//! go eagerly, by three ways:
+//! A message is a put to one portal table entry, with its context and tag as match bits, and a receive is an entry for such
+//! messages. All messages are sent eagerly, and take one of three ways:
 //!
-//! - What a receive waits for goes where it belongs, however long it is.
-//! - A short message that none waits for goes into a block of the overflow list, and is copied when its receive comes.
-//! - A long one that none waits for leaves its header alone: the receive gets the data from the sender, who opened them for that
-//!   before it began, and hears from the acknowledgement which way it was.
+//! - A message with a posted receive is stored in the receive's buffer, at any length.
+//! - A short unexpected message is stored in a block of the overflow list, and copied when its receive is posted.
+//! - Of a long unexpected message only the header is stored: the receiver gets the data from the sender, who exposed them before
+//!   sending, and learns from the acknowledgement which way the message took.
 //!
-//! A synchronous send is told of its receive by the same means: by the acknowledgement, or by a get of no bytes. Where there is no
-//! room for a message, it waits with its sender, as the interface is patient.
+//! A synchronous send learns of its match in the same way: by the acknowledgement, or by a get of no bytes. A message without room
+//! at the receiver waits at its sender, since the interface is patient.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
-//! | `messages` | [`Portals`]: sends, receives and probes as calls of Portals, and what their events mean |
+//! | `messages` | [`Portals`]: sends, receives and probes as calls of Portals, and the handling of their events |
 //! | `found` | names of sends and receives, and messages that a search found |
-//! | `bits` | contexts and tags as bits |
-//! | `entries` | the portal table entries, and what their errors become |
-//! | `overflow` | memory for messages that come before their receives |
-//! | `opening` | how it begins: who has which rank |
+//! | `bits` | contexts and tags as match bits |
+//! | `entries` | the portal table entries, and the conversion of their errors |
+//! | `overflow` | memory for messages that arrive before their receives |
+//! | `opening` | opens the interface and maps ranks to processes |
 
 mod bits;
 mod entries;

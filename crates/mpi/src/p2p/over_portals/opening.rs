@@ -1,4 +1,4 @@
-//! How a lane begins: an interface at which processes have their ranks in the job.
+//! Opens the Portals interface of a process, in which processes are addressed by their ranks in the job.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -18,19 +18,20 @@ fn other(why: impl std::fmt::Display) -> Error {
     Error::new(Class::OTHER, format_args!("messages cannot go over Portals: {why}"))
 }
 
-/// Opens an interface on a device, at which nobody is known.
+/// Opens an interface on a device, without any peers.
 pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Result<Ni> {
     let address = match port.address {
         IpAddr::V4(address) => address,
         IpAddr::V6(_) => return Err(other("the device has an address of IPv6 only")),
     };
-    // SAFETY: entries and descriptors name memory of buffers whose operations are under way, as promised to `Buffer::new`, and of
-    // this library's own; the lane keeps either until Portals says that it is done. Test: random_programs_come_to_their_ends_by_portals.
+    // SAFETY: entries and descriptors name memory of buffers whose operations are in progress, as promised to `Buffer::new`, and of
+    // this library's own; the lane keeps either until Portals reports that it no longer uses it. Test:
+    // random_programs_come_to_their_ends_by_portals.
     let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher, key) }?;
     Ok(node.interface(Kind { is_matching: true, is_logical: true }, Limits::MOST))
 }
 
-/// Tells the others where this process is, and learns where they are. Collective.
+/// Publishes the address of this process, and reads those of the others. Collective.
 pub(super) fn meet(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
     let (rank, size, node) = (bootstrap.rank(), bootstrap.size(), ni.node());
     bootstrap.put(&note_of(rank), &note(node.me(), node.seed().as_ref()))?;
@@ -45,7 +46,7 @@ pub(super) fn meet(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
     if ni.set_map(&processes) { Ok(()) } else { Err(other("this process is not among the job's")) }
 }
 
-/// A process, and the seed of its challenges if it is random.
+/// Encodes a process, and the seed of its challenges if it is random.
 fn note(process: Process, seed: Option<&Seed>) -> String {
     let seed = seed.map_or_else(String::new, Seed::to_hex);
     format!("{}:{}:{seed}", Ipv4Addr::from_bits(process.nid), process.pid)

@@ -1,5 +1,5 @@
-//! [`Overflow`]: memory for short messages that come before their receives. As soon as a block is full, another one is linked, so that
-//! there is always room for some messages; one in which no message lies any more is used again.
+//! [`Overflow`]: memory for short messages that arrive before their receives. When a block is full, another is linked, so that some
+//! room is always left; a block without messages is reused.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::bits::LONG;
 use super::entries::{MESSAGES, failed};
 use crate::error::Result;
 
-/// Bytes of a block, and how many are linked at a time.
+/// Bytes of a block, and the number of blocks that are linked at a time.
 const BLOCK: usize = 64 << 10;
 const LINKED: usize = 4;
-/// Blocks that are kept though nothing needs them.
+/// Unused blocks that are kept.
 const SPARE: usize = 4;
 
-/// All blocks: those linked, those that have messages, and some to spare.
+/// All blocks: those linked, those that hold messages, and spare ones.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
-    /// By address: those linked, and those with messages.
+    /// By address: the blocks that are linked or hold messages.
     blocks: BTreeMap<u64, Buf>,
     spare: Vec<Buf>,
 }
 
 impl Overflow {
-    /// Blocks for short messages, and behind them an entry that takes the headers of long ones.
+    /// Links the blocks for short messages, and after them an entry that takes the headers of long ones.
     pub(super) fn new(engine: &mut Engine) -> Result<Self> {
         let mut overflow = Self::default();
         (0..LINKED).try_for_each(|_| overflow.link(engine))?;
@@ -37,7 +37,7 @@ impl Overflow {
         Ok(overflow)
     }
 
-    /// Links a block: as many as there are to be, and another one whenever one has left the list.
+    /// Links a block: at the start, and whenever a block has left the list.
     ///
     /// # Errors
     /// There is no memory, or no entry.
@@ -62,7 +62,7 @@ impl Overflow {
         Ok(())
     }
 
-    /// No message lies in a block any more.
+    /// Frees a block that holds no message any more.
     pub(super) fn emptied(&mut self, block: u64) {
         if let Some(block) = self.blocks.remove(&block)
             && self.spare.len() < SPARE
@@ -71,7 +71,7 @@ impl Overflow {
         }
     }
 
-    /// Where a message lies: a block, and from which byte on.
+    /// The block that holds a message, and the message's offset in it.
     pub(super) fn find(&self, address: u64) -> Option<(&Buf, usize)> {
         let (begin, block) = self.blocks.range(..=address).next_back()?;
         let at = (address - begin) as usize;
