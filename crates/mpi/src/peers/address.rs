@@ -1,4 +1,4 @@
-//! What each process tells the others before they can talk: its host, and where its ports listen.
+//! The address that each process publishes before it can be reached: its host, and the addresses of its listening ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,31 +7,31 @@ use host::nearest;
 
 use crate::error::{Class, Error, Result};
 
-/// Bytes of a [`crate::Port`]'s fabric, or of a node's name.
+/// The longest fabric of a [`crate::Port`], or name of a node, in bytes.
 pub(crate) const NAME_MAX: usize = 100;
-/// Ports of a process: what fits into a note.
+/// The most ports of a process, limited by the length of a note.
 pub(crate) const PORTS_MAX: usize = 5;
-/// Addresses of a host that a process tells of; likewise.
+/// The most host addresses that a process publishes, limited likewise.
 pub(crate) const ADDRESSES_MAX: usize = 6;
 
-/// One process, as the others see it.
+/// The published address of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// A text that all processes of one host have in common, and no others.
+    /// A text that is the same for all processes of one host, and for no others.
     pub(crate) node: String,
-    /// Where its ports listen, and whom each reaches: those with the same text.
+    /// The listening addresses of its ports, each with its fabric: ports reach those of the same fabric.
     pub(crate) ports: Vec<(SocketAddr, String)>,
     /// Addresses of its host, for ports that listen at all of them.
     pub(crate) addresses: Vec<IpAddr>,
-    /// The seed of the challenges that its peers prove themselves with.
+    /// The seed of the challenges that its peers answer to prove their identity.
     pub(crate) seed: Seed,
 }
 
 impl Address {
-    /// The note that says it.
+    /// Encodes the address as a note.
     ///
     /// # Errors
-    /// [`Class::ARG`] for names that are too long, or have characters that a note cannot carry.
+    /// [`Class::ARG`] for names that are too long, or have characters that a note cannot hold.
     pub(crate) fn note(&self) -> Result<String> {
         for name in std::iter::once(&self.node).chain(self.ports.iter().map(|(_, fabric)| fabric)) {
             let plain = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | ';' | '\\');
@@ -50,10 +50,10 @@ impl Address {
         Ok(format!("{},{seed}{}", self.node, ports.chain(addresses).collect::<String>()))
     }
 
-    /// What a note says.
+    /// Parses a note.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no process leaves.
+    /// [`Class::OTHER`] for text that no process publishes.
     pub(crate) fn parse(note: &str) -> Result<Self> {
         let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is no address of a process"));
         let mut parts = note.split(',');
@@ -72,9 +72,9 @@ impl Address {
         Ok(Self { node, ports, addresses, seed })
     }
 
-    /// Where a port is reached by a process of another address: of its host's addresses, if it listens at all of them, by the one that
-    /// begins as one of the other's does for the longest. What both hosts have, as of networks that hosts make for themselves, leads
-    /// nowhere, unless they are one host.
+    /// The address at which `other` reaches a port. If the port listens at all addresses of its host, this is the one that shares
+    /// the longest prefix with an address of the other's host. Addresses that both hosts have, such as those of local virtual
+    /// networks, are skipped unless the two are one host.
     pub(crate) fn reached_from(&self, other: &Self, port: usize) -> Option<SocketAddr> {
         let (addr, _) = self.ports.get(port)?;
         if !addr.ip().is_unspecified() {
@@ -92,8 +92,8 @@ impl Address {
     }
 }
 
-/// The ports by which two processes talk, as places in `ports` of each: the first of the lower rank's whose fabric the higher rank
-/// has, too. Both sides come to the same.
+/// The ports by which two processes connect, as indices into `ports` of each: the lower rank's first port whose fabric the higher
+/// rank also has. Both sides compute the same result.
 pub(crate) fn common_ports(lower: &Address, higher: &Address) -> Option<(usize, usize)> {
     lower.ports.iter().enumerate().find_map(|(at, (_, fabric))| {
         Some((at, higher.ports.iter().position(|(_, theirs)| theirs == fabric)?))

@@ -1,8 +1,8 @@
-//! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and nobody sends what the peer has no room for.
+//! [`Connection`]: a queue pair and its flow control. Messages arrive in order, and a sender never exceeds the room at its peer.
 //!
-//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent. A side does one
-//! or the other from the connection's begin to its end; the two need not do the same. Where both want it, messages are written
-//! instead of sent ([`transport::WriteRing`]).
+//! Where the peer's NIC memory can be mapped, all messages to it are stored there ([`transport::Outbox`]). Otherwise they are sent.
+//! Each direction uses one way for as long as the connection exists; the two directions may differ. If both sides enable it,
+//! messages are written instead of sent ([`transport::WriteRing`]).
 
 use std::borrow::Cow;
 
@@ -24,29 +24,29 @@ use crate::p2p::wire::{
 };
 use crate::peers::nic::{INLINE, Nic, Sizes};
 
-/// Data that go with a message.
+/// The payload of a message.
 #[derive(Debug)]
 pub(crate) enum Payload<'a> {
     /// None.
     None,
-    /// The program's, which stay as they are until the message has left.
+    /// The program's data, which do not change until the message has been sent.
     User(Cow<'a, Buffer>),
-    /// The program's in one piece, which stay as they are until the message has left.
+    /// Contiguous data of the program, which do not change until the message has been sent.
     Piece(Piece),
     /// A copy.
     Own(Vec<u8>),
-    /// The program's, in one piece, which the device sends from. They stay as they are until that is done: a request says so that comes
-    /// behind it, or this one, of which the key comes back with its completion.
+    /// Contiguous data of the program, sent by the device without a copy. They do not change until the device has read them: a
+    /// later request reports that, or this one, if it has a `key`, which is returned with its completion.
     Lent { bytes: Piece, from: Sge, key: Option<SlotKey> },
 }
 
 impl Payload<'_> {
-    /// Whose key comes back when what is lent has left.
+    /// The key that is returned when data without a copy have been sent.
     fn key(&self) -> Option<SlotKey> {
         if let Self::Lent { key, .. } = self { *key } else { None }
     }
 
-    /// All bytes of a short one, which fits; zeros behind them.
+    /// The bytes of a payload of up to [`LINE_MAX`] bytes, padded with zeros.
     fn line_words(&self) -> [u64; 2] {
         let mut bytes = [0; LINE_MAX];
         self.load(&mut bytes[..self.len()]);
@@ -95,73 +95,73 @@ impl transport::Payload for Payload<'_> {
     }
 }
 
-/// What a message that has come lies in, until that is given back.
+/// The memory that holds an arrived message until it is released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Held {
     /// A slot.
     Slot(u32),
-    /// The ring's lines up to this one.
+    /// The lines of the ring before this one.
     Lines(u64),
     /// The line that both sides write.
     Line,
 }
 
-/// A message that has come, and where its payload lies until that is given back.
+/// An arrived message, and the location of its payload until it is released.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) message: Message,
-    /// Where the payload begins in the slots' buffer, or the ring's.
+    /// The offset of the payload in the buffer of the slots, or of the ring.
     pub(crate) at: usize,
     /// Its length in bytes.
     pub(crate) len: usize,
 }
 
-/// A message that the peer has stored with its payload, and without asking for an answer.
+/// A message that the peer has stored with its payload, and that needs no answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
     pub(crate) label: Label,
-    /// Where the payload begins, and its length.
+    /// The offset and the length of the payload.
     pub(crate) at: usize,
     pub(crate) len: usize,
     /// The line after it, if it is in the ring.
     upto: Option<u64>,
 }
 
-/// What a peer has stored next.
+/// The next message that a peer has stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
     Nothing,
-    /// It stays the next one until [`Connection::pass`].
+    /// It remains the next message until [`Connection::pass`].
     Short(Short),
     /// A message for [`Connection::stored`].
     Other,
 }
 
-/// What [`Connection::take_piece`] finds.
+/// The result of [`Connection::take_piece`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Nothing,
-    /// Something for another, or that goes another way.
+    /// The next message does not match, or must be received by another path.
     Unknown,
-    /// The message, which has been taken.
+    /// The message was received.
     Message {
         tag: i32,
         len: usize,
     },
 }
 
-/// What [`Connection::copy`] has done.
+/// The result of [`Connection::copy`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Copied {
-    /// It copies a piece.
+    /// A piece is being copied.
     Piece,
-    /// There is none left.
+    /// No piece is left.
     Nothing,
-    /// The send queue has no room; a completion makes some.
+    /// The send queue has no room; a completion frees some.
     NoRoom,
 }
 
-/// Takes the message that a line has, if it is wanted and there is room for all of it.
+/// Receives the message in a line, if it matches and fits.
 #[inline(always)]
 fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into: Piece) -> Taken {
     match parse_line(message) {
@@ -174,8 +174,7 @@ fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into:
     }
 }
 
-/// Copies the payload of the next message of a ring, if it is a short one, and wanted, and there is room for all of it. Its tag, and
-/// the payload's length.
+/// Copies the payload of the next message in a ring, if it is short, matches and fits. Returns its tag and the payload's length.
 #[inline(always)]
 fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Result<Option<(i32, usize)>> {
     if !is_eager(found.first) {
@@ -205,67 +204,68 @@ fn nonsense() -> Error {
 enum Leaving {
     /// Not sent.
     No,
-    /// Sent by the request at this place in the order of posting.
+    /// Sent by the request with this number, counted in the order of posting.
     Said(u64),
     /// Stored in the peer's memory.
     Stored,
 }
 
-/// A connection to one process, as this side has it.
+/// This side's end of a connection to one process.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// The process at the other end.
     pub(crate) process: u32,
-    /// The place of its device among the process's ports.
+    /// The index of its device among the process's ports.
     pub(crate) port: usize,
     /// Messages may be sent.
     pub(crate) open: bool,
-    /// It uses some of the room in its device's completion queue.
+    /// Its completions have reserved room in its device's completion queue.
     pub(crate) has_room: bool,
     queue: MessageQueue<SlotKey, 1, INLINE>,
-    /// In jobs of thousands most devices have none of these four, which are the larger part of a connection.
+    /// Boxed, since in jobs of thousands of processes most devices use none of these four, which are the larger part of a
+    /// connection.
     inbox: Option<Box<Inbox>>,
     outbox: Option<Box<Outbox>>,
-    /// Both boxes where messages are written; on an open connection only if the peer has them, too.
+    /// The rings in both directions where messages are written; on an open connection only if the peer has them, too.
     fast: Option<Box<WriteRing>>,
-    /// Writes ring, where the fast path is and they do not without.
+    /// A write must also notify a sleeping peer, since the device does not do so by itself.
     rings: bool,
-    /// There if both boxes are, which they are on an open connection only.
+    /// Present on an open connection if inbox and outbox are.
     line: Option<Box<DuplexLine>>,
-    /// What this side's memory has for long messages that both copy.
+    /// The claim words in this side's memory for long messages that both sides copy.
     words: Words,
     /// Whether the line is in this side's memory.
     is_lower: bool,
-    /// What the peer offers.
+    /// The memory that the peer offers.
     offered: Option<Offer>,
     sizes: Sizes,
-    /// Bytes of payload of the longest message to the peer's slots.
+    /// Payload bytes of the longest message for the peer's slots.
     slot_payload: usize,
-    /// Its messages are over when they have left: the peer tells of those that matter.
+    /// Messages complete locally, when they have been sent; where delivery matters, the peer reports it.
     lends: bool,
     leaving: Leaving,
-    /// What has left.
+    /// Counters of sent messages.
     pub(crate) traffic: Traffic,
-    /// How messages travel, by size.
+    /// The protocols of this connection, by message size.
     pub(crate) protocols: Protocols,
 }
 
 impl Connection {
-    /// A queue pair with its receives posted, to be connected to a process; `is_lower` says that this one comes before it. `number` names
-    /// it in completions.
+    /// Creates a queue pair with its receives posted, which the caller then connects to a process; `is_lower` is true if this
+    /// process comes before it. `number` identifies the queue pair in completions.
     pub(crate) fn new(
         nic: &mut Nic,
         port: usize,
         number: u32,
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
-        // What is lent is a piece of its own behind the head.
+        // Data sent without a copy are a second scatter/gather element after the header.
         let pieces = if nic.lends() { 2 } else { 1 };
         let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
         let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
         let fast = nic.write_ring().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
-        // Until it is open, its table is not used.
+        // This table is replaced when the connection opens.
         let (room, zcopy) = (nic.slot_payload_to(process), nic.lends());
         let before = Traits { short: ShortPath::Sent, room, zcopy, both: false };
         Ok(Self {
@@ -296,31 +296,32 @@ impl Connection {
         self.queue.qp()
     }
 
-    /// The memory that this side offers the peer to store messages in, in bytes for it; zeros if it offers none.
+    /// The memory that this side offers to the peer for messages, encoded; zeros if it offers none.
     pub(crate) fn offer(&self) -> [u8; auth::OFFER] {
         let written = || self.fast.as_deref().map(WriteRing::offer);
         let offer = self.inbox.as_deref().map(Inbox::offer).or_else(written);
         offer.map_or([0; auth::OFFER], |offer| offer.bytes())
     }
 
-    /// What the peer has said that it offers.
+    /// Records the memory that the peer offers.
     pub(crate) fn is_offered(&mut self, offer: Offer) {
         self.offered = Some(offer);
     }
 
-    /// Whether the peer may store messages here, or write them.
+    /// Whether the peer may store messages in this side's memory, or write them.
     #[inline]
     pub(crate) fn is_stored_to(&self) -> bool {
         self.inbox.is_some() || self.fast.is_some()
     }
 
-    /// Whether the peer may map memory here, and store messages there.
+    /// Whether the peer may map this side's NIC memory, and store messages there.
     #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
         self.inbox.is_some()
     }
 
-    /// Messages may be sent from now on, by the protocols that both ends have; slots that were given back before are reported to the peer.
+    /// Opens the connection: messages may be sent from now on, by the protocols that both ends support. Credits for slots that were
+    /// released before are sent.
     pub(crate) fn opened(&mut self, both: bool, chosen: &Chosen) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
@@ -335,7 +336,7 @@ impl Connection {
         self.grant()
     }
 
-    /// Computes the table of protocols; `both` says that each process can read and write all memory of the other one.
+    /// Computes the table of protocols; `both` is true if each process can read and write all memory of the other.
     pub(crate) fn choose(&mut self, both: bool, chosen: &Chosen) {
         let short = match (&self.outbox, &self.fast) {
             (Some(_), _) => ShortPath::Stored,
@@ -346,7 +347,7 @@ impl Connection {
         self.protocols = Protocols::of(traits, chosen);
     }
 
-    /// The memory that a message's payload lies in.
+    /// The memory that holds a message's payload.
     pub(crate) fn memory(&self, held: Held) -> &Buf {
         if let (Held::Lines(_), Some(fast)) = (held, &self.fast) {
             return fast.buf();
@@ -358,7 +359,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of payload that a message may have beside its head.
+    /// Payload bytes of the longest message, in addition to its header.
     #[inline]
     pub(crate) fn payload_max(&self) -> usize {
         if self.outbox.is_some() { self.sizes.record_payload() } else { self.slot_payload }
@@ -368,7 +369,7 @@ impl Connection {
     #[inline]
     pub(crate) fn may_send(&mut self, message: &Message, payload: &Payload<'_>) -> bool {
         let len = message.head_len() + payload.len();
-        // A record may come with a mark.
+        // A record may need a second write for the wrap-around mark.
         let rooms = self.queue.has_room_for(2);
         match (&mut self.outbox, &mut self.fast) {
             (Some(outbox), _) => self.open && outbox.has_room(len),
@@ -377,21 +378,21 @@ impl Connection {
         }
     }
 
-    /// Whether a request for the peer's memory can be posted now. One that the peer is told of takes a credit, as a message does.
+    /// Whether a request for the peer's memory can be posted now. A write with immediate takes a credit, as a message does.
     pub(crate) fn may_access(&self, op: SendOp) -> bool {
         self.open
             && self.queue.has_room_for(1)
             && (self.queue.has_credit(0) || !matches!(op, SendOp::WriteImm(..)))
     }
 
-    /// Whether everything that was sent has left.
+    /// Whether all sent messages have completed.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_idle()
     }
 
-    /// Sends a message, if [`Connection::may_send`]. The payload may be used again when this returns.
+    /// Sends a message; the caller has checked [`Connection::may_send`]. The payload may be reused when this returns.
     ///
-    /// Of what is [lent](Payload::Lent) that is told otherwise.
+    /// For data [sent without a copy](Payload::Lent), a completion reports that instead.
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
             let len = payload.len();
@@ -417,7 +418,7 @@ impl Connection {
         Ok(self.queue.send(0, message.bytes(0), payload, options, |bytes| host.charge_copy(bytes))?)
     }
 
-    /// How a request is posted: messages whose payload the device may send from where it is complete when they have left.
+    /// The flags of a request: where the device may send payload without a copy, messages complete locally.
     fn flags(&self, op: SendOp) -> SendFlags {
         match op {
             SendOp::Send | SendOp::WriteImm(..) if self.lends => SendFlags::LOCAL,
@@ -426,13 +427,13 @@ impl Connection {
         }
     }
 
-    /// A message that is written, or word of free lines, wakes a peer that sleeps.
+    /// A written message, or credit word, wakes a peer that sleeps.
     fn write_flags(&self) -> SendFlags {
         if self.rings { SendFlags::RING } else { SendFlags::empty() }
     }
 
-    /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request asks for a
-    /// completion that proves arrival, also where other requests complete before they have arrived.
+    /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request is
+    /// signaled and not local, so its completion proves arrival, even where other requests complete earlier.
     pub(crate) fn leave(&mut self, host: &Host) -> Result<bool> {
         match self.leaving {
             Leaving::Stored => return Ok(true),
@@ -442,7 +443,7 @@ impl Connection {
             }
             Leaving::No => {}
         }
-        // Nothing may follow it.
+        // No message may follow it.
         self.open = false;
         if let Some(outbox) = &mut self.outbox {
             outbox.put(&Message::Leave, &Payload::None)?;
@@ -458,8 +459,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// The peer has sent [`Message::Leave`] and receives nothing any more. The line is acknowledged, since the peer may keep its memory until
-    /// then.
+    /// The peer has sent [`Message::Leave`] and receives nothing more. The line is acknowledged, since the peer may keep its memory
+    /// until then.
     pub(crate) fn left(&mut self) {
         (self.open, self.leaving) = (false, Leaving::No);
         self.acknowledge_line();
@@ -469,7 +470,8 @@ impl Connection {
         self.line.as_deref_mut().into_iter().for_each(DuplexLine::acknowledge);
     }
 
-    /// Whether this side has left, and its memory may hold a message that the peer has not read. False if the peer has left as well.
+    /// Whether this side has left, but its memory may hold a message that the peer has not read. False if the peer has left as
+    /// well.
     pub(crate) fn is_needed(&mut self) -> bool {
         let is_here = self.leaving == Leaving::Stored && self.is_lower;
         let waits = is_here && self.line.as_ref().is_some_and(|line| line.is_unacknowledged());
@@ -482,12 +484,12 @@ impl Connection {
         waits
     }
 
-    /// Destroys the connection; returns memory for the device's next ones: slots, and the memory in which the peer stored messages.
+    /// Destroys the connection; returns its memory for reuse by the device's next connections: slots, and the inbox.
     pub(crate) fn into_memory(self) -> (Slots, Option<Inbox>) {
         (self.queue.into_slots(), self.inbox.map(|inbox| *inbox))
     }
 
-    /// Counts a message that brings its data along, or whose fragments bring all of them.
+    /// Counts a message that carries its data, or whose fragments carry all of them.
     fn count(&mut self, by: Proto, message: &Message, len: usize) {
         match message {
             Message::Eager { .. } => self.traffic.count(by, len),
@@ -499,7 +501,7 @@ impl Connection {
         }
     }
 
-    /// Sends an eager message of the program's, if there is room for it. Returns whether it has left.
+    /// Sends an eager message of the program, if there is room for it. Returns whether it was sent.
     #[inline]
     pub(crate) fn send_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
         let Some(outbox) = &mut self.outbox else { return self.post_piece(host, label, piece) };
@@ -517,8 +519,8 @@ impl Connection {
         Ok(true)
     }
 
-    /// Sends an eager message of the program's where it cannot be stored, if there is room for it. Returns whether it has left.
-    #[inline(never)] // so that sends by the line save no registers for it
+    /// Sends an eager message that cannot be stored, if there is room for it. Returns whether it was sent.
+    #[inline(never)] // out of line, so that sends by the line save no registers for it
     fn post_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
         let (message, payload) = (Message::Eager { label, answer: None }, Payload::Piece(piece));
         let may_send = self.may_send(&message, &payload);
@@ -528,8 +530,8 @@ impl Connection {
         Ok(may_send)
     }
 
-    /// Stores a short message of the program's in the ring, if there is room. Whether it has left.
-    #[inline(never)] // so that sends by the line save no registers for it
+    /// Stores a short message of the program in the ring, if there is room. Returns whether it was stored.
+    #[inline(never)] // out of line, so that sends by the line save no registers for it
     fn store_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
         let Some(outbox) = &mut self.outbox else { return Ok(false) };
         if !outbox.has_room(HEAD + piece.len()) {
@@ -541,10 +543,10 @@ impl Connection {
         Ok(true)
     }
 
-    /// Takes the next message that the peer has stored, if it is wanted and there is room for all of it.
+    /// Receives the next message that the peer has stored, if it matches and fits.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no process says.
+    /// [`Class::OTHER`] for an invalid message.
     #[inline]
     pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
@@ -557,14 +559,14 @@ impl Connection {
         self.take_next(wanted, into)
     }
 
-    /// As [`Connection::take_piece`], for who expects several, which come by the ring.
+    /// Receives as [`Connection::take_piece`] does, for callers that expect several messages, most of them in the ring.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::take_piece`].
     #[inline]
     pub(crate) fn take_next(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
-        // As in `next`: what came by the line before a record of the ring is seen there when the record is.
+        // The ring is examined first, as in `next`: a line message sent before a ring record is visible once the record is.
         let found = inbox.peek()?;
         if line.has_message()
             && let Some(short) = line.poll(inbox.records())
@@ -579,7 +581,7 @@ impl Connection {
         Ok(Taken::Message { tag, len })
     }
 
-    /// Writes a message to the peer's memory.
+    /// Writes a message to the peer's memory by RDMA.
     fn write(
         &mut self,
         host: &Host,
@@ -593,14 +595,14 @@ impl Connection {
         Ok(fast.send(&mut self.queue, (message, payload), options, copied)?)
     }
 
-    /// Publishes lines that are free again, if a part of the ring is.
+    /// Publishes this side's position in its ring, if a part of the ring is free again.
     fn publish(&mut self) -> Result<()> {
         let flags = self.write_flags();
         let Some(fast) = &mut self.fast else { return Ok(()) };
         Ok(fast.publish(&mut self.queue, flags)?)
     }
 
-    /// Reads or changes the peer's memory, with a piece of this side's; `key` comes back with its completion.
+    /// Reads or changes the peer's memory, with a piece of local memory; `key` is returned with the completion.
     pub(crate) fn access(&mut self, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
         if let SendOp::WriteImm(..) = op {
             self.queue.take_credit(0);
@@ -608,30 +610,30 @@ impl Connection {
         Ok(self.queue.post(op, Data::Sges(&[piece]), self.flags(op), Signal::Key(key))?)
     }
 
-    /// Whether both sides can copy a message to this one: the peer maps this side's memory if this one maps its, as both are on one
-    /// host.
+    /// Whether both sides can copy a message to this one: the peer maps this side's memory if this side maps the peer's, since both
+    /// are on one host.
     pub(crate) fn may_share(&self) -> bool {
         self.inbox.is_some() && self.line.is_some()
     }
 
-    /// Has a message to this side wait until both can copy it.
+    /// Queues a message to this side until both can copy it.
     pub(crate) fn await_share(&mut self, key: SlotKey, length: u64) {
         self.words.wait(key, length);
     }
 
-    /// The message that has waited longest, and something by which both copy it; `None` while they copy enough.
+    /// The message that has waited longest, and the claim word assigned to it; `None` while all words are in use.
     pub(crate) fn next_share(&mut self) -> Option<(SlotKey, Share)> {
         let inbox = self.inbox.as_ref()?;
         self.words.next(inbox.buf(), USER_LINE)
     }
 
-    /// All of a message is copied.
+    /// Frees the claim word of a message that was copied whole.
     pub(crate) fn end_share(&mut self, share: &Share) {
         self.words.end(share);
     }
 
-    /// Claims a piece of a message that both copy and copies it, if there is one left and room for the request; `key` comes back with
-    /// its completion.
+    /// Claims a piece of a shared message and copies it, if one is left and there is room for the request; `key` is returned with
+    /// the completion.
     pub(crate) fn copy(&mut self, copying: &Copying, key: SlotKey) -> Result<Copied> {
         let memory = match (copying.receives, &self.inbox, &self.outbox) {
             (true, Some(inbox), _) => inbox.buf(),
@@ -651,15 +653,15 @@ impl Connection {
         Ok(Copied::Piece)
     }
 
-    /// A request of the send queue is over; returns whose access it was.
+    /// A request of the send queue has completed; returns its key, if it was an access.
     pub(crate) fn sent(&mut self) -> Option<SlotKey> {
         self.queue.sent()
     }
 
-    /// A message has come into a slot, with so many bytes.
+    /// A message of `len` bytes has arrived in a slot.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no process says.
+    /// [`Class::OTHER`] for an invalid message.
     pub(crate) fn received(&mut self, slot: u32, len: u32) -> Result<Received> {
         let (at, len) = (self.queue.received_at(slot), len as usize);
         let mut head = [0; HEAD_MAX];
@@ -671,13 +673,13 @@ impl Connection {
         Ok(Received { message, at: at + head_len, len: len - head_len })
     }
 
-    /// The peer has written the rest of a message, which took a slot's receive.
+    /// The peer has written the rest of a message, which consumed a slot's receive.
     pub(crate) fn landed(&mut self, slot: u32) -> Result<()> {
         self.queue.release(slot, 0)?;
         self.grant()
     }
 
-    /// Whether the peer may have stored another message, or nonsense.
+    /// Whether the peer has stored another message, valid or not.
     #[inline]
     pub(crate) fn has_stored(&mut self) -> bool {
         self.inbox.as_deref().is_some_and(Inbox::has_record)
@@ -685,17 +687,17 @@ impl Connection {
             || self.line.as_deref().is_some_and(DuplexLine::has_message)
     }
 
-    /// What the peer has stored next.
+    /// The next message that the peer has stored.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no process says.
-    #[inline(always)] // so that nothing of the kind is put together
+    /// [`Class::OTHER`] for an invalid message.
+    #[inline(always)] // so that the result is not built in memory
     pub(crate) fn next(&mut self) -> Result<Next> {
         let Some(inbox) = &mut self.inbox else {
             let has_record = self.fast.as_deref_mut().is_some_and(WriteRing::has_record);
             return Ok(if has_record { Next::Other } else { Next::Nothing });
         };
-        // First of all, here and in `stored`: what came by the line before a record of the ring is seen there when the record is.
+        // The ring is examined first, here and in `stored`: a line message sent before a ring record is visible once the record is.
         let found = inbox.peek()?;
         if let Some(line) = &self.line
             && let Some(short) = line.poll(inbox.records())
@@ -713,7 +715,7 @@ impl Connection {
         Ok(Next::Short(Short { label, at, len, upto: Some(found.upto) }))
     }
 
-    /// Is done with a short message that [`Connection::next`] has found.
+    /// Releases a short message that [`Connection::next`] has returned.
     #[inline]
     pub(crate) fn pass(&mut self, short: &Short) -> Result<()> {
         let Some(upto) = short.upto else {
@@ -728,7 +730,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The memory that a short message's payload lies in.
+    /// The memory that holds a short message's payload.
     #[inline]
     pub(crate) fn memory_of(&self, short: &Short) -> &Buf {
         match (&self.line, &self.inbox) {
@@ -738,10 +740,10 @@ impl Connection {
         }
     }
 
-    /// The next message that the peer has stored.
+    /// Takes the next message that the peer has stored.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no process says.
+    /// [`Class::OTHER`] for an invalid message.
     pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
         let Some(inbox) = &mut self.inbox else {
             let Some(fast) = &mut self.fast else { return Ok(None) };
@@ -768,7 +770,7 @@ impl Connection {
         Ok(Some((Received { message, at, len }, Held::Lines(upto))))
     }
 
-    /// Gives back what a message lay in.
+    /// Releases the memory of a message.
     #[inline]
     pub(crate) fn release(&mut self, held: Held, message: &Message) -> Result<()> {
         match (held, &mut self.inbox) {
@@ -793,7 +795,7 @@ impl Connection {
         }
     }
 
-    /// Gives a slot back to the peer; half of the slots are told of at once.
+    /// Releases a slot to the peer; a credit message is sent once half of the slots are released.
     fn release_slot(&mut self, slot: u32, message: &Message) -> Result<()> {
         if matches!(message, Message::Credit) {
             return Ok(self.queue.post_receive(slot)?);
@@ -802,7 +804,8 @@ impl Connection {
         self.grant()
     }
 
-    /// Tells the peer of slots given back, if half of them are. Where reads fill the send queue, that waits for the next completion.
+    /// Sends the peer credits for released slots, once half of them are released. If reads fill the send queue, this waits for the
+    /// next completion.
     pub(crate) fn grant(&mut self) -> Result<()> {
         self.publish()?;
         if self.open && self.queue.owes_grant() {

@@ -1,5 +1,5 @@
-//! Tests: strangers that connect to a process, or listen in its place, and know everything but the key. On real devices all participants are
-//! driven by hand in one thread; in virtual time each is a rank.
+//! Tests: attackers that connect to a process, or listen in its place, and know everything but the key. On real devices one thread
+//! drives all participants; in virtual time each is a rank.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::peers::trust::PROTOCOL;
 use crate::process::{Config, Process};
 use crate::tool::Gauge;
 
-/// A program without the key: it speaks to devices of the same kind.
+/// A program without the key that uses a device of the same kind.
 struct Stranger {
     cm: Cm,
     cq: Cq,
@@ -44,7 +44,7 @@ impl Stranger {
         pd.create_qp(&QpInit::new(&self.cq)).expect("a queue pair")
     }
 
-    /// Connects with some private data; the private data of the rejection. `wait` lets others go on.
+    /// Connects with some private data; returns the private data of the rejection. `wait` lets the other participants run.
     fn is_rejected(&self, addr: SocketAddr, said: &[u8], mut wait: impl FnMut()) -> Vec<u8> {
         let qp = self.qp();
         self.cm.connect(&qp, addr, &ConnParam::with_private_data(said)).expect("connect");
@@ -67,7 +67,7 @@ fn address(process: &Process, rank: u32) -> Address {
     process.core().with(|engine| engine.transport.address_of(rank)).expect("a note")
 }
 
-/// A request as a process makes it when it connects to another one for the first time: what an eavesdropper records.
+/// The first connect request of a process to another, as an eavesdropper records it.
 fn recorded(from: &Process, to: u32) -> [u8; REQUEST] {
     let rank = from.bootstrap().rank();
     let key = from.core().with(|engine| engine.transport.shared_with(to)).expect("a key");
@@ -78,7 +78,8 @@ fn recorded(from: &Process, to: u32) -> [u8; REQUEST] {
     Attempt::new(PROTOCOL, key, (me, name(from, to)), (challenge, nonce), offer.bytes()).request()
 }
 
-/// What strangers try before the process at rank 1 has connected to that at rank 0. They know both and all that was said, but no key.
+/// The requests that attackers try before the process at rank 1 has connected to rank 0. They know both processes and all traffic,
+/// but no key.
 fn tries(victim: &Process, honest: &Process) -> Vec<(&'static str, Vec<u8>)> {
     let (rank0, rank1) = (name(victim, 0), name(victim, 1));
     let guessed = Key::from_bytes([7; 16]);
@@ -97,7 +98,7 @@ fn tries(victim: &Process, honest: &Process) -> Vec<(&'static str, Vec<u8>)> {
     renamed[4..16].copy_from_slice(&foreign.0);
     let key = honest.core().with(|engine| engine.transport.shared_with(0)).expect("a key");
     let reflected = {
-        // What the victim itself says to rank 1.
+        // The victim's own request to rank 1.
         let challenge = address(victim, 1).seed.challenge(PROTOCOL, rank0, 0);
         Attempt::new(PROTOCOL, key.clone(), (rank0, rank1), (challenge, nonce), [0; OFFER]).request()
     };
@@ -119,7 +120,7 @@ fn tries(victim: &Process, honest: &Process) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// A request of rank 1 that is meant for itself.
+/// A request of rank 1 that is addressed to itself.
 fn recorded_for(honest: &Process, victim: auth::Identity) -> Vec<u8> {
     let rank1 = name(honest, 1);
     let key = honest.core().with(|engine| engine.transport.shared_with(0)).expect("a key");
@@ -129,7 +130,7 @@ fn recorded_for(honest: &Process, victim: auth::Identity) -> Vec<u8> {
     Attempt::new(PROTOCOL, key, (rank1, rank1), (challenge, nonce), [0; OFFER]).request().to_vec()
 }
 
-/// Requests without a proof in the victim's own protocol are refused with a challenge; other bytes with nothing.
+/// Checks that unproved requests in the victim's own protocol are rejected with a challenge, and other bytes without one.
 fn check_refusal(what: &str, said: &[u8], refusal: &[u8]) {
     let is_request = auth::Request::parse(said, PROTOCOL).is_some();
     assert_eq!(Refusal::parse(refusal, PROTOCOL).is_some(), is_request, "{what}: {refusal:?}");
@@ -164,8 +165,8 @@ fn is_open(process: &Process, to: u32) -> bool {
     process.core().with(|engine| engine.transport.is_open(to))
 }
 
-/// Goal: a stranger that knows all but the key is refused by a process, which is as before and serves the honest peer afterwards. A replay of the
-/// peer's own request is refused, too.
+/// Goal: a process rejects an attacker that knows all but the key, keeps its state, and serves the honest peer afterwards. A replay
+/// of the peer's own request is rejected, too.
 fn strangers_are_refused(device: &str) {
     let both = pair(device);
     let stranger = Stranger::new(fabric::open(device, &host::real::host()).expect("a device"));
@@ -202,22 +203,22 @@ fn strangers_are_refused_on_shm() {
     strangers_are_refused("shm");
 }
 
-/// What a program that listens in a process's place answers.
+/// The replies of a program that listens in a process's place.
 #[derive(Clone, Copy, Debug)]
 enum Posing {
     /// A reply without a proof.
     Accepts,
     /// The request's own proof as the reply.
     Reflects,
-    /// That the request was not proved with the right challenge, again and again.
+    /// Rejects each request with a new challenge.
     Challenges,
-    /// That the request's challenge is right, and its key is not.
+    /// Rejects the request with the challenge that it has used already.
     Refuses,
-    /// A few times that it has just started, and then as above.
+    /// Claims a few times that it has just started, and then rejects as above.
     Starts,
 }
 
-/// A stranger that listens, and answers one request after the other until `is_over`.
+/// An attacker that listens, and answers one request after the other until `is_over`.
 fn pose(
     stranger: &Stranger,
     how: Posing,
@@ -267,8 +268,8 @@ fn pose(
     }
 }
 
-/// Goal: a process that reaches a program without the key in place of its peer gives the peer up, with a sentence, and sends it nothing. Method: the
-/// peer's note leads to a listener of a stranger's.
+/// Goal: a process that reaches a program without the key in place of its peer gives the peer up with a clear error, and sends it
+/// nothing. Method: the peer's note names the attacker's listener.
 fn a_listener_without_the_key_is_given_up(device: &str) {
     for how in [Posing::Accepts, Posing::Reflects, Posing::Challenges, Posing::Refuses, Posing::Starts] {
         let host = host::real::host();
@@ -307,7 +308,7 @@ fn a_listener_without_the_key_is_given_up_on_shm() {
     a_listener_without_the_key_is_given_up("shm");
 }
 
-/// Passed from rank 1 to the stranger: the address of rank 0, the private data of the attempts, and a request for the replay.
+/// Passed from rank 1 to the attacker: the address of rank 0, the private data of the attempts, and a request for the replay.
 type Plan = Arc<Mutex<Option<(SocketAddr, Vec<(&'static str, Vec<u8>)>, [u8; REQUEST])>>>;
 
 const CARD: &str = "model:mt23108-vapi";
@@ -316,7 +317,7 @@ fn pause(host: &Host, span: Span) {
     host.wait("a pause", &host::Bell::new(), host.after(span), || None::<()>);
 }
 
-/// The honest peer: shows the stranger all that it could overhear, and then exchanges messages with rank 0.
+/// The honest peer: shows the attacker all that it could overhear, and then exchanges messages with rank 0.
 fn honest(process: &Process, plan: &Plan) {
     let victim = address(process, 0).ports[0].0;
     *plan.lock().expect("no panic") = Some((victim, tries(process, process), recorded(process, 0)));
@@ -330,7 +331,7 @@ fn honest(process: &Process, plan: &Plan) {
     }
 }
 
-/// Tries everything in the first 200 ms, and replays in the next. Each try begins at a random time.
+/// Tries every request in the first 200 ms, and replays one in the next. Each try starts at a random time.
 fn intrude(host: &Host, plan: &Plan, seed: u64) {
     let mut rng = host::Rng::new(seed);
     pause(host, Span::from_ms(10));
@@ -346,7 +347,7 @@ fn intrude(host: &Host, plan: &Plan, seed: u64) {
     assert!(Refusal::parse(&stranger.is_rejected(victim, &request, wait), PROTOCOL).is_some(), "replayed");
 }
 
-/// A world with a job of two and a stranger; its trace.
+/// Runs a world with a job of two and an attacker; returns its trace.
 fn world(seed: u64) -> u64 {
     let mut world = World::new(world::Config { seed, stack: 1 << 20, ..world::Config::default() });
     let (board, plan) = (Board::new(2), Plan::default());
@@ -378,7 +379,7 @@ fn world(seed: u64) -> u64 {
     ended.trace
 }
 
-/// Goal: as on real devices, whatever comes when; and keys that follow from the seed make equal worlds.
+/// Goal: the same as on real devices, for any timing; and keys that derive from the seed make equal worlds.
 #[test]
 fn strangers_are_refused_in_virtual_time() {
     for seed in 1..=20 {

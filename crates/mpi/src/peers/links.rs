@@ -1,4 +1,4 @@
-//! [`Links`]: the connections of a process by place. The place of a connection that has ended is used again, under another number:
+//! [`Links`]: the connections of a process by place. The place of a destroyed connection is reused under another number:
 //! completions of the old connection may still be in the queue, and are ignored.
 
 use std::ops::{Index, IndexMut};
@@ -7,12 +7,12 @@ use host::{SlotKey, SlotTable};
 
 use crate::peers::connection::Connection;
 
-/// Bits of a number that hold the place. The bits above hold the generation of that place.
+/// The low bits of a number are the place; the bits above are the generation of that place.
 const PLACE_BITS: u32 = 22;
 const PLACES_MAX: u32 = 1 << PLACE_BITS;
 const GENERATIONS: u32 = u32::MAX >> PLACE_BITS;
 
-/// Connections by place. A place is a small number; it is one connection's until that is [removed](Links::remove).
+/// Connections by place. A place is a small number; it belongs to one connection until that is [removed](Links::remove).
 #[derive(Debug, Default)]
 pub(crate) struct Links(SlotTable<Connection, GENERATIONS>);
 
@@ -22,7 +22,7 @@ impl Links {
         self.0.vacancy(PLACES_MAX).map(|key| key.generation() << PLACE_BITS | key.slot())
     }
 
-    /// Adds a connection that was made with the number of the [vacancy](Links::vacancy); returns its place.
+    /// Adds a connection that was created with the number of the [vacancy](Links::vacancy); returns its place.
     pub(crate) fn insert(&mut self, connection: Connection) -> usize {
         self.0.insert(connection).slot() as usize
     }
@@ -50,7 +50,7 @@ impl Links {
         self.0.iter().map(|(_, connection)| connection)
     }
 
-    /// As [`Links::iter`], to change them.
+    /// The same connections as [`Links::iter`], mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.0.values_mut()
     }

@@ -1,12 +1,12 @@
 //! Connections to other processes, over whichever device reaches each of them.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
-//! | `transport` | ordered messages and reads between this process and each other one |
+//! | `transport` | ordered messages and RDMA between this process and each other one |
 //! | `links` | connections by their numbers |
 //! | `connection` | a queue pair with its flow control |
-//! | `nic` | a device with what all its connections share |
-//! | `address` | where each process listens |
+//! | `nic` | a device and the resources that its connections share |
+//! | `address` | the address that each process publishes |
 //! | `trust` | keys that processes share, and the check of connect requests |
 
 pub(crate) mod address;

@@ -1,4 +1,4 @@
-//! [`Nic`]: one device with what all its connections share: queues, a listener, and memory for messages in slabs.
+//! [`Nic`]: one device and the resources that its connections share: queues, a listener, and message memory in slabs.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -10,70 +10,71 @@ use crate::error::{Class, Error, Result};
 use crate::memory::{all_memory, register};
 use crate::p2p::wire::HEAD_MAX;
 
-/// A device by which peers are reached.
+/// A device by which this process reaches peers.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// The device, opened.
+    /// The opened device.
     pub device: Device,
-    /// Where to listen: an address of the device's, or of the host's where the device has none of its own. `0.0.0.0` and `::` are all addresses
-    /// of their kind in [`Config::addresses`](crate::Config::addresses), or of the host if that has none.
+    /// The address to listen at: one of the device, or of the host where the device has none of its own. `0.0.0.0` and `::` mean
+    /// all addresses of their kind in [`Config::addresses`](crate::Config::addresses), or of the host if that has none.
     pub address: IpAddr,
-    /// Processes whose ports have the same text reach each other by them: `shm/HOST`, `iwarp`. 1 to 100 printable characters
-    /// without blank, comma, semicolon and backslash.
+    /// Ports with the same text reach each other: `shm/HOST`, `iwarp`. 1 to 100 printable characters without blank, comma,
+    /// semicolon and backslash.
     pub fabric: String,
 }
 
-/// Messages that a peer may send before it hears that some were taken, and how long each may be.
+/// How many messages a peer may send before it receives credits, and how long each may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Bytes of the ring that a peer may store messages in, where the device maps peers' memory.
+    /// Bytes of the ring into which a peer may store messages, where the device maps peers' memory.
     pub(crate) ring: usize,
     /// Slots of each direction of a connection.
     pub(crate) slots: u32,
     /// Bytes of a slot.
     pub(crate) slot_bytes: usize,
-    /// Bytes of the longest message in such a ring.
+    /// Bytes of the longest message in the ring.
     pub(crate) record_bytes: usize,
 }
 
-/// Receives beyond the slots, for messages that need no credit: two grants of credits, and the peer's last message.
+/// Receives in addition to the slots, for messages that need no credit: two credit messages, and the peer's last message.
 const SPARE: u32 = 3;
-/// Reads that a connection may have under way beside its messages.
+/// RDMA reads that a connection may have in flight in addition to its messages.
 const READS: u32 = 16;
-/// Bytes that go inline: two lines of a shared-memory receive ring with their header.
+/// The longest message sent inline: two lines of a shared-memory receive ring with their header.
 pub(crate) const INLINE: usize = 96;
-/// Bytes that processors move at a time.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// The longest message that is copied into a slot and out of it, where longer ones are lent. Of so much a copy costs less than another
-/// message.
+/// The longest message that is copied into a slot and out of it, where longer ones are sent without a copy. Up to this size a copy
+/// is cheaper than another message.
 pub(crate) const COPIED_MAX: usize = 32 << 10;
-/// Bytes of a part of a long message. The receiver copies one out of its slot while the next one is on its way.
+/// The largest fragment of a long message. The receiver copies one fragment out of its slot while the next one arrives.
 const PART_MAX: usize = 32 << 10;
-/// Parts of the longest message that comes by itself. To agree on where to write takes as long as to copy so many.
+/// Fragments of the longest message that is sent without a CTS. Copying this many takes as long as agreeing on a destination for
+/// RDMA.
 const WHOLE_PARTS: usize = 4;
 
-/// How long messages are cut where they are lent.
+/// How long messages are fragmented where they are sent without a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Bytes of a part.
+    /// Bytes of a fragment.
     pub(crate) part: usize,
-    /// The longest message all of which comes in parts.
+    /// The longest message that is sent entirely in fragments.
     pub(crate) whole: u64,
 }
 
 impl Cut {
-    /// For slots with room for so many bytes.
+    /// Computes the sizes for slots with room for this many bytes.
     pub(crate) fn of(room: usize) -> Self {
         let part = room.min(PART_MAX);
         Self { part, whole: (WHOLE_PARTS * part) as u64 }
     }
 }
 
-/// Connections that share a slab at most.
+/// The most connections that share a slab.
 const SLAB_CONNECTIONS: u32 = 32;
 
 impl Sizes {
-    /// What a job of `size` can afford: at 64 processes, 16 MiB each if all talk to all.
+    /// The sizes that a job of `size` can afford: at 64 processes 16 MiB for each, if all are connected to all.
     pub(crate) fn of_job(size: u32) -> Self {
         match size {
             0..=64 => {
@@ -84,9 +85,10 @@ impl Sizes {
         }
     }
 
-    /// What a job of `size` can afford on real devices that do not map peers' memory: a long message that is copied through a slot is
-    /// there sooner than one that is announced and read. Half a round trip over TCP on one host of 8 KiB took 8 us one way and 29 the
-    /// other. With as many slots as [`Sizes::of_job`] gives, none of which is shorter: what jobs tell each other of holds here, too.
+    /// The sizes that a job of `size` can afford on real devices that do not map peers' memory: there a long message that is copied
+    /// through a slot arrives earlier than one that is announced and read. Half a round trip over TCP on one host of 8 KiB took 8
+    /// us one way and 29 the other. The number of slots is that of [`Sizes::of_job`], and no slot is shorter, so the sizes that
+    /// jobs send each other are valid here, too.
     fn of_sent(size: u32) -> Self {
         let payload = match size {
             0..=8 => 64 << 10,
@@ -96,12 +98,12 @@ impl Sizes {
         Self { slot_bytes: (HEAD_MAX + payload).next_multiple_of(LINE), ..Self::of_job(size) }
     }
 
-    /// What a job of `size` has on a device, to which messages are stored or sent.
+    /// The sizes of a job of `size` on a device to which messages are stored or sent.
     pub(crate) fn of_device(is_stored: bool, is_model: bool, size: u32) -> Self {
         if is_stored || is_model { Self::of_job(size) } else { Self::of_sent(size) }
     }
 
-    /// Bytes of payload that a message may bring along in a slot, and in a record of a ring.
+    /// Payload bytes that a message may have in a slot, and in a record of a ring.
     pub(crate) fn slot_payload(self) -> usize {
         self.slot_bytes - HEAD_MAX
     }
@@ -110,7 +112,7 @@ impl Sizes {
         self.record_bytes - HEAD_MAX
     }
 
-    /// As it is told to another job, whose sizes must be the same.
+    /// The encoding for another job, whose sizes must be the same.
     pub(crate) fn bytes_told(self) -> [u8; 12] {
         let [ring, slots, slot] =
             [self.ring as u32, self.slots, self.slot_bytes as u32].map(u32::to_le_bytes);
@@ -121,30 +123,30 @@ impl Sizes {
         bytes
     }
 
-    /// Those of queues and buffers.
+    /// The sizes of queues and buffers.
     pub(crate) fn queues(self) -> QueueSizes {
         let Self { ring: ring_bytes, slots, slot_bytes, .. } = self;
         QueueSizes { slots, spare: SPARE, accesses: READS, slot_bytes, ring_bytes }
     }
 }
 
-/// An opened device, and how messages go by it.
+/// An opened device, and how it carries messages.
 #[derive(Debug)]
 pub(crate) struct Nic {
     pub(crate) device: Device,
-    /// What all connections share.
+    /// The resources that all connections share.
     pub(crate) shared: transport::Nic,
     pub(crate) sizes: Sizes,
     addr: SocketAddr,
-    /// Messages are written to peers' memory.
+    /// Messages are written to peers' memory by RDMA.
     writes: bool,
-    /// The device sends from all memory, so that long messages may be [lent](Nic::lends) to it.
+    /// The device can send from all memory, so that long messages may be [sent without a copy](Nic::lends).
     lends: bool,
-    /// Processes of the job.
+    /// The number of processes of the job.
     size: u32,
 }
 
-/// The addresses to listen at for a port's: the address itself, or those that "all addresses" stands for.
+/// The addresses to listen at for a port: its address, or those that "all addresses" stands for.
 fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
     let all = addresses.iter().copied().filter(|own| own.is_ipv4() == address.is_ipv4());
     let all: Vec<IpAddr> = all.filter(|_| address.is_unspecified()).collect();
@@ -152,9 +154,9 @@ fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
 }
 
 impl Nic {
-    /// Sets a device up for a job of `size` that may meet up to `strangers` processes of other jobs, and listens for requests that pass the
-    /// `screen`, at the port's address; if that is all addresses, at each of `addresses`. With `fast_path` messages are written to peers' memory,
-    /// where that works.
+    /// Sets a device up for a job of `size` that may connect to up to `strangers` processes of other jobs, and listens for requests
+    /// that pass the `screen`, at the port's address; if that is all addresses, at each of `addresses`. With `fast_path` messages
+    /// are written to peers' memory, if the device supports that.
     pub(crate) fn open(
         port: &Port,
         addresses: &[IpAddr],
@@ -168,7 +170,7 @@ impl Nic {
                 format!("{} sends {} bytes inline, but {INLINE} are needed", device.name(), attr.max_inline);
             return Err(Error::new(Class::OTHER, text));
         }
-        // In virtual time a wait looks whenever memory changes; elsewhere a write must ring for a process that sleeps.
+        // In virtual time a waiting process polls whenever memory changes; elsewhere a write must notify a process that sleeps.
         let is_model = device.host().node().is_some();
         let (heard, in_order) = (is_model || attr.write_ring, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
@@ -177,7 +179,7 @@ impl Nic {
         let config = NicConfig {
             sizes: sizes.queues(),
             inline: INLINE as u32,
-            // While two connections cross, a peer has both.
+            // While two connect requests cross, a peer has two connections.
             cqe: (peers + 1 + strangers).saturating_mul(sizes.queues().completions()),
             slab_connections: peers.min(SLAB_CONNECTIONS),
             listen_at: (&listening_at(port.address, addresses), 0),
@@ -193,54 +195,55 @@ impl Nic {
         Ok(Self { device, shared, sizes, addr, writes, lends, size })
     }
 
-    /// Where it listens. The address is unspecified if it listens at several.
+    /// Its listening address. The address is unspecified if it listens at several.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Memory for a new connection's peer to write messages to; `None` where it sends them.
+    /// Allocates the memory into which a new connection's peer writes messages; `None` where the peer sends them.
     pub(crate) fn write_ring(&self) -> Option<WriteRing> {
         self.writes
             .then(|| WriteRing::new(self.shared.pd(), self.sizes.ring, self.sizes.slot_bytes).ok())
             .flatten()
     }
 
-    /// Bytes of payload that a message to a process may bring along in a slot. Of another job is known only what all of its kind have.
+    /// Payload bytes that a message to a process may have in a slot. For a process of another job, only the sizes common to all
+    /// jobs are known.
     pub(crate) fn slot_payload_to(&self, process: u32) -> usize {
         let sizes = if process < self.size { self.sizes } else { Sizes::of_job(self.size) };
         sizes.slot_payload()
     }
 
-    /// Whether messages come without a completion.
+    /// Whether messages arrive without a completion.
     pub(crate) fn maps_peers(&self) -> bool {
         self.shared.maps_peers()
     }
 
-    /// Bytes of payload of the longest message that may bring its data along.
+    /// Payload bytes of the longest message that carries its data.
     pub(crate) fn payload_max(&self) -> usize {
         let whole = if self.maps_peers() { self.sizes.record_payload() } else { self.sizes.slot_payload() };
         whole.max(self.parts_max())
     }
 
-    /// Bytes of the longest message that comes in parts; 0 where none does.
+    /// The longest message that is sent in fragments, in bytes; 0 if none is.
     pub(crate) fn parts_max(&self) -> usize {
         if self.lends { Cut::of(self.sizes.slot_payload()).whole as usize } else { 0 }
     }
 
-    /// Whether long messages go from where the program has them, and are written where the receiver wants them: on devices that send
-    /// from all memory, and where a peer's memory cannot be mapped.
+    /// Whether long messages are sent from the program's memory, and written into the receiver's: on devices that can send from all
+    /// memory, if a peer's memory cannot be mapped.
     pub(crate) fn lends(&self) -> bool {
         self.lends
     }
 
-    /// Opens memory of the program's to a peer's writes, until that is dropped.
+    /// Registers memory of the program for a peer's writes, until the registration is dropped.
     pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Registration> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         Ok(Registration::Own(Arc::new(register(self.shared.pd(), bytes, access, Arc::new(()))?)))
     }
 
-    /// Makes bytes from an address on reachable: for the own NIC, or with `remote` for the peer to read. If they lie in `memory`, the
-    /// region may be kept for the next time. With whether it was registered for this.
+    /// Registers `len` bytes at an address: for the own NIC, or with `remote` for the peer to read. If they are part of `memory`,
+    /// the registration may be cached. Also returns whether it is new.
     pub(crate) fn reach(
         &mut self,
         (address, len): (usize, usize),
@@ -253,13 +256,13 @@ impl Nic {
         self.shared.registrations.get(bytes, access, memory, register)
     }
 
-    /// Registers memory of the program's, or of this library's, for peers' reads, writes and atomics. It stays mapped until the region
-    /// is dropped.
+    /// Registers memory of the program, or of this library, for peers' reads, writes and atomics. The caller keeps it mapped until
+    /// the region is dropped.
     pub(crate) fn expose(&self, address: usize, len: usize) -> Result<Mr> {
         register(self.shared.pd(), (address, len), self.all_rights(), Arc::new(()))
     }
 
-    /// Memory of this NIC, registered as by [`Nic::expose`]; `None` where peers cannot map it, or there is not so much.
+    /// Allocates memory of this NIC, registered as by [`Nic::expose`]; `None` if peers cannot map it, or there is not enough.
     pub(crate) fn mapped(&self, len: usize) -> Option<Mr> {
         let memory = self.maps_peers().then(|| self.device.alloc_dm(len).ok())??;
         self.shared.pd().reg_mr(&memory, self.all_rights()).ok()
@@ -277,7 +280,7 @@ impl Nic {
         self.device.attr().atomic_cap != AtomicCap::None
     }
 
-    /// Whether peers may read and write all memory by the region of it.
+    /// Whether the region of all memory lets peers read and write it.
     pub(crate) fn reaches_both_ways(&self) -> bool {
         let wanted = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
         self.shared.registrations.all(wanted).is_some()
@@ -309,7 +312,8 @@ mod tests {
         );
     }
 
-    /// Goal: a port that stands for several addresses is reached at each of them, and at no other. Method: addresses of the loopback.
+    /// Goal: a port that stands for several addresses is reachable at each of them, and at no other. Method: addresses of the
+    /// loopback.
     #[test]
     fn a_port_of_all_addresses_listens_at_those_that_are_told() {
         let device = fabric::open("iwarp", &host::real::host()).expect("a device");

@@ -1,5 +1,5 @@
-//! [`Transport`]: ordered messages and reads between this process and each other one, over whichever device reaches it; connections
-//! are made with the first message. What it learns comes out as [`Event`]s.
+//! [`Transport`]: ordered messages and RDMA between this process and each other one, over whichever device reaches it. The first
+//! message to a process connects to it. The transport reports through [`Event`]s.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -26,64 +26,64 @@ use crate::peers::links::Links;
 use crate::peers::nic::{Nic, Port};
 use crate::peers::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
 
-/// How long a process may take to answer one that wants to connect: it does so when it next calls MPI, which may take it hours. One that has
-/// ended is told of by the device.
+/// How long a process may take to answer a connect request: it does so when it next calls MPI, which may take it hours. If it has
+/// ended, the device reports that.
 const AWAY: Span = Span::from_secs(24 * 60 * 60);
 
-/// Something that happened.
+/// An event of the transport.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A message has come. Its payload is at [`Transport::payload`] until [`Transport::release`].
+    /// A message has arrived. [`Transport::payload`] returns its payload until [`Transport::release`].
     Received {
-        /// Who sent it.
+        /// The sender.
         from: u32,
         /// The message.
         what: Received,
-        /// Where it lies.
+        /// The memory that holds it.
         place: HeldAt,
     },
-    /// A message has left, and its payload may be used again.
+    /// A message has been sent, and its payload may be reused.
     Sent(SlotKey),
-    /// The rest of a message has been written where this process wants it.
+    /// The rest of a message has been written to the memory that this process named in a CTS.
     Landed {
-        /// Who wrote it.
+        /// The process that wrote it.
         from: u32,
-        /// The number that this process has given for that.
+        /// The immediate value that this process put in the CTS.
         place: u32,
     },
-    /// A request that reads or changes a peer's memory is over.
+    /// A request that reads or changes a peer's memory has completed.
     Accessed(SlotKey),
-    /// Nothing goes to this process or comes from it any more. What was to be told of it is not told.
+    /// The connection to a process is lost, and no more messages are exchanged with it. Pending events of the process are dropped.
     Lost {
-        /// Which.
+        /// The process.
         process: u32,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// A process has left in order. All its messages have been received before.
+    /// A process has left in order. All its messages were received before.
     Left {
-        /// Which.
+        /// The process.
         process: u32,
         /// The error of operations that wait for it.
         error: Error,
     },
 }
 
-/// Where a connection keeps a message.
+/// The location of a message: its connection, and its memory there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldAt {
     connection: usize,
     held: Held,
 }
 
-/// What waits for a connection, for credits, or for room.
+/// A request that waits for a connection, for credits, or for room.
 #[derive(Debug)]
 enum Task {
     Send { message: Message, payload: Payload<'static>, told: Option<SlotKey> },
     Access { op: SendOp, piece: Sge, key: SlotKey },
 }
 
-/// What there is between this process and another.
+/// The state of the connection to a peer.
 #[derive(Debug)]
 enum PeerState {
     None,
@@ -93,7 +93,7 @@ enum PeerState {
     Gone(Gone),
 }
 
-/// Why a process cannot be reached any more.
+/// Why a process can no longer be reached.
 #[derive(Clone, Debug)]
 struct Gone {
     error: Error,
@@ -108,19 +108,19 @@ struct Peer {
     queue: VecDeque<Task>,
 }
 
-/// Completions that are taken at once.
+/// Completions per poll of a completion queue.
 const BATCH: usize = 16;
-/// Messages that one peer may have stored and that are taken before others get their turn.
+/// The most stored messages that are taken from one peer before others get their turn.
 pub(crate) const STORED_MAX: u32 = 256;
-/// Of so many polls one looks at the queues of a device where messages come without completions.
+/// Of this many brief polls, one also polls the queues of devices whose messages arrive without completions.
 const QUEUES_EVERY: u32 = 8;
-/// Of a process that has not been heard of.
+/// The place of a process that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 /// Processes whose places are in one part.
 const PART: usize = 64;
 
-/// The place among `peers` of each process of the job, in parts that are there when somebody of them is: most processes of a large
-/// job never talk to each other.
+/// The index in `peers` of each process of the job, in parts that are allocated on first use: most processes of a large job never
+/// communicate with each other.
 struct Places(Vec<Option<Box<[u32; PART]>>>);
 
 impl Places {
@@ -134,7 +134,7 @@ impl Places {
         part.as_ref().map_or(UNKNOWN, |part| part[process as usize % PART]) as usize
     }
 
-    /// Has room for so many processes.
+    /// Makes room for this many processes.
     fn grow(&mut self, size: u32) {
         let parts = size.div_ceil(PART as u32) as usize;
         self.0.resize_with(parts.max(self.0.len()), || None);
@@ -146,7 +146,7 @@ impl Places {
     }
 }
 
-/// How a peer is reached: by which of the own ports, at which address, and the seed of its challenges.
+/// The route to a peer: the local port, the peer's address, and the seed of its challenges.
 #[derive(Debug)]
 struct Way {
     port: usize,
@@ -165,38 +165,38 @@ pub(crate) struct Transport {
     known: Places,
     peers: Vec<Peer>,
     connections: Links,
-    /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers to their
-    /// slots.
+    /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers
+    /// to their slots.
     ended: Vec<(usize, bool)>,
     /// Connections that have not ended though the peers have left: the peer's device may still wait for an acknowledgement.
     left: Vec<usize>,
-    /// Attempts that lost against the peer's own, until they are answered.
+    /// Attempts that lost against the peer's own attempt, until they are answered.
     given_up: Vec<usize>,
-    /// The peer of each connection, in the order in which they began, and whether this process asked.
+    /// The peer of each connection, in the order of creation, and whether this process sent the request.
     begun: Vec<(u32, bool)>,
     /// The traffic of connections that have ended.
     past: Vec<(u32, Traffic)>,
-    /// Connect requests of this process that have no answer yet, by the place of the connection.
+    /// Connect requests of this process without an answer yet, by the place of the connection.
     attempts: Attempts,
-    /// Checks the requests of others; shared with the devices.
+    /// Checks incoming connect requests; shared with the devices.
     door: Arc<Door>,
     members: Arc<Members>,
-    /// Those whose peers may store messages here.
+    /// Connections whose peers may store messages in this process's memory.
     stored_to: Vec<usize>,
-    /// The one of them that is looked at next in this poll.
+    /// The index of the next one in this poll.
     turn: usize,
-    /// Polls until the next one that looks at all queues.
+    /// Polls until the next one that polls all queues.
     polls: u32,
     events: VecDeque<Event>,
-    /// What [`Transport::is_near`] has found.
+    /// Cached results of [`Transport::is_near`].
     near: BTreeMap<u32, bool>,
-    /// At which sizes protocols change.
+    /// The size limits of protocols that the program has set.
     chosen: Chosen,
-    /// How often memory was reached by the region of all memory, and by one of its own.
+    /// How often memory was covered by the region of all memory (or the cache), and how often it was registered.
     pub(crate) reached: [u64; 2],
     /// A process is lost or has left.
     has_lost: bool,
-    /// This process leaves, and accepts no connection any more.
+    /// This process is leaving, and accepts no more connections.
     leaves: bool,
 }
 
@@ -211,7 +211,7 @@ fn note_of(process: u32) -> String {
 }
 
 impl Transport {
-    /// Sets the devices up and tells the others where they listen. Collective.
+    /// Sets the devices up, and publishes their listening addresses. Collective.
     pub(crate) fn new(
         host: &Host,
         ports: &[Port],
@@ -279,7 +279,7 @@ impl Transport {
         self.chosen
     }
 
-    /// What a process has told of itself.
+    /// The published address of a process.
     pub(crate) fn address_of(&self, process: u32) -> Result<Address> {
         if process == self.rank {
             return Ok(self.address.clone());
@@ -306,7 +306,7 @@ impl Transport {
         Ok(is_near)
     }
 
-    /// Wakes a process that sleeps, after stores in memory that it looks at.
+    /// Notifies a process that may sleep, after stores in memory that it polls.
     #[inline]
     pub(crate) fn ring(&mut self, process: u32) {
         let at = self.known.get(process);
@@ -317,12 +317,12 @@ impl Transport {
         }
     }
 
-    /// Processes of other jobs that this one knows.
+    /// The processes of other jobs that this one knows.
     pub(crate) fn strangers(&self) -> &Strangers {
         &self.strangers
     }
 
-    /// Checks the connect requests of others.
+    /// The check of incoming connect requests.
     pub(crate) fn door(&self) -> &Door {
         &self.door
     }
@@ -332,7 +332,7 @@ impl Transport {
         &self.members
     }
 
-    /// A number that is used once.
+    /// Returns a number that is never used again.
     pub(crate) fn next_nonce(&mut self) -> Nonce {
         self.attempts.next_nonce()
     }
@@ -347,7 +347,8 @@ impl Transport {
         self.members.shared_with(job).ok_or_else(none)
     }
 
-    /// Gets to know a process, which may be of another job; its number. The job's guest key must be known by [`Members::learn`].
+    /// Registers a process, which may be of another job; returns its number. The job's guest key must be known by
+    /// [`Members::learn`].
     ///
     /// # Errors
     /// As [`Strangers::introduce`].
@@ -357,12 +358,12 @@ impl Transport {
         Ok(number)
     }
 
-    /// Whether this process comes before another one, by an order on which both agree.
+    /// Whether this process comes before another one, in an order that is the same at both.
     fn is_before(&self, process: u32) -> bool {
         self.strangers.identity(self.rank) < self.strangers.identity(process)
     }
 
-    /// Where a message's payload is.
+    /// The memory and the range of a message's payload.
     pub(crate) fn payload(&self, what: &Received, place: HeldAt) -> (&Buf, Range<usize>) {
         (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
@@ -379,7 +380,7 @@ impl Transport {
         Ok(self.protocols_before(to)?.select(len, has))
     }
 
-    /// Bytes of payload that an eager message to a process may have.
+    /// The most payload bytes of an eager message to a process.
     pub(crate) fn payload_max(&mut self, to: u32) -> Result<usize> {
         if let Some(connection) = self.open_to(to) {
             return Ok(connection.protocols.eager_max() as usize);
@@ -395,7 +396,8 @@ impl Transport {
         Ok(self.protocols_before(to)?.fragment())
     }
 
-    /// The protocols to a process that is not connected: short messages go to its slots, since it has offered nothing else so far.
+    /// The protocols to a process that is not connected: short messages are sent to its slots, since it has offered no other memory
+    /// yet.
     #[cold]
     fn protocols_before(&mut self, to: u32) -> Result<Protocols> {
         let port = self.port_of(to)?;
@@ -404,7 +406,7 @@ impl Transport {
         Ok(Protocols::of(Traits { short, room, zcopy, both: false }, &self.chosen))
     }
 
-    /// Sets limits of protocols, for the connections that there are and those to come.
+    /// Sets size limits of protocols, for existing and future connections.
     pub(crate) fn choose(&mut self, chosen: Chosen) {
         self.chosen = chosen;
         for connection in self.connections.iter_mut() {
@@ -422,20 +424,20 @@ impl Transport {
         self.past.push((to, traffic));
     }
 
-    /// Opens memory to a process's writes, until that is dropped.
+    /// Registers memory for a process's writes, until the registration is dropped.
     pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Registration> {
         let port = self.port_of(process)?;
         self.reached[1] += 1;
         self.nics[port].let_in(bytes)
     }
 
-    /// The device by which a process is reached.
+    /// The device that reaches a process.
     pub(crate) fn nic_of(&mut self, process: u32) -> Result<&Nic> {
         let port = self.port_of(process)?;
         Ok(&self.nics[port])
     }
 
-    /// Makes memory reachable for the device by which a process is reached, or with `remote` for the process.
+    /// Registers memory for the device that reaches a process, or with `remote` for the process.
     pub(crate) fn reach(
         &mut self,
         process: u32,
@@ -446,7 +448,7 @@ impl Transport {
         self.reach_in(process, (address, len), None, remote)
     }
 
-    /// As [`Transport::reach`], for bytes that may lie in memory whose regions are kept.
+    /// Registers memory as [`Transport::reach`] does, for bytes that may be part of memory whose registrations are cached.
     pub(crate) fn reach_in(
         &mut self,
         process: u32,
@@ -466,7 +468,8 @@ impl Transport {
         self.gone(process).map(|gone| &gone.error)
     }
 
-    /// As [`Transport::lost`], for a process that has not left in order: memory that it has shared may be invalid.
+    /// The same error as [`Transport::lost`] for a lost process, but `None` for one that has left in order: memory that a lost
+    /// process has shared may be invalid.
     pub(crate) fn broken(&self, process: u32) -> Option<&Error> {
         self.gone(process).filter(|gone| !gone.has_left).map(|gone| &gone.error)
     }
@@ -482,7 +485,7 @@ impl Transport {
         }
     }
 
-    /// Sends an eager message, if it can leave at once: to a connected peer for which nothing is queued. Returns whether it has left.
+    /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
         let at = self.known.get(to);
@@ -500,8 +503,8 @@ impl Transport {
         }
     }
 
-    /// Sends a message, if it can leave at once: the payload may then be used again. Otherwise nothing has happened but that a
-    /// connection is being made.
+    /// Sends a message, if it can be sent immediately: the payload may then be reused. Otherwise nothing has happened, except that
+    /// a connection is being established.
     ///
     /// # Errors
     /// The process is lost, or cannot be reached.
@@ -518,7 +521,7 @@ impl Transport {
         sent.map_err(|error| self.lose(at, error))
     }
 
-    /// Sends a message as soon as it goes; `told` comes out as [`Event::Sent`] when it has left.
+    /// Queues a message; [`Event::Sent`] with `told` reports when it has been sent.
     ///
     /// # Errors
     /// As [`Transport::send_now`].
@@ -535,7 +538,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Reads a peer's memory; `key` comes out as [`Event::Accessed`].
+    /// Reads a peer's memory; [`Event::Accessed`] with `key` reports completion.
     ///
     /// # Errors
     /// As [`Transport::send`].
@@ -543,7 +546,7 @@ impl Transport {
         self.access(process, SendOp::Read(RemoteAddr { addr: from.addr, rkey: from.rkey }), into, key)
     }
 
-    /// Reads or changes a peer's memory, with a piece of this process's; `key` comes out as [`Event::Accessed`].
+    /// Reads or changes a peer's memory, with a piece of local memory; [`Event::Accessed`] with `key` reports completion.
     ///
     /// # Errors
     /// As [`Transport::send`].
@@ -554,7 +557,7 @@ impl Transport {
         Ok(())
     }
 
-    /// The ports by which this process and a peer talk: its own, and the peer's.
+    /// The ports that connect this process and a peer: its own, and the peer's.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when there are none.
@@ -562,7 +565,7 @@ impl Transport {
         self.ports_between(process, &self.address_of(process)?)
     }
 
-    /// As [`Transport::ports_to`], for a peer with this address.
+    /// The ports as by [`Transport::ports_to`], for a peer with this address.
     fn ports_between(&self, process: u32, theirs: &Address) -> Result<(usize, usize)> {
         let common = if self.is_before(process) {
             common_ports(&self.address, theirs)
@@ -577,7 +580,7 @@ impl Transport {
         self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, PeerState::Open(_)))
     }
 
-    /// A peer's NIC memory, for load and store; `None` unless it is connected, and where that is not possible.
+    /// Maps a peer's NIC memory for load and store; `None` if it is not connected, or its memory cannot be mapped.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
         let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
         self.connections[number].qp().map(at, len).ok()
@@ -592,20 +595,19 @@ impl Transport {
         connection.protocols.select(length, Conditions::NONE) == Proto::RndvShm && connection.may_share()
     }
 
-    /// Has a message of so many bytes from a process wait until both can copy it.
+    /// Queues a message of this many bytes from a process until both can copy it.
     pub(crate) fn await_share(&mut self, from: u32, key: SlotKey, length: u64) {
         if let Some(connection) = self.open_to(from) {
             connection.await_share(key, length);
         }
     }
 
-    /// The message from a process that has waited longest for that, and something by which both copy it; `None` while they copy enough
-    /// of its messages.
+    /// The message from a process that has waited longest, and the claim word assigned to it; `None` while all words are in use.
     pub(crate) fn next_share(&mut self, from: u32) -> Option<(SlotKey, Share)> {
         self.open_to(from)?.next_share()
     }
 
-    /// All of a message from a process is copied.
+    /// Frees the claim word of a message that was copied whole.
     pub(crate) fn end_share(&mut self, from: u32, share: &Share) {
         if let Some(connection) = self.open_to(from) {
             connection.end_share(share);
@@ -617,8 +619,8 @@ impl Transport {
         Some(&mut self.connections[number])
     }
 
-    /// Copies pieces of a message that both copy, as long as there are some that nobody has claimed, and room for requests. How many:
-    /// for each, `key` comes out as [`Event::Accessed`]; and whether there was no room for more.
+    /// Copies pieces of a shared message, as long as unclaimed ones are left and there is room for requests. Returns the number of
+    /// requests, each of which [`Event::Accessed`] reports with `key`, and whether the room ran out.
     ///
     /// # Errors
     /// As [`Transport::send`].
@@ -637,7 +639,7 @@ impl Transport {
         }
     }
 
-    /// Connects to a process, if that has not begun.
+    /// Connects to a process, if that has not started.
     ///
     /// # Errors
     /// As [`Transport::send`].
@@ -645,28 +647,28 @@ impl Transport {
         self.peer(process).map(drop)
     }
 
-    /// What has left for each process that there is or was a connection to; one may come more than once.
+    /// Counters of sent messages, for each connection that exists or existed; a process may occur more than once.
     pub(crate) fn traffic(&self) -> impl Iterator<Item = (u32, &Traffic)> {
         let present = self.connections.iter().map(|connection| (connection.process, &connection.traffic));
         present.chain(self.past.iter().map(|(process, traffic)| (*process, traffic)))
     }
 
-    /// Messages and accesses that wait.
+    /// The number of queued messages and accesses.
     pub(crate) fn waiting(&self) -> usize {
         self.peers.iter().map(|peer| peer.queue.len()).sum()
     }
 
-    /// The connections that there are or were, in the order in which this side began them: to whom, and whether it asked.
+    /// All connections so far, in the order of creation: the peer, and whether this process sent the request.
     pub(crate) fn begun(&self) -> impl Iterator<Item = (u32, bool)> {
         self.begun.iter().copied()
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.peers.iter().filter(|peer| matches!(peer.way, PeerState::Open(_))).count()
     }
 
-    /// Whether nothing waits to be sent.
+    /// Whether all messages and accesses were sent and have completed.
     pub(crate) fn is_drained(&self) -> bool {
         self.peers.iter().all(|peer| peer.queue.is_empty())
             && self.connections.iter().all(|connection| !connection.open || connection.is_idle())
@@ -691,12 +693,12 @@ impl Transport {
         have_heard
     }
 
-    /// Whether this process has begun to leave.
+    /// Whether this process has started to leave.
     pub(crate) fn leaves(&self) -> bool {
         self.leaves
     }
 
-    /// Ends the connections that [`Transport::leave`] has used. Their memory stays.
+    /// Closes the connections that [`Transport::leave`] has used. Their memory remains.
     pub(crate) fn close(&mut self, all: bool) {
         for at in self.announced_to(all) {
             if let Some(number) = self.number_of(at) {
@@ -707,7 +709,7 @@ impl Transport {
         }
     }
 
-    /// Whether this process has left, and its memory may hold messages that a peer has not read.
+    /// Whether this process has left, but its memory may hold messages that a peer has not read.
     pub(crate) fn is_needed(&mut self) -> bool {
         self.leaves && self.connections.iter_mut().any(Connection::is_needed)
     }
@@ -717,13 +719,13 @@ impl Transport {
         (0..self.peers.len()).filter(|at| is_told(self.peers[*at].process)).collect()
     }
 
-    /// The next event from the devices' queues, or about a peer that is lost or has left.
+    /// The next event from the devices' queues, or of a peer that is lost or has left.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The next connection, since the last poll, whose peer may have stored messages; at most [`STORED_MAX`] are to be taken.
+    /// The next connection in this poll whose peer may have stored messages; the caller takes at most [`STORED_MAX`] of them.
     #[inline]
     pub(crate) fn next_stored_to(&mut self) -> Option<usize> {
         let number = *self.stored_to.get(self.turn)?;
@@ -731,7 +733,7 @@ impl Transport {
         Some(number)
     }
 
-    /// What a peer has stored next.
+    /// The next message that a peer has stored.
     #[inline(always)]
     pub(crate) fn next(&mut self, number: usize) -> Next {
         self.connections[number].next().unwrap_or_else(|error| {
@@ -740,7 +742,7 @@ impl Transport {
         })
     }
 
-    /// Is done with a short message that [`Transport::next`] has found.
+    /// Releases a short message that [`Transport::next`] has returned.
     #[inline]
     pub(crate) fn pass(&mut self, number: usize, short: &Short) {
         if let Err(error) = self.connections[number].pass(short) {
@@ -748,14 +750,14 @@ impl Transport {
         }
     }
 
-    /// Who is at the other end of a connection, and the memory that a short message's payload lies in.
+    /// The process at the other end of a connection, and the memory that holds a short message's payload.
     #[inline]
     pub(crate) fn origin(&self, number: usize, short: &Short) -> (u32, &Buf) {
         let connection = &self.connections[number];
         (connection.process, connection.memory_of(short))
     }
 
-    /// Gives a message's slot back.
+    /// Releases the memory of a message.
     pub(crate) fn release(&mut self, place: HeldAt, message: &Message) {
         let connection = &mut self.connections[place.connection];
         let process = connection.process;
@@ -768,7 +770,8 @@ impl Transport {
         }
     }
 
-    /// Looks for messages; at all queues, or with `brief` also once in a while only where messages come without completions.
+    /// Polls all queues for messages. With `brief`, queues of devices whose messages arrive without completions are polled only
+    /// once in a while.
     pub(crate) fn poll(&mut self, brief: bool) {
         self.polls = if brief { self.polls.saturating_sub(1) } else { 0 };
         if self.polls == 0 && !self.ended.is_empty() && self.events.is_empty() {
@@ -789,7 +792,7 @@ impl Transport {
         self.turn = 0;
     }
 
-    /// The connection by which a process may store messages here.
+    /// The connection by which a process may store messages in this process's memory.
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
         match self.peers.get(self.known.get(process))?.way {
@@ -798,14 +801,14 @@ impl Transport {
         }
     }
 
-    /// Whether a peer may have stored another message, or nonsense.
+    /// Whether a peer has stored another message, valid or not.
     #[inline]
     pub(crate) fn has_stored(&mut self, number: usize) -> bool {
-        // The caller may have remembered this place before the connection ended.
+        // The caller may have kept this number after the connection was destroyed.
         self.connections.get_mut(number).is_some_and(Connection::has_stored)
     }
 
-    /// The next message that a peer has stored, as [`Event::Received`] has it.
+    /// The next message that a peer has stored, in the form of [`Event::Received`].
     pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, HeldAt)> {
         let connection = &mut self.connections[number];
         let from = connection.process;
@@ -824,7 +827,7 @@ impl Transport {
         }
     }
 
-    /// Takes the next message that a peer has stored, if it is wanted and there is room for all of it.
+    /// Receives the next message that a peer has stored, if it matches and fits.
     #[inline]
     pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
         self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
@@ -833,7 +836,7 @@ impl Transport {
         })
     }
 
-    /// Takes what a peer has stored, message by message, for as long as they are what `take` wants from the peer's connection.
+    /// Calls `take` with a peer's connection to receive stored messages; an error is treated as the loss of the peer.
     #[inline(always)]
     pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
         if let Err(error) = take(&mut self.connections[number]) {
@@ -841,7 +844,7 @@ impl Transport {
         }
     }
 
-    /// Sends what waited for room in a peer's memory, of which nothing tells.
+    /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
     #[inline]
     pub(crate) fn pump_stored(&mut self, number: usize) {
         let at = self.known.get(self.connections[number].process);
@@ -874,7 +877,7 @@ impl Transport {
         self.number_of(peer).map(|number| &self.connections[number])
     }
 
-    /// The place of the connection to a peer, or of the attempt to make one.
+    /// The number of the connection to a peer, or of the attempt to create one.
     fn number_of(&self, peer: usize) -> Option<usize> {
         match self.peers[peer].way {
             PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
@@ -926,7 +929,7 @@ impl Transport {
         self.pump(at);
     }
 
-    /// Sends what waits, as far as it goes.
+    /// Sends queued messages, as many as possible.
     fn pump(&mut self, at: usize) {
         let peer = &mut self.peers[at];
         let PeerState::Open(number) = peer.way else { return };
@@ -964,7 +967,7 @@ impl Transport {
         }
         let number = self.number_of(at);
         if let Some(number) = number {
-            // What it has stored before that counts, whatever the loss was learnt by.
+            // Messages that it stored before the loss are still delivered, however the loss was detected.
             while let Ok(Some((what, held))) = self.connections[number].stored() {
                 if what.message == Message::Leave {
                     self.leaves_now(at, number);
@@ -985,7 +988,8 @@ impl Transport {
         error
     }
 
-    /// A peer has sent [`Message::Leave`]. The connection stays until the peer ends it: the peer's device may wait for an acknowledgement.
+    /// A peer has sent [`Message::Leave`]. The connection remains until the peer closes it: the peer's device may wait for an
+    /// acknowledgement.
     fn leaves_now(&mut self, at: usize, number: usize) {
         let process = self.peers[at].process;
         let gone = Gone { error: Error::left(process), has_left: true };
@@ -996,7 +1000,7 @@ impl Transport {
         self.set_gone(at, gone);
     }
 
-    /// Ends a connection.
+    /// Closes a connection.
     fn end(&mut self, number: usize) {
         self.attempts.forget(number);
         self.connections[number].open = false;
@@ -1004,8 +1008,8 @@ impl Transport {
         self.unlist(number);
     }
 
-    /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks all of
-    /// them.
+    /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks
+    /// all of them.
     fn unlist(&mut self, number: usize) {
         if let Some(place) = self.stored_to.iter().position(|other| *other == number) {
             self.stored_to.remove(place);
@@ -1029,7 +1033,7 @@ impl Transport {
         }
     }
 
-    /// Drops connections that have ended. Completions that are still in a queue are ignored from now on.
+    /// Drops connections that have ended. Completions still in a queue are ignored from now on.
     fn drop_ended(&mut self) {
         for (number, may_store) in std::mem::take(&mut self.ended) {
             let Some(connection) = self.connections.remove(number) else { continue };
@@ -1045,7 +1049,7 @@ impl Transport {
         }
     }
 
-    /// The peer of this number, connecting to it if that has not begun.
+    /// The index of a process in `peers`; connects to it if that has not started.
     fn peer(&mut self, process: u32) -> Result<usize> {
         let at = self.acquaint(process);
         if let PeerState::None = self.peers[at].way {
@@ -1077,7 +1081,7 @@ impl Transport {
         self.way_to(process).map(|way| way.port)
     }
 
-    /// The way to a peer.
+    /// The route to a peer.
     fn way_to(&self, process: u32) -> Result<Way> {
         let theirs = self.address_of(process)?;
         let (port, far) = self.ports_between(process, &theirs)?;
@@ -1095,7 +1099,7 @@ impl Transport {
         self.ask_by(number, &way)
     }
 
-    /// Makes a connection for the next place.
+    /// Creates a connection for the next free place.
     fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
         let is_lower = self.is_before(process);
         let full = || Error::new(Class::OTHER, "this process has as many connections as it can name");
@@ -1103,7 +1107,7 @@ impl Transport {
         Connection::new(&mut self.nics[port], port, number, (is_lower, process))
     }
 
-    /// Adds a new connection, for which this process (`asked`) or the peer asked; returns its place.
+    /// Adds a new connection, requested by this process (`asked`) or by the peer; returns its place.
     fn connect_by(&mut self, connection: Connection, asked: bool) -> usize {
         self.begun.push((connection.process, asked));
         let (process, is_stored_to) = (connection.process, connection.is_stored_to());
@@ -1120,7 +1124,7 @@ impl Transport {
         self.ask_by(number, &way)
     }
 
-    /// Sends a connect request. Its first challenge follows from the peer's seed: this process has not connected to it before.
+    /// Sends a connect request. Its first challenge derives from the peer's seed: this process has not connected to it before.
     fn ask_by(&mut self, number: usize, way: &Way) -> Result<()> {
         let process = self.connections[number].process;
         let key = self.shared_with(process)?;
@@ -1144,7 +1148,7 @@ impl Transport {
         match outcome.and_then(|said| self.check_reply(at, number, &said)) {
             Ok(()) => self.opened(at, number),
             Err(why) => {
-                // What it sent before that counts.
+                // Messages that it sent before are still delivered.
                 self.poll_completions(port);
                 let process = self.peers[at].process;
                 self.lose(at, Error::lost(process, why));
@@ -1152,8 +1156,8 @@ impl Transport {
         }
     }
 
-    /// Checks that the reply to a request of this process comes from the peer that was meant, and takes the peer's offer. The accepting side has
-    /// checked the request instead.
+    /// Checks that the reply to a request of this process comes from the intended peer, and records the peer's offer. On the
+    /// accepting side nothing is left to check, since the request was checked.
     fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
         if let PeerState::Answering(_) = self.peers[at].way {
             return Ok(());
@@ -1169,7 +1173,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Why a peer that has not proved itself is given up.
+    /// The error text for a peer without a valid proof.
     fn unproved(&self, process: u32) -> String {
         let at = self.way_to(process).map_or_else(|_| "there".to_owned(), |way| format!("at {}", way.addr));
         format!(
@@ -1178,7 +1182,7 @@ impl Transport {
         )
     }
 
-    /// The peer has refused a request of this process.
+    /// The peer has rejected a request of this process.
     fn rejected(&mut self, port: usize, qp_num: u32, said: &[u8]) {
         let Some((at, number)) = self.current(port, qp_num) else { return self.old_event(port, qp_num) };
         if !self.attempts.contains(number) {
@@ -1192,8 +1196,8 @@ impl Transport {
         let process = self.peers[at].process;
         let lost = |why| Err(Error::lost(process, why));
         let asked = match self.attempts.rejected(number, said) {
-            // The peer has an attempt of its own that counts, or has just started. Asking again until its request is here costs little,
-            // and detects that a peer has ended meanwhile.
+            // The peer's own attempt is used instead, or it has just started. Retrying until its request arrives costs little, and
+            // detects that a peer has ended meanwhile.
             _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.ask_again(number),
             Some(Rejection::Again) => self.ask_again(number),
             Some(Rejection::Unproved) => lost(self.unproved(process)),
@@ -1205,7 +1209,7 @@ impl Transport {
         }
     }
 
-    /// The peer and the connection that a queue pair belongs to; `None` for an attempt that was given up.
+    /// The peer and the connection of a queue pair; `None` for an attempt that was given up.
     fn current(&self, port: usize, qp_num: u32) -> Option<(usize, usize)> {
         let mut numbers = (0..self.peers.len()).filter_map(|at| Some((at, self.number_of(at)?)));
         numbers.find(|(_, number)| {
@@ -1224,7 +1228,7 @@ impl Transport {
         self.pump(at);
     }
 
-    /// Handles an event of a connection that was given up, or whose peer has left.
+    /// Handles an event of an attempt that was given up, or of a connection whose peer has left.
     fn old_event(&mut self, port: usize, qp_num: u32) {
         let old = self.left.iter().chain(&self.given_up).copied();
         let is_it = |number: &usize| {
@@ -1236,13 +1240,13 @@ impl Transport {
         }
     }
 
-    /// A request has passed the door.
+    /// Handles a connect request that has passed the screen.
     fn asked(&mut self, port: usize, mut request: ConnectRequest) {
         let me = self.strangers.identity(self.rank);
         let proved: Option<Proved> = request.take_screened();
         let from = |proved: &Proved| self.strangers.number(Identity::parse(&proved.from().0)?);
         let known = proved.and_then(|proved| Some((from(&proved)?, proved)));
-        // A refusal that cannot be sent is a connection that has ended, which the peer learns of.
+        // If the rejection cannot be sent, the connection has ended, and the peer learns of that.
         let Some((from, proved)) = known else { return drop(request.reject(STRANGER)) };
         if self.leaves {
             return drop(request.reject(LEFT));

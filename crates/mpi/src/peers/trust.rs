@@ -1,13 +1,13 @@
 //! [`Keyring`]: the keys that this process shares with others; [`Members`]: the processes that may connect with them.
 //!
-//! All processes of a job have the job's key: process 0 makes it, and the others read it from the launcher's board. A job that meets
-//! another one gives it a guest key, which follows from the job's key and does not reveal it. Two processes of different jobs
-//! use a key that follows from both guest keys, so that a third job that has met only one of the two cannot pass for either.
-//! All processes of a job are trusted alike: each of them can pass for any other.
+//! All processes of a job have the job's key: process 0 creates it, and the others read it from the launcher's board. A job that is
+//! introduced to another one gives it a guest key, which derives from the job's key and does not reveal it. Two processes of
+//! different jobs use a key derived from both guest keys, so that a third job, introduced to only one of the two, cannot
+//! impersonate either. All processes of a job are trusted alike: each of them can impersonate any other.
 //!
-//! Challenges follow from a [`Seed`](auth::Seed) that each process publishes with its address. It is fresh for each process, and a process accepts a
-//! peer once, after which the peer's challenge changes. So a recorded request is valid until the connection that it was made
-//! for is accepted, and never again: what is left to an eavesdropper is to be faster than the process itself.
+//! Challenges derive from a [`Seed`](auth::Seed) that each process publishes with its address. The seed is fresh for each process,
+//! and a process accepts a peer once, after which the peer's challenge changes. So a recorded request is valid only until the
+//! connection that it was made for is accepted: an eavesdropper can at most be faster than the process itself.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::dpm::remote_jobs::Identity;
 use crate::error::{Class, Error, Result};
 use crate::p2p::wire::NOT_YET;
 
-/// The protocol of connections between processes. Its magic changes whenever what they say to each other does.
+/// The protocol of connections between processes. Its magic changes with every change of the wire format.
 pub const PROTOCOL: Protocol = Protocol { name: "mpi", magic: *b"nmp\x0a" };
 
 impl From<auth::NoRandom> for Error {
@@ -36,7 +36,7 @@ pub(crate) struct JobSecret {
 }
 
 impl JobSecret {
-    /// Makes one from two keys that were never used before.
+    /// Creates one from two keys that were never used before.
     pub(crate) fn new(key: Key, other: &Key) -> Self {
         let bytes = other.to_bytes();
         Self { job: u64::from_le_bytes(std::array::from_fn(|at| bytes[at])), key }
@@ -68,7 +68,7 @@ impl JobSecret {
 #[derive(Debug)]
 pub(crate) struct Keyring {
     own: JobSecret,
-    /// Guest keys by job, with that of the own job.
+    /// Guest keys by job, including that of the own job.
     guests: BTreeMap<u64, Key>,
 }
 
@@ -83,7 +83,7 @@ impl Keyring {
         self.guests.get(&job)
     }
 
-    /// Learns the guest key of another job. The first one stays.
+    /// Adds the guest key of another job. The first key remains.
     pub(crate) fn learn(&mut self, job: u64, key: Key) {
         self.guests.entry(job).or_insert(key);
     }
@@ -99,26 +99,26 @@ impl Keyring {
     }
 }
 
-/// The processes that may connect to this one: other processes of its job, and of jobs that it has met.
+/// The processes that may connect to this one: other processes of its job, and of jobs introduced to it.
 #[derive(Debug)]
 pub(crate) struct Members {
     me: Identity,
-    /// Processes of the own job.
+    /// The number of processes of the own job.
     size: u32,
     keys: Mutex<Keyring>,
 }
 
-/// Checks connect requests. Devices listen before the job's key is known; until then all requests are rejected with [`NOT_YET`], and
-/// asked again.
+/// The check of connect requests. Devices listen before the job's key is known; until then all requests are rejected with
+/// [`NOT_YET`], and the initiator retries.
 pub(crate) type Door = Admission<Arc<Members>>;
 
-/// A door that is closed.
+/// Creates a check that rejects all requests, until it is opened.
 pub(crate) fn door() -> Arc<Door> {
     Arc::new(Door::new(PROTOCOL, NOT_YET))
 }
 
 impl Members {
-    /// Process `me` of a job of `size` has these keys.
+    /// The members for process `me` of a job of `size`, with these keys.
     pub(crate) fn new(me: Identity, size: u32, keys: Keyring) -> Self {
         Self { me, size, keys: Mutex::new(keys) }
     }
@@ -127,24 +127,24 @@ impl Members {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Keyring::guest`].
+    /// The guest key of a job, as [`Keyring::guest`] returns it.
     pub(crate) fn guest(&self, job: u64) -> Option<Key> {
         self.keys().guest(job).cloned()
     }
 
-    /// As [`Keyring::learn`].
+    /// Adds a guest key, as [`Keyring::learn`] does.
     pub(crate) fn learn(&self, job: u64, key: Key) {
         self.keys().learn(job, key);
     }
 
-    /// As [`Keyring::shared_with`].
+    /// The key shared with a job, as [`Keyring::shared_with`] returns it.
     pub(crate) fn shared_with(&self, job: u64) -> Option<Key> {
         self.keys().shared_with(job)
     }
 }
 
 impl Peers for Members {
-    /// The key that an initiator has to prove: `None` for this process itself, and for numbers that the own job does not have.
+    /// The key that an initiator has to prove: `None` for this process itself, and for ranks that the own job does not have.
     fn key_of(&self, from: auth::Identity) -> Option<Key> {
         let from = Identity::parse(&from.0)?;
         if from == self.me || from.job == self.me.job && from.rank >= self.size {
@@ -162,7 +162,7 @@ mod tests {
         JobSecret { job, key: Key::from_bytes([byte; 16]) }
     }
 
-    /// The keyrings of two jobs that have met.
+    /// The keyrings of two jobs introduced to each other.
     fn met(one: &JobSecret, other: &JobSecret) -> [Keyring; 2] {
         let mut both = [one, other].map(|secret| Keyring::new(secret.clone()));
         let guests = [0, 1].map(|at| both[at].guest(both[at].own.job).expect("its own").clone());
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(b.shared_with(5), Some(pair.clone()));
         assert_eq!((a.shared_with(7), b.shared_with(7)), (None, None));
         assert_ne!(a.shared_with(5), Some(pair.clone()), "of the own job");
-        // The third has met the first alone, and says that it is the second.
+        // The third job was introduced to the first only, and claims to be the second.
         let [_, mut third] = met(&all[0], &all[2]);
         third.own.job = 9;
         assert_ne!(third.shared_with(5), Some(pair));
