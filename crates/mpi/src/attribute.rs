@@ -1,16 +1,16 @@
-//! [`Attributes`]: values that a program hangs on objects, by keys with functions for copying and deleting.
+//! [`Attributes`]: values that a program attaches to objects, by keys with copy and delete functions.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Result;
 
-/// What becomes of a value when its object is duplicated: the copy's value, or `None` for no value there.
+/// Called when an object is duplicated: returns the copy's value, or `None` if the copy gets none.
 pub type CopyFn<O> = dyn Fn(&O, usize) -> Result<Option<usize>> + Send + Sync;
-/// Called with a value that is taken away, replaced, or whose object is freed.
+/// Called with a value that is deleted or replaced, or whose object is freed.
 pub type DeleteFn<O> = dyn Fn(&O, usize) -> Result<()> + Send + Sync;
 
-/// A key of attributes of objects of one kind (`MPI_Comm_create_keyval`); cheap to clone, and equal to its clones alone.
+/// A key of attributes of objects of one kind (`MPI_Comm_create_keyval`); cheap to clone, and equal only to its clones.
 pub struct Keyval<O>(Arc<Functions<O>>);
 
 struct Functions<O> {
@@ -19,7 +19,7 @@ struct Functions<O> {
 }
 
 impl<O> Keyval<O> {
-    /// A new key with its functions.
+    /// Creates a key with its functions.
     pub fn new(
         copy: impl Fn(&O, usize) -> Result<Option<usize>> + Send + Sync + 'static,
         delete: impl Fn(&O, usize) -> Result<()> + Send + Sync + 'static,
@@ -27,7 +27,7 @@ impl<O> Keyval<O> {
         Self(Arc::new(Functions { copy: Box::new(copy), delete: Box::new(delete) }))
     }
 
-    /// Whether anybody has this key besides the caller: an object with a value of it does.
+    /// Whether the key has other holders than the caller, such as an object with a value for it.
     pub fn is_held(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -67,8 +67,8 @@ impl<O> fmt::Debug for Keyval<O> {
     }
 }
 
-/// The attributes of one object, in the order in which they were set. It calls no function itself: whoever owns it does, with no
-/// lock held.
+/// The attributes of one object, in the order in which they were set. It calls no function itself: its owner does, with no lock
+/// held.
 #[derive(Debug)]
 pub struct Attributes<O> {
     values: Vec<(Keyval<O>, usize)>,
@@ -86,23 +86,23 @@ impl<O> Attributes<O> {
         self.values.iter().find(|(known, _)| known == key).map(|(_, value)| *value)
     }
 
-    /// Sets a value. The old one, if any, must have been taken by [`Attributes::take`].
+    /// Sets a value. The caller has removed an old value by [`Attributes::take`].
     pub fn set(&mut self, key: Keyval<O>, value: usize) {
         self.values.push((key, value));
     }
 
-    /// Takes a value away.
+    /// Removes and returns a value.
     pub fn take(&mut self, key: &Keyval<O>) -> Option<usize> {
         let at = self.values.iter().position(|(known, _)| known == key)?;
         Some(self.values.remove(at).1)
     }
 
-    /// All of them, oldest first.
+    /// All attributes, oldest first.
     pub fn all(&self) -> Vec<(Keyval<O>, usize)> {
         self.values.clone()
     }
 
-    /// The one that was set last, taken away: attributes are deleted in the reverse order of their setting.
+    /// Removes and returns the attribute that was set last: attributes are deleted in the reverse order of setting.
     pub fn pop(&mut self) -> Option<(Keyval<O>, usize)> {
         self.values.pop()
     }

@@ -1,4 +1,5 @@
-//! [`Bootstrap`]: what a process learns of its job before it can talk to others; and one for ranks of one program.
+//! [`Bootstrap`]: what a process knows of its job before it can communicate; and [`Board`], an implementation for ranks of one
+//! program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,37 +9,37 @@ use host::{Bell, Host, Lock};
 
 use crate::error::{Class, Error, Result};
 
-/// Who there is, and a board on which all leave notes for each other: PMI, or arithmetic in a simulated world.
+/// The job's size and ranks, and a board for notes between its processes: PMI, or an implementation for a simulated world.
 pub trait Bootstrap: Send + Sync {
     /// This process's number, below [`Bootstrap::size`].
     fn rank(&self) -> u32;
     /// The number of processes of the job, at least 1.
     fn size(&self) -> u32;
-    /// Processes of other jobs that this one has room for connections with at a time.
+    /// The number of processes of other jobs for which this one reserves connections.
     fn strangers(&self) -> u32 {
         0
     }
-    /// Leaves a note. Keys and values are of printable characters without blanks; a value has at most 900 bytes.
+    /// Publishes a note. Keys and values consist of printable characters without blanks; a value has at most 900 bytes.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the process manager refuses or is gone.
+    /// [`Class::OTHER`] when the process manager refuses, or has ended.
     fn put(&self, key: &str, value: &str) -> Result<()>;
-    /// The note that somebody left before the last fence.
+    /// Returns a note that was published before the last fence.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when there is none, or the process manager is gone.
+    /// [`Class::OTHER`] when there is no such note, or the process manager has ended.
     fn get(&self, key: &str) -> Result<String>;
-    /// A new key that no other process knows. In virtual time it follows from the world's seed.
+    /// Creates a key that no other process knows. In virtual time it derives from the world's seed.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the system gives no random numbers.
+    /// [`Class::OTHER`] when the system returns no random numbers.
     fn random_key(&self) -> Result<Key> {
         Ok(Key::random()?)
     }
-    /// Waits until all processes have called it. Notes left before it are seen after it.
+    /// Waits until all processes have called it. Notes published before it are visible after it.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the process manager is gone, or somebody ended without calling it.
+    /// [`Class::OTHER`] when the process manager has ended, or a process ended without calling it.
     fn fence(&self) -> Result<()>;
 }
 
@@ -53,12 +54,12 @@ pub struct Board {
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// Keys made so far in virtual time.
+    /// The number of keys created in virtual time.
     keys: u64,
     values: BTreeMap<String, String>,
-    /// The machines of the ranks that have come to the present fence: in virtual time each is told by itself.
+    /// The hosts of the ranks that have arrived at the current fence: in virtual time each is notified separately.
     arrived: Vec<Host>,
-    /// Fences that are over.
+    /// Completed fences.
     fences: u64,
 }
 
@@ -68,18 +69,19 @@ impl Board {
         Self::numbered(size, 0)
     }
 
-    /// As [`Board::new`], for one of several jobs of a simulated world: each needs another number, or they have the same keys.
+    /// Creates a board as [`Board::new`] does, for one of several jobs of a simulated world: each job needs a different number,
+    /// since keys derive from it.
     pub fn numbered(size: u32, number: u64) -> Arc<Self> {
         Arc::new(Self { size, number, notes: Lock::default(), bell: Bell::new() })
     }
 
-    /// What rank `rank`, which runs on `host`, is given.
+    /// The bootstrap of rank `rank`, which runs on `host`.
     pub fn seat(self: &Arc<Self>, rank: u32, host: &Host) -> Arc<Seat> {
         Arc::new(Seat { board: self.clone(), rank, host: host.clone() })
     }
 }
 
-/// One rank's place at a [`Board`].
+/// The bootstrap of one rank, by a [`Board`].
 #[derive(Debug)]
 pub struct Seat {
     board: Arc<Board>,
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
     use host::Task;
 
-    /// Goal: nobody leaves a fence before all have come, and what was put before it is there after it.
+    /// Goal: no rank leaves a fence before all have arrived, and notes published before it are visible after it.
     #[test]
     fn notes_are_seen_behind_the_fence() {
         let (host, board) = (host::real::host(), Board::new(4));

@@ -23,8 +23,8 @@ use crate::status::Status;
 /// How long a process that leaves waits for other processes.
 pub(crate) const LEAVING: Span = Span::from_secs(5);
 
-/// What all objects of a process share; cheap to clone. Any thread may use it: whoever waits makes progress for all, and lets others
-/// at the state between two looks.
+/// The state that all objects of a process share; cheap to clone. Any thread may use it: a waiting thread makes progress for all,
+/// and releases the lock between two polls.
 #[derive(Clone, Debug)]
 pub(crate) struct Core(Arc<Inner>);
 
@@ -32,30 +32,30 @@ pub(crate) struct Core(Arc<Inner>);
 struct Inner {
     host: Host,
     engine: Lock<Engine>,
-    /// Those who wait share cores.
+    /// Waiting threads share cores.
     is_crowd: AtomicBool,
-    /// Never taken by whoever holds the engine.
+    /// Never locked while the engine's lock is held.
     specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
     tuning: Tuning,
     one_sided: OneSided,
-    /// Everything that can bring news: the devices, and the bell.
+    /// All event sources: the devices, and the bell.
     sources: WaitSet,
-    /// Rung by a thread whose progress ended an operation that another one may wait for.
+    /// Notified by a thread whose progress completed an operation for which another may wait.
     bell: Arc<Bell>,
     /// Threads that sleep, or are about to.
     waiting: AtomicU32,
-    /// The next serial number of a communicator that this process names.
+    /// The next serial number for a communicator that this process names.
     serial: AtomicU32,
     /// The next number of an object.
     next_id: AtomicU64,
-    /// Memory of communicators that are no more.
+    /// Memory of freed communicators.
     retired: Lock<Vec<Retired>>,
 }
 
 impl Drop for Inner {
-    /// Other processes may still read NIC memory of this process: members of freed communicators, and peers that have not read the last
-    /// message. A process that has left in order keeps that memory until they are done, or until [`LEAVING`] has passed.
+    /// Other processes may still read NIC memory of this process: members of freed communicators, and peers that have not read the
+    /// last message. A process that has left in order keeps that memory until they have finished, or until [`LEAVING`] has passed.
     fn drop(&mut self) {
         let mut engine = self.engine.lock(&self.host);
         if engine.transport.leaves() {
@@ -112,37 +112,37 @@ impl Core {
         }))
     }
 
-    /// The machine that it runs on.
+    /// The host that it runs on.
     pub(crate) fn host(&self) -> &Host {
         &self.0.host
     }
 
-    /// Who brought the job up.
+    /// The bootstrap of the job.
     pub(crate) fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
         &self.0.bootstrap.0
     }
 
-    /// By what algorithms are chosen.
+    /// The parameters by which algorithms are chosen.
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.0.tuning
     }
 
-    /// Which one-sided operations go as messages.
+    /// Which one-sided operations are sent as messages.
     pub(crate) fn one_sided(&self) -> OneSided {
         self.0.one_sided
     }
 
-    /// A number for an object that no other of this process has.
+    /// Returns a number that no other object of this process has.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A name for a communicator that nobody has used before.
+    /// Returns a new, unique name for a communicator.
     ///
     /// # Errors
     /// [`Class::OTHER`] after 2^29 communicators.
     pub(crate) fn name_context(&self) -> Result<Context> {
-        // Others number theirs as this job does.
+        // Other jobs number their communicators in the same way.
         if self.with(|engine| !engine.transport.strangers().is_empty()) {
             return Ok(self.name_apart());
         }
@@ -156,8 +156,8 @@ impl Core {
         Ok(Context::new(self.0.bootstrap.0.rank(), serial))
     }
 
-    /// A name for a communicator of processes of several jobs: one of 2^60 that no process has by its number, which follows from the
-    /// job's number, the process's and a serial one.
+    /// Returns a name for a communicator of processes of several jobs: one of 2^60 that do not contain a process number, derived
+    /// from the job's number, the process's and a serial number.
     pub(crate) fn name_apart(&self) -> Context {
         let rank = self.bootstrap().rank();
         let job = self.with(|engine| engine.transport.strangers().identity(rank).job);
@@ -165,29 +165,29 @@ impl Core {
         Context::new(number as u32 | 1 << 31, (number >> 32) as u32 & SERIAL_MAX)
     }
 
-    /// The requests that are more than an operation.
+    /// The table of requests that are more than an operation.
     pub(crate) fn specials(&self) -> Held<'_, Table<Special>> {
         self.hold(&self.0.specials)
     }
 
-    /// Those who wait share cores, from now on.
+    /// Sets whether waiting threads share cores.
     pub(crate) fn expect_crowd(&self, is_crowd: bool) {
         self.0.is_crowd.store(is_crowd, Ordering::Relaxed);
     }
 
-    /// How often to look in a row for what another process stores, of so many times that pay where it has a core of its own.
+    /// How many times to poll in a row for another process's store: `most` if each thread has a core of its own.
     #[inline]
     pub(crate) fn looks(&self, most: u32) -> u32 {
         if self.0.is_crowd.load(Ordering::Relaxed) { 1 } else { most }
     }
 
-    /// Takes a lock of the process's.
+    /// Locks a lock of this process.
     #[inline(always)]
     pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> Held<'a, T> {
         lock.lock(&self.0.host)
     }
 
-    /// Does something with the state.
+    /// Calls a function with the engine locked. Notifies waiting threads if an operation has completed.
     #[inline(always)]
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> T {
         let (done, news) = {
@@ -200,7 +200,7 @@ impl Core {
         done
     }
 
-    /// Makes progress, and looks for something.
+    /// Makes progress, and calls `look` once.
     pub(crate) fn test<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
         self.0.host.glance();
         self.with(|engine| {
@@ -209,7 +209,7 @@ impl Core {
         })
     }
 
-    /// Waits for the end of what has begun.
+    /// Waits for the completion of a started operation.
     pub(crate) fn finish(&self, call: &'static str, begun: Begun) -> Status {
         match begun {
             Begun::Over(status) => status,
@@ -217,8 +217,8 @@ impl Core {
         }
     }
 
-    /// Receives, and waits for the end. The first looks are at what the source has stored alone: of most exchanges of short
-    /// messages that is all there is to do. The receive begins only when they have found nothing.
+    /// Receives, and waits for completion. The first polls examine only what the source has stored: most exchanges of short
+    /// messages need no more. The receive is posted only if they find no message.
     #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
         let stored = self.with(|engine| engine.await_stored(receive, self.looks(HELD_LOOKS)));
@@ -253,8 +253,8 @@ impl Core {
         self.wait_by(call, step).unwrap_or_else(Status::failed)
     }
 
-    /// Waits until something is there that a process stores in memory of all, or it has given up, or it is lost, or who has the memory
-    /// is. Whether it has given up is asked once the first looks have found nothing.
+    /// Waits until `is_there` sees a process's store in shared memory, until the process has given up, or until the process, or the
+    /// owner of the memory, is lost. `gave_up` is called only after the first polls.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
@@ -275,7 +275,7 @@ impl Core {
                 return None;
             }
             engine.progress(brief);
-            // What it has stored before it was lost counts. The memory of an owner that is lost may be empty.
+            // A store before the loss counts. The memory of a lost owner may be empty.
             let transport = &engine.transport;
             // The memory of an owner that has left in order stays valid while it is mapped.
             let lost = transport.lost(process).or_else(|| transport.broken(owner)).cloned();
@@ -283,14 +283,14 @@ impl Core {
         })?
     }
 
-    /// Takes in memory that members of a communicator may still look at, and gives back what none does any more.
+    /// Keeps memory that members of a communicator may still poll, and frees the memory of earlier calls that none polls any more.
     pub(crate) fn retire(&self, memory: Retired) {
         let mut retired = self.hold(&self.0.retired);
         retired.push(memory);
         retired.retain(|memory| !memory.is_done());
     }
 
-    /// Makes progress until `look` has found something.
+    /// Makes progress until `look` returns a value.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
@@ -304,7 +304,7 @@ impl Core {
             engine.progress(brief);
             look(engine)
         };
-        // The first look is often the last.
+        // The first poll often succeeds.
         let (found, may_doubt) = self.with(|engine| {
             let found = step(engine, true);
             let may_doubt = found.is_none() && engine.may_doubt();
@@ -317,7 +317,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::wait`], until a deadline.
+    /// Waits as [`Core::wait`] does, until a deadline.
     pub(crate) fn wait_for<T>(
         &self,
         call: &'static str,
@@ -330,7 +330,7 @@ impl Core {
         })
     }
 
-    /// As [`Core::wait_by`], where what is waited for may never come: others are asked, now and then.
+    /// Waits as [`Core::wait_by`] does, for a message that may never arrive: now and then the other processes are asked for it.
     fn wait_in_doubt<T>(
         &self,
         call: &'static str,
@@ -345,13 +345,13 @@ impl Core {
         self.wait_by(call, step)
     }
 
-    /// Waits until a step has found something; each makes progress, brief or all.
+    /// Waits until `step` returns a value; each step makes progress, brief or full.
     fn wait_by<T>(&self, call: &'static str, step: impl FnMut(&mut Engine, bool) -> Option<T>) -> Result<T> {
         let found = self.wait_until(call, None, step);
         found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
     }
 
-    /// As [`Core::wait_by`], until a deadline.
+    /// Waits as [`Core::wait_by`] does, until a deadline.
     fn wait_until<T>(
         &self,
         call: &'static str,
@@ -359,12 +359,12 @@ impl Core {
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Option<T> {
         let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
-        // In virtual time nobody sleeps, but who has paused looks again when the bell is rung.
+        // In virtual time no thread sleeps, but a paused one polls again when the bell is notified.
         let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
         self.0.host.wait(call, &sources, deadline, || {
             let is_last = sources.armed.take();
             if is_last {
-                // Whoever ends what this thread waits for after its last look finds it counted.
+                // Counted before the last poll, so that a thread that completes the operation after that poll notifies this one.
                 waits.get_or_insert_with(|| Waits::new(&self.0.waiting));
             }
             let (found, news) = {
@@ -379,15 +379,15 @@ impl Core {
     }
 }
 
-/// Looks at what a receive's source has stored before the receive begins: the first in a row, for which others that wait for the state
-/// hardly wait longer than for a short message; then about a microsecond of them, as [`Host::wait`] paces them.
+/// Polls for a stored message before the receive is posted: first this many in a row with the lock held, for which other threads
+/// wait hardly longer than for a short message; then about a microsecond of them, as [`Host::wait`] paces them.
 const HELD_LOOKS: u32 = 64;
 const STORED_LOOKS: u32 = 32;
 
-/// What a wait sleeps on. Its last look before that is at everything.
+/// The event sources of a waiting thread. Its last poll before sleeping makes full progress.
 struct Sources<'a> {
     all: &'a WaitSet,
-    /// The wait is about to sleep.
+    /// The thread is about to sleep.
     armed: Cell<bool>,
 }
 
@@ -402,10 +402,10 @@ impl Source for Sources<'_> {
     }
 }
 
-/// The first serial number of a communicator that is made; 0 and 1 are those of the first two.
+/// The first serial number of a created communicator; 0 and 1 belong to the predefined ones.
 const FIRST_SERIAL: u32 = 2;
 
-/// Counts a thread among those that wait.
+/// Counts a thread as waiting.
 struct Waits<'a>(&'a AtomicU32);
 
 impl<'a> Waits<'a> {

@@ -1,11 +1,11 @@
-//! [`Errhandler`]: what a program wants done with errors of an object's operations.
+//! [`Errhandler`]: how a program handles errors of an object's operations.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is to happen when an operation of an object fails (`MPI_Errhandler`). Calls of this crate return their errors, whatever it
-/// says: a face acts on it, and this crate keeps and inherits it.
+/// The action when an operation of an object fails (`MPI_Errhandler`). Calls of this crate return their errors in any case: the
+/// interface above acts on them, and this crate only stores and inherits the handler.
 #[derive(Clone, Default)]
 pub enum Errhandler {
     /// All processes of the job end (`MPI_ERRORS_ARE_FATAL`).
@@ -15,7 +15,7 @@ pub enum Errhandler {
     Abort,
     /// The call returns (`MPI_ERRORS_RETURN`).
     Return,
-    /// A function of the program's, in whatever form its face keeps it.
+    /// A function of the program, in the representation of the interface above.
     User(Arc<dyn Any + Send + Sync>),
 }
 

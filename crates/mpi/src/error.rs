@@ -11,7 +11,7 @@ macro_rules! classes {
         impl Class {
             $(#[doc = $about] pub const $name: Self = Self($number);)*
 
-            /// What the class means, in a sentence; `None` for a number that is no class.
+            /// The meaning of the class, as a sentence; `None` for a number that is not a class.
             pub fn about(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($about),)*
@@ -98,16 +98,16 @@ pub struct Error {
     pub text: String,
 }
 
-/// What calls return.
+/// The result of calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of a class.
+    /// Creates an error of a class.
     pub fn new(class: Class, text: impl fmt::Display) -> Self {
         Self { class, text: text.to_string() }
     }
 
-    /// The process has left the job in order.
+    /// The error for a process that has left the job in order.
     pub(crate) fn left(process: u32) -> Self {
         let text = format_args!(
             "process {process} has left the job: it has called MPI_Finalize, or exited after its last session, so nothing can be sent to it or received from it"
@@ -115,7 +115,7 @@ impl Error {
         Self::new(Class::PROC_ABORTED, text)
     }
 
-    /// The peer process is gone, or cannot be reached.
+    /// The error for a process that has ended, or cannot be reached.
     pub fn lost(process: u32, why: impl fmt::Display) -> Self {
         Self::new(Class::PROC_ABORTED, format_args!("process {process} of the job is lost: {why}"))
     }

@@ -41,7 +41,7 @@ impl Info {
         Ok(self.pairs.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str()))
     }
 
-    /// Takes a key away.
+    /// Removes a key.
     ///
     /// # Errors
     /// [`Class::INFO_NOKEY`] when it is not set; [`Class::INFO_KEY`] as [`Info::set`].

@@ -1,14 +1,14 @@
 //! MPI over the device API: processes, point-to-point communication, communicators.
 //!
-//! A [`Process`] owns all state of one process of a job: there are no statics, nothing reads the environment, and all waits are
-//! those of its [`host::Host`], so that the same code runs on real devices and, thousands of processes in one, on modelled cards in
-//! virtual time. Who the others are it learns from a [`Bootstrap`]. Numbers of ranks, tags and error classes are those of the
-//! standard ABI; handles, C pointers and calls of error handlers are the business of a face above.
+//! A [`Process`] owns all state of one process of a job: there are no statics, nothing reads the environment, and all waits go
+//! through its [`host::Host`], so that the same code runs on real devices and, with thousands of processes in one program, on
+//! modelled cards in virtual time. A [`Bootstrap`] describes the other processes. Numbers of ranks, tags and error classes are
+//! those of the standard ABI; handles, C pointers and calls of error handlers are left to the interface above.
 //!
-//! | module | what it holds |
+//! | module | purpose |
 //! |---|---|
 //! | `process` | [`Process`]: start and end |
-//! | `comm` | [`Comm`], and how communicators are made |
+//! | `comm` | [`Comm`], and the creation of communicators |
 //! | `p2p` | messages between two processes |
 //! | `req` | [`Request`] |
 //! | `coll` | collective operations |
@@ -16,7 +16,7 @@
 //! | `io` | [`File`]: files that processes open together |
 //! | `topo` | topologies |
 //! | `dpm` | intercommunicators with other jobs |
-//! | `tool` | what a process reports of itself: counters, limits, profiles |
+//! | `tool` | counters, limits and profiles of a process |
 //! | `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
 //! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |

@@ -1,4 +1,4 @@
-//! The program's memory: the one place that copies from it and into it, and that makes it reachable for NICs.
+//! The program's memory: the only place that copies from it and into it, and that registers it with NICs.
 
 use std::fmt::Debug;
 use std::ptr::NonNull;
@@ -10,40 +10,40 @@ use verbs::{Access, Buf, ImplicitMr, MemoryKind, Mr, Pd};
 
 use crate::error::{Class, Error, Result};
 
-/// A program's buffer: `count` elements of a datatype at an address. An operation that is given one may use its memory until it is
-/// complete, as MPI says. Cheap to clone.
+/// A program's buffer: `count` elements of a datatype at an address. An operation may use its memory until the operation has
+/// completed, as MPI specifies. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     address: usize,
     count: i64,
     datatype: Datatype,
-    /// Bytes of the packed form that come before the buffer's: it is a part of the elements.
+    /// If the buffer is a part of the elements: bytes of their packed form before the buffer's first byte.
     skip: u64,
     len: u64,
-    /// Where the elements begin behind the address, if they are one piece in order.
+    /// The offset of the elements from the address, if they are contiguous and in order.
     piece: Option<i64>,
-    /// Keeps the memory, where it is this library's.
+    /// Owns the memory, if it was allocated by this library.
     own: Option<Arc<Own>>,
 }
 
-/// What keeps a buffer's memory mapped.
+/// The owner of a buffer's memory.
 #[derive(Debug)]
 enum Own {
     /// Memory of the device API.
     Memory(Buf),
-    /// Short memory of this library's.
+    /// A short allocation of this library.
     Lines(#[expect(dead_code, reason = "it is reached by its address")] Vec<Line>),
 }
 
-/// Memory aligned as an allocator of C's has it.
+/// Memory with the alignment of a C allocator.
 #[derive(Debug, Default)]
 #[repr(align(16))]
 struct Line(#[expect(dead_code, reason = "it is reached by its address")] [AtomicU8; 16]);
 
-/// The bytes of a shorter integer are the lower ones of a word.
+/// The bytes of a shorter integer are the low bytes of a word.
 const LITTLE: bool = cfg!(target_endian = "little");
 
-/// Bytes of a program's in one piece: a [`Buffer`] without a datatype.
+/// Contiguous bytes of a program: a [`Buffer`] without a datatype.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
     address: usize,
@@ -51,7 +51,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// So many bytes at an address.
+    /// `len` bytes at an address.
     ///
     /// # Safety
     /// As for [`Buffer::new`].
@@ -60,39 +60,39 @@ impl Piece {
         Self { address, len }
     }
 
-    /// Where it begins, and how many bytes it has, for who passes that on.
+    /// Its address and its length.
     #[inline]
     pub(crate) fn place(self) -> (u64, u64) {
         (self.address as u64, self.len as u64)
     }
 
-    /// Its first bytes, and those behind them.
+    /// Splits it after `at` bytes.
     pub(crate) fn split(self, at: usize) -> [Self; 2] {
         let at = at.min(self.len);
         [Self { len: at, ..self }, Self { address: self.address + at, len: self.len - at }]
     }
 
-    /// A piece without bytes, for calls that bring none.
+    /// An empty piece, for calls without data.
     #[inline]
     pub(crate) fn nothing() -> Self {
         Self { address: 0, len: 0 }
     }
 
-    /// So many bytes of it from one on; none beyond its end.
+    /// `len` bytes of it from an offset, limited to its end.
     #[inline]
     pub(crate) fn part(self, from: usize, len: usize) -> Self {
         let from = from.min(self.len);
         Self { address: self.address + from, len: len.min(self.len - from) }
     }
 
-    /// Whether it has bytes in common with another one.
+    /// Whether it has bytes in common with another piece.
     #[inline]
     pub(crate) fn overlaps(self, other: Self) -> bool {
         let ends = (self.address + self.len, other.address + other.len);
         self.len > 0 && other.len > 0 && self.address < ends.1 && other.address < ends.0
     }
 
-    /// Copies all bytes of another one, as many as there is room for; both may be the same memory.
+    /// Copies from another piece, as many bytes as fit; the two may overlap.
     #[inline]
     pub(crate) fn copy_of(self, from: Self) {
         // SAFETY: readable and writable, as promised to `Piece::new`; no reference to either is alive. Test:
@@ -100,15 +100,15 @@ impl Piece {
         unsafe { copy_bytes(from.address, self.address, from.len.min(self.len)) }
     }
 
-    /// Reduces another one's elements of a type into its own, which are as many, where they lie: `self = from op self`. Both are apart.
-    /// What others put there meanwhile, where MPI leaves open what becomes of it, may be lost or stay.
+    /// Reduces the elements of another piece into this one in place: `self = from op self`. Both have equally many, and do not
+    /// overlap. A concurrent store by another process, where MPI leaves the result undefined, may be lost or kept.
     pub(crate) fn reduce(self, from: Self, operator: Operator, basic: Basic) {
         let len = self.len.min(from.len);
         if operator == Operator::Replace || len == 0 {
             return self.copy_of(from);
         }
-        // SAFETY: readable and writable, as promised to `Piece::new`, and apart, as promised here; nobody else has a reference to
-        // either. Test: reductions_at_once_are_those_of_operators.
+        // SAFETY: readable and writable, as promised to `Piece::new`, and not overlapping, as promised here; no other reference to
+        // either is alive. Test: reductions_at_once_are_those_of_operators.
         let (left, right) = unsafe {
             let right = std::slice::from_raw_parts_mut(pointer(self.address), len);
             (std::slice::from_raw_parts(pointer(from.address), len), right)
@@ -116,37 +116,38 @@ impl Piece {
         basic.reduce(operator, left, right);
     }
 
-    /// Copies all bytes into the first of a slice, which has room for them.
+    /// Copies all bytes to the start of a slice, which has room for them.
     #[inline]
     pub(crate) fn load(self, into: &mut [u8]) {
         copy_from(self.address, &mut into[..self.len]);
     }
 
-    /// Takes the bytes of a slice, as many as there is room for.
+    /// Copies the bytes of a slice into it, as many as fit.
     #[inline]
     pub(crate) fn store(self, from: &[u8]) {
         copy_to(self.address, &from[..from.len().min(self.len)]);
     }
 
-    /// A buffer of these bytes, for an operation that outlives the call. Whoever made the piece has promised its memory for that long.
+    /// A buffer of these bytes, for an operation that outlives the call. The creator of the piece has promised its memory for that
+    /// long.
     pub(crate) fn buffer(self) -> Buffer {
         let (count, piece) = (self.len as i64, (self.len > 0).then_some(0));
         let datatype = Datatype::from(Basic::Byte);
         Buffer { address: self.address, count, datatype, skip: 0, len: self.len as u64, piece, own: None }
     }
 
-    /// How many there are.
+    /// Its length in bytes.
     #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
     #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// All bytes of a short one, which fits; zeros behind them.
+    /// The bytes of a piece of at most 16, padded with zeros.
     #[inline]
     pub(crate) fn words(self) -> [u64; 2] {
         let at = pointer(self.address);
-        // SAFETY: readable while the call is under way, as promised to `Piece::new`. Test: pieces_are_moved_as_buffers.
+        // SAFETY: readable during the call, as promised to `Piece::new`. Test: pieces_are_moved_as_buffers.
         let short = unsafe {
             match self.len {
                 8 => Some(at.cast::<u64>().read_unaligned()),
@@ -163,11 +164,11 @@ impl Piece {
         [word(bytes.first_chunk()), word(bytes.last_chunk())]
     }
 
-    /// Takes the first `len` bytes of two words, as many as there is room for.
+    /// Copies the first `len` bytes of two words into it, as many as fit.
     #[inline]
     pub(crate) fn put_words(self, words: [u64; 2], len: usize) {
         let (at, len) = (pointer(self.address), len.min(self.len));
-        // SAFETY: writable while the call is under way, as promised to `Piece::new`. Test: as above.
+        // SAFETY: writable during the call, as promised to `Piece::new`. Test: as above.
         unsafe {
             match len {
                 8 => at.cast::<u64>().write_unaligned(words[0]),
@@ -180,41 +181,41 @@ impl Piece {
     /// Copies all bytes to an address.
     ///
     /// # Safety
-    /// As many bytes there are writable, and nobody has a reference to them.
+    /// As many bytes there are writable, and no reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_to(self, to: usize) {
         // SAFETY: readable, as promised to `Piece::new`, and writable, as promised here. Test: puts_and_gets_move_elements.
         unsafe { copy_bytes(self.address, to, self.len) }
     }
 
-    /// Copies as many bytes as it has from an address.
+    /// Fills it with bytes from an address.
     ///
     /// # Safety
-    /// They are readable there, and nobody has an exclusive reference to them.
+    /// They are readable there, and no exclusive reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_from(self, from: usize) {
-        // SAFETY: as above, the other way round.
+        // SAFETY: as above, in the other direction.
         unsafe { copy_bytes(from, self.address, self.len) }
     }
 
-    /// Copies all bytes to a place in a NIC's memory.
+    /// Copies all bytes to an offset in a NIC's memory.
     #[inline]
     pub(crate) fn load_to(self, buf: &Buf, at: usize) -> verbs::Result<()> {
         if self.len == 0 {
             return Ok(());
         }
-        // SAFETY: readable while the call is under way, as promised to `Piece::new`, and no byte of it is written. Test: as above.
+        // SAFETY: readable during the call, as promised to `Piece::new`, and no byte of it is written. Test: as above.
         buf.write(at, unsafe { std::slice::from_raw_parts(pointer(self.address), self.len) })
     }
 
-    /// Takes `len` bytes at a place in a NIC's memory, as many as there is room for.
+    /// Copies `len` bytes at an offset in a NIC's memory into it, as many as fit.
     #[inline]
     pub(crate) fn store_from(self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
         let len = len.min(self.len);
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: writable while the call is under way, as promised to `Piece::new`, and nobody else uses it. Test: as above.
+        // SAFETY: writable during the call, as promised to `Piece::new`, and not in use elsewhere. Test: as above.
         buf.read(at, unsafe { std::slice::from_raw_parts_mut(pointer(self.address), len) })
     }
 }
@@ -241,29 +242,29 @@ impl transport::Payload for Piece {
     }
 }
 
-/// No program has memory below this address, as Linux does not map it (`vm.mmap_min_addr`). A lower address is NULL, a constant such as
-/// `MPI_IN_PLACE`, or a displacement from either.
+/// No program has memory below this address, as Linux does not map it (`vm.mmap_min_addr`). A lower address is NULL, a constant
+/// such as `MPI_IN_PLACE`, or a displacement from either.
 pub const ADDRESS_MIN: usize = 1 << 16;
 
-/// Bytes from which on memory of this library's has pages of its own.
+/// From this many bytes on, memory allocated by this library has pages of its own.
 const LONG: usize = 4096;
 
 impl Buffer {
     /// A buffer of `count` elements at an address.
     ///
     /// # Safety
-    /// The memory that `count` elements of `datatype` at `address` take is readable, and writable where an operation receives into
-    /// it, until every operation that is given this buffer or a clone of it has completed; nobody uses it meanwhile in a way that
-    /// MPI forbids.
+    /// The memory of `count` elements of `datatype` at `address` is readable, and writable where an operation receives into it,
+    /// until every operation that gets this buffer or a clone of it has completed; meanwhile it is not used in a way that MPI
+    /// forbids.
     ///
     /// # Errors
-    /// [`Class::COUNT`] for a negative count, or one whose bytes nobody can address; [`Class::TYPE`] for a datatype that is not
-    /// committed; [`Class::BUFFER`] for elements that begin below [`ADDRESS_MIN`]. Address 0 is `MPI_BOTTOM`, with a datatype that has
-    /// the addresses.
-    #[inline(always)] // it is put together where it stays, and not copied
+    /// [`Class::COUNT`] for a negative count, or one whose bytes exceed the address space; [`Class::TYPE`] for a datatype that is
+    /// not committed; [`Class::BUFFER`] for elements that begin below [`ADDRESS_MIN`]. Address 0 is `MPI_BOTTOM`, with a datatype
+    /// that has the addresses.
+    #[inline(always)] // built in its final place, not copied
     pub unsafe fn new(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
         let each = datatype.dense();
-        // Most buffers are of this kind.
+        // Most buffers take this path.
         if each > 0
             && address >= ADDRESS_MIN
             && count >= 0
@@ -286,18 +287,17 @@ impl Buffer {
         Ok(Self { address, count, datatype, skip: 0, len, piece, own: None })
     }
 
-    /// A buffer of no bytes.
+    /// An empty buffer.
     pub fn nothing() -> Self {
         let datatype = Datatype::from(Basic::Byte);
         Self { address: 0, count: 0, datatype, skip: 0, len: 0, piece: None, own: None }
     }
 
-    /// A buffer of `count` elements in memory of the device API, from a byte on, which it keeps as long as it and its clones live.
-    /// Bytes that are written elsewhere while an operation reads them, or the other way round, are seen as NICs see them: old, new, or
-    /// in parts.
+    /// A buffer of `count` elements at an offset in memory of the device API, which it keeps as long as it and its clones live. If
+    /// bytes are written elsewhere while an operation reads them, or the reverse, the result is as with a NIC: old, new, or a mix.
     ///
     /// # Errors
-    /// As [`Buffer::new`]; [`Class::BUFFER`] for elements that do not lie within the memory, and for memory of a NIC.
+    /// As [`Buffer::new`]; [`Class::BUFFER`] for elements that exceed the memory, and for memory of a NIC.
     pub fn of(memory: &Buf, at: usize, count: i64, datatype: &Datatype) -> Result<Self> {
         let address = (memory.addr() as usize).wrapping_add(at);
         let span = datatype.span(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
@@ -306,19 +306,19 @@ impl Buffer {
             let text = format!("{count} elements from byte {at} on do not lie within {memory:?} of a host");
             return Err(Error::new(Class::BUFFER, text));
         }
-        // SAFETY: within memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
+        // SAFETY: inside memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
         let buffer = unsafe { Self::new(address, count, datatype.clone()) }?;
         Ok(Self { own: Some(Arc::new(Own::Memory(memory.clone()))), ..buffer })
     }
 
-    /// Memory of this library's own, which lives as long as the buffer and its clones; it begins with these bytes.
+    /// Allocates memory with these bytes, which lives as long as the buffer and its clones.
     pub(crate) fn own(bytes: &[u8]) -> Result<Self> {
         let buffer = Self::own_elements(Datatype::from(Basic::Byte), bytes.len() as i64)?;
         buffer.store(bytes);
         Ok(buffer)
     }
 
-    /// Memory of this library's own for `count` elements, aligned as that of an allocator of C's; all bytes are zero.
+    /// Allocates zeroed memory for `count` elements, with the alignment of a C allocator.
     pub(crate) fn own_elements(datatype: Datatype, count: i64) -> Result<Self> {
         let wide = |error: datatypes::Error| Error::new(Class::COUNT, error.text);
         let (span, (piece, len, _)) = (datatype.span(count).map_err(wide)?, extent_of(&datatype, count)?);
@@ -337,7 +337,7 @@ impl Buffer {
         Ok(Self { address, count, datatype, skip: 0, len, piece, own: Some(Arc::new(own)) })
     }
 
-    /// All of this library's own memory, as the place of `count` elements of a type; `None` where they do not lie within it.
+    /// Memory allocated by this library, as `count` elements of a type; `None` if they exceed it.
     pub(crate) fn seen_as(&self, count: i64, datatype: &Datatype) -> Option<Self> {
         let (span, (piece, len, _)) = (datatype.span(count).ok()?, extent_of(datatype, count).ok()?);
         let is_inside = span.start >= 0 && u64::try_from(span.end).is_ok_and(|end| end <= self.len);
@@ -354,17 +354,17 @@ impl Buffer {
         })
     }
 
-    /// A part of this buffer's memory: `count` elements of a type, `displacement` bytes from its address on.
+    /// `count` elements of a type, at `displacement` bytes from this buffer's address.
     ///
     /// # Safety
-    /// The part lies within what was promised for this buffer.
+    /// These elements are part of the memory promised for this buffer.
     pub(crate) unsafe fn within(&self, displacement: i64, count: i64, datatype: &Datatype) -> Result<Self> {
         let (piece, len, _) = extent_of(datatype, count)?;
         let address = self.address.wrapping_add_signed(displacement as isize);
         Ok(Self { address, count, datatype: datatype.clone(), skip: 0, len, piece, own: self.own.clone() })
     }
 
-    /// The memory of the device API that it lies in, if so.
+    /// The memory of the device API that contains it, if any.
     pub(crate) fn memory(&self) -> Option<&Buf> {
         match self.own.as_deref() {
             Some(Own::Memory(memory)) => Some(memory),
@@ -372,7 +372,7 @@ impl Buffer {
         }
     }
 
-    /// So many of its elements, from one on; none beyond them.
+    /// `count` of its elements from one on, limited to its last element.
     pub(crate) fn elements(&self, first: i64, count: i64) -> Result<Self> {
         let first = first.clamp(0, self.count);
         let count = count.clamp(0, self.count - first);
@@ -389,13 +389,13 @@ impl Buffer {
         })
     }
 
-    /// So many bytes of its packed form, from a place on.
+    /// `len` bytes of its packed form from an offset.
     pub(crate) fn window(self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
         Self { skip: self.skip + from, len: len.min(self.len - from), ..self }
     }
 
-    /// A buffer of this library's own with this one's data.
+    /// A newly allocated buffer with a copy of this one's data.
     pub(crate) fn copied(&self) -> Result<Self> {
         Self::own(&self.to_vec())
     }
@@ -407,7 +407,7 @@ impl Buffer {
         bytes
     }
 
-    /// Bytes of data in it.
+    /// The number of data bytes.
     #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
     #[inline]
     pub fn len(&self) -> u64 {
@@ -429,7 +429,7 @@ impl Buffer {
         &self.datatype
     }
 
-    /// A buffer that begins `extents` extents of the datatype behind this one, of another count.
+    /// A buffer of `count` elements that begins `extents` extents of the datatype after this one.
     ///
     /// # Safety
     /// As [`Buffer::new`].
@@ -442,14 +442,14 @@ impl Buffer {
         unsafe { Self::new(self.address.wrapping_add_signed(bytes as isize), count, self.datatype.clone()) }
     }
 
-    /// Address and length of the bytes, where they lie in one piece and in order.
+    /// Address and length of the bytes, if they are contiguous and in order.
     #[inline]
     pub(crate) fn one_piece(&self) -> Option<(usize, usize)> {
         let (first, len) = (self.piece? + self.skip as i64, usize::try_from(self.len).ok()?);
         (len > 0).then(|| (self.address.wrapping_add_signed(first as isize), len))
     }
 
-    /// The bytes, where they lie in one piece or there are none. Memory of this library's is there as long as the buffer.
+    /// The bytes, if they are contiguous or there are none. Memory allocated by this library lives only as long as the buffer.
     #[inline]
     pub(crate) fn piece(&self) -> Option<Piece> {
         match self.one_piece() {
@@ -459,18 +459,18 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::piece`], where that is all there is to know of it: not for memory that the buffer keeps.
+    /// The same bytes as [`Buffer::piece`], but only for memory that the buffer does not own.
     #[inline]
     pub(crate) fn bare_piece(&self) -> Option<Piece> {
         if self.own.is_none() { self.piece() } else { None }
     }
 
-    /// Whether there are bytes that a device reaches only by a copy in one piece.
+    /// Whether a device can access the bytes only through a contiguous copy.
     pub(crate) fn is_scattered(&self) -> bool {
         self.len > 0 && self.one_piece().is_none()
     }
 
-    /// Whether it has bytes in common with another one. Of what lies in several pieces that is not known, and the answer is no.
+    /// Whether it has bytes in common with another buffer. Returns false if either is not contiguous.
     #[inline]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let (Some((first, len)), Some((second, other))) = (self.one_piece(), other.one_piece()) else {
@@ -479,7 +479,7 @@ impl Buffer {
         first < second.saturating_add(other) && second < first.saturating_add(len)
     }
 
-    /// Copies all bytes, which must be as many as `into` has.
+    /// Copies all bytes to `into`, which has the same length.
     #[inline]
     pub(crate) fn load(&self, into: &mut [u8]) {
         match self.one_piece() {
@@ -492,7 +492,7 @@ impl Buffer {
         }
     }
 
-    /// Copies into the first bytes: as many as there are and it has room for.
+    /// Copies `from` into the first bytes, as many as fit.
     pub(crate) fn store(&self, from: &[u8]) {
         match self.one_piece() {
             Some((address, len)) => copy_to(address, &from[..from.len().min(len)]),
@@ -505,20 +505,20 @@ impl Buffer {
         }
     }
 
-    /// Has `act` look at all bytes: where they lie if that is one piece, else at a copy.
+    /// Calls `act` with all bytes: in place if they are contiguous, else with a copy.
     pub(crate) fn show<T>(&self, act: impl FnOnce(&[u8]) -> T) -> T {
         match self.one_piece() {
-            // SAFETY: readable while the operation is under way, as promised to `Buffer::new`, and no byte of it is written. Test:
+            // SAFETY: readable during the operation, as promised to `Buffer::new`, and no byte of it is written. Test:
             // files_are_what_a_model_says.
             Some((address, len)) => act(unsafe { std::slice::from_raw_parts(pointer(address), len) }),
             None => act(&self.to_vec()),
         }
     }
 
-    /// Has `act` write the first bytes, as many as it says.
+    /// Calls `act` to write the first bytes; it returns how many.
     pub(crate) fn fill(&self, act: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<usize> {
         match self.one_piece() {
-            // SAFETY: writable while the operation is under way, as promised to `Buffer::new`, and nobody else uses it. Test: as above.
+            // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere. Test: as above.
             Some((address, len)) => act(unsafe { std::slice::from_raw_parts_mut(pointer(address), len) }),
             None => {
                 let mut bytes = vec![0; self.len as usize];
@@ -529,20 +529,20 @@ impl Buffer {
         }
     }
 
-    /// Its elements in external32.
+    /// Packs its elements in external32.
     pub(crate) fn to_external32(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let packed = self.datatype.pack_external32(self.count, &Raw(self.address), &mut bytes);
         packed.map(|()| bytes).map_err(|error| Error::new(Class::CONVERSION, error.text))
     }
 
-    /// Takes its first `count` elements from external32.
+    /// Unpacks its first `count` elements from external32.
     pub(crate) fn store_external32(&self, count: i64, from: &[u8]) -> Result<()> {
         let stored = self.datatype.unpack_external32(count, from, &mut Raw(self.address));
         stored.map(drop).map_err(|error| Error::new(Class::CONVERSION, error.text))
     }
 
-    /// A place in the elements: where the buffer's bytes begin.
+    /// A cursor in the elements, at the buffer's first byte.
     fn cursor(&self) -> Option<datatypes::Cursor> {
         let mut cursor = self.datatype.cursor(self.count).ok()?;
         if self.skip > 0 {
@@ -551,19 +551,19 @@ impl Buffer {
         Some(cursor)
     }
 
-    /// Copies all bytes of another buffer, which has as many.
+    /// Copies all bytes of another buffer of the same length.
     pub(crate) fn copy_of(&self, from: &Self) {
         match from.one_piece() {
             Some((address, len)) if len > 0 => {
-                // SAFETY: readable while the operation is under way, as promised to `Buffer::new`, and no byte of it is written.
-                // Test: collectives_do_what_plain_ones_do.
+                // SAFETY: readable during the operation, as promised to `Buffer::new`, and no byte of it is written. Test:
+                // collectives_do_what_plain_ones_do.
                 self.store(unsafe { std::slice::from_raw_parts(pointer(address), len) });
             }
             _ => self.store(&from.to_vec()),
         }
     }
 
-    /// Copies all bytes of another buffer, which has as many, where both may be the same memory.
+    /// Copies all bytes of another buffer of the same length; the two may overlap.
     pub(crate) fn copy_apart(&self, from: &Self) {
         match (from.one_piece(), self.one_piece()) {
             (Some((from, len)), Some((to, room))) => {
@@ -575,10 +575,10 @@ impl Buffer {
         }
     }
 
-    /// Copies all bytes to an address, if they are one piece; whether they are.
+    /// Copies all bytes to an address, if they are contiguous; returns whether they are.
     ///
     /// # Safety
-    /// As many bytes there are writable, and nobody has a reference to them.
+    /// As many bytes there are writable, and no reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_to(&self, to: usize) -> bool {
         let Some((from, len)) = self.one_piece() else { return false };
@@ -587,19 +587,19 @@ impl Buffer {
         true
     }
 
-    /// Copies as many bytes as it has from an address, if they are one piece; whether they are.
+    /// Fills it with bytes from an address, if it is contiguous; returns whether it is.
     ///
     /// # Safety
-    /// They are readable there, and nobody has an exclusive reference to them.
+    /// They are readable there, and no exclusive reference to them is alive.
     #[inline]
     pub(crate) unsafe fn copy_from(&self, from: usize) -> bool {
         let Some((to, len)) = self.one_piece() else { return false };
-        // SAFETY: as above, the other way round.
+        // SAFETY: as above, in the other direction.
         unsafe { copy_bytes(from, to, len) };
         true
     }
 
-    /// Checks that a collective operation reduces these elements by an operator. Every operator reduces zero elements.
+    /// Checks that an operator can reduce these elements in a collective operation. Every operator reduces zero elements.
     ///
     /// # Errors
     /// [`Class::OP`] if not.
@@ -610,7 +610,7 @@ impl Buffer {
         op.check_reduction(&self.datatype).map_err(|error| Error::new(Class::OP, error.text))
     }
 
-    /// Reduces elements into this buffer's, which are as many: `self = from op self`.
+    /// Reduces the elements of another buffer into this one: `self = from op self`. Both have equally many.
     pub(crate) fn reduce(&self, from: &Self, op: &Op) -> Result<()> {
         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
         let span = self.datatype.span(self.count).map_err(wrong)?;
@@ -619,21 +619,21 @@ impl Buffer {
             return Ok(());
         }
         let first = |buffer: &Self| pointer(buffer.address.wrapping_add_signed(span.start as isize));
-        // SAFETY: readable and writable while the operation is under way, as promised to `Buffer::new` for as many elements, which
-        // are no part of each other. Test: collectives_do_what_plain_ones_do.
+        // SAFETY: readable and writable during the operation, as promised to `Buffer::new` for as many elements, which do not
+        // overlap. Test: collectives_do_what_plain_ones_do.
         let (left, right) = unsafe {
             (std::slice::from_raw_parts(first(from), len), std::slice::from_raw_parts_mut(first(self), len))
         };
         op.apply(left, right, self.count, &self.datatype).map_err(wrong)
     }
 
-    /// Copies all bytes to a place in a NIC's buffer.
+    /// Copies all bytes to an offset in a NIC's buffer.
     #[inline]
     pub(crate) fn load_to(&self, buf: &Buf, at: usize) -> verbs::Result<()> {
         match self.one_piece() {
             Some((address, len)) => {
-                // SAFETY: readable while the operation is under way, as promised to `Buffer::new`; nobody writes to it meanwhile.
-                // Test: buffers_are_packed_and_unpacked.
+                // SAFETY: readable during the operation, as promised to `Buffer::new`; nothing writes to it meanwhile. Test:
+                // buffers_are_packed_and_unpacked.
                 buf.write(at, unsafe { std::slice::from_raw_parts(pointer(address), len) })
             }
             None => {
@@ -644,14 +644,14 @@ impl Buffer {
         }
     }
 
-    /// Copies `len` bytes at a place in a NIC's buffer into the first bytes.
+    /// Copies `len` bytes at an offset in a NIC's buffer into the first bytes.
     #[inline]
     pub(crate) fn store_from(&self, buf: &Buf, at: usize, len: usize) -> verbs::Result<()> {
         let len = len.min(usize::try_from(self.len).unwrap_or(usize::MAX));
         match self.one_piece() {
             Some((address, _)) if len > 0 => {
-                // SAFETY: writable while the operation is under way, as promised to `Buffer::new`, and nobody else uses it; `len`
-                // is within it. Test: buffers_are_packed_and_unpacked.
+                // SAFETY: writable during the operation, as promised to `Buffer::new`, and not in use elsewhere; `len` is within
+                // it. Test: buffers_are_packed_and_unpacked.
                 buf.read(at, unsafe { std::slice::from_raw_parts_mut(pointer(address), len) })
             }
             _ => {
@@ -662,7 +662,7 @@ impl Buffer {
     }
 }
 
-/// Of elements where they begin if they are one piece, how many bytes they have, and where the first byte is.
+/// The offset of the elements if they are contiguous, the number of their bytes, and the offset of the first byte.
 #[inline]
 fn extent_of(datatype: &Datatype, count: i64) -> Result<(Option<i64>, u64, i64)> {
     if let Some(run) = datatype.single_run(count) {
@@ -684,10 +684,10 @@ fn pointer(address: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address)
 }
 
-/// Copies bytes between two places, which may overlap; a word in one step.
+/// Copies bytes between two ranges, which may overlap; a word in one step.
 ///
 /// # Safety
-/// The first is readable and the second writable for so many bytes.
+/// The first is readable and the second writable for this many bytes.
 #[inline]
 unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
     const WORD: usize = size_of::<u64>();
@@ -703,8 +703,8 @@ unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
 
 fn copy_from(address: usize, into: &mut [u8]) {
     if !into.is_empty() {
-        // SAFETY: readable while the operation is under way, as promised to `Buffer::new`; `into` is this library's.
-        // Test: buffers_are_packed_and_unpacked.
+        // SAFETY: readable during the operation, as promised to `Buffer::new`; `into` belongs to this library. Test:
+        // buffers_are_packed_and_unpacked.
         unsafe { std::ptr::copy_nonoverlapping(pointer(address), into.as_mut_ptr(), into.len()) }
     }
 }
@@ -716,7 +716,7 @@ fn copy_to(address: usize, from: &[u8]) {
     }
 }
 
-/// A buffer's memory, for datatypes that have gaps.
+/// A buffer's memory, for datatypes with gaps.
 struct Raw(usize);
 
 impl Memory for Raw {
@@ -729,16 +729,16 @@ impl Memory for Raw {
     }
 }
 
-/// A region of all memory, with as many rights as the device gives; `None` where it has none. With rights for peers, they must be
-/// trusted as far as this process's user is: they are of one job.
+/// Registers all memory, with all access rights that the device allows; `None` if it cannot. If peers get rights, they must be
+/// trusted as much as this process's user: they are of the same job.
 pub(crate) fn all_memory(pd: &Pd) -> verbs::Result<Option<ImplicitMr>> {
     let Some(access) = pd.device().attr().implicit_mr else { return Ok(None) };
-    // SAFETY: requests name memory of operations under way only, which stays mapped as promised to `Buffer::new`, or of buffers
+    // SAFETY: requests name only memory of operations in progress, which stays mapped as promised to `Buffer::new`, or of buffers
     // that the operation keeps. Test: messages_of_all_sizes_arrive.
     unsafe { pd.reg_all(access) }.map(Some)
 }
 
-/// Registers memory as long as an operation uses it, or as long as the region keeps its owner.
+/// Registers memory for as long as an operation uses it, or as long as the region keeps its owner.
 pub(crate) fn register(
     pd: &Pd,
     (address, len): (usize, usize),
@@ -747,8 +747,9 @@ pub(crate) fn register(
 ) -> Result<Mr> {
     let base = NonNull::new(pointer(address))
         .ok_or_else(|| Error::new(Class::BUFFER, "memory at address 0 cannot be registered"))?;
-    // SAFETY: mapped while the operation is under way, as promised to `Buffer::new`, and the operation drops the region when it is
-    // complete; or kept mapped by the owner. References to its bytes are alive only inside the copies of this file. Test: messages_of_all_sizes_arrive.
+    // SAFETY: mapped during the operation, as promised to `Buffer::new`, and the operation drops the region when it completes; or
+    // kept mapped by the owner. References to its bytes are alive only inside the copies of this file. Test:
+    // messages_of_all_sizes_arrive.
     let buf = unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, owner) };
     Ok(pd.reg_mr(&buf, access)?)
 }
@@ -758,7 +759,7 @@ mod tests {
     use super::*;
 
     fn buffer(memory: &mut [u8], count: i64, datatype: Datatype) -> Buffer {
-        // SAFETY: the tests keep the memory, and the datatypes lie inside.
+        // SAFETY: the tests keep the memory, and the datatypes do not exceed it.
         unsafe { Buffer::new(memory.as_mut_ptr().expose_provenance(), count, datatype) }.expect("a buffer")
     }
 
@@ -828,7 +829,7 @@ mod tests {
         let nic = Buf::alloc(64).expect("memory");
         for len in [0, 1, 4, 7, 8, 9, 15, 16] {
             let mut source: Vec<u8> = (1..=len as u8).collect();
-            // SAFETY: the bytes of vectors that live longer.
+            // SAFETY: the bytes belong to vectors that live longer.
             let piece = |bytes: &mut Vec<u8>| unsafe {
                 Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len())
             };
@@ -868,7 +869,7 @@ mod tests {
 
     #[test]
     fn wrong_buffers_are_refused() {
-        // SAFETY: nothing is made of them.
+        // SAFETY: the buffers are never accessed.
         let new =
             |address, count, datatype| unsafe { Buffer::new(address, count, datatype) }.map(|b| b.len());
         let byte = || Datatype::from(Basic::Byte);

@@ -20,55 +20,55 @@ use crate::req::request::{Request, Requests};
 use crate::req::special::Generalized;
 use crate::rma::one_sided::OneSided;
 
-/// When connections are made.
+/// When connections are established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Connect {
     /// With the first message to a process.
     #[default]
     OnDemand,
-    /// All at the start: each process asks those of lower ranks, the next one first.
+    /// All at the start: each process connects to those of lower ranks, the nearest first.
     All,
 }
 
-/// What carries messages between two processes, and matches them with receives.
+/// The layer that carries messages between two processes, and matches them with receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lane {
-    /// Connections of the devices; this library matches.
+    /// Connections of the devices; this library does the matching.
     #[default]
     Verbs,
-    /// Portals on the last of the ports, which reaches all of the job; its interface matches, there.
+    /// Portals on the last of the ports, which reaches all processes of the job; the Portals interface does the matching.
     Portals(Matcher),
 }
 
-/// What a process is made of.
+/// The configuration of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The devices by which others are reached, best first, at most 5: two processes use the first one in the list of the lower rank
-    /// whose [`Port::fabric`] the other has, too.
+    /// The devices that reach other processes, best first, at most 5: two processes use the first device in the list of the lower
+    /// rank whose [`Port::fabric`] the other also has.
     pub ports: Vec<Port>,
-    /// When connections are made.
+    /// When connections are established.
     pub connect: Connect,
-    /// A text that all processes of one host have in common, as for [`Port::fabric`].
+    /// A text that is the same for all processes of one host, in the format of [`Port::fabric`].
     pub node: String,
-    /// Addresses of this host, of which the first six count. Ports whose address is `0.0.0.0` or `::` listen at each of them.
+    /// Addresses of this host, at most six; more are ignored. Ports whose address is `0.0.0.0` or `::` listen at each of them.
     pub addresses: Vec<IpAddr>,
-    /// Whether the processes of this host outnumber its cores, if that is known: their waits give cores up at once then, and keep them
-    /// for longer where each has one ([`Host::expect_crowd`]): who looks does a NIC's work by itself. Where Portals carries messages
-    /// neither, as its NIC's thread needs cores, too.
+    /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
+    /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
+    /// with [`Lane::Portals`], since the thread of its NIC needs cores, too.
     pub is_crowd: Option<bool>,
-    /// What carries messages. All processes of a job say the same.
+    /// The layer that carries messages; the same for all processes of a job.
     pub lane: Lane,
-    /// By what collective algorithms are chosen; that of process 0 counts for all.
+    /// The parameters by which collective algorithms are chosen; those of process 0 apply to all.
     pub tuning: Tuning,
-    /// Messages that fit into a slot are written to memory of the peer's, who looks there, instead of sent: on devices that write the
-    /// last byte of a write last, whose memory cannot be mapped, and whose writes can ring, or in virtual time. All processes of a job
-    /// say the same.
+    /// Messages that fit into a slot are written to memory that the peer polls, instead of sent. This applies to devices that write
+    /// the last byte of a write last, whose memory cannot be mapped, and whose writes can notify, or in virtual time. The same for
+    /// all processes of a job.
     pub fast_path: bool,
-    /// Which one-sided operations go as messages, where memory cannot be mapped; none unless it is said.
+    /// Which one-sided operations are sent as messages, if memory cannot be mapped; none by default.
     pub one_sided: OneSided,
 }
 
-/// A process of a job: it owns all state there is. Cheap to clone; any thread may use it.
+/// A process of a job, which owns all state. Cheap to clone; any thread may use it.
 #[derive(Clone, Debug)]
 pub struct Process {
     core: Core,
@@ -80,8 +80,8 @@ impl Process {
     /// Joins the job (`MPI_Init`). Collective over all its processes.
     ///
     /// # Errors
-    /// [`Class::ARG`] for names or ports that cannot be; the devices' and the process manager's; [`Class::PROC_ABORTED`] when a
-    /// process cannot be reached that is to be connected to.
+    /// [`Class::ARG`] for invalid names or ports; the devices' and the process manager's; [`Class::PROC_ABORTED`] when
+    /// [`Connect::All`] cannot reach a process.
     pub fn start(host: &Host, config: &Config, bootstrap: Arc<dyn Bootstrap>) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         if rank >= size || size > i32::MAX as u32 {
@@ -95,7 +95,7 @@ impl Process {
         let tuning = Tuning::learn(&*bootstrap)?;
         let portals = match (config.lane, config.ports.last()) {
             (Lane::Portals(matcher), Some(port)) => {
-                // Portals names a process by one address.
+                // Portals identifies a process by one address.
                 let mut port = port.clone();
                 if let Some(first) = config.addresses.first().filter(|_| port.address.is_unspecified()) {
                     port.address = *first;
@@ -128,8 +128,8 @@ impl Process {
         })?
     }
 
-    /// Leaves the job (`MPI_Finalize`): does what [`Process::end_world`] does, and announces to connected processes of other jobs that it
-    /// leaves. Collective. Nothing that needs other processes works afterwards.
+    /// Leaves the job (`MPI_Finalize`): does what [`Process::end_world`] does, and announces to connected processes of other jobs
+    /// that it leaves. Collective. Afterwards nothing works that needs other processes.
     ///
     /// # Errors
     /// As [`Process::end_world`].
@@ -140,8 +140,8 @@ impl Process {
         Ok(())
     }
 
-    /// Ends what `MPI_Init` began, while sessions go on: deletes the attributes of [`Process::alone`], waits until other processes have, or can
-    /// get, all messages to them, and waits for all processes of the job. Collective.
+    /// Ends what `MPI_Init` began, while sessions continue: deletes the attributes of [`Process::alone`], waits until other
+    /// processes have received, or can fetch, all messages to them, and waits for all processes of the job. Collective.
     ///
     /// # Errors
     /// The first error of a delete function or of the process manager.
@@ -151,9 +151,9 @@ impl Process {
         self.core.bootstrap().fence()
     }
 
-    /// Leaves the job without [`Process::finalize`]: announces to all connected processes that this one leaves, and ends the connections when
-    /// the announcement has arrived, or after five seconds. Peers do not report this process as lost, and have all earlier messages.
-    /// Nothing that needs other processes works afterwards.
+    /// Leaves the job without [`Process::finalize`]: announces to all connected processes that this one leaves, and closes the
+    /// connections when the announcement has arrived, or after five seconds. Peers do not report this process as lost, and have all
+    /// earlier messages. Afterwards nothing works that needs other processes.
     pub fn leave(&self) {
         if let Some(ni) = self.core.with(|engine| engine.portals.as_ref().map(|portals| portals.interface()))
         {
@@ -170,7 +170,7 @@ impl Process {
         self.core.with(|engine| engine.transport.close(all));
     }
 
-    /// Waits until others have, or can get, all that was sent to them.
+    /// Waits until other processes have received, or can fetch, all that was sent to them.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
@@ -194,38 +194,38 @@ impl Process {
         &self.alone
     }
 
-    /// The machine that it runs on.
+    /// The host that it runs on.
     pub fn host(&self) -> &Host {
         self.core.host()
     }
 
-    /// Who brought the job up.
+    /// The bootstrap of the job.
     pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
         self.core.bootstrap()
     }
 
-    /// By what collective algorithms are chosen, in all of the job.
+    /// The parameters by which collective algorithms are chosen, the same in all of the job.
     pub fn tuning(&self) -> &Tuning {
         self.core.tuning()
     }
 
-    /// Processes that it is or was connected with, in the order in which it began that, and whether it asked.
+    /// Processes that it is or was connected to, in the order of connecting, and whether this process sent the request.
     pub fn connected(&self) -> Vec<(u32, bool)> {
         self.core.with(|engine| engine.transport.begun().collect())
     }
 
-    /// Does what can be done now, without waiting.
+    /// Makes progress without waiting.
     pub fn progress(&self) {
         self.core.test(|_| None::<()>);
     }
 
-    /// Its requests, for a face whose programs hold numbers of them.
+    /// Its requests, for interfaces whose programs hold numbers of them.
     #[inline]
     pub fn requests(&self) -> Requests<'_> {
         Requests::of(&self.core)
     }
 
-    /// A request for something of the program's, which is over with [`Requests::complete`] (`MPI_Grequest_start`).
+    /// Creates a generalized request, which [`Requests::complete`] completes (`MPI_Grequest_start`).
     pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
         Request::generalized(&self.core, program)
     }

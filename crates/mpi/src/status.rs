@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use crate::error::{Class, Error, Result};
 
-/// A receive from whoever sends (`MPI_ANY_SOURCE`).
+/// Receives from any source (`MPI_ANY_SOURCE`).
 pub const ANY_SOURCE: i32 = -1;
-/// A receive with whatever tag (`MPI_ANY_TAG`).
+/// Receives messages with any tag (`MPI_ANY_TAG`).
 pub const ANY_TAG: i32 = -2;
-/// Nobody: what is sent to it or received from it is over at once (`MPI_PROC_NULL`).
+/// The null process: sends to it and receives from it complete immediately (`MPI_PROC_NULL`).
 pub const PROC_NULL: i32 = -3;
-/// The root of a collective operation between two groups, at itself (`MPI_ROOT`).
+/// The root argument of a collective operation between two groups, at the root itself (`MPI_ROOT`).
 pub const ROOT: i32 = -4;
 /// No rank, no colour, no count (`MPI_UNDEFINED`).
 pub const UNDEFINED: i32 = -32766;
-/// The largest tag of a program's (`MPI_TAG_UB`).
+/// The largest tag that a program may use (`MPI_TAG_UB`).
 pub const TAG_MAX: i32 = i32::MAX;
 
 /// How an operation ended (`MPI_Status`).
@@ -24,7 +24,7 @@ pub struct Status {
     pub source: i32,
     /// The message's tag; [`ANY_TAG`] where there is none.
     pub tag: i32,
-    /// Bytes of the message that were received (`MPI_Get_elements` divides them by what the datatype is made of).
+    /// Received bytes of the message (`MPI_Get_elements` divides them by the size of the datatype's basic elements).
     pub bytes: u64,
     /// Whether it was cancelled.
     pub cancelled: bool,
@@ -33,7 +33,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// What MPI calls an empty status: no source, no tag, no data, no error.
+    /// MPI's empty status: no source, no tag, no data, no error.
     pub fn empty() -> Self {
         Self { source: ANY_SOURCE, tag: ANY_TAG, bytes: 0, cancelled: false, error: None }
     }
@@ -43,12 +43,12 @@ impl Status {
         Self { source: PROC_NULL, ..Self::empty() }
     }
 
-    /// An empty status of what failed.
+    /// An otherwise empty status with an error.
     pub fn failed(error: Error) -> Self {
         Self { error: Some(Arc::new(error)), ..Self::empty() }
     }
 
-    /// Whether it says nothing.
+    /// Whether it is the empty status.
     #[inline]
     pub fn is_empty(&self) -> bool {
         let Self { source, tag, bytes, cancelled, error } = self;
@@ -77,14 +77,14 @@ impl Status {
 pub struct Ended {
     /// The status.
     pub status: Status,
-    /// The [`crate::Comm::id`] of its communicator, if it had one: whose error handler hears of an error.
+    /// The [`crate::Comm::id`] of its communicator, if it had one, whose error handler gets its errors.
     pub comm: Option<u64>,
-    /// It is there still, and can be started again.
+    /// The request still exists, and can be started again.
     pub is_persistent: bool,
 }
 
 impl Ended {
-    /// The end of no operation.
+    /// The result of a request without an operation.
     pub(crate) fn nothing() -> Self {
         Self { status: Status::empty(), comm: None, is_persistent: false }
     }
