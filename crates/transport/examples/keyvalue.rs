@@ -68,7 +68,7 @@ impl Header for Message {
     }
 }
 
-/// Only the other one of the two may connect.
+/// Only the client may connect.
 #[derive(Debug)]
 struct Client(Key);
 
@@ -162,7 +162,7 @@ impl Endpoint {
         }
         let Some(wc) = self.nic.cq.poll_one()? else { return Ok(None) };
         if wc.status == WcStatus::WrFlushErr {
-            // The connection has ended, as an event of the connection manager says.
+            // The connection has ended, which an event of the connection manager reports.
             return Ok(None);
         }
         if !wc.is_ok() {
@@ -196,7 +196,7 @@ impl Endpoint {
     }
 }
 
-/// Serves one client until it has disconnected. Reports where it listens.
+/// Serves one client until it has disconnected. Sends its listening address to `listens`.
 fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<()> {
     let host = host::real::host();
     let admission = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
@@ -233,7 +233,7 @@ fn serve(device: &str, key: Key, listens: &mpsc::Sender<SocketAddr>) -> Result<(
     }
 }
 
-/// Connects to a server. Its seed is not known, so that the first request is refused with a challenge.
+/// Connects to a server. Its seed is not known, so the first request is rejected with a challenge.
 fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<Endpoint> {
     let closed: Arc<dyn Screen> = Arc::new(Admission::<Client>::new(PROTOCOL, b""));
     let mut end = Endpoint::new(host, device, &closed)?;
@@ -254,8 +254,7 @@ fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<E
     }
 }
 
-/// Puts `count` values of many lengths, then gets them. Requests do not wait for answers. Returns the bytes of the values that came
-/// back.
+/// Puts `count` values of many lengths, then gets them. Requests do not wait for answers. Returns the total bytes of all answers.
 ///
 /// # Errors
 /// Those of the devices.
@@ -295,7 +294,7 @@ pub(crate) fn run(device: &'static str, count: u64) -> Result<u64> {
     Ok(total)
 }
 
-#[allow(dead_code)] // the test of this example has no use for it
+#[allow(dead_code)] // unused by the test that includes this example
 fn main() -> Result<()> {
     let device = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
     let total = run(device.leak(), 1000)?;

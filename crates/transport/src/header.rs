@@ -1,14 +1,15 @@
-//! [`Header`]: what a user of the transport puts in front of the payload of each message. The transport moves headers; it does not
-//! understand them.
+//! [`Header`]: the header that a user of the transport puts before the payload of each message. The transport moves headers without
+//! interpreting them.
 //!
-//! A header is a sequence of 64-bit words. Two things in its first word belong to the transport:
+//! A header is a sequence of 64-bit words. Two fields of its first word belong to the transport:
 //!
-//! - bits 0 to 7 are neither 0 nor 255. A receiver polls this word; 0 means that nothing has arrived, and 255 is the transport's own.
-//! - bits 16 to 31 are 0 in what the user gives. The transport puts the length of the whole message there in a ring, and credits for the
-//!   peer in a message that is sent.
+//! - bits 0 to 7 are neither 0 nor 255. A receiver polls this word; 0 means that nothing has arrived, and 255 is reserved for the
+//!   transport.
+//! - bits 16 to 31 are 0 in the user's header. The transport stores the length of the whole message there in a ring, and credits
+//!   for the peer in a message that is sent.
 //!
-//! The functions are called for each message. They are resolved at compile time, so that a header of a frequent kind goes from the
-//! user's fields into the ring word by word, and back, without a copy in between.
+//! The functions are called for each message. They are resolved at compile time, so that a header of a frequent kind is moved from
+//! the user's fields into the ring word by word, and back, without an intermediate copy.
 
 use verbs::{Buf, Result, Sge};
 
@@ -22,23 +23,23 @@ pub trait Header: Sized {
     /// The words of a header of the frequent kind: an array of 1 to [`LINE_WORDS`] words.
     type Short: AsRef<[u64]>;
 
-    /// The words of this header if it is of the frequent kind; [`Header::decode_short`] reads them. Both sides are on one host, so that
-    /// words are numbers of that processor.
+    /// The words of this header if it is of the frequent kind; [`Header::decode_short`] reads them. Both sides are on one host, so
+    /// words have the processor's byte order.
     fn encode_short(&self) -> Option<Self::Short>;
 
     /// The bytes of any header; [`Header::decode`] reads them.
     fn encode(&self) -> HeaderBytes;
 
-    /// Reads a header of the frequent kind from the first line of a message of `total` bytes, and returns where the payload begins.
-    /// `None` means that [`Header::decode`] is to read it. What the line holds behind the header is payload, or left over.
+    /// Reads a header of the frequent kind from the first line of a message of `total` bytes, and returns the offset of the
+    /// payload. `None` means that the caller must use [`Header::decode`]. The rest of the line is payload or stale data.
     fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize>;
 
-    /// Reads any header from the first bytes of a message of `total` bytes, and returns where the payload begins. `bytes` are all of
-    /// the message, or the first [`HEADER_MAX`]. `None` for what no user of this version sends.
+    /// Reads any header from the first bytes of a message of `total` bytes, and returns the offset of the payload. `bytes` are the
+    /// whole message, or its first [`HEADER_MAX`]. `None` for a header that no user of this version sends.
     fn decode(&mut self, bytes: &[u8], total: usize) -> Option<usize>;
 }
 
-/// The payload of a message, which the transport copies to its place.
+/// The payload of a message, which the transport copies to its destination.
 pub trait Payload {
     /// Its length in bytes.
     fn len(&self) -> usize;
@@ -49,7 +50,7 @@ pub trait Payload {
         self.len() == 0
     }
 
-    /// All bytes of one of at most 16, with zeros behind them, as words in memory have them; `None` if it is longer, or if
+    /// All bytes of a payload of at most 16, padded with zeros, as words in memory order; `None` if it is longer, or if
     /// [`Payload::copy_to`] is as good.
     #[inline]
     fn words(&self) -> Option<[u64; 2]> {
@@ -62,10 +63,10 @@ pub trait Payload {
         None
     }
 
-    /// Copies all bytes to `into`, which has as many.
+    /// Copies all bytes to `into`, which has the same length.
     fn load(&self, into: &mut [u8]);
 
-    /// Copies all bytes to a place in memory that has room for them.
+    /// Copies all bytes to an offset in memory that has room for them.
     ///
     /// # Errors
     /// Those of the memory.
@@ -97,7 +98,7 @@ pub struct HeaderBytes {
 }
 
 impl HeaderBytes {
-    /// A header of the first `len` bytes.
+    /// A header of the first `len` bytes of an array.
     #[inline]
     pub fn new(bytes: [u8; HEADER_MAX], len: usize) -> Self {
         Self { bytes, len: len.min(HEADER_MAX) }
@@ -120,7 +121,7 @@ impl HeaderBytes {
         self.bytes[2..4].copy_from_slice(&bits.to_le_bytes());
     }
 
-    /// Appends bytes, for which there is room.
+    /// Appends bytes; the caller ensures that there is room.
     #[inline]
     pub fn push(&mut self, part: &[u8]) {
         self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
@@ -139,7 +140,7 @@ impl HeaderBytes {
         &self.bytes[..self.len]
     }
 
-    /// The first word, and the bytes behind it.
+    /// The first word, and the bytes after it.
     #[inline]
     pub(crate) fn split_first(&self) -> (u64, &[u8]) {
         let (first, rest) = self.bytes[..self.len].split_first_chunk().unwrap_or((&[0; 8], &[]));

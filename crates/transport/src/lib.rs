@@ -1,19 +1,19 @@
-//! Messages between processes over any device of [`verbs`]: what MPI and Portals share below their protocols.
+//! Messages between processes over any device of [`verbs`]: the layer that MPI and Portals share below their protocols.
 //!
-//! A user gives the transport a [`Header`] and a payload for each message, and gets both back at the other end, in order. Headers are
-//! the user's own types: the functions that move them are generic, so that no header is copied to an intermediate form on the way.
+//! A user gives the transport a [`Header`] and a payload for each message, and gets both back at the other end, in order. Headers
+//! are the user's own types: the functions that move them are generic, so that no header is copied to an intermediate form.
 //!
 //! `examples/keyvalue.rs` is a small user of all this: a key-value store.
 //!
-//! | file | what it holds |
+//! | file | purpose |
 //! |---|---|
 //! | `header` | [`Header`], [`Payload`]: what a user sends |
 //! | `ring` | [`Inbox`], [`Outbox`]: messages by stores into the receiver's NIC memory, where the sender can map it |
-//! | `nic` | [`Nic`]: a device with what all its connections share; [`Slots`]: memory for messages that are sent |
-//! | `registration` | [`Registration`], [`Registrations`]: memory that a NIC or a peer can reach, with a cache of regions |
+//! | `nic` | [`Nic`]: a device and the resources that its connections share; [`Slots`]: memory for messages that are sent |
+//! | `registration` | [`Registration`], [`Registrations`]: registered memory for a NIC or a peer, with a registration cache |
 //! | `queue` | [`MessageQueue`]: messages that are sent by a queue pair, with credits |
 //! | `write_ring` | [`WriteRing`]: messages by RDMA writes, where the receiver polls its memory |
-//! | `wireup` | [`answer`], [`Attempts`], [`Admission`]: connects that cross, and proofs of identity |
+//! | `wireup` | [`answer`], [`Attempts`], [`Admission`]: crossing connect requests, and proofs of identity |
 //! | `line` | [`DuplexLine`]: a cache line that both sides write in turn, for short messages that answer each other |
 
 #![forbid(unsafe_code)]

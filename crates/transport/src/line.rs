@@ -1,11 +1,11 @@
-//! [`DuplexLine`]: a cache line that two processes write in turn, each its own half. An answer goes into the line that the question
-//! came in, so that it costs one transfer between processors. A record of a ring costs two, since its line must first come back from the
-//! receiver.
+//! [`DuplexLine`]: a cache line that two processes write in turn, each its own half. An answer is written to the line that carried
+//! the question, so that it costs one transfer between processors. A record of a ring costs two, since its line must first return
+//! from the receiver.
 //!
-//! A half holds a message and acknowledges the message of the other half; only then may the other side write again. So a side puts a
-//! message here when its peer has written here since it did so last; all other messages go to a ring. If both sides write at the same
-//! time, each acknowledges the other's message when it wants to put the next one. Each message has the number of records of the ring
-//! before it, which orders the two.
+//! A half holds a message and acknowledges the message of the other half; only then may the other side write again. So a side uses
+//! the line only if its peer has written it since this side last did; all other messages use a ring. If both sides write at the
+//! same time, each acknowledges the other's message when it wants to put the next one. Each message holds the number of ring
+//! records before it, which orders the two.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,9 +14,9 @@ use verbs::{Buf, Result, Words};
 /// Words of a half.
 const HALF: usize = 4;
 const WORD: usize = size_of::<u64>();
-/// The first word of a half whose writer polls the line and has put no message.
+/// The first word of a half whose writer polls the line and has not put a message yet.
 const GREETING: u64 = ATTACHED << 8;
-/// A bit of a half's second byte: its writer polls the line.
+/// A bit in the second byte of a half: its writer polls the line.
 const ATTACHED: u64 = 0x80;
 
 /// Whether a half has a message after number `taken`.
@@ -59,7 +59,7 @@ impl LineMessage {
 pub struct DuplexLine {
     memory: Buf,
     words: Words,
-    /// Where the other side's half begins in the memory, and with which word each half begins.
+    /// The offset of the other side's half in the memory, and the index of the first word of each half.
     at: usize,
     mine: usize,
     theirs: usize,
@@ -142,7 +142,7 @@ impl DuplexLine {
         is_unread(self.theirs(), self.taken)
     }
 
-    /// The message that the peer has put, if exactly `records` of the ring come before it. It stays here until [`DuplexLine::take`].
+    /// The message that the peer has put, if exactly `records` ring records precede it. It remains until [`DuplexLine::take`].
     #[inline]
     pub fn poll(&self, records: u16) -> Option<LineMessage> {
         let [head, first, second, third] = self.half(self.theirs);
@@ -154,7 +154,7 @@ impl DuplexLine {
         Some(LineMessage { kind: (head >> 8) as u8 & 0x7f, records, label: (head >> 32) as u32, words })
     }
 
-    /// Takes the message that [`DuplexLine::poll`] has found. Its memory stays as it is until [`DuplexLine::release`].
+    /// Takes the message that [`DuplexLine::poll`] has returned. Its memory does not change until [`DuplexLine::release`].
     #[inline]
     pub fn take(&mut self) {
         self.taken = self.taken.wrapping_add(1);
@@ -166,20 +166,20 @@ impl DuplexLine {
         self.released = self.taken;
     }
 
-    /// Takes and releases the message that [`DuplexLine::poll`] has found.
+    /// Takes and releases the message that [`DuplexLine::poll`] has returned.
     #[inline]
     pub fn consume(&mut self) {
         self.take();
         self.release();
     }
 
-    /// The memory that the line is a part of.
+    /// The memory that contains the line.
     #[inline]
     pub fn memory(&self) -> &Buf {
         &self.memory
     }
 
-    /// Where a word of the peer's message begins in [`DuplexLine::memory`].
+    /// The offset of a word of the peer's message in [`DuplexLine::memory`].
     #[inline]
     pub fn offset_of(&self, word: usize) -> usize {
         self.at + (1 + word) * WORD
@@ -219,8 +219,8 @@ mod tests {
         [true, false].map(|is_first| DuplexLine::new(memory, at, is_first).expect("a line"))
     }
 
-    /// Goal: each message is taken once and unchanged; none is put before the last one was acknowledged; sides that put at the same time
-    /// go on. Method: random turns.
+    /// Goal: each message is taken once and unchanged; none is put before the last one was acknowledged; sides that put at the same
+    /// time continue. Method: random turns.
     #[test]
     fn messages_of_random_turns_arrive_once() {
         let memory = Buf::alloc(128).expect("memory");

@@ -1,4 +1,5 @@
-//! [`Nic`]: an opened device with what all its connections share: a completion queue, listeners, registrations, and memory for messages.
+//! [`Nic`]: an opened device and the resources that its connections share: a completion queue, listeners, registrations, and memory
+//! for messages.
 //!
 //! Slots hold messages that are sent; each connection has a part of a registered slab. Inboxes hold messages that a peer stores.
 
@@ -15,20 +16,20 @@ use crate::ring::Inbox;
 /// Sizes of a connection's queues and buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSizes {
-    /// Slots of each direction: messages that a peer may send before it hears that some were taken.
+    /// Slots of each direction: messages that a peer may send before it receives credits.
     pub slots: u32,
-    /// Receives beyond the slots, for messages that need no credit.
+    /// Receives in addition to the slots, for messages that need no credit.
     pub spare: u32,
     /// Accesses to the peer's memory that may be in flight in addition to the messages.
     pub accesses: u32,
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// Bytes of the ring that a peer stores messages in, a power of two.
+    /// Bytes of the ring into which a peer stores messages, a power of two.
     pub ring_bytes: usize,
 }
 
 impl QueueSizes {
-    /// Work requests in the send queue: every slot's message and every grant may be in flight, and accesses.
+    /// Work requests in the send queue: the messages of all slots, as many credit messages, and accesses may be in flight.
     pub const fn send_depth(&self) -> u32 {
         2 * self.slots + self.spare + self.accesses
     }
@@ -43,7 +44,7 @@ impl QueueSizes {
         self.send_depth() + self.receive_depth()
     }
 
-    /// Bytes of a connection's part of a slab: slots to send from, the last one first, then slots to receive into.
+    /// Bytes of a connection's part of a slab: send slots, the last one first, then receive slots.
     pub const fn slab_bytes(&self) -> usize {
         (self.receive_depth() + self.slots) as usize * self.slot_bytes
     }
@@ -54,30 +55,30 @@ impl QueueSizes {
 pub struct NicConfig<'a> {
     /// Sizes of each connection's queues and buffers.
     pub sizes: QueueSizes,
-    /// Bytes that go inline; fewer where the device takes fewer.
+    /// The longest inline message in bytes; fewer if the device takes fewer.
     pub inline: u32,
-    /// Entries of the completion queue; fewer where the device has fewer.
+    /// Entries of the completion queue; fewer if the device has fewer.
     pub cqe: u32,
-    /// Connections whose slots are one registration, at least 1.
+    /// Connections whose slots share one registration, at least 1.
     pub slab_connections: u32,
-    /// The addresses to listen at, not none, and the port; 0 for a port that is free at each address.
+    /// The addresses to listen at, at least one, and the port; 0 for a port that is free at each address.
     pub listen_at: (&'a [IpAddr], u16),
-    /// Connect requests that may wait.
+    /// The backlog of connect requests.
     pub backlog: u32,
-    /// Registers all memory, where the device can: a promise about the program's memory, which its user makes.
+    /// Registers all memory, if the device can: a promise about the program's memory, which the transport's user makes.
     pub register_all: fn(&Pd) -> Result<Option<ImplicitMr>>,
     /// Whether [`Registrations`] are cached.
     pub caches: bool,
 }
 
-/// An opened device and what its connections share.
+/// An opened device and the resources that its connections share.
 #[derive(Debug)]
 pub struct Nic {
     /// The completion queue of all connections.
     pub cq: Cq,
     /// The connection manager.
     pub cm: Cm,
-    /// How memory is registered.
+    /// The registrations of memory.
     pub registrations: Registrations,
     pd: Pd,
     addr: SocketAddr,
@@ -87,16 +88,16 @@ pub struct Nic {
     /// The slab that has room, and how many connections have a part of it.
     slab: Option<(Arc<Mr>, u32)>,
     slab_connections: u32,
-    /// Slots of ended connections, for the next ones.
+    /// Slots of ended connections, for reuse.
     spare: Vec<Slots>,
-    /// Memory in which a lost peer may still store messages. No other connection may get it.
+    /// Memory in which a lost peer may still store messages; it is never reused.
     retired: Vec<Inbox>,
-    /// Connections there may still be.
+    /// Connections for which the completion queue still has room.
     room: u32,
     maps_peers: bool,
 }
 
-/// How often a port number is chosen that has to be free at several addresses.
+/// How often to retry with another port number, until one is free at several addresses.
 const LISTEN_TRIES: u32 = 16;
 
 /// Listens at each of the addresses, at one port number.
@@ -109,7 +110,7 @@ fn listen(
     let try_all = || {
         let mut listeners: Vec<Listener> = Vec::new();
         for address in at {
-            // The first one chooses a number that is free there.
+            // The first address determines the port number.
             let number = listeners.first().map_or(port, |first| first.addr().port());
             listeners.push(cm.listen_screened(SocketAddr::new(*address, number), backlog, screen.clone())?);
         }
@@ -117,7 +118,7 @@ fn listen(
     };
     let mut tried = try_all();
     for _ in 1..LISTEN_TRIES {
-        // The number may be taken at another address.
+        // The number may be in use at another address.
         if tried.is_ok() || at.len() == 1 || port != 0 {
             break;
         }
@@ -172,12 +173,12 @@ impl Nic {
         self.sizes
     }
 
-    /// Bytes that go inline.
+    /// The longest inline message in bytes.
     pub fn inline_max(&self) -> usize {
         self.inline as usize
     }
 
-    /// Whether peers may store messages here, which come without a completion.
+    /// Whether peers may store messages in this NIC's memory, which arrive without a completion.
     #[inline]
     pub fn maps_peers(&self) -> bool {
         self.maps_peers
@@ -188,7 +189,7 @@ impl Nic {
         self.pd.device().attr().max_msg_size.min(1 << 30)
     }
 
-    /// A queue pair and slots for a new connection, whose messages are sent from up to `send_sges` pieces.
+    /// Creates a queue pair and slots for a new connection, whose messages have up to `send_sges` scatter/gather elements.
     ///
     /// # Errors
     /// Those of the device; [`Error::Invalid`] if the completion queue has no room for another connection.
@@ -211,7 +212,7 @@ impl Nic {
         }
     }
 
-    /// Memory for a new connection's messages.
+    /// Allocates memory for a new connection's messages.
     fn slots(&mut self) -> Result<Slots> {
         if self.room == 0 {
             let device = self.pd.device().name();
@@ -231,8 +232,8 @@ impl Nic {
         };
         self.room -= 1;
         self.slab = Some((slab.clone(), used + 1));
-        // Work requests name host memory by its address. Slots that are smaller than a page are interleaved with the slots of the
-        // slab's other connections, by their numbers: most connections carry few messages, and these touch the first slots.
+        // Work requests name host memory by its address. Slots smaller than a page are interleaved with the slots of the slab's
+        // other connections, by their numbers: most connections carry few messages, and these use the first slots.
         let slot = self.sizes.slot_bytes;
         let (own, step) = match slot {
             ..PAGE => (slot, slot * self.slab_connections as usize),
@@ -241,17 +242,18 @@ impl Nic {
         Ok(Slots { slab, base: used as usize * own, step, sending: self.sizes.slots as usize })
     }
 
-    /// Memory for a new connection's peer to store messages in; `None` where it cannot, or there is no more. Then it sends them.
+    /// Allocates memory into which a new connection's peer stores messages; `None` if it cannot, or memory is exhausted. The peer
+    /// then sends them.
     pub fn inbox(&self) -> Option<Inbox> {
         self.maps_peers().then(|| Inbox::new(&self.pd, self.sizes.ring_bytes).ok()).flatten()
     }
 
-    /// A connection has ended, or was given up: the completion queue has room for another.
+    /// Returns the room of an ended connection, or of an abandoned attempt, in the completion queue.
     pub fn give_room_back(&mut self) {
         self.room += 1;
     }
 
-    /// Takes the memory of a connection whose queue pair is destroyed. Inboxes are not used again if the peer `may_store` there.
+    /// Returns the memory of a connection whose queue pair is destroyed. Inboxes are not reused if the peer `may_store` there.
     pub fn give_memory_back(
         &mut self,
         slots: Slots,
@@ -265,17 +267,17 @@ impl Nic {
     }
 }
 
-/// Bytes that a processor's memory is touched by.
+/// Bytes of a page.
 const PAGE: usize = 4096;
 
 /// A connection's part of a slab.
 #[derive(Clone, Debug)]
 pub struct Slots {
     slab: Arc<Mr>,
-    /// Where the first slot begins, and the distance from slot to slot.
+    /// The offset of the first slot, and the distance between slots.
     base: usize,
     step: usize,
-    /// Slots to send from, which come first.
+    /// The number of send slots, which come first.
     sending: usize,
 }
 
@@ -286,14 +288,14 @@ impl Slots {
         self.slab.buf()
     }
 
-    /// Where a slot to receive into begins.
+    /// The offset of a receive slot.
     #[inline]
     pub fn receive(&self, slot: u32) -> usize {
         self.base + (self.sending + slot as usize) * self.step
     }
 
-    /// Where a slot to send from begins. The first send slots are next to the first receive slots, so that a connection with few
-    /// messages touches few pages.
+    /// The offset of a send slot. The first send slots are next to the first receive slots, so that a connection with few messages
+    /// touches few pages.
     #[inline]
     pub fn send(&self, slot: u32) -> usize {
         self.base + (self.sending - 1 - slot as usize) * self.step

@@ -1,12 +1,14 @@
-//! [`MessageQueue`]: messages that are sent by a queue pair, with credits, so that nobody sends what the peer has no slot for.
+//! [`MessageQueue`]: messages that are sent by a queue pair, with credits, so that no message is sent without a free slot at the
+//! peer.
 //!
-//! Messages go by one or two channels. Each channel has slots of its own at the peer, so that a message that waits in one does not hold
-//! up the other. Each side begins with a credit for each of the peer's slots. A message takes a credit, and the peer returns it when
-//! the slot is free: with its own messages, in bits 16 to 31 of their first word, or in a message of no other content for every half
-//! of a channel's slots.
+//! Messages use one or two channels. Each channel has slots of its own at the peer, so that a message that waits in one does not
+//! hold up the other. Each side begins with a credit for each of the peer's slots. A message takes a credit, and the peer returns
+//! it when the slot is free: in bits 16 to 31 of the first word of its own messages, or, for every half of a channel's slots, in a
+//! message without other content.
 //!
-//! Such a grant takes no credit. Between two that a side has not yet taken, it has sent half of its slots' messages. So at most two
-//! grants wait for each channel, and each has a spare receive. If both sides wait for credits, both get them, whatever else is queued.
+//! Such a grant takes no credit. Between two grants that a side has not yet received, it has sent messages for half of the slots.
+//! So at most two grants wait for each channel, and each has a spare receive. If both sides wait for credits, both get them,
+//! whatever else is queued.
 
 use std::collections::VecDeque;
 
@@ -16,38 +18,39 @@ use crate::header::{HeaderBytes, Payload};
 use crate::nic::{Nic, QueueSizes, Slots};
 use crate::ring::Malformed;
 
-/// The bit of a work request's number that says that it is a receive. The bits below are its slot, those above 32 the connection.
+/// The bit of a work request's number that marks a receive. The bits below are its slot, those above 32 the connection.
 const RECEIVE: u64 = 1 << 31;
 
-/// The number of the connection that a completion is for, and the slot, if it is a receive.
+/// The number of a completion's connection, and the slot, if it is a receive.
 #[inline]
 pub fn of_completion(wc: &Wc) -> (u32, Option<u32>) {
     let slot = (wc.wr_id & RECEIVE != 0).then_some((wc.wr_id & (RECEIVE - 1)) as u32);
     ((wc.wr_id >> 32) as u32, slot)
 }
 
-/// When a work request of the send queue signals its completion.
+/// Whether a work request of the send queue is signaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal<K> {
-    /// One request for every half of the slots does, so that room is found again.
+    /// One request for every half of the slots is signaled, so that completions free room.
     Sometimes,
-    /// This one does.
+    /// This request is signaled.
     Always,
-    /// This one does, and [`MessageQueue::sent`] returns the key.
+    /// This request is signaled, and [`MessageQueue::sent`] returns the key.
     Key(K),
 }
 
 /// The flow control of a channel.
 #[derive(Clone, Copy, Debug)]
 struct Credits {
-    /// Messages that took a credit: the next one's slot.
+    /// The number of messages that took a credit, which determines the next slot.
     messages: u64,
     left: u32,
-    /// Slots that were freed and that the peer has not heard of.
+    /// Freed slots for which the peer has not received a credit.
     owed: u32,
 }
 
-/// A queue pair, slots, and credits for `CHANNELS` channels: 1 or 2. At most `INLINE` bytes go inline. Keys come back with completions.
+/// A queue pair, slots, and credits for `CHANNELS` channels: 1 or 2. At most `INLINE` bytes are sent inline. Keys are returned with
+/// completions.
 #[derive(Debug)]
 pub struct MessageQueue<K, const CHANNELS: usize, const INLINE: usize> {
     qp: Qp,
@@ -58,13 +61,14 @@ pub struct MessageQueue<K, const CHANNELS: usize, const INLINE: usize> {
     /// Requests that were posted to the send queue, and the number of requests known to have completed.
     posted: u64,
     completed: u64,
-    /// Requests that signal: their places in the order of posting, and their keys.
+    /// Signaled requests: their numbers in the order of posting, and their keys.
     signalled: VecDeque<(u64, Option<K>)>,
     credits: [Credits; CHANNELS],
 }
 
 impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, INLINE> {
-    /// A queue pair with all receives posted, to be connected. `number` names it in completions. A message is sent from up to `send_sges` pieces.
+    /// Creates a queue pair with all receives posted, for the caller to connect. `number` identifies it in completions. A message
+    /// has up to `send_sges` scatter/gather elements.
     ///
     /// # Errors
     /// As [`Nic::create_qp`], and those of posting.
@@ -100,7 +104,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.slots.buf()
     }
 
-    /// Where a received message begins in [`MessageQueue::buf`].
+    /// The offset of a received message in [`MessageQueue::buf`].
     #[inline]
     pub fn received_at(&self, slot: u32) -> usize {
         self.slots.receive(slot)
@@ -111,7 +115,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.slots
     }
 
-    /// Slots of a channel.
+    /// The number of slots of a channel.
     #[inline]
     fn channel_slots(&self) -> u32 {
         self.sizes.slots / CHANNELS as u32
@@ -129,7 +133,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.posted - self.completed >= u64::from(self.sizes.send_depth())
     }
 
-    /// Whether the peer has a slot of a channel for another message.
+    /// Whether the peer has a free slot of a channel.
     #[inline]
     pub fn has_credit(&self, channel: usize) -> bool {
         self.credits[channel].left > 0
@@ -141,25 +145,25 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         self.has_credit(channel) && self.has_room_for(1)
     }
 
-    /// Whether all requests that signal have completed.
+    /// Whether all signaled requests have completed.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.signalled.is_empty()
     }
 
-    /// The number of requests that were posted: the place of the next one.
+    /// The number of requests that were posted, which is the number of the next one.
     #[inline]
     pub fn posted(&self) -> u64 {
         self.posted
     }
 
-    /// Whether the request at a place in the order of posting is known to have completed.
+    /// Whether the request with a number in the order of posting is known to have completed.
     #[inline]
     pub fn has_completed(&self, place: u64) -> bool {
         self.completed > place
     }
 
-    /// Takes a credit for a request of the user's own that uses a receive of the peer's. Returns the slot to send from.
+    /// Takes a credit for a request of the caller that uses one of the peer's receives. Returns the slot to send from.
     #[inline]
     pub fn take_credit(&mut self, channel: usize) -> u32 {
         let slots = self.channel_slots();
@@ -169,8 +173,9 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         slot
     }
 
-    /// Sends a message of a channel, if [`MessageQueue::may_send`]. The payload may be used again when this returns, unless it is
-    /// sent from [where it is](Payload::sge). `copied` is called with the bytes that were copied into a slot, before the message is posted.
+    /// Sends a message of a channel; the caller has checked [`MessageQueue::may_send`]. The payload may be reused when this
+    /// returns, unless it is sent [without a copy](Payload::sge). `copied` is called with the number of bytes copied into a slot,
+    /// before the message is posted.
     ///
     /// # Errors
     /// Those of the payload and of posting.
@@ -252,7 +257,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         key
     }
 
-    /// Takes the credits that a received message brought: its spare bits.
+    /// Takes the credits from a received message: its spare bits.
     ///
     /// # Errors
     /// [`Malformed`] for more credits than there are slots.
@@ -271,7 +276,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
     const BITS: u32 = u16::BITS / CHANNELS as u32;
     const MASK: u16 = u16::MAX >> (u16::BITS - Self::BITS);
 
-    /// The credits that the peer has not heard of, as spare bits of a message.
+    /// Returns the credits that the peer has not received, as spare bits of a message.
     #[inline]
     fn take_owed(&mut self) -> u16 {
         let channels = self.credits.iter_mut().enumerate();
@@ -281,8 +286,7 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         channels.map(bits).fold(0, |all, bits| all | bits)
     }
 
-    /// The slot of a message that took a credit is free again. [`MessageQueue::owes_grant`] says whether the peer has to be
-    /// notified now.
+    /// Frees the slot of a message that took a credit. [`MessageQueue::owes_grant`] returns whether a grant must be sent now.
     ///
     /// # Errors
     /// Those of posting.
@@ -293,8 +297,8 @@ impl<K, const CHANNELS: usize, const INLINE: usize> MessageQueue<K, CHANNELS, IN
         Ok(())
     }
 
-    /// Whether half of a channel's slots are owed and there is room to [send](MessageQueue::send_spare) the grant. If the send queue is
-    /// full, the grant waits for the next completion.
+    /// Whether half of a channel's slots are owed and there is room to [send](MessageQueue::send_spare) the grant. If the send
+    /// queue is full, the grant waits for the next completion.
     #[inline]
     pub fn owes_grant(&self) -> bool {
         let half = self.channel_slots() / 2;
@@ -339,11 +343,11 @@ mod tests {
         }
     }
 
-    /// One end of a connection whose messages wait for their release.
+    /// One end of a connection; received messages wait until the test releases them.
     struct End {
         nic: Nic,
         queue: MessageQueue<u64, 2, 64>,
-        /// Slots of each channel with messages.
+        /// Slots of each channel that hold messages.
         arrived: [VecDeque<(u32, usize)>; 2],
         /// The number of the next message of each channel.
         sent: [u64; 2],
@@ -423,7 +427,7 @@ mod tests {
             }
         }
 
-        /// Takes the next message of a channel, which is whole and the next one; returns whether there was one.
+        /// Takes and checks the next message of a channel; returns whether there was one.
         fn take(&mut self, channel: usize) -> bool {
             let Some((slot, len)) = self.arrived[channel].pop_front() else { return false };
             let at = self.queue.received_at(slot);
@@ -450,8 +454,7 @@ mod tests {
         [one, other]
     }
 
-    /// Goal: messages of both channels arrive whole and in order. Method: random turns; receives that
-    /// are missing would end the connection.
+    /// Goal: messages of both channels arrive whole and in order. Method: random turns; a missing receive would end the connection.
     #[test]
     fn messages_of_two_channels_arrive_in_order_and_credits_come_back() {
         let (mut ends, mut rng) = (pair(), Rng::new(11));
@@ -469,7 +472,7 @@ mod tests {
         assert!(refused > 100, "{refused}");
     }
 
-    /// Goal: a channel whose messages nobody takes holds up no other one, and a side sends no more than there are slots.
+    /// Goal: a full channel does not hold up the other, and a side sends no more messages than there are slots.
     #[test]
     fn full_channel_does_not_hold_up_the_other() {
         let [mut from, mut to] = pair();

@@ -1,13 +1,14 @@
-//! [`Registration`]: memory that a NIC or a peer can reach; [`Registrations`]: the ways of a device to it, with a cache of regions.
+//! [`Registration`]: memory registered for a NIC or a peer; [`Registrations`]: how a device registers memory, with a registration
+//! cache.
 //!
-//! Which memory may be registered is a promise of the user's program, so the user registers it: this file only asks for it.
+//! Which memory may be registered is a promise of the transport's user, so the user registers it: this file only calls it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use verbs::{Access, Buf, ImplicitMr, Mr, RemoteAddr, Sge};
 
-/// Memory that an operation has made reachable, until it is dropped.
+/// Memory that is registered for an operation, until this is dropped.
 #[derive(Debug)]
 pub enum Registration {
     /// By the region of all memory.
@@ -17,12 +18,12 @@ pub enum Registration {
         /// Its key for peers.
         rkey: u32,
     },
-    /// By a region of its own, which a cache may hold, too.
+    /// By a region of its own, which a cache may also hold.
     Own(Arc<Mr>),
 }
 
 impl Registration {
-    /// Bytes from an address on, for a local work request.
+    /// Bytes at an address, for a local work request.
     pub fn sge(&self, addr: u64, length: u32) -> Sge {
         let lkey = match self {
             Self::Implicit { lkey, .. } => *lkey,
@@ -41,7 +42,7 @@ impl Registration {
     }
 }
 
-/// How the memory of a process is registered at a device: by a region of all memory where there is one, or for each operation.
+/// How the memory of a process is registered at a device: by a region of all memory if there is one, or for each operation.
 #[derive(Debug)]
 pub struct Registrations {
     all: Option<ImplicitMr>,
@@ -49,7 +50,7 @@ pub struct Registrations {
 }
 
 impl Registrations {
-    /// For a device with this region of all memory. With `caches`, regions of other memory are kept for the next operation.
+    /// For a device with this region of all memory. With `caches`, regions of other memory are kept for later operations.
     pub fn new(all: Option<ImplicitMr>, caches: bool) -> Self {
         Self { all, cache: caches.then(RegCache::default) }
     }
@@ -66,9 +67,9 @@ impl Registrations {
         Some(Registration::Implicit { lkey: all.lkey(), rkey: all.rkey() })
     }
 
-    /// Memory at these addresses, and whether it was registered for this call. `register` gets the access and an owner for the
-    /// region to hold. Regions of `memory` may stay registered: they are kept in the cache, for LOCAL_WRITE and REMOTE_READ.
-    /// The cache serves these two accesses only.
+    /// Registers memory at these addresses; also returns whether it was registered in this call. `register` gets the access and an
+    /// owner for the region to hold. Regions of `memory` may stay registered: they are kept in the cache, for LOCAL_WRITE and
+    /// REMOTE_READ. The cache serves these two accesses only.
     ///
     /// # Errors
     /// Those of `register`.
@@ -97,13 +98,13 @@ impl Registrations {
     }
 }
 
-/// Regions that a [`RegCache`] holds at most. The least recently used one is dropped.
+/// The most regions in a [`RegCache`]. The least recently used one is dropped.
 const MOST: usize = 1000;
 
 /// A registration cache, as MVAPICH2 has one by default (`MV2_USE_LAZY_MEM_UNREGISTER`).
 ///
-/// A region holds its memory, so that nothing else is mapped at its addresses. What is found thus follows from what the program does, and
-/// not from where the allocator places memory. When nobody else holds the memory, the next insertion drops the region.
+/// A region holds its memory, so that nothing else is mapped at its addresses. Cache hits thus depend on the program's actions, and
+/// not on the allocator. If nothing else holds the memory, the next insertion drops the region.
 #[derive(Debug)]
 struct RegCache<T>(Vec<Entry<T>>);
 

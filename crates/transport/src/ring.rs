@@ -1,15 +1,15 @@
 //! [`Inbox`] and [`Outbox`]: a ring of messages in the receiver's NIC memory, for devices where the sender can map it.
 //!
 //! The memory begins with [`CONTROL_LINES`] cache lines, and the ring follows. In the first word of the first line the receiver
-//! publishes its position, the number of lines that it has released. The second line is for the [`DuplexLine`] that both sides write, and the
-//! third for words of the user's own.
+//! publishes its position, the number of lines that it has released. The second line is for the [`DuplexLine`] that both sides
+//! write, and the third for words of the user.
 //!
-//! A message is a record of whole lines: its header, whose first word is stored last, and its payload. Before that, the sender stores 0
-//! in the first word behind the record. So a receiver that finds a word other than 0 finds a whole record. A record is never split: if
-//! it does not fit before the end of the ring, it begins at the start of the ring, and a mark says so.
+//! A message is a record of whole lines: its header, whose first word is stored last, and its payload. Before that, the sender
+//! stores 0 in the first word after the record. So a receiver that finds a nonzero word finds a whole record. A record is never
+//! split: if it does not fit before the end of the ring, it begins at the start of the ring, and a mark takes its place.
 //!
-//! The sender learns of free room by reading the receiver's position, and neither waits for the other to answer. A sender that dies
-//! while it stores a record leaves nothing that the receiver sees.
+//! The sender learns of free room by reading the receiver's position, and neither waits for the other to answer. If a sender dies
+//! while it stores a record, the receiver sees nothing of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,22 +21,22 @@ use crate::line::DuplexLine;
 const LINE: usize = DuplexLine::LEN;
 const WORD: usize = size_of::<u64>();
 const _: () = assert!(LINE_WORDS * WORD == LINE);
-/// Lines in front of the ring.
+/// Lines before the ring.
 pub const CONTROL_LINES: usize = 3;
-/// Where the line that both sides write begins.
+/// The offset of the line that both sides write.
 pub const SHARED_LINE: usize = LINE;
-/// Where the line begins whose words are the user's.
+/// The offset of the line for the user's words.
 pub const USER_LINE: usize = 2 * LINE;
 /// Lines reserved for the last message of a connection, which therefore never waits for room.
 const LAST: u64 = 1;
 /// Parts of the ring. The receiver publishes its position once for each part.
 const PARTS: u64 = 4;
-/// The first word of a place whose record is at the start of the ring.
+/// The first word where a record would begin, if the record is at the start of the ring instead.
 const MARK: u64 = 0xff;
-/// The lowest bit of the length of a record in its first word, which has 16.
+/// The lowest bit of a record's length in its first word; the length has 16 bits.
 const LENGTH_SHIFT: u32 = 16;
 
-/// The length of a record as it is in its first word.
+/// The length of a record, as encoded in its first word.
 #[inline]
 const fn length_bits(len: usize) -> u64 {
     (len as u64 & 0xffff) << LENGTH_SHIFT
@@ -48,7 +48,7 @@ fn lines(bytes: usize) -> u64 {
     bytes.div_ceil(LINE) as u64
 }
 
-/// Where the lines of a ring are.
+/// The layout of a ring.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// Lines of the ring: a power of two.
@@ -56,7 +56,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Where a line is in the memory. Lines are counted on from lap to lap.
+    /// The offset of a line in the memory. Line numbers increase from lap to lap.
     #[inline]
     fn at(self, line: u64) -> usize {
         (CONTROL_LINES + (line & (self.count - 1)) as usize) * LINE
@@ -69,7 +69,7 @@ impl Shape {
     }
 }
 
-/// The words of a line at a place that the [`Shape`] of this memory gives.
+/// The words of a line at an offset from the [`Shape`] of this memory.
 #[inline]
 fn cache_line(words: &Words, at: usize) -> &[AtomicU64; LINE_WORDS] {
     words[at / WORD..].first_chunk().expect("all lines are in the memory")
@@ -80,7 +80,7 @@ fn words(memory: &Buf) -> Result<Words> {
     memory.words(0, memory.len() / WORD)
 }
 
-/// The peer has stored what no process of this version stores.
+/// The peer has stored a message that no process of this version stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -91,20 +91,20 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Memory that a peer may store messages in.
+/// Memory into which a peer may store messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Where it begins, and the key for it.
+    /// Its address and key.
     pub at: RemoteAddr,
     /// Its length in bytes, not 0.
     pub len: u32,
 }
 
 impl Offer {
-    /// Bytes of one on the wire.
+    /// Bytes of an encoded offer.
     pub const LEN: usize = 16;
 
-    /// As bytes: address (8), key and length (4 each), in little-endian order.
+    /// Encodes it: address (8), key and length (4 each), in little-endian order.
     #[must_use]
     pub fn bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
@@ -114,7 +114,7 @@ impl Offer {
         bytes
     }
 
-    /// The offer that these bytes begin with; `None` for fewer bytes, and for memory of no bytes.
+    /// Decodes the offer at the start of these bytes; `None` for fewer bytes, and for memory of no bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
@@ -129,38 +129,38 @@ impl Offer {
 /// The next message, before its header is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// Where it begins in [`Inbox::buf`].
+    /// Its offset in [`Inbox::buf`].
     pub at: usize,
-    /// Its bytes, header and payload.
+    /// Its length, header and payload.
     pub len: usize,
     /// The first word of its header, with the length in its bits 16 to 31.
     pub first: u64,
-    /// The line behind it.
+    /// The line after it.
     pub upto: u64,
 }
 
 /// The payload of a message whose header has been read, until it is released.
 #[derive(Debug)]
 pub struct Record {
-    /// Where it begins in [`Inbox::buf`].
+    /// Its offset in [`Inbox::buf`].
     pub at: usize,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: usize,
-    /// The line behind it.
+    /// The line after it.
     pub upto: u64,
 }
 
-/// Where the messages of a peer arrive: memory of this process's NIC.
+/// The receiving end of a ring: memory of this process's NIC.
 #[derive(Debug)]
 pub struct Inbox {
     memory: Mr,
     words: Words,
     shape: Shape,
-    /// The next record. All before it are taken.
+    /// The next record. All earlier ones are taken.
     next: u64,
-    /// The position that the sender can read.
+    /// The position published to the sender.
     published: u64,
-    /// Records that are taken, modulo 2^16.
+    /// Records taken, modulo 2^16.
     records: u16,
 }
 
@@ -179,7 +179,7 @@ impl Inbox {
         Ok(Self { memory, words, shape, next: 0, published: 0, records: 0 })
     }
 
-    /// What the peer needs to map it.
+    /// The memory that the peer needs to map.
     pub fn offer(&self) -> Offer {
         Offer { at: self.memory.remote(0), len: self.buf().len() as u32 }
     }
@@ -190,7 +190,7 @@ impl Inbox {
         self.memory.buf()
     }
 
-    /// Records that are taken, modulo 2^16; the next message of the [`DuplexLine`] has this number.
+    /// Records taken, modulo 2^16; the next message of the [`DuplexLine`] has this number.
     #[inline]
     pub fn records(&self) -> u16 {
         self.records
@@ -201,13 +201,13 @@ impl Inbox {
         cache_line(&self.words, self.shape.at(self.next))[0].load(Ordering::Acquire)
     }
 
-    /// Whether the peer has stored something at the next place: a record, or a mark.
+    /// Whether the peer has stored a record, or a mark, at the next position.
     #[inline]
     pub fn has_record(&self) -> bool {
         self.first_word() != 0
     }
 
-    /// Finds the next message. It stays the next one until [`Inbox::take`].
+    /// Finds the next message. It remains the next one until [`Inbox::take`].
     ///
     /// # Errors
     /// [`Malformed`], by its length.
@@ -220,7 +220,7 @@ impl Inbox {
         }
     }
 
-    /// As [`Inbox::peek`], where a mark leads to the start of the ring.
+    /// [`Inbox::peek`], after a mark that leads to the start of the ring.
     #[cold]
     fn peek_at_start(&mut self) -> Result<Option<Found>, Malformed> {
         self.next += self.shape.ahead(self.next);
@@ -240,8 +240,8 @@ impl Inbox {
         Ok(Found { at: self.shape.at(self.next), len, first, upto: self.next + lines(len) })
     }
 
-    /// The first words of a message that has been found; at most [`LINE_WORDS`]. Each is read once: what the peer stores meanwhile
-    /// counts as stored later.
+    /// The first words of a found message; at most [`LINE_WORDS`]. Each is read once, so a concurrent store by the peer counts as a
+    /// later one.
     #[inline]
     pub fn words<const N: usize>(&self, found: &Found) -> [u64; N] {
         const { assert!(N <= LINE_WORDS) };
@@ -251,7 +251,7 @@ impl Inbox {
         )
     }
 
-    /// Reads the header of the next message, if there is one. The message stays the next one until [`Inbox::take`].
+    /// Reads the header of the next message, if there is one. The message remains the next one until [`Inbox::take`].
     ///
     /// # Errors
     /// [`Malformed`].
@@ -269,7 +269,7 @@ impl Inbox {
         self.peek()
     }
 
-    /// Reads the header of a message that has been found.
+    /// Reads the header of a found message.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -298,15 +298,15 @@ impl Inbox {
         header.decode(&bytes[..known], len).ok_or(Malformed)
     }
 
-    /// Takes the next message, which ends before the line `upto`. Its memory stays as it is until it is released.
+    /// Takes the next message, which ends before the line `upto`. Its memory does not change until it is released.
     #[inline]
     pub fn take(&mut self, upto: u64) {
         self.next = upto;
         self.records = self.records.wrapping_add(1);
     }
 
-    /// Releases the lines before `upto`. Messages are released in the order in which they are taken. Returns whether the position was
-    /// published: then the sender, which may wait for room, is to be woken.
+    /// Releases the lines before `upto`. Messages are released in the order in which they are taken. Returns whether the position
+    /// was published: the caller then notifies the sender, which may wait for room.
     #[inline]
     pub fn release(&mut self, upto: u64) -> bool {
         let publishes = upto - self.published >= self.shape.count / PARTS;
@@ -325,36 +325,36 @@ impl Inbox {
     }
 }
 
-/// Where messages to a peer go: memory of its NIC.
+/// The sending end of a ring: memory of the peer's NIC.
 #[derive(Debug)]
 pub struct Outbox {
     memory: Buf,
     words: Words,
     shape: Shape,
-    /// Where the next record goes.
+    /// The position of the next record.
     next: u64,
     /// A line whose first word is 0, unless it is before `next`.
     cleared: u64,
     /// Lines that the receiver has released, as far as this side knows.
     free: u64,
-    /// Records that were stored, modulo 2^16.
+    /// Records stored, modulo 2^16.
     records: u16,
 }
 
 impl Outbox {
-    /// The ring that a peer offers; `None` if it cannot be mapped, or has no room for records of `longest` bytes.
+    /// Maps the ring that a peer offers; `None` if that fails, or the ring has no room for records of `longest` bytes.
     pub fn new(qp: &Qp, offer: Offer, longest: usize) -> Option<Self> {
         let len = offer.len as usize;
         let count = lines(len).checked_sub(CONTROL_LINES as u64)?;
         let is_ring = len.is_multiple_of(LINE) && count.is_power_of_two();
-        // Behind the longest record one's worth may be lost at the end of the ring, and the receiver may not have published a part.
+        // Up to the length of a record may be lost at the end of the ring, and up to one part may be unpublished.
         if !is_ring || 2 * lines(longest) + 1 + LAST + count / PARTS > count {
             return None;
         }
         Self::at(qp.map(offer.at, len).ok()?)
     }
 
-    /// The ring in memory of the length of one.
+    /// The ring in memory of the right length.
     fn at(memory: Buf) -> Option<Self> {
         let words = words(&memory).ok()?;
         let shape = Shape { count: lines(memory.len()) - CONTROL_LINES as u64 };
@@ -366,7 +366,7 @@ impl Outbox {
         &self.memory
     }
 
-    /// Records that were stored, modulo 2^16; the next message of the [`DuplexLine`] has this number.
+    /// Records stored, modulo 2^16; the next message of the [`DuplexLine`] has this number.
     #[inline]
     pub fn records(&self) -> u16 {
         self.records
@@ -381,7 +381,7 @@ impl Outbox {
         end <= self.free + self.shape.count || self.has_room_by_now(end)
     }
 
-    /// Whether there is room up to a line by the position that the receiver has published by now.
+    /// Rereads the receiver's published position, and checks again for room before a line.
     #[cold]
     fn has_room_by_now(&mut self, end: u64) -> bool {
         let published = self.words[0].load(Ordering::Acquire);
@@ -390,8 +390,8 @@ impl Outbox {
         end <= self.free + self.shape.count
     }
 
-    /// Stores a message. There must be [room](Outbox::has_room) for header and payload, unless it is the last message of the connection and
-    /// takes one line.
+    /// Stores a message. The caller has checked [room](Outbox::has_room) for header and payload, unless it is the last message of
+    /// the connection and takes one line.
     ///
     /// # Errors
     /// Those of the payload. Nothing has been sent then.
@@ -416,7 +416,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Stores a message whose header is bytes.
+    /// Stores a message with an encoded header.
     fn put_bytes(&mut self, header: &HeaderBytes, payload: &impl Payload) -> Result<()> {
         let (behind, data) = (header.as_slice().len(), payload.len());
         let at = self.begin(behind + data);
@@ -436,7 +436,8 @@ impl Outbox {
         self.clear_ahead(lines(len));
     }
 
-    /// Where the next record goes: to the start of the ring if it does not fit before the end. Clears the place behind it.
+    /// Returns the offset for the next record: the start of the ring if it does not fit before the end. Clears the position after
+    /// it.
     #[inline]
     fn begin(&mut self, len: usize) -> usize {
         let (lines, ahead) = (lines(len), self.shape.ahead(self.next));
@@ -447,7 +448,7 @@ impl Outbox {
         self.shape.at(self.next)
     }
 
-    /// The next record goes to the start of the ring, `ahead` lines on, as a mark says.
+    /// Moves the next record to the start of the ring, `ahead` lines on, and stores a mark.
     #[cold]
     fn begin_at_start(&mut self, ahead: u64) {
         self.clear(self.next + ahead);
@@ -455,7 +456,7 @@ impl Outbox {
         self.next += ahead;
     }
 
-    /// Clears the place of a record behind the next one.
+    /// Clears the position of a record after the next one.
     #[inline]
     fn clear(&mut self, line: u64) {
         if line != self.cleared {
@@ -464,7 +465,8 @@ impl Outbox {
         }
     }
 
-    /// Clears the place behind a record of `lines` that may come next, while nobody waits: messages often are as long as the one before.
+    /// Clears the position after a record of `lines` that may come next, while no receiver waits: messages often are as long as the
+    /// one before.
     #[inline]
     fn clear_ahead(&mut self, lines: u64) {
         if lines <= 8 && self.next + lines < self.free + self.shape.count {
@@ -488,7 +490,7 @@ mod tests {
     use super::*;
     use crate::header::HeaderBytes;
 
-    /// A header of the frequent kind, or of another.
+    /// A header of the frequent kind, or of another kind.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Number {
         Short(u64),
@@ -501,7 +503,7 @@ mod tests {
     const LONG_WORDS: usize = 14;
     const NONE: Number = Number::Short(0);
 
-    /// All words of a header behind the first are made of its number.
+    /// Derives all words of a header after the first from its number.
     fn word(number: u64, place: usize) -> u64 {
         number.rotate_left(8 * place as u32)
     }
@@ -601,7 +603,7 @@ mod tests {
         assert_eq!(u64::from(outbox.records()), number % (1 << 16));
     }
 
-    /// Goal: the longest message finds room in an empty ring, wherever the ring stands.
+    /// Goal: the longest message finds room in an empty ring, at every position of the ring.
     #[test]
     fn longest_record_finds_room_in_an_empty_ring() {
         let (_device, mut inbox, mut outbox) = boxes();
@@ -618,8 +620,8 @@ mod tests {
         }
     }
 
-    /// Goal: the last record of a connection needs no room, and destroys no record that was not taken. Method: rings are filled from
-    /// different lines on; then one more record of one line is stored.
+    /// Goal: the last record of a connection needs no room, and destroys no record that was not taken. Method: rings are filled
+    /// from different lines on; then one more record of one line is stored.
     #[test]
     fn last_record_is_stored_in_a_full_ring() {
         let (_device, mut inbox, mut outbox) = boxes();
@@ -648,8 +650,8 @@ mod tests {
         }
     }
 
-    /// Goal: whatever a peer stores, the receiver stays within its memory; whatever position a peer publishes, the sender does. Method:
-    /// random words in the places that matter, among which are lengths and marks.
+    /// Goal: for any words that a peer stores, the receiver stays within its memory; for any position that a peer publishes, the
+    /// sender does. Method: random words in the relevant positions, including lengths and marks.
     #[test]
     fn hostile_words_harm_nobody_else() {
         let (_device, mut inbox, mut outbox) = boxes();

@@ -16,31 +16,31 @@ use auth::{
 };
 use verbs::{Screen, ScreenRequest, Verdict};
 
-/// How far a process has come with a peer.
+/// The state of a connection between a process and a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// There is no connection, and none is under way.
+    /// No connection, and no request.
     None,
-    /// This process asked for one.
+    /// This process sent a connect request.
     Asking,
-    /// The peer asked for one, and this process accepted.
+    /// The peer sent a connect request, and this process accepted it.
     Answering,
-    /// There is one, or there was: nobody connects twice.
+    /// Connected now or earlier; a process never connects twice.
     Done,
 }
 
-/// What to answer.
+/// The reply to a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Accept; an own attempt is given up.
+    /// Accept; an own request is given up.
     Accept,
-    /// The own attempt counts.
+    /// Reject: the own request is used instead.
     Crossed,
-    /// Refuse.
+    /// Reject.
     Refuse,
 }
 
-/// What process `me` answers to process `from`, which wants to connect: if both do, the attempt of the higher one counts.
+/// The reply of process `me` to a connect request from process `from`: if both sent one, the request of the higher process is used.
 pub fn answer<T: Ord>(stage: Stage, me: T, from: T) -> Answer {
     match stage {
         Stage::None => Answer::Accept,
@@ -50,11 +50,11 @@ pub fn answer<T: Ord>(stage: Stage, me: T, from: T) -> Answer {
     }
 }
 
-/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another connection of this
-/// process in between.
+/// How often a process connects with another challenge before it gives up. One is enough, unless the peer accepts another
+/// connection of this process in between.
 const CHALLENGES_MAX: u32 = 4;
 
-/// A connect request that has no answer yet.
+/// A connect request without an answer yet.
 #[derive(Debug)]
 struct Pending {
     attempt: Option<Attempt>,
@@ -76,10 +76,10 @@ pub struct Target {
     pub challenge: Challenge,
 }
 
-/// What a rejection means.
+/// The meaning of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// The next request is proved with another challenge.
+    /// The caller should retry; the next request is proved with another challenge.
     Again,
     /// The peer has another key, or changes its challenge too often.
     Unproved,
@@ -87,7 +87,7 @@ pub enum Rejection {
     Other,
 }
 
-/// The connect requests of a process that have no answer yet, by the user's number of the connection.
+/// The connect requests of a process without an answer yet, by the user's number of the connection.
 #[derive(Debug)]
 pub struct Attempts {
     protocol: Protocol,
@@ -96,17 +96,18 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// None so far. Nonces follow from a key of this process alone.
+    /// An empty table. Nonces derive from a key that only this process has.
     pub fn new(protocol: Protocol, nonces: Key) -> Self {
         Self { protocol, nonces: Nonces::new(nonces), pending: BTreeMap::new() }
     }
 
-    /// A number that is used once.
+    /// Returns a number that is never used again.
     pub fn next_nonce(&mut self) -> Nonce {
         self.nonces.next_nonce()
     }
 
-    /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the target's.
+    /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the
+    /// target's.
     pub fn request(&mut self, number: usize, target: Target, offer: [u8; OFFER]) -> [u8; REQUEST] {
         let Target { key, from, to, challenge } = target;
         let new = || Pending { attempt: None, challenge, challenges: 0 };
@@ -129,7 +130,7 @@ impl Attempts {
         })
     }
 
-    /// The offer of a reply; `None` if the reply proves nothing. There is no such request afterwards.
+    /// Returns the offer of a reply; `None` if the reply proves nothing. Removes the request in either case.
     pub fn check_reply(&mut self, number: usize, said: &[u8]) -> Option<[u8; OFFER]> {
         self.pending.remove(&number)?.attempt?.check_reply(said)
     }
@@ -139,18 +140,18 @@ impl Attempts {
         self.pending.contains_key(&number)
     }
 
-    /// A request needs no answer any more.
+    /// Removes a request.
     pub fn forget(&mut self, number: usize) {
         self.pending.remove(&number);
     }
 }
 
-/// The processes that may connect to this one, as the user knows them.
+/// The processes that may connect to this one, as defined by the user.
 pub trait Peers: Send + Sync + 'static {
     /// The key that an initiator has to prove; `None` if the initiator may not connect.
     fn key_of(&self, from: Identity) -> Option<Key>;
 
-    /// What the user gets of a request that is proved, and whose private data are `said`; `None` refuses it after all.
+    /// The user's result for a proved request with the private data `said`; `None` rejects it after all.
     fn admit(&self, proved: Proved, said: &[u8]) -> Option<Box<dyn Any + Send>> {
         let _ = said;
         Some(Box::new(proved))
@@ -172,18 +173,18 @@ impl<P: Peers> Peers for Arc<P> {
 #[derive(Debug)]
 pub struct Admission<P> {
     protocol: Protocol,
-    /// What requests are rejected with until it is open.
+    /// The private data of rejections until it is open.
     closed: &'static [u8],
     open: OnceLock<(Gate, P)>,
 }
 
 impl<P: Peers> Admission<P> {
-    /// A closed one: requests are rejected with these bytes.
+    /// A closed admission: it rejects all requests with these bytes.
     pub const fn new(protocol: Protocol, closed: &'static [u8]) -> Self {
         Self { protocol, closed, open: OnceLock::new() }
     }
 
-    /// Opens it. Only the first call counts.
+    /// Opens it. Only the first call has an effect.
     pub fn open(&self, me: Identity, seed: Seed, peers: P) {
         self.open.get_or_init(|| (Gate::new(self.protocol, me, seed), peers));
     }
@@ -191,7 +192,7 @@ impl<P: Peers> Admission<P> {
     /// Checks the private data of a request; returns what the user [admits](Peers::admit).
     ///
     /// # Errors
-    /// What the request is rejected with.
+    /// The private data of the rejection.
     pub fn check(&self, said: &[u8]) -> Result<Box<dyn Any + Send>, Vec<u8>> {
         let (gate, peers) = self.open.get().ok_or_else(|| self.closed.to_vec())?;
         let refused = |refusal: Refusal| refusal.bytes(self.protocol).to_vec();
@@ -200,12 +201,12 @@ impl<P: Peers> Admission<P> {
         peers.admit(proved, said).ok_or_else(Vec::new)
     }
 
-    /// The reply to a request that passed: as [`Gate::accept`].
+    /// The reply to a request that passed, as by [`Gate::accept`].
     pub fn accept(&self, proved: &Proved, offer: [u8; OFFER]) -> Option<[u8; REPLY]> {
         self.open.get()?.0.accept(proved, offer)
     }
 
-    /// The number of requests that were refused since it was opened.
+    /// The number of requests that were rejected since it was opened.
     pub fn refused(&self) -> u64 {
         self.open.get().map_or(0, |(gate, _)| gate.refused())
     }
@@ -234,7 +235,7 @@ mod tests {
         Seed::from_key(key(9))
     }
 
-    /// Those with the key of this byte may connect.
+    /// Lets initiators with the key of this byte connect.
     #[derive(Debug)]
     struct Friends(u8);
 
@@ -309,8 +310,8 @@ mod tests {
         assert_eq!(again.last(), Some(&Some(Rejection::Unproved)));
     }
 
-    /// Goal: whatever crosses, two processes end with one connection, the same at both. Method: all orders in which attempts and
-    /// answers of two processes can be delivered, each process asking at most twice.
+    /// Goal: however requests cross, two processes end with one connection, the same at both. Method: all orders in which requests
+    /// and answers of two processes can be delivered, each process asking at most twice.
     #[test]
     fn two_processes_end_with_one_connection() {
         let mut ends = 0;
@@ -331,7 +332,7 @@ mod tests {
         stages: [Stage; 2],
         /// The process that asked for the connection of each process.
         asked_by: [Option<usize>; 2],
-        /// Messages on the way to each process, with whose attempt it is about.
+        /// Messages in flight to each process, with the process whose request each is about.
         inbox: [Vec<(Message, usize)>; 2],
         asked: [bool; 2],
     }
@@ -384,7 +385,7 @@ mod tests {
                 Answer::Refuse => state.inbox[peer].push((Message::No, peer)),
             },
             Message::Yes => (state.stages[me], state.asked_by[me]) = (Stage::Done, Some(whose)),
-            // The own attempt counts no more, if it was not given up already: the peer's request is on the way.
+            // The own request is no longer used, or was given up already: the peer's request is in flight.
             Message::Crossed | Message::No => {
                 let crossed = message == Message::Crossed && state.stages[me] == Stage::Asking;
                 assert!(crossed || state.asked_by[me] == Some(peer), "{state:?}");

@@ -1,11 +1,12 @@
-//! [`WriteRing`]: messages by RDMA writes into memory of the receiver, which polls there: no receive is taken, and no completion is waited for.
-//! For devices that write the last byte of a write last, and whose memory peers cannot map; those use [`crate::Inbox`].
+//! [`WriteRing`]: messages by RDMA writes into memory of the receiver, which polls there: they consume no receive, and the receiver
+//! waits for no completion. For devices that write the last byte of a write last, and whose memory peers cannot map; others use
+//! [`crate::Inbox`].
 //!
-//! Each side has a ring of lines for the other's messages, and a copy of the other's ring, which it writes from. Before the ring is a
-//! line in whose first word the peer publishes how many lines it has released. A message is a record, in one write: its header, its
-//! payload, and at the end of its last line a word that is not 0. Where a record can begin or end the receiver leaves zeros when it
-//! releases lines. So a receiver that finds two words other than 0 finds a whole record. If a record does not fit before the end of
-//! the ring, it begins at the start of the ring, and a mark says so.
+//! Each side has a ring of lines for the other's messages, and a copy of the other's ring, from which it writes. Before the ring is
+//! a line in whose first word the peer publishes how many lines it has released. A message is a record, in one write: its header,
+//! its payload, and a nonzero word at the end of its last line. The receiver zeroes the words where a record can begin or end when
+//! it releases lines. So a receiver that finds both words nonzero finds a whole record. If a record does not fit before the end of
+//! the ring, it begins at the start of the ring, and a mark takes its place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,9 +23,10 @@ const WORD: usize = size_of::<u64>();
 const PARTS: u64 = 4;
 /// Lines reserved for the last message of a connection, which therefore never waits for room.
 const LAST: u64 = 1;
-/// What ends a record.
+/// The last word of a record.
 const END: u64 = 1;
-/// The first word of a place whose record is at the start of the ring. It is no message's, which has its length above bit 15.
+/// The first word where a record would begin, if the record is at the start of the ring instead. No message begins with it, since
+/// the length is above bit 15.
 const MARK: u64 = 6;
 
 /// The number of lines for a record of `len` bytes of header and payload.
@@ -32,7 +34,7 @@ fn lines(len: usize) -> u64 {
     (len + WORD).div_ceil(LINE) as u64
 }
 
-/// A word at a place of this file's.
+/// A word at an offset that this file computes.
 fn word(memory: &Buf, at: usize) -> &AtomicU64 {
     memory.word(at).expect("all lines are in the memory, whose begin is aligned")
 }
@@ -40,7 +42,7 @@ fn word(memory: &Buf, at: usize) -> &AtomicU64 {
 /// The writes for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stores {
-    /// Where the mark that leads to the start of the ring goes first, if it is needed.
+    /// The offset of the mark that leads to the start of the ring, if one is needed; it is written first.
     mark: Option<usize>,
     /// The record.
     at: usize,
@@ -56,11 +58,11 @@ pub struct WriteRing {
     peer: Option<RemoteAddr>,
     /// Lines of a ring: a power of two.
     count: u64,
-    /// The next record to receive, the position that is released, and the position that was published to the peer.
+    /// The next record to receive, the released position, and the position published to the peer.
     next: u64,
     released: u64,
     published: u64,
-    /// Where the next record to send goes, and the lines that the peer has released, as far as is known.
+    /// The position of the next record to send, and the lines that the peer has released, as far as this side knows.
     put: u64,
     free: u64,
 }
@@ -78,12 +80,12 @@ impl WriteRing {
         Ok(Self { inbox, copy, peer: None, count, next: 0, released: 0, published: 0, put: 0, free: 0 })
     }
 
-    /// What the peer needs to write to it.
+    /// The memory that the peer needs to write to.
     pub fn offer(&self) -> Offer {
         Offer { at: self.inbox.remote(0), len: self.inbox.buf().len() as u32 }
     }
 
-    /// The peer offers its own; returns whether that is a ring of the same length.
+    /// Sets the peer's ring; returns whether it has the same length.
     pub fn open(&mut self, offer: Offer) -> bool {
         self.peer = Some(offer.at);
         offer.len as usize == self.inbox.buf().len()
@@ -94,7 +96,7 @@ impl WriteRing {
         self.inbox.buf()
     }
 
-    /// Where a line is in the memory. Lines are counted on from lap to lap.
+    /// The offset of a line in the memory. Line numbers increase from lap to lap.
     fn at(&self, line: u64) -> usize {
         LINE + (line & (self.count - 1)) as usize * LINE
     }
@@ -108,7 +110,7 @@ impl WriteRing {
         word(self.buf(), self.at(self.next)).load(Ordering::Acquire)
     }
 
-    /// Whether there is another message, or nonsense.
+    /// Whether there is another message, valid or not.
     pub fn has_record(&mut self) -> bool {
         let mut first = self.first_word();
         if first == MARK {
@@ -123,7 +125,7 @@ impl WriteRing {
         lines > self.ahead(self.next) || word(self.buf(), end).load(Ordering::Acquire) != 0
     }
 
-    /// Takes the next message, if [`WriteRing::has_record`]. It stays as it is until [`WriteRing::release`].
+    /// Takes the next message; the caller has checked [`WriteRing::has_record`]. It does not change until [`WriteRing::release`].
     ///
     /// # Errors
     /// [`Malformed`].
@@ -157,8 +159,8 @@ impl WriteRing {
         self.released - self.published >= self.count / PARTS
     }
 
-    /// Publishes the position, if a part of the ring has been released since the last time. If the send queue is full, the caller tries
-    /// again after the next completion.
+    /// Publishes the position, if a part of the ring has been released since the last time. If the send queue is full, the caller
+    /// retries after the next completion.
     ///
     /// # Errors
     /// Those of posting.
@@ -185,7 +187,7 @@ impl WriteRing {
         wanted <= self.free + self.count
     }
 
-    /// Makes a record of a message.
+    /// Builds the record of a message in the local copy of the ring.
     fn put(&mut self, header: &impl Header, payload: &impl Payload) -> Result<Stores> {
         let mut head = header.encode();
         let len = head.as_slice().len() + payload.len();
@@ -201,9 +203,9 @@ impl WriteRing {
         Ok(Stores { mark, at, len: bytes })
     }
 
-    /// Writes a message to the peer. There must be [room](WriteRing::has_room), unless it is the connection's last message, and two
-    /// entries in the send queue. The payload may be used again when this returns. `copied` is called with its length before anything is
-    /// posted.
+    /// Writes a message to the peer. The caller has checked [room](WriteRing::has_room), unless it is the connection's last
+    /// message, and that the send queue has two free entries. The payload may be reused when this returns. `copied` is called with
+    /// its length before anything is posted.
     ///
     /// # Errors
     /// Those of the payload and of posting.
@@ -245,7 +247,7 @@ mod tests {
     const LONGEST: usize = 2 << 10;
     const HEAD: usize = 16;
 
-    /// A header of a kind and a number.
+    /// A header of one kind, with a number.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Number(u64);
 
@@ -281,7 +283,7 @@ mod tests {
         (device, rings)
     }
 
-    /// Does what the device does for a message: writes the mark, then the record.
+    /// Does the device's work for a message: writes the mark, then the record.
     fn write(from: &mut WriteRing, to: &WriteRing, number: u64, payload: &[u8]) {
         let Stores { mark, at, len } = from.put(&Number(number), &payload).expect("inside");
         mark.into_iter().for_each(|at| to.buf().write(at, &MARK.to_ne_bytes()).expect("inside"));
@@ -322,8 +324,8 @@ mod tests {
         assert!(full > 100, "{full}");
     }
 
-    /// Goal: whatever a peer writes, the receiver stays within its memory; whatever position it publishes, the sender does. Method: random words in
-    /// the places that matter.
+    /// Goal: for any words that a peer writes, the receiver stays within its memory; for any position that it publishes, the sender
+    /// does. Method: random words in the relevant positions.
     #[test]
     fn hostile_words_harm_nobody_else() {
         let (_device, [mut from, mut to]) = rings();
