@@ -22,8 +22,7 @@ pub(crate) const KIND: Kind = Kind {
     rail_repeats: false,
 };
 
-/// How long the peer's host may be silent on a rail, unless the rail says otherwise: it is given up sooner than a device
-/// that is alone, as others can go on for it.
+/// The default `silence` of a rail: a rail is given up sooner than a single device, since other rails can take over.
 const RAIL_SILENCE: Span = IwarpConfig::SILENCE_MIN;
 
 const OPTIONS: &[Choice<IwarpConfig>] = &[
@@ -95,7 +94,7 @@ fn opener(config: IwarpConfig) -> Opener {
     Box::new(move |host| nic_iwarp::open(host, &config))
 }
 
-/// The configuration that a name of this kind says.
+/// Parses the configuration from a name of this kind.
 fn config(name: &Name<'_>) -> Result<IwarpConfig> {
     let mut config = IwarpConfig::default();
     if let Some((_, side)) = name.head.split_once('@') {
@@ -108,7 +107,8 @@ fn config(name: &Name<'_>) -> Result<IwarpConfig> {
     Ok(config)
 }
 
-/// The configuration of a rail: it keeps to a side, or all rails would go the same way, and knows what its peer has.
+/// Parses the configuration of a rail, which must name its side, or all rails would use the same path, and which must know
+/// what its peer has received.
 fn rail(name: &Name<'_>) -> Result<IwarpConfig> {
     let text = name.text;
     let invalid = |why| Err(Error::Invalid(format!("'{text}' {why}")));

@@ -1,7 +1,8 @@
-//! What is the same for all devices of a kind: how its names look, where it reaches, what it stands beside, how it opens.
+//! The properties that all devices of a kind share: the form of their names, their reach, their comparison baseline, and how
+//! they are opened.
 //!
-//! A kind is a value of [`Kind`] in a file of its own, and an entry of `KINDS`. Whoever wants to know something of a kind
-//! asks for a field; nobody compares names.
+//! A kind is a value of [`Kind`] in a file of its own, and an entry of `KINDS`. Code that needs a property of a kind reads
+//! the field, and never compares names.
 
 use host::Host;
 use verbs::{Device, Result};
@@ -19,30 +20,30 @@ pub enum Reach {
     World,
 }
 
-/// What the machine itself can do, beside which results of a device stand.
+/// The baseline of the machine itself with which results of a device are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FloorKind {
-    /// The memory that both sides share: cache lines and copies.
+    /// Shared memory: cache-line transfers and copies.
     #[default]
     Memory,
     /// Plain TCP sockets.
     Sockets,
-    /// Nothing of this machine: it is a model.
+    /// None: the device is a model.
     None,
 }
 
-/// What may follow the word of a kind in a name, before the options.
+/// What may follow a kind's word in a name, before the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing.
     None,
-    /// `@` and the side of this host that it keeps to, or nothing.
+    /// `@` and a side: the address of this host that the device is bound to; or nothing.
     Side,
-    /// `:` and what it is.
+    /// `:` and an instance of the kind.
     Instance,
 }
 
-/// What opens a device whose name has been read.
+/// A function that opens a device whose name has been parsed.
 pub(crate) type Opener = Box<dyn FnOnce(&Host) -> Result<Device>>;
 
 /// A kind of device.
@@ -51,18 +52,18 @@ pub(crate) struct Kind {
     pub(crate) word: &'static str,
     /// What may follow the word.
     pub(crate) tail: Tail,
-    /// How far it reaches. What reaches a world only lives in virtual time.
+    /// How far it reaches. Kinds with [`Reach::World`] exist only in virtual time.
     pub(crate) reach: Reach,
-    /// What its results stand beside.
+    /// The baseline for its results.
     pub(crate) floor: FloorKind,
-    /// Names to show, each with what it is for in a sentence.
+    /// Names to show, each with its purpose as a sentence.
     pub(crate) names: fn() -> Vec<(String, String)>,
-    /// Its options as they are written, each with its meaning.
+    /// Its options in their written form, each with its meaning.
     pub(crate) options: fn() -> Vec<(&'static str, &'static str)>,
-    /// Reads a name of this kind; nothing is opened. [`verbs::Error::Invalid`] says what is wrong with it.
+    /// Parses a name of this kind, without opening anything. [`verbs::Error::Invalid`] reports errors in it.
     pub(crate) read: fn(&Name<'_>) -> Result<Opener>,
-    /// Reads a name of this kind that is one of several rails: they have rules and defaults of their own.
+    /// Parses a name of this kind that is one of several rails: rails have their own rules and defaults.
     pub(crate) read_rail: fn(&Name<'_>) -> Result<Opener>,
-    /// Whether one name may be several rails: each opening of it is a device by itself.
+    /// Whether one name may be used for several rails: each opening of it is a separate device.
     pub(crate) rail_repeats: bool,
 }

@@ -1,13 +1,12 @@
-//! From a device's name to the device: the one place that knows concrete NICs.
+//! From a device's name to the device: the only place that knows concrete NICs.
 //!
-//! A name is a kind, with options in parentheses where it has any: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
-//! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are
-//! `model:MACHINE`, a machine that comes along or the path of a machine file, with values of it as options:
-//! `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with several cards, or cards with
-//! several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1` is one of them, and
-//! `model:connectx-multihca` the first card with all of its ports. Several devices as one are
-//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
-//! [`profile`] says where the time of their messages goes.
+//! A name is a kind, with optional options in parentheses: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
+//! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are `model:MACHINE`, with a built-in machine or
+//! the path of a machine file, and with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on
+//! simulated hosts only. A machine with several cards, or cards with several ports, has a rail for each port of each card,
+//! numbered from 0: `model:connectx-multihca@1` is one of them, and `model:connectx-multihca` the first card with all of its
+//! ports. Several devices as one are `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs
+//! programs ([`verbs::Firmware`]), and [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
 mod iwarp;
@@ -35,21 +34,21 @@ use table::KINDS;
 /// A kind of device, or one of its modelled cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What opens it.
+    /// The name that opens it.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Its purpose, as a sentence.
     pub about: String,
-    /// Its options, as they are written, each with its meaning.
+    /// Its options in their written form, each with its meaning.
     pub options: Vec<(&'static str, &'static str)>,
     /// How far it reaches.
     pub reach: Reach,
-    /// What its results stand beside.
+    /// The baseline for its results.
     pub floor: FloorKind,
     /// Why it cannot be opened here, if so.
     pub available: std::result::Result<(), String>,
 }
 
-/// All kinds of devices. Machine files make more: `model:PATH.toml`.
+/// All kinds of devices. Machine files define more: `model:PATH.toml`.
 pub fn list() -> Vec<Entry> {
     let entries = KINDS.into_iter().flat_map(|kind| {
         (kind.names)().into_iter().map(move |(name, about)| Entry {
@@ -64,7 +63,8 @@ pub fn list() -> Vec<Entry> {
     entries.collect()
 }
 
-/// The names in a list, between separators outside of parentheses. If the parentheses do not match, the list is one name, which [`check`] refuses.
+/// Splits a list of names at separators outside of parentheses. If the parentheses do not match, the result is one name,
+/// which [`check`] rejects.
 pub fn split(list: &str, separator: char) -> Vec<&str> {
     name::parts(list, separator).unwrap_or_else(|| vec![list.trim()])
 }
@@ -72,7 +72,7 @@ pub fn split(list: &str, separator: char) -> Vec<&str> {
 /// Checks a name without opening anything.
 ///
 /// # Errors
-/// [`Error::Invalid`] that names what there is.
+/// [`Error::Invalid`], with the names or options that exist.
 pub fn check(name: &str) -> Result<()> {
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
@@ -83,7 +83,7 @@ pub fn check(name: &str) -> Result<()> {
     }
 }
 
-/// Whether the device of this name lives in virtual time: a modelled card, which opens on a simulated host only.
+/// Whether the device of this name exists only in virtual time: a modelled card, which opens on a simulated host only.
 pub fn is_virtual(name: &str) -> bool {
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
@@ -99,20 +99,20 @@ pub fn is_local(name: &str) -> bool {
     }
 }
 
-/// What the machine itself does, beside which results of the device of this name stand: for rails, which are of one kind,
-/// that of the first.
+/// The baseline of the machine itself for results of the device of this name: for rails, which are of one kind, that of the
+/// first.
 pub fn floor(name: &str) -> FloorKind {
     let rails = rails::parse(name).and_then(Result::ok);
     let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
     table::of(first).map(|kind| kind.floor).unwrap_or_default()
 }
 
-/// The word that the name of a device begins with, as `iwarp` of `iwarp@10.0.0.1(crc=on)`: what is of one kind has the same.
+/// The first word of a device's name, such as `iwarp` of `iwarp@10.0.0.1(crc=on)`: it is the same for all devices of a kind.
 pub fn word(name: &str) -> &str {
     table::word(name)
 }
 
-/// The options of a device made of several, as they are written, each with its meaning.
+/// The options of a device made of several, in their written form, each with its meaning.
 pub fn rails_options() -> Vec<(&'static str, &'static str)> {
     rails::options()
 }
@@ -122,21 +122,20 @@ pub fn is_rails(name: &str) -> bool {
     word(name) == rails::WORD
 }
 
-/// The words of the kinds that a process may open for another, which it need not trust: not those in virtual time, whose
-/// names can be those of files.
+/// The words of the kinds that a process may open on behalf of another, untrusted one: not those in virtual time, whose
+/// names can be file names.
 pub fn served() -> impl Iterator<Item = &'static str> {
     KINDS.into_iter().filter(|kind| kind.reach != Reach::World).map(|kind| kind.word)
 }
 
-/// A device's name without the side that it keeps to, which another host does not have: `iwarp(crc=on)` of
-/// `iwarp@10.0.0.1(crc=on)`.
+/// A device's name without its side, which another host does not have: `iwarp(crc=on)` of `iwarp@10.0.0.1(crc=on)`.
 pub fn without_side(name: &str) -> String {
     let Some(at) = name.find('@') else { return name.to_owned() };
     let end = name[at..].find('(').map_or(name.len(), |end| at + end);
     format!("{}{}", &name[..at], &name[end..])
 }
 
-/// What the device of this name can do, found by opening it: on this host, or in a world of its own.
+/// The attributes of the device of this name, found by opening it: on this host, or in a world of its own.
 ///
 /// # Errors
 /// As [`open`].
@@ -155,8 +154,8 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
     told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
 }
 
-/// The names of the devices that are the rails of this one, in their order: those in `rails(...)`, or those of a modelled
-/// machine with several cards or ports. One name, its own, for every other device.
+/// The names of the rails of this device, in their order: those in `rails(...)`, or those of a modelled machine with several
+/// cards or ports. For every other device, its own name alone.
 ///
 /// # Errors
 /// [`Error::Invalid`] as [`check`].
@@ -176,7 +175,7 @@ pub fn rails_of(name: &str) -> Result<Vec<String>> {
 /// Opens the device of this name, which is then [`Device::name`].
 ///
 /// # Errors
-/// [`Error::Invalid`] for an unknown kind or option, naming those that exist; the device's own.
+/// [`Error::Invalid`] for an unknown kind or option, with those that exist; the device's own.
 pub fn open(name: &str, host: &Host) -> Result<Device> {
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),
@@ -188,10 +187,10 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
     Ok(device?.named(name.trim()))
 }
 
-/// The machine that a modelled card's name says, with its options.
+/// The machine in the name of a modelled card, with its options.
 ///
 /// # Errors
-/// [`Error::Invalid`] for what is unknown, missing or beyond its range, and for a card that is no model.
+/// [`Error::Invalid`] for what is unknown, missing or out of range, and for a card that is not a model.
 pub fn machine(name: &str) -> Result<Machine> {
     match modelled(name)? {
         Some(config) => Ok(config.machine),
@@ -292,7 +291,7 @@ mod tests {
         assert_eq!(floor("model:mt23108-vapi"), FloorKind::None);
     }
 
-    /// Goal: what may not follow a kind's word makes it another, unknown one; nothing after it is a kind by accident.
+    /// Goal: a suffix that a kind does not allow makes the name unknown; nothing after it becomes a kind by accident.
     #[test]
     fn a_kind_is_its_word_and_what_may_follow() {
         for name in ["iwarpx", "iwarp:x", "shm@10.0.0.1", "shm:x", "modelx", "model@1", "railsx"] {

@@ -1,5 +1,5 @@
-//! The names of modelled cards: `model:MACHINE`, a machine that comes along or the path of a machine file, perhaps with a
-//! rail of it, with values of it as options.
+//! The names of modelled cards: `model:MACHINE`, with a built-in machine or the path of a machine file, optionally with one
+//! of its rails, and with parameters of it as options.
 
 use nic_model::{Config, machines};
 use verbs::Result;
@@ -24,7 +24,7 @@ pub(crate) const KIND: Kind = Kind {
     rail_repeats: false,
 };
 
-/// The configuration that a name of this kind says.
+/// Parses the configuration from a name of this kind.
 pub(crate) fn config(name: &Name<'_>) -> Result<Config> {
     let machine = name.head.split_once(':').map_or("", |(_, machine)| machine);
     Ok(Config::new(machine, &name.options)?)

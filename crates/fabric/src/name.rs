@@ -1,6 +1,5 @@
-//! The grammar of device names: a head, with options in parentheses where it has any: `head` or `head(key=value,...)`.
-//! And how options get into a configuration: one table for each kind says how they are written, what they mean and what
-//! they set.
+//! The grammar of device names: a head, with optional options in parentheses: `head` or `head(key=value,...)`. Also how
+//! options set a configuration: a table for each kind has their written form, meaning and setter.
 
 use std::ops::RangeInclusive;
 
@@ -10,19 +9,19 @@ use verbs::{Error, Result};
 /// A parsed name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Name<'a> {
-    /// All of it, as it was written.
+    /// The whole name, as written.
     pub(crate) text: &'a str,
-    /// What stands before the options.
+    /// The part before the options.
     pub(crate) head: &'a str,
     /// Keys and values, no key twice.
     pub(crate) options: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Name<'a> {
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for parentheses that do not match, an option without a value, or one that is given twice.
+    /// [`Error::Invalid`] for parentheses that do not match, an option without a value, or an option that is given twice.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
         let bad = |why: &str| Error::Invalid(format!("'{text}' is no device name: {why}"));
         let Some((head, rest)) = text.split_once('(') else {
@@ -47,7 +46,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The parts of a list between separators outside of parentheses; `None` if the parentheses do not match.
+/// Splits a list at separators outside of parentheses; `None` if the parentheses do not match.
 pub(crate) fn parts(list: &str, separator: char) -> Option<Vec<&str>> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
     for (at, letter) in list.char_indices() {
@@ -65,31 +64,31 @@ pub(crate) fn parts(list: &str, separator: char) -> Option<Vec<&str>> {
     (depth == 0).then_some(parts)
 }
 
-/// Why an option does not take a value.
+/// Why a value is not valid for an option.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// It is none of its values.
+    /// It is not one of the option's values.
     Value,
-    /// It cannot be read, for this reason.
+    /// It cannot be parsed, for this reason.
     Unreadable(host::BadSize),
 }
 
 /// An option of a kind of device.
 pub(crate) struct Choice<C> {
-    /// How it is written: `key=VALUE`.
+    /// Its written form: `key=VALUE`.
     pub(crate) form: &'static str,
     /// What it does, with its default.
     pub(crate) about: &'static str,
-    /// Puts a value into the configuration.
+    /// Sets a value in the configuration.
     pub(crate) set: fn(&mut C, &str) -> std::result::Result<(), Refusal>,
 }
 
-/// How options are written, each with what it does.
+/// The written form of options, each with its meaning.
 pub(crate) fn help<C>(options: &[Choice<C>]) -> Vec<(&'static str, &'static str)> {
     options.iter().map(|option| (option.form, option.about)).collect()
 }
 
-/// Puts the options of a name into a configuration.
+/// Sets the options of a name in a configuration.
 ///
 /// # Errors
 /// As [`set_one`].
@@ -97,10 +96,10 @@ pub(crate) fn set<C>(name: &Name<'_>, options: &[Choice<C>], config: &mut C) -> 
     name.options.iter().try_for_each(|(key, value)| set_one(name.head, options, config, key, value))
 }
 
-/// Puts an option's value into a configuration.
+/// Sets an option's value in a configuration.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the options that there are, if this is none of them or it has no such value.
+/// [`Error::Invalid`], with the options that exist, for an unknown option or value.
 pub(crate) fn set_one<C>(
     head: &str,
     options: &[Choice<C>],
@@ -120,10 +119,10 @@ pub(crate) fn set_one<C>(
     })
 }
 
-/// What a value stands for, of these.
+/// The meaning of a value, from a table.
 ///
 /// # Errors
-/// [`Refusal::Value`] if it is none of them.
+/// [`Refusal::Value`] if it is not in the table.
 pub(crate) fn choose<T, const N: usize>(value: &str, all: [(&str, T); N]) -> std::result::Result<T, Refusal> {
     all.into_iter().find(|(word, _)| *word == value).map(|(_, means)| means).ok_or(Refusal::Value)
 }

@@ -1,4 +1,4 @@
-//! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options among them.
+//! The names of devices made of several: `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`, with options in the same list.
 
 use host::Host;
 use nic_rails::{Engine, RAILS_MAX, RailsConfig};
@@ -43,7 +43,7 @@ const OPTIONS: &[Choice<RailsConfig>] = &[
     },
 ];
 
-/// The options as they are written, each with its meaning.
+/// The options in their written form, each with its meaning.
 pub(crate) fn options() -> Vec<(&'static str, &'static str)> {
     help(OPTIONS)
 }
@@ -54,7 +54,7 @@ pub(crate) struct Rails<'a> {
     config: RailsConfig,
 }
 
-/// The rails that a name says, if it is one of these.
+/// Parses the rails from a name; `None` if it does not have this form.
 pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
     let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
     let unmatched = || Error::Invalid(format!("'{text}' is no device name: the parentheses do not match"));

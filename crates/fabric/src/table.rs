@@ -1,4 +1,4 @@
-//! The table of all kinds of devices, and from a name to its kind.
+//! The table of all kinds of devices, and the lookup of a name's kind.
 
 use verbs::{Error, Result};
 
@@ -9,12 +9,12 @@ use crate::{iwarp, model, shm};
 /// All kinds, in the order in which they are shown.
 pub(crate) const KINDS: [&Kind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
 
-/// The word of a name: what it begins with, before a side, an instance or options.
+/// The first word of a name, before a side, an instance or options.
 pub(crate) fn word(name: &str) -> &str {
     name.split(['@', '(', ':']).next().unwrap_or(name).trim()
 }
 
-/// The kind that a name's form says; whether there is such a device is another question, and no file is looked for.
+/// The kind of a name, from its form alone; does not check whether the device exists, and opens no file.
 pub(crate) fn of(name: &str) -> Option<&'static Kind> {
     let kind = KINDS.into_iter().find(|kind| kind.word == word(name))?;
     let head = name.split('(').next().unwrap_or(name).trim();
@@ -27,10 +27,10 @@ pub(crate) fn of(name: &str) -> Option<&'static Kind> {
     .then_some(kind)
 }
 
-/// The kind of a name of one device, with the name's parts.
+/// Parses the name of one device, and returns its kind and parts.
 ///
 /// # Errors
-/// [`Error::Invalid`] for what is no name, and for an unknown kind, naming what there is.
+/// [`Error::Invalid`] for an invalid name, and for an unknown kind, with the kinds that exist.
 pub(crate) fn read(text: &str) -> Result<(&'static Kind, Name<'_>)> {
     let name = Name::parse(text)?;
     let Some(kind) = of(text) else {

@@ -1,4 +1,4 @@
-//! Forked children: what they inherit of a device harms nobody, whatever they do with it.
+//! Forked children: whatever they do with an inherited device has no effect on other processes.
 #![allow(unsafe_code, reason = "fork(2) has no safe form")]
 
 #[path = "../../nic-util/tests/support/mod.rs"]
@@ -15,9 +15,9 @@ use crate::support::child::{Child, hear, say};
 use crate::support::end::{at, deadline, within};
 use crate::support::{one_at_a_time, until};
 
-/// Forks; the child does this and ends, with success if it comes to its end.
+/// Forks; the child calls `body` and exits, successfully unless it panics.
 fn forked(body: impl FnOnce()) -> Pid {
-    // SAFETY: the child works on what is its own, and leaves without running what is registered for the parent's end.
+    // SAFETY: the child works only on its own copies, and exits without running the parent's exit handlers.
     match unsafe { libc::fork() } {
         0 => {
             let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
@@ -28,7 +28,7 @@ fn forked(body: impl FnOnce()) -> Pid {
     }
 }
 
-/// Waits for a child's good end.
+/// Waits for a child's successful exit.
 #[track_caller]
 fn await_end(pid: Pid) {
     let status = until("end of the child", || waitpid(Some(pid), WaitOptions::NOHANG).expect("a child"));
@@ -99,7 +99,7 @@ impl Side {
         assert!(wc.is_ok() && wc.wr_id == wr_id, "{wc:?}");
     }
 
-    /// A child's tries: everything is refused, and says why.
+    /// A child's attempts: every call is refused with the right error.
     fn touch(&self) {
         let forked = |what: &str, result: Result<(), Error>| assert_eq!(result, Err(Error::Forked), "{what}");
         forked("a domain", self.device.alloc_pd().map(drop));
@@ -118,7 +118,8 @@ impl Side {
     }
 }
 
-/// Goal: children that sleep, touch or drop leave the parent's connection as it is. Method: messages both ways after each.
+/// Goal: children that sleep, use or drop the device leave the parent's connection unchanged. Method: messages both ways
+/// after each.
 fn harmless(kind: &str) {
     let _gate = one_at_a_time();
     let (near, far) = (Side::open(kind), Side::open(kind));
@@ -140,7 +141,7 @@ fn harmless(kind: &str) {
         await_end(forked(|| near.touch()));
     }
     works(3);
-    // What the child drops are its copies; the parent's are as they were.
+    // The child drops its copies; the parent's are not affected.
     let copies = || (std::ptr::from_ref(&near), std::ptr::from_ref(&far));
     await_end(forked(|| {
         let (near, far) = copies();
@@ -176,8 +177,8 @@ fn children_leave_rails_alone() {
     harmless("rails");
 }
 
-/// Goal: a child can drop what it inherits whatever the parent's threads held at that moment. Method: messages without rest while
-/// children are forked, so that the rails' own threads are at work.
+/// Goal: a child can drop what it inherits, whatever locks the parent's threads held at the fork. Method: continuous
+/// messages while children are forked, so that the rails' own threads are busy.
 #[test]
 fn children_drop_rails_in_the_middle_of_traffic() {
     let _gate = one_at_a_time();
@@ -215,7 +216,8 @@ fn parent_role() {
     hear();
 }
 
-/// Goal: the peers of a killed process notice, although a child of it lives on. Method: a child with a child of its own.
+/// Goal: the peers of a killed process detect its end, although a child of it survives. Method: a child with a child of its
+/// own.
 fn noticed(kind: &str) {
     let _gate = one_at_a_time();
     let far = Side::open(kind);
@@ -246,7 +248,8 @@ fn the_death_of_a_parent_is_noticed_on_rails() {
     noticed("rails");
 }
 
-/// Goal: a killed parent's port is free at once, although a child lives on. Method: see above; listening again at its port.
+/// Goal: a child does not hold the shared-memory segments of its parent's device. Method: counts the child's descriptors of
+/// segments.
 #[test]
 fn children_hold_no_descriptors() {
     let _gate = one_at_a_time();
@@ -261,7 +264,7 @@ fn children_hold_no_descriptors() {
     drop(side);
 }
 
-/// The children's way in; does nothing in an ordinary run.
+/// The children's entry point; does nothing in an ordinary run.
 #[test]
 fn child_entry() {
     support::child::enter(&[("parent", parent_role)]);

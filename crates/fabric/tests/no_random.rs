@@ -1,4 +1,5 @@
-//! A process that gets no random numbers: devices are refused with a sentence, and nothing goes on with numbers that are none.
+//! A process that gets no random numbers: opening a device fails with a clear error, and no default numbers are used
+//! instead.
 #![allow(unsafe_code, reason = "a filter of system calls has no safe form")]
 
 #[path = "../../nic-util/tests/support/mod.rs"]
@@ -9,26 +10,26 @@ use verbs::Error;
 use crate::support::child::{Child, hear, say};
 use crate::support::one_at_a_time;
 
-/// Has getrandom(2) fail with this number in this process from now on.
+/// Makes getrandom(2) fail with this error number in this process from now on.
 fn refuse_random(errno: u16) {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
     let step = |code: u32, jt: u8, jf: u8, k: u32| sock_filter { code: code as u16, jt, jf, k };
     let mut program = [
-        // The number of the call is the first word of what a filter sees.
+        // The number of the system call is the first word of a filter's input.
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
         step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_getrandom as u32),
         step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | u32::from(errno)),
         step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: a program of four steps; this is a process of the test's own.
+    // SAFETY: a program of four steps; the process belongs to the test.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
     }
 }
 
-/// The child: opens each device, and says how that is refused.
+/// The child: opens each device, and reports the errors.
 fn no_random_role() {
     let errno = hear().and_then(|line| line.parse().ok()).expect("a number");
     let host = host::real::host();
@@ -48,8 +49,8 @@ fn no_random_role() {
     say(nic_util::floor::nonces().expect_err("nothing random"));
 }
 
-/// Goal: no device is opened and no key made without random numbers, and the reason is said. Method: a filter of system calls as
-/// containers have, which refuses getrandom(2) as forbidden and as unknown.
+/// Goal: without random numbers no device is opened and no key is created, and the error names the reason. Method: a filter
+/// of system calls as in containers, which rejects getrandom(2) as forbidden and as unknown.
 #[test]
 fn without_random_numbers_no_device_is_opened() {
     let _gate = one_at_a_time();
@@ -65,7 +66,7 @@ fn without_random_numbers_no_device_is_opened() {
     }
 }
 
-/// The children's way in; does nothing in an ordinary run.
+/// The children's entry point; does nothing in an ordinary run.
 #[test]
 fn child_entry() {
     support::child::enter(&[("no_random", no_random_role)]);
