@@ -10,19 +10,19 @@ bitflags! {
     pub struct CompletionFlags: u32 {
         /// No event if it succeeds.
         const SUPPRESS = 0x01;
-        /// Of a send: the receiver's waiter is woken. Of an endpoint's receives: only such messages wake.
+        /// For a send: the receiver's waiter is woken. For an endpoint's receives: only such messages wake a waiter.
         const SOLICITED_WAIT = 0x02;
-        /// The event is queued, and wakes nobody.
+        /// The event is queued without waking a waiter.
         const UNSIGNALLED = 0x04;
-        /// Begins only when all earlier RDMA reads are done.
+        /// Starts only when all earlier RDMA reads have completed.
         const BARRIER_FENCE = 0x08;
-        /// Of an endpoint's receives: the threshold of the wait decides when it wakes.
+        /// For an endpoint's receives: the threshold of the wait decides when it wakes.
         const EVD_THRESHOLD = 0x10;
     }
 }
 
 bitflags! {
-    /// What may feed an event dispatcher (`DAT_EVD_FLAGS`).
+    /// The event streams that an event dispatcher accepts (`DAT_EVD_FLAGS`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct EvdFlags: u32 {
         /// Events of the program itself.
@@ -31,7 +31,7 @@ bitflags! {
         const CR = 0x010;
         /// Completions of DTOs.
         const DTO = 0x020;
-        /// What becomes of connections.
+        /// Connection events.
         const CONNECTION = 0x040;
         /// Completions of binds.
         const RMR_BIND = 0x080;
@@ -41,7 +41,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// What may be done to a region (`DAT_MEM_PRIV_FLAGS`).
+    /// The access rights of a region (`DAT_MEM_PRIV_FLAGS`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MemPriv: u32 {
         /// The own NIC may read.
@@ -56,7 +56,7 @@ bitflags! {
 }
 
 impl MemPriv {
-    /// The device's rights for these: whom peers may write to, the own NIC may, too (IBA 10.6.3.1).
+    /// The device's rights for these: remote write implies local write (IBA 10.6.3.1).
     pub(crate) fn access(self) -> Access {
         let mut access = Access::empty();
         access.set(Access::LOCAL_WRITE, self.intersects(Self::LOCAL_WRITE | Self::REMOTE_WRITE));
@@ -76,61 +76,61 @@ pub enum EpState {
     UnconfiguredUnconnected = 1,
     /// Held by a reserved service point.
     Reserved = 2,
-    /// A request came to its reserved service point.
+    /// A request has arrived at its reserved service point.
     PassiveConnectionPending = 4,
-    /// A connect is under way.
+    /// A connect is in progress.
     ActiveConnectionPending = 6,
-    /// Made by the provider for a request.
+    /// Created by the provider for a request.
     TentativeConnectionPending = 7,
-    /// Made by the provider for a request, and not yet told its zone and dispatchers.
+    /// Created by the provider for a request, without a zone and dispatchers yet.
     UnconfiguredTentative = 8,
     /// Connected.
     Connected = 9,
-    /// A disconnect is under way.
+    /// A disconnect is in progress.
     DisconnectPending = 10,
-    /// Was connected, or failed to be; reset makes it usable again.
+    /// Was connected, or failed to connect; a reset makes it usable again.
     Disconnected = 11,
-    /// A request was accepted; the peer's word is still missing.
+    /// A request was accepted; the peer's confirmation has not arrived.
     CompletionPending = 12,
 }
 
-/// Whether requests that are under way are given time when a connection is closed (`DAT_CLOSE_FLAGS`).
+/// Whether requests in flight may complete when a connection is closed (`DAT_CLOSE_FLAGS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
     /// No: they are flushed.
     Abrupt,
-    /// Those posted are carried out first.
+    /// Yes: posted requests are executed first.
     Graceful,
 }
 
 /// Attributes of an endpoint (`DAT_EP_ATTR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpAttr {
-    /// Bytes in one send; 0 for what the device can do. Not checked before the device does.
+    /// Bytes in one send; 0 for the device's limit. Checked by the device only.
     pub max_message_size: u32,
-    /// Bytes in one RDMA; 0 for what the device can do. Not checked before the device does.
+    /// Bytes in one RDMA; 0 for the device's limit. Checked by the device only.
     pub max_rdma_size: u32,
     /// How receives notify: default, solicited wait, unsignalled, threshold.
     pub recv_completion_flags: CompletionFlags,
     /// How requests may be posted; informative.
     pub request_completion_flags: CompletionFlags,
-    /// Receives that may be posted at a time.
+    /// Receives that may be posted at the same time.
     pub max_recv_dtos: u32,
-    /// Requests that may be posted at a time.
+    /// Requests that may be posted at the same time.
     pub max_request_dtos: u32,
-    /// Pieces of a receive.
+    /// Segments of a receive.
     pub max_recv_iov: u32,
-    /// Pieces of a request.
+    /// Segments of a request.
     pub max_request_iov: u32,
-    /// RDMA reads that the peer may have under way here.
+    /// The peer's RDMA reads that may be in flight to this side.
     pub max_rdma_read_in: u32,
-    /// RDMA reads that may be under way at the peer.
+    /// RDMA reads that may be in flight to the peer.
     pub max_rdma_read_out: u32,
 }
 
 impl EpAttr {
-    /// What an endpoint gets if nothing is asked for: queues as a queue pair has them by default. Larger ones take more of
-    /// the processor's caches, which small messages feel: with 256 requests of 16 pieces they take a fifth longer on `shm`.
+    /// The default attributes: queues as a queue pair has them by default. Larger queues take more of the processor's
+    /// caches, which slows small messages: with 256 requests of 16 segments they take a fifth longer on `shm`.
     pub fn default_for(ia: &IaAttr) -> Self {
         let cap = QpCap::default();
         Self {
@@ -147,7 +147,7 @@ impl EpAttr {
         }
     }
 
-    /// Whether a device of these limits can serve it.
+    /// Whether a device with these limits supports it.
     pub(crate) fn fits(&self, ia: &IaAttr) -> bool {
         self.max_message_size <= ia.max_message_size
             && self.max_rdma_size <= ia.max_message_size
@@ -163,40 +163,40 @@ impl EpAttr {
 /// Attributes of a shared receive queue (`DAT_SRQ_ATTR`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqAttr {
-    /// Receives that may be posted at a time.
+    /// Receives that may be posted at the same time.
     pub max_recv_dtos: u32,
-    /// Pieces of a receive.
+    /// Segments of a receive.
     pub max_recv_iov: u32,
     /// An event is raised when fewer are left; 0 for none.
     pub low_watermark: u32,
 }
 
-/// What an adapter can do (`DAT_IA_ATTR`), in numbers that the standard's signed 32-bit counts hold.
+/// The capabilities of an adapter (`DAT_IA_ATTR`), limited to what the standard's signed 32-bit counts hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IaAttr {
     /// The device's name.
     pub adapter_name: String,
-    /// Its address: the first port's, or the loopback address where any will do.
+    /// Its address: the first port's, or the loopback address if any address will do.
     pub address: IpAddr,
     /// Endpoints.
     pub max_eps: u32,
-    /// Requests, and receives, posted to an endpoint at a time.
+    /// Requests, and receives, posted to an endpoint at the same time.
     pub max_dto_per_ep: u32,
     /// RDMA reads of an endpoint, in each direction.
     pub max_rdma_read: u32,
     /// Event dispatchers.
     pub max_evds: u32,
-    /// Events that one holds.
+    /// Events in a dispatcher.
     pub max_evd_qlen: u32,
-    /// Pieces of a request.
+    /// Segments of a request.
     pub max_iov_segments_per_dto: u32,
     /// Local and remote regions together.
     pub max_lmrs: u32,
-    /// Bytes of a region, as the 32 bits of the attribute can say it; regions may be larger.
+    /// Bytes of a region, limited to the attribute's 32 bits; regions may be larger.
     pub max_lmr_block_size: u32,
     /// Bytes of a message.
     pub max_message_size: u32,
-    /// Shared receive queues; 0 where there are none.
+    /// Shared receive queues; 0 if not supported.
     pub max_srqs: u32,
     /// Receives in one.
     pub max_recv_per_srq: u32,
@@ -204,7 +204,7 @@ pub struct IaAttr {
     pub max_private_data: u32,
 }
 
-/// Objects that only take memory of the process.
+/// The limit for objects that only take memory of the process.
 const PLENTY: u32 = 65_536;
 
 impl IaAttr {
@@ -230,7 +230,7 @@ impl IaAttr {
     }
 }
 
-/// What events call an object: a number that its user may choose (`set_label`), unique to begin with.
+/// The number that identifies an object in events; unique at first, and its user may change it (`set_label`).
 pub type Label = u64;
 
 /// Errors outside of requests (`DAT_ASYNC_ERROR_*`).
@@ -239,8 +239,8 @@ pub type Label = u64;
 pub enum AsyncKind {
     /// An event dispatcher lost events.
     EvdOverflow = 0x08001,
-    /// A peer's request made an endpoint fail.
+    /// A peer's request caused an endpoint to fail.
     EpBroken = 0x08003,
-    /// Anything else: a shared receive queue below its low watermark, by its reason.
+    /// Any other error, identified by its reason: a shared receive queue below its low watermark.
     ProviderInternal = 0x08005,
 }

@@ -1,4 +1,4 @@
-//! [`Cno`]: a consumer notification object, where one waits for whichever of several dispatchers has something.
+//! [`Cno`]: a consumer notification object, on which a thread waits for events of several dispatchers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,19 +10,20 @@ use crate::ia::IaInner;
 use crate::sync::{Use, lock};
 use crate::{Error, Ia, Kind, Label, Result, Subtype};
 
-/// A dispatcher, as its notification object sees it.
+/// A dispatcher, as seen by its notification object.
 pub(crate) trait Watched: Send + Sync {
-    /// Arms the device's queue if it is not, and queues what came before that; reports to the object if there is news.
+    /// Arms the device's queue if it is not armed, and queues the events that arrived before that; reports to the object if
+    /// there are any.
     fn watch(&self);
-    /// Its report has been taken: whether it still has something. From now on it reports anew.
+    /// Called when its report is taken: returns whether it still has events. From now on it reports again.
     fn take_report(&self) -> bool;
-    /// The object is gone.
+    /// The object no longer exists.
     fn forget_cno(&self);
 }
 
 type WeakWatched = Weak<dyn Watched>;
 
-/// What is called when a dispatcher of the object has something: with the dispatcher.
+/// A callback for a dispatcher of the object that has events, called with the dispatcher's label.
 pub type Agent = Box<dyn Fn(Label) + Send>;
 
 /// A notification object (`DAT_CNO`); cheap to clone.
@@ -33,9 +34,9 @@ pub(crate) struct CnoInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
     evds: Mutex<Vec<WeakWatched>>,
-    /// Dispatchers that have something, in the order in which they reported.
+    /// Dispatchers with events, in the order in which they reported.
     triggered: Mutex<VecDeque<(Label, WeakWatched)>>,
-    /// Called by a thread of its own, while there is one.
+    /// Called by a thread of its own, if set.
     agent: Mutex<Option<Agent>>,
     has_thread: AtomicBool,
     waiting: AtomicBool,
@@ -48,14 +49,15 @@ impl std::fmt::Debug for Cno {
     }
 }
 
-/// How long an agent's thread waits before it looks whether it is still wanted.
+/// How long an agent's thread waits before it checks whether it is still needed.
 const AGENT_TURN: Span = Span::from_ms(200);
 
 impl Cno {
-    /// A notification object; `agent`, if given, is called from a thread of its own (`dat_cno_create`).
+    /// Creates a notification object; `agent`, if given, is called from a thread of its own (`dat_cno_create`).
     ///
     /// # Errors
-    /// `InsufficientResources` when there is no thread for the agent; `NotImplemented` on a device without completion channels.
+    /// `InsufficientResources` when no thread for the agent can be created; `NotImplemented` on a device without completion
+    /// channels.
     pub fn create(ia: &Ia, agent: Option<Agent>) -> Result<Self> {
         if ia.0.channel.is_none() {
             return Err(Error::new(Kind::NotImplemented, Subtype::None));
@@ -77,7 +79,7 @@ impl Cno {
     /// Replaces the agent (`dat_cno_modify_agent`).
     ///
     /// # Errors
-    /// `InsufficientResources` when there is no thread for it.
+    /// `InsufficientResources` when no thread for it can be created.
     pub fn modify_agent(&self, agent: Option<Agent>) -> Result<()> {
         let wanted = agent.is_some();
         *lock(&self.0.agent) = agent;
@@ -96,17 +98,17 @@ impl Cno {
         Ok(())
     }
 
-    /// Whether it calls an agent.
+    /// Whether it has an agent.
     pub fn has_agent(&self) -> bool {
         lock(&self.0.agent).is_some()
     }
 
-    /// Waits until one of its dispatchers has something; which one. `None` waits for ever (`dat_cno_wait`).
+    /// Waits until one of its dispatchers has events, and returns its label. `None` waits forever (`dat_cno_wait`).
     ///
-    /// What a dispatcher held before it was triggered the last time, and still holds, does not trigger it again.
+    /// Events that a dispatcher already held when it was last triggered do not trigger it again.
     ///
     /// # Errors
-    /// `TimeoutExpired`; `InvalidState` while somebody else waits or an agent is there.
+    /// `TimeoutExpired`; `InvalidState` while another thread waits or an agent is set.
     pub fn wait(&self, timeout: Option<Span>) -> Result<Label> {
         if self.has_agent() || self.0.waiting.swap(true, Ordering::AcqRel) {
             return Err(Error::state(Subtype::CnoInUse));
@@ -116,25 +118,25 @@ impl Cno {
         found.ok_or(Error::new(Kind::TimeoutExpired, Subtype::None))
     }
 
-    /// The dispatcher that triggered it, without waiting (`dat_cno_trigger`).
+    /// Returns the dispatcher that triggered it, without waiting (`dat_cno_trigger`).
     pub fn poll(&self) -> Option<Label> {
         self.0.look()
     }
 
-    /// What dispatchers call it.
+    /// Its label in dispatchers.
     pub fn label(&self) -> Label {
         self.0.label()
     }
 
-    /// Changes what dispatchers call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
 
-    /// Whether nobody waits on it, so that it may be freed. Dispatchers that report to it then report to none.
+    /// Checks that no thread waits on it, so that it may be freed. Its dispatchers then report to no object.
     ///
     /// # Errors
-    /// `InvalidState` while somebody waits.
+    /// `InvalidState` while a thread waits, or a dispatcher reports to it.
     pub fn release(&self) -> Result<()> {
         if self.0.waiting.load(Ordering::Acquire) {
             return Err(Error::state(Subtype::CnoInUse));
@@ -164,7 +166,7 @@ impl CnoInner {
         lock(&self.evds).retain(|other| !std::ptr::addr_eq(other.as_ptr(), evd));
     }
 
-    /// A dispatcher has something.
+    /// Records that a dispatcher has events.
     pub(crate) fn push(&self, label: Label, evd: &dyn Watched) {
         let weak = lock(&self.evds).iter().find(|other| std::ptr::addr_eq(other.as_ptr(), evd)).cloned();
         if let Some(weak) = weak {
@@ -201,7 +203,7 @@ impl CnoInner {
         loop {
             let (label, evd) = lock(&self.triggered).pop_front()?;
             let Some(evd) = evd.upgrade() else { continue };
-            // Somebody may have taken what triggered it without waiting here.
+            // Another thread may have taken the events from the dispatcher meanwhile.
             if evd.take_report() {
                 return Some(label);
             }

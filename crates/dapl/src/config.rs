@@ -1,4 +1,4 @@
-//! [`EpConfig`]: what an endpoint is made of, and whether that makes sense.
+//! [`EpConfig`]: the configuration of an endpoint, and its validation.
 
 use std::sync::Arc;
 
@@ -7,40 +7,40 @@ use crate::ia::IaInner;
 use crate::sync::Use;
 use crate::{CompletionFlags, Error, Evd, EvdFlags, Pz, Result, Srq, Subtype};
 
-/// What an endpoint is made of; may change while it is not connected.
+/// The configuration of an endpoint; may change while it is not connected.
 #[derive(Clone, Debug, Default)]
 pub struct EpConfig {
-    /// The zone whose regions it reaches. Without one it cannot be used yet.
+    /// The zone of the regions that it can access. Without one it cannot be used yet.
     pub pz: Option<Pz>,
-    /// Where receives complete.
+    /// The dispatcher for completions of receives.
     pub recv_evd: Option<Evd>,
-    /// Where requests complete.
+    /// The dispatcher for completions of requests.
     pub request_evd: Option<Evd>,
-    /// Where it is told what becomes of its connection.
+    /// The dispatcher for connection events.
     pub connect_evd: Option<Evd>,
-    /// Receives come from here.
+    /// The shared receive queue, if it uses one.
     pub srq: Option<Srq>,
     /// Sizes; the default if not given.
     pub attr: Option<EpAttr>,
 }
 
-/// What an endpoint was configured with, as it is kept.
+/// The stored configuration of an endpoint.
 pub(crate) struct Config {
     pub(crate) given: EpConfig,
     pub(crate) attr: EpAttr,
-    /// Keeps what was given from being freed.
+    /// Keeps the configured objects from being freed.
     _uses: Vec<Use>,
 }
 
 impl Config {
-    /// What was given, checked against the adapter.
+    /// Checks a configuration against the adapter.
     ///
     /// # Errors
     /// As [`crate::Ep::create`].
     pub(crate) fn new(ia: &Arc<IaInner>, given: EpConfig) -> Result<Self> {
         check_evd(ia, &given.recv_evd, EvdFlags::DTO, Subtype::HandleEvdRecv)?;
         check_evd(ia, &given.request_evd, EvdFlags::DTO, Subtype::HandleEvdRequest)?;
-        // The connection's dispatcher only queues what it is told, so that it may be another adapter's.
+        // The connection's dispatcher only queues events, so it may belong to another adapter.
         if given.connect_evd.as_ref().is_some_and(|evd| !evd.flags().contains(EvdFlags::CONNECTION)) {
             return Err(Error::handle(Subtype::HandleEvdConn));
         }
@@ -80,7 +80,7 @@ fn check_evd(ia: &Arc<IaInner>, evd: &Option<Evd>, flag: EvdFlags, wrong: Subtyp
     }
 }
 
-/// Sizes must agree with what dispatchers there are, and with the device.
+/// Checks that sizes agree with the dispatchers, and with the device.
 fn check_attr(attr: &EpAttr, given: &EpConfig, ia: &IaInner) -> Result<()> {
     let own_receives = given.recv_evd.is_some() && given.srq.is_none();
     let sensible = (own_receives == (attr.max_recv_dtos > 0) || given.srq.is_some())

@@ -1,4 +1,4 @@
-//! Connections of endpoints: how they are begun and ended, and what the device's events make of them.
+//! Connections of endpoints: how they are opened and closed, and the handling of the device's events.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::ia::Endpoint;
 use crate::sync::lock;
 use crate::{ConnectionKind, Error, Evd, Event, Kind, Label, Result, Subtype};
 
-/// How long a connect may take that may take for ever: peers that do not answer are gone by then.
+/// The time-out of a connect without one: a peer that does not answer by then is lost.
 const LONGEST_CONNECT: Span = Span::from_secs(600);
 
-/// How long an ending waits for what is under way.
+/// How long closing waits for requests in flight, and for flushed ones.
 const DRAIN: Span = Span::from_secs(5);
 const FLUSH: Span = Span::from_secs(1);
 
-/// Ports below this are left to the system.
+/// Ports below this are reserved for the system.
 const FIRST_PORT: u64 = 1024;
 
-/// The port of a connection qualifier. Those beyond 65535 are folded onto the ports from 1024 on, so that neighbours stay
-/// neighbours; two of them may share a port, and are then the same service point.
+/// The port of a connection qualifier. Qualifiers beyond 65535 are mapped to ports from 1024 on, so that adjacent qualifiers
+/// get adjacent ports; two of them may share a port, and are then the same service point.
 pub fn port_of(conn_qual: u64) -> u16 {
     match u16::try_from(conn_qual) {
         Ok(port) => port,
@@ -32,12 +32,12 @@ pub fn port_of(conn_qual: u64) -> u16 {
 }
 
 impl Ep {
-    /// Begins to connect to the service point with `conn_qual` at `address`; an event tells how it went (`dat_ep_connect`).
+    /// Starts to connect to the service point with `conn_qual` at `address`; an event reports the result (`dat_ep_connect`).
     /// `timeout` is how long the peer may take, `None` for ever.
     ///
     /// # Errors
-    /// `InvalidState` unless unconnected, or without a zone; argument 3 for a qualifier of 0, 4 for a time-out of 0, 5 for too
-    /// much private data; `InvalidHandle` without a dispatcher for connections; `InvalidAddress`.
+    /// `InvalidState` unless unconnected, or without a zone; argument 3 for a qualifier of 0, 4 for a time-out of 0, 5 for
+    /// too much private data; `InvalidHandle` without a dispatcher for connections; `InvalidAddress`.
     pub fn connect(
         &self,
         address: IpAddr,
@@ -66,7 +66,7 @@ impl Ep {
         })
     }
 
-    /// Begins to connect to where `other` is connected (`dat_ep_dup_connect`).
+    /// Starts to connect to the same service point as `other` (`dat_ep_dup_connect`).
     ///
     /// # Errors
     /// As [`Ep::connect`]; `InvalidState` unless `other` is connected.
@@ -80,11 +80,11 @@ impl Ep {
         }
     }
 
-    /// Ends the connection; an event tells when that is done (`dat_ep_disconnect`). Gracefully, requests that were posted are
-    /// given five seconds first.
+    /// Closes the connection; an event reports when that has finished (`dat_ep_disconnect`). If graceful, posted requests
+    /// get five seconds to complete first.
     ///
     /// # Errors
-    /// `InvalidState` when it is not connected, nor about to be, nor was.
+    /// `InvalidState` if it is not, was not, and is not about to be connected.
     pub fn disconnect(&self, close: Close) -> Result<()> {
         let inner = &*self.0;
         match self.state() {
@@ -92,7 +92,7 @@ impl Ep {
                 if close == Close::Graceful {
                     inner.drain();
                 }
-                // The peer may have been faster.
+                // The peer may have disconnected first.
                 if inner.change(EpState::Connected, EpState::DisconnectPending).is_ok() {
                     inner.say_goodbye();
                 }
@@ -110,7 +110,7 @@ impl Ep {
         }
     }
 
-    /// Makes it usable again after a connection; what was posted is flushed (`dat_ep_reset`).
+    /// Makes it usable again after a connection; posted work is flushed (`dat_ep_reset`).
     ///
     /// # Errors
     /// `InvalidState` unless disconnected or unconnected; resources for a new queue pair.
@@ -134,7 +134,7 @@ impl Ep {
 }
 
 impl EpInner {
-    /// The queue pair, if all that a connection needs is there.
+    /// The queue pair, if everything that a connection needs is configured.
     pub(crate) fn check_connectable(&self) -> Result<Arc<Qp>> {
         if lock(&self.config).given.connect_evd.is_none() {
             return Err(Error::handle(Subtype::HandleEvdConn));
@@ -142,7 +142,7 @@ impl EpInner {
         self.qp().ok_or(Error::state(Subtype::EpNotReady))
     }
 
-    /// What is agreed on with the peer.
+    /// The parameters negotiated with the peer.
     pub(crate) fn param(&self, private_data: &[u8], timeout: Option<Span>) -> ConnParam {
         let attr = lock(&self.config).attr;
         let reads = |wanted: u32| u8::try_from(wanted).unwrap_or(u8::MAX);
@@ -169,19 +169,19 @@ impl EpInner {
 
     fn say_goodbye(&self) {
         if let Some(qp) = self.qp() {
-            // If that fails it is over already, and the event is on its way.
+            // If that fails, the connection has ended already, and its event will follow.
             let _ = self.ia.cm.disconnect(&qp);
         }
     }
 
-    /// Fails everything that is posted.
+    /// Flushes all posted work.
     fn flush(&self) {
         if let Some(qp) = self.qp() {
             qp.to_error();
         }
     }
 
-    /// Gives what was requested some time.
+    /// Waits for posted requests to complete, up to a limit.
     fn drain(&self) {
         let evd = self.send_side().evd();
         if let Some(evd) = evd {
@@ -198,7 +198,7 @@ impl EpInner {
         });
     }
 
-    /// The connection is there.
+    /// The connection is established.
     fn established(&self, private_data: Vec<u8>) {
         use EpState as S;
         let pending = [S::ActiveConnectionPending, S::CompletionPending];
@@ -207,7 +207,7 @@ impl EpInner {
         }
     }
 
-    /// The connection did not come about.
+    /// The connection could not be established.
     fn failed(&self, kind: ConnectionKind, private_data: Vec<u8>) {
         use EpState as S;
         let passive = self.change(S::CompletionPending, S::Disconnected).is_ok();
@@ -218,10 +218,10 @@ impl EpInner {
         }
     }
 
-    /// The connection is over.
+    /// The connection has ended.
     fn disconnected(&self) {
         use EpState as S;
-        // The request that broke it may have completed, and nobody have looked.
+        // The completion of the request that broke it may still be in the device's queue.
         let evd = self.send_side().evd();
         if let Some(evd) = evd {
             evd.0.harvest();
@@ -248,12 +248,12 @@ impl Endpoint for EpInner {
             CmEvent::Rejected { private_data, .. } => self.failed(ConnectionKind::PeerRejected, private_data),
             CmEvent::ConnectFailed { why, .. } => self.failed(kind_of(&why), Vec::new()),
             CmEvent::Disconnected { .. } => self.disconnected(),
-            // That is a service point's.
+            // Handled by a service point.
             CmEvent::ConnectRequest(_) => {}
         }
     }
 
-    /// Its connection ends: not every device says so by itself to the side whose request it was.
+    /// Disconnects: not every device does so itself on the side whose request failed.
     fn request_failed(&self) {
         if self.state() == EpState::Connected {
             self.say_goodbye();
@@ -261,7 +261,7 @@ impl Endpoint for EpInner {
     }
 }
 
-/// What the standard calls a failure.
+/// The standard's name for a failure.
 fn kind_of(why: &CmFailure) -> ConnectionKind {
     match why {
         CmFailure::Unreachable(..) => ConnectionKind::Unreachable,
@@ -270,9 +270,9 @@ fn kind_of(why: &CmFailure) -> ConnectionKind {
     }
 }
 
-/// For programs that have addresses of any kind.
+/// For programs with addresses of any kind.
 impl Error {
-    /// An address that is none of an adapter's kind.
+    /// The error for an address of another kind than the adapter's.
     pub const fn address() -> Self {
         Self::new(Kind::InvalidAddress, Subtype::AddressMalformed)
     }

@@ -1,4 +1,4 @@
-//! [`Cr`]: a request for a connection, as dispatchers hold it. It is answered in `sp`.
+//! [`Cr`]: a connection request, as dispatchers hold it. `sp` answers it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -17,9 +17,10 @@ pub(crate) struct CrInner {
     pub(crate) private_data: Arc<[u8]>,
     pub(crate) remote: SocketAddr,
     pub(crate) conn_qual: u64,
-    /// The endpoint that it brought. Endpoints report to dispatchers, which hold requests; so here it is only kept.
+    /// The endpoint created or reserved for it. Endpoints report to dispatchers, which hold requests; so it is only stored
+    /// here.
     pub(crate) local_ep: Option<Arc<dyn Endpoint>>,
-    /// None once it was answered.
+    /// `None` once it is answered.
     pub(crate) request: Mutex<Option<ConnectRequest>>,
 }
 
@@ -30,12 +31,12 @@ impl std::fmt::Debug for Cr {
 }
 
 impl Cr {
-    /// What the other side said.
+    /// The private data of the peer.
     pub fn private_data(&self) -> &Arc<[u8]> {
         &self.0.private_data
     }
 
-    /// Where it comes from, as far as the device knows.
+    /// The peer's address, as far as the device knows it.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote
     }

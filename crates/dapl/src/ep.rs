@@ -1,4 +1,4 @@
-//! Data path: post. [`Ep`], an endpoint: one side of a connection, its queues and what is posted to them.
+//! Data path: post. [`Ep`], an endpoint: one side of a connection, with its queues and posted work.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -39,14 +39,14 @@ pub(crate) struct Side {
     tag: u64,
     /// The number of the next request.
     head: u32,
-    /// Requests since the last that the device announces.
+    /// Requests since the last signaled one.
     quiet: u32,
-    /// The last request that the device announces.
+    /// The last signaled request.
     loud: Option<u32>,
     max_iov: usize,
 }
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteEnd {
     /// Its address.
@@ -62,11 +62,11 @@ impl std::fmt::Debug for Ep {
 }
 
 impl Ep {
-    /// An endpoint (`dat_ep_create`, `dat_ep_create_with_srq`).
+    /// Creates an endpoint (`dat_ep_create`, `dat_ep_create_with_srq`).
     ///
     /// # Errors
-    /// `InvalidHandle` that names what is of another adapter, or not made for that; argument 6 for sizes that make no sense or
-    /// that the device does not have; resources.
+    /// `InvalidHandle`, with the object that belongs to another adapter or has the wrong flags; argument 6 for sizes that
+    /// are inconsistent or exceed the device's; resources.
     pub fn create(ia: &Ia, config: EpConfig) -> Result<Self> {
         let state = if config.pz.is_some() { EpState::Unconnected } else { EpState::UnconfiguredUnconnected };
         Self::make(&ia.0, config, state)
@@ -88,7 +88,7 @@ impl Ep {
         Ok(Self(inner))
     }
 
-    /// Replaces what it is made of (`dat_ep_modify`).
+    /// Changes its configuration (`dat_ep_modify`).
     ///
     /// # Errors
     /// As [`Ep::create`]; `InvalidState` unless it is unconnected, and nothing is posted.
@@ -118,34 +118,34 @@ impl Ep {
         Ok(())
     }
 
-    /// Its state now (`dat_ep_get_status`).
+    /// Its current state (`dat_ep_get_status`).
     pub fn state(&self) -> EpState {
         self.0.ia.dispatch();
         self.0.state()
     }
 
-    /// `InvalidState`, with the state that it is in as the subtype.
+    /// `InvalidState`, with the current state as the subtype.
     pub fn state_error(&self) -> Error {
         self.0.state_error()
     }
 
-    /// Whether no receive, and no request, is under way.
+    /// Whether no receive, and whether no request, is in flight.
     pub fn idle(&self) -> (bool, bool) {
         (self.0.recv_side().is_idle(), self.0.send_side().is_idle())
     }
 
-    /// What it is made of (`dat_ep_query`).
+    /// Its configuration (`dat_ep_query`).
     pub fn config(&self) -> (EpConfig, EpAttr) {
         let config = lock(&self.0.config);
         (config.given.clone(), config.attr)
     }
 
-    /// Who is at the other end.
+    /// The other end of its connection.
     pub fn link(&self) -> RemoteEnd {
         *lock(&self.0.link)
     }
 
-    /// Receives that are posted (`dat_ep_recv_query`).
+    /// The number of posted receives (`dat_ep_recv_query`).
     pub fn posted_recvs(&self) -> u32 {
         self.0.recv_side().under_way()
     }
@@ -153,14 +153,14 @@ impl Ep {
     /// Sends a message (`dat_ep_post_send`).
     ///
     /// # Errors
-    /// Argument 2 for too many pieces; `LengthError` for a message that no device sends; `InvalidState` unless connected, or
-    /// disconnected (it is flushed then); `InsufficientResources` when the queue is full.
+    /// Argument 2 for too many segments; `LengthError` for a message beyond every device's limit; `InvalidState` unless
+    /// connected, or disconnected (the request is then flushed); `InsufficientResources` when the queue is full.
     #[inline]
     pub fn post_send(&self, iov: &[Sge], cookie: u64, flags: CompletionFlags) -> Result<()> {
         self.0.post(SendOp::Send, Dto::Send, iov, cookie, flags)
     }
 
-    /// Sends as [`Ep::post_send`] does, and the peer's region with the remote context `rmr` becomes unreachable
+    /// Sends as [`Ep::post_send`] does, and invalidates the peer's region with the remote context `rmr`
     /// (`dat_ep_post_send_with_invalidate`).
     ///
     /// # Errors
@@ -175,10 +175,10 @@ impl Ep {
         self.0.post(SendOp::SendInv(rmr), Dto::Send, iov, cookie, flags)
     }
 
-    /// Writes into the peer's memory (`dat_ep_post_rdma_write`). `remote_length` is what the peer offers.
+    /// Writes into the peer's memory (`dat_ep_post_rdma_write`). `remote_length` is the length of the peer's segment.
     ///
     /// # Errors
-    /// As [`Ep::post_send`]; `LengthError` for more than the peer offers.
+    /// As [`Ep::post_send`]; `LengthError` for more than `remote_length`.
     #[inline]
     pub fn post_rdma_write(
         &self,
@@ -212,7 +212,7 @@ impl Ep {
     /// Posts a receive (`dat_ep_post_recv`).
     ///
     /// # Errors
-    /// Argument 2 for too many pieces; `InvalidState` without a zone or dispatcher for it, or with a shared receive queue;
+    /// Argument 2 for too many segments; `InvalidState` without a zone or dispatcher for it, or with a shared receive queue;
     /// `InsufficientResources` when the queue is full.
     #[inline]
     pub fn post_recv(&self, iov: &[Sge], cookie: u64, flags: CompletionFlags) -> Result<()> {
@@ -223,12 +223,12 @@ impl Ep {
         self.0.or_again(self.0.try_recv(iov, wanted), &self.0.recv, post)
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label()
     }
 
-    /// Changes what events call it.
+    /// Changes its label in events.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
         for side in [&self.0.send, &self.0.recv] {
@@ -247,10 +247,11 @@ impl Ep {
         if own { Ok(()) } else { Err(Error::handle(Subtype::HandleEp)) }
     }
 
-    /// A bind has taken effect; its event comes in the order of the requests.
+    /// A bind has taken effect; its event is reported in the order of the requests.
     pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
         let Some(evd) = self.0.send_side().evd() else { return };
-        // Nothing completes meanwhile: either the bind finds done what it comes behind, or that finds the bind.
+        // No completion is taken meanwhile: either the bind sees that the request before it has completed, or that
+        // completion sees the bind.
         let mut taking = evd.0.taking();
         let mut side = self.0.send_side();
         let Some((lane, _)) = side.lane.clone() else { return };
@@ -265,13 +266,13 @@ impl Ep {
 
 /// Why nothing was posted.
 pub(crate) enum Refusal {
-    /// No queue pair, or nowhere to complete.
+    /// No queue pair, or no dispatcher.
     NotReady,
-    /// Too many pieces.
+    /// Too many segments.
     Pieces,
     /// No room.
     Full,
-    /// What the device said.
+    /// The device's error.
     Device(verbs::Error),
 }
 
@@ -299,7 +300,7 @@ impl EpInner {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Goes from one state to another.
+    /// Changes the state from one to another.
     ///
     /// # Errors
     /// `InvalidState` from any other state than `from`.
@@ -311,7 +312,7 @@ impl EpInner {
         }
     }
 
-    /// `InvalidState`, with the state.
+    /// `InvalidState`, with the current state as the subtype.
     pub(crate) fn state_error(&self) -> Error {
         use EpState as S;
         Error::state(match self.state() {
@@ -332,13 +333,13 @@ impl EpInner {
         self.label.load(Ordering::Relaxed)
     }
 
-    /// What requests need.
+    /// The state of the request queue, locked.
     #[inline]
     pub(crate) fn send_side(&self) -> Held<'_, Side> {
         self.send.lock(&self.ia.host)
     }
 
-    /// What receives need.
+    /// The state of the receive queue, locked.
     #[inline]
     pub(crate) fn recv_side(&self) -> Held<'_, Side> {
         self.recv.lock(&self.ia.host)
@@ -379,7 +380,7 @@ impl EpInner {
     ) -> Result<bool, Refusal> {
         let mut side = self.send_side();
         let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
-        // Of many quiet ones in a row the device announces some, or their slots would never be known to be free.
+        // In a long run of unsignaled requests some are signaled, or their slots would never be known to be free.
         let loud = !wanted.quiet || side.quiet_for_long();
         flags.set(SendFlags::SIGNALED, loud);
         if !has_room(qp.post_send(&SendWr { wr_id, op, data: Data::Sges(iov), flags }))? {
@@ -401,8 +402,7 @@ impl EpInner {
         Ok(true)
     }
 
-    /// What posting comes to, with another attempt where there was no room, after a look whether completions that nobody has
-    /// taken free something.
+    /// Returns the result of posting; without room, polls for completions that may free some, and tries again.
     #[inline]
     fn or_again(
         &self,
@@ -444,7 +444,7 @@ impl EpInner {
         }
     }
 
-    /// Makes a queue pair of what is configured, if that is enough for one.
+    /// Creates a queue pair from the configuration, if that is complete enough for one.
     pub(crate) fn build(self: &Arc<Self>) -> Result<()> {
         let config = lock(&self.config);
         let Some(pz) = config.given.pz.clone() else { return Ok(()) };
@@ -474,7 +474,7 @@ impl EpInner {
         Ok(())
     }
 
-    /// Lets the queue pair go, after taking out what has completed.
+    /// Drops the queue pair, after harvesting its completions.
     pub(crate) fn tear_down(&self) {
         let sides = [&self.send, &self.recv].map(|side| std::mem::take(&mut *side.lock(&self.ia.host)));
         for side in sides {
@@ -504,7 +504,7 @@ impl Side {
         Ok(Self { lane: Some((lane, evd)), tag, max_iov: max_iov as usize, ..Self::default() })
     }
 
-    /// Remembers the next request, and numbers it; nothing if there is no room.
+    /// Records the next request, and returns its number; `None` if there is no room.
     #[inline]
     fn prepare(&self, pieces: usize, wanted: Wanted) -> Result<Option<(&Qp, u64)>, Refusal> {
         let (Some(qp), Some((lane, _))) = (&self.qp, &self.lane) else { return Err(Refusal::NotReady) };
@@ -518,7 +518,7 @@ impl Side {
         Ok(Some((qp, self.tag | u64::from(self.head))))
     }
 
-    /// Counts the request that was prepared.
+    /// Counts the prepared request as posted.
     #[inline]
     fn posted(&mut self, loud: bool) {
         if loud {
@@ -529,12 +529,12 @@ impl Side {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Whether the device has announced nothing for half of the queue.
+    /// Whether no request was signaled for half of the queue.
     fn quiet_for_long(&self) -> bool {
         self.lane.as_ref().is_some_and(|(lane, _)| self.quiet + 1 >= lane.room() / 4)
     }
 
-    /// Whether everything that the device announces is done.
+    /// Whether all signaled requests have completed.
     pub(crate) fn is_idle(&self) -> bool {
         match (&self.lane, self.loud) {
             (Some((lane, _)), Some(loud)) => lane.is_done(loud),
@@ -546,18 +546,18 @@ impl Side {
         self.lane.as_ref().map_or(0, |(lane, _)| self.head.wrapping_sub(lane.done()))
     }
 
-    /// Whether a request failed by itself.
+    /// Whether a request failed, other than by a flush.
     pub(crate) fn has_failed(&self) -> bool {
         self.lane.as_ref().is_some_and(|(lane, _)| lane.has_failed())
     }
 
-    /// Where it completes.
+    /// The dispatcher of its completions.
     pub(crate) fn evd(&self) -> Option<Evd> {
         self.lane.as_ref().map(|(_, evd)| evd.clone())
     }
 }
 
-/// Whether a device has taken a request, or has no room for it.
+/// Whether a device has accepted a request, or has no room for it.
 #[inline]
 fn has_room(posted: verbs::Result<()>) -> Result<bool, Refusal> {
     match posted {

@@ -1,4 +1,4 @@
-//! [`Error`]: why a call failed, in the standard's types and subtypes (`dat_error.h` of DAT 2.0).
+//! [`Error`]: why a call failed, as the standard's types and subtypes (`dat_error.h` of DAT 2.0).
 
 use std::sync::Arc;
 
@@ -100,24 +100,24 @@ pub enum Subtype {
     NameNotRegistered = 100,
 }
 
-/// Why a call could not be carried out. Nothing has happened when one of these comes back.
+/// Why a call failed. A call that returns an error has had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The type.
     pub kind: Kind,
     /// The subtype.
     pub subtype: Subtype,
-    /// What the device said, where it was the device.
+    /// The device's error, if the device failed.
     pub cause: Option<Arc<verbs::Error>>,
 }
 
 impl Error {
-    /// An error without a cause of the device's.
+    /// An error without a device's error as its cause.
     pub const fn new(kind: Kind, subtype: Subtype) -> Self {
         Self { kind, subtype, cause: None }
     }
 
-    /// An argument, by its number in the standard's list, that has no meaning.
+    /// An invalid argument, by its number in the standard's argument list.
     pub const fn argument(subtype: Subtype) -> Self {
         Self::new(Kind::InvalidParameter, subtype)
     }
@@ -127,12 +127,12 @@ impl Error {
         Self::new(Kind::InvalidState, subtype)
     }
 
-    /// An object of the wrong sort, or of another adapter.
+    /// An object of the wrong kind, or of another adapter.
     pub const fn handle(subtype: Subtype) -> Self {
         Self::new(Kind::InvalidHandle, subtype)
     }
 
-    /// A device's error: what it ran out of is `resource`.
+    /// Converts a device's error; `resource` is the resource that it may have run out of.
     pub(crate) fn device(cause: verbs::Error, resource: Subtype) -> Self {
         use verbs::Error as E;
         let (kind, subtype) = match &cause {
@@ -140,7 +140,7 @@ impl Error {
             E::Limit { .. } | E::System { .. } => (Kind::InsufficientResources, resource),
             E::QueueFull { .. } => (Kind::InsufficientResources, Subtype::ResourceMemory),
             E::Invalid(_) => (Kind::InvalidParameter, Subtype::None),
-            // The memory is the third argument wherever it is one.
+            // The memory is the third argument of every call that takes one.
             E::Memory { .. } => (Kind::InvalidParameter, Subtype::Arg3),
             E::CqOverrun { .. } => (Kind::QueueFull, Subtype::None),
             E::WrongState { .. } | E::Busy { .. } => (Kind::InvalidState, Subtype::None),
@@ -176,7 +176,7 @@ impl std::error::Error for Error {}
 
 /// Maps a device's errors where they happen.
 pub(crate) trait OrDevice<T> {
-    /// The result with an error of the standard's; what a device may have run out of is `resource`.
+    /// Converts the error of a result; `resource` is the resource that a device may have run out of.
     fn or_device(self, resource: Subtype) -> Result<T>;
 }
 

@@ -1,8 +1,9 @@
-//! Data path: completion. [`Evd`], an event dispatcher: one queue that streams of events feed, and where one waits for them.
+//! Data path: completion. [`Evd`], an event dispatcher: a queue for several streams of events, on which threads wait.
 //!
-//! Completions of transfers stay in the device's queue until somebody looks. Everything else (connections, requests, software
-//! events, and completions that were drained while looking for more) is in a queue of the dispatcher. A look takes what is
-//! queued first, then asks the device; with one event wanted and nothing queued, nothing passes through the queue.
+//! Completions of transfers stay in the device's queue until a thread polls the dispatcher. Everything else (connections,
+//! requests, software events, and completions that were drained earlier) is in a queue of the dispatcher. A poll takes
+//! queued events first, then polls the device; if one event is wanted and none is queued, a completion is returned without
+//! passing through the queue.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -19,18 +20,18 @@ use crate::lane::{Lane, Lanes, Turn};
 use crate::sync::{Use, Uses, lock};
 use crate::{AsyncKind, Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
-/// How long a thread waits for its turn at completions, which another has for moments only.
+/// How long a thread waits for the lock on completions, which others hold only briefly.
 const TURN: Span = Span::from_ms(100);
 
-/// Entries of a dispatcher's completion queue at the least: what an endpoint's queues hold may be more than was asked for here.
+/// The fewest entries of a dispatcher's completion queue: an endpoint's queues may hold more than was requested here.
 const LEAST_ENTRIES: u32 = 512;
 
-/// What is not the default in a dispatcher's state.
+/// Flags of a dispatcher's state that are not the default.
 const DISABLED: u8 = 1;
 const UNWAITABLE: u8 = 2;
-/// Receives wake only when the sender asked for it.
+/// Receives wake a waiter only if the sender asked for it.
 const SOLICITED: u8 = 4;
-/// The device's queue overran.
+/// The device's queue has overrun.
 const OVERRUN: u8 = 8;
 
 /// An event dispatcher (`DAT_EVD`); cheap to clone.
@@ -42,37 +43,37 @@ pub(crate) struct EvdInner {
     _use: Use,
     pub(crate) flags: EvdFlags,
     qlen: AtomicU32,
-    /// Where transfers complete, with the flag for that.
+    /// The device's queue for completions of transfers, if its flags include them.
     pub(crate) cq: Option<Cq>,
-    /// Who sleeps on a dispatcher without such a queue.
+    /// Wakes waiters of a dispatcher without such a queue.
     bell: Bell,
     pub(crate) lanes: Lanes,
-    /// Held by whoever moves completions out of the device's queue, until they are where their order shows.
+    /// Held by the thread that moves completions out of the device's queue, until their order is visible.
     pub(crate) taking: Lock<Taking>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
-    /// Something that wakes was put into the queue by somebody else.
+    /// Another thread has queued an event that wakes a waiter.
     rung: AtomicBool,
     state: AtomicU8,
     waiting: AtomicBool,
     cno: Mutex<Option<Arc<CnoInner>>>,
     has_cno: AtomicBool,
-    /// Handed to the notification object, and not yet taken from it.
+    /// Reported to the notification object, and not yet taken from it.
     pub(crate) triggered: AtomicBool,
     armed: AtomicBool,
-    /// The device has announced what it was armed for.
+    /// The device has reported an event since the queue was armed.
     notified: AtomicBool,
     label: AtomicU64,
     pub(crate) uses: Uses,
 }
 
-/// What whoever takes completions works with.
+/// The state for taking completions.
 #[derive(Default)]
 pub(crate) struct Taking {
     pub(crate) turn: Turn,
-    /// Where the device puts a completion.
+    /// The buffer for a polled completion.
     pub(crate) wc: [Wc; 1],
-    /// The lane of the last plain one: the next is often of the same.
+    /// The lane of the last plain completion: the next one often has the same.
     pub(crate) last: Option<Arc<Lane>>,
 }
 
@@ -82,39 +83,39 @@ impl std::fmt::Debug for Evd {
     }
 }
 
-/// What a glance saw.
+/// The result of a fast poll.
 enum Glance {
-    /// The next event. Not yet an `Event`: made where it is wanted, it is not copied on the way there.
+    /// The next event. Not yet an `Event`: the caller builds that in place, without a copy.
     Found(DtoEvent),
-    /// There is none.
+    /// There is no event.
     Nothing,
-    /// Only a look will tell.
+    /// Only a full poll can decide.
     Unclear,
 }
 
-/// What a dispatcher is (`DAT_EVD_PARAM`).
+/// The parameters of a dispatcher (`DAT_EVD_PARAM`).
 #[derive(Clone, Debug)]
 pub struct EvdParam {
-    /// Events that it holds at least.
+    /// Events that it can hold, at least.
     pub qlen: u32,
-    /// What feeds it.
+    /// The streams that it accepts.
     pub flags: EvdFlags,
     /// Whether it triggers its notification object.
     pub enabled: bool,
-    /// Whether one may wait on it.
+    /// Whether threads may wait on it.
     pub waitable: bool,
-    /// Whether only solicited receives wake.
+    /// Whether only solicited receives wake a waiter.
     pub solicited: bool,
     /// Its notification object.
     pub cno: Option<Label>,
 }
 
-/// What concerns dispatchers of an adapter as a whole.
+/// Calls that concern all dispatchers of an adapter.
 impl Ia {
-    /// Opens an adapter, and makes a dispatcher for its asynchronous errors, unless 0 is asked for (`dat_ia_open`).
+    /// Opens an adapter, and creates a dispatcher for its asynchronous errors, unless `async_qlen` is 0 (`dat_ia_open`).
     ///
     /// # Errors
-    /// `InsufficientResources` when too many are open, or the device can give no more.
+    /// `InsufficientResources` when too many are open, or the device has no more resources.
     pub fn open(adapter: &Adapter, async_qlen: u32) -> Result<(Self, Option<Evd>)> {
         let ia = Self::open_silent(adapter)?;
         if async_qlen == 0 {
@@ -125,7 +126,7 @@ impl Ia {
         Ok((ia, Some(evd)))
     }
 
-    /// Whether it has no objects but `own` of the caller's, so that it may be closed gracefully (`dat_ia_close`).
+    /// Checks that it has no objects except `own`, so that it may be closed gracefully (`dat_ia_close`).
     ///
     /// # Errors
     /// `InvalidState`.
@@ -136,7 +137,8 @@ impl Ia {
 }
 
 impl Evd {
-    /// A dispatcher for at least `qlen` events of the streams in `flags`, reporting to `cno` if given (`dat_evd_create`).
+    /// Creates a dispatcher for at least `qlen` events of the streams in `flags`, which reports to `cno` if given
+    /// (`dat_evd_create`).
     ///
     /// # Errors
     /// Argument 2 for a size of zero or beyond the adapter's; argument 4 without a flag; resources.
@@ -181,23 +183,24 @@ impl Evd {
         Ok(evd)
     }
 
-    /// As the adapter knows it.
+    /// The reference for the adapter's tables.
     fn known(&self) -> Weak<dyn Dispatcher> {
         Arc::<EvdInner>::downgrade(&self.0)
     }
 
-    /// Waits until `threshold` events are there, and takes the first; `None` waits for ever. Also returns how many more are
-    /// queued, as far as that is known without asking the device (`dat_evd_wait`).
+    /// Waits until there are `threshold` events, and takes the first; `None` waits forever. Also returns how many more are
+    /// queued, as far as that is known without polling the device (`dat_evd_wait`).
     ///
-    /// Events that are there at the call count, whatever their flags. Unsignalled ones that come later do not end the wait.
+    /// Events that exist when the call begins count, whatever their flags. Unsignalled events that arrive later do not end
+    /// the wait.
     ///
     /// # Errors
-    /// Argument 3 for a threshold of zero or more than the dispatcher holds; `InvalidState` when somebody else waits, when it
-    /// is unwaitable, or after an overrun; `TimeoutExpired`.
+    /// Argument 3 for a threshold of zero or more than the dispatcher holds; `InvalidState` when another thread waits, when
+    /// it is unwaitable, or after an overrun; `TimeoutExpired`.
     #[inline]
     pub fn wait(&self, timeout: Option<Span>, threshold: u32) -> Result<(Event, usize)> {
         let inner = &*self.0;
-        // Before the glance: whatever is put into the queue after it rings anew.
+        // Before the fast poll: an event queued after it sets the flag again.
         inner.rung.store(false, Ordering::Relaxed);
         match if threshold == 1 { inner.glance() } else { Glance::Unclear } {
             Glance::Found(event) => return Ok((Event::Dto(event), 0)),
@@ -215,7 +218,7 @@ impl Evd {
         self.wait_longer(timeout, threshold as usize)
     }
 
-    /// What [`Evd::wait`] does once it has looked in vain.
+    /// The rest of [`Evd::wait`], after a poll without success.
     fn wait_longer(&self, timeout: Option<Span>, threshold: usize) -> Result<(Event, usize)> {
         const CALL: &str = "Evd::wait";
         let inner = &*self.0;
@@ -229,7 +232,7 @@ impl Evd {
         let deadline = inner.ia.deadline(timeout);
         let mut news = false;
         let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
-        // Put where it is returned from: an event that is handed through the loop is copied at each step.
+        // Declared outside of the loop: an event that is returned through the loop is copied at each step.
         let mut found = Err(Error::new(Kind::TimeoutExpired, Subtype::None));
         if solicited {
             let mut look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
@@ -264,10 +267,10 @@ impl Evd {
         found.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
     }
 
-    /// Puts an event of the program's own into it (`dat_evd_post_se`).
+    /// Queues an event of the program (`dat_evd_post_se`).
     ///
     /// # Errors
-    /// Argument 1 for a dispatcher without the flag for that; `QueueFull`.
+    /// Argument 1 for a dispatcher that does not accept software events; `QueueFull`.
     pub fn post_software(&self, pointer: u64) -> Result<()> {
         if !self.0.flags.contains(EvdFlags::SOFTWARE) {
             return Err(Error::argument(Subtype::Arg1));
@@ -278,11 +281,11 @@ impl Evd {
         Ok(())
     }
 
-    /// Makes it hold `qlen` events at least (`dat_evd_resize`).
+    /// Changes the number of events that it can hold to at least `qlen` (`dat_evd_resize`).
     ///
     /// # Errors
-    /// Argument 2 for zero; `InsufficientResources` beyond what its completion queue was made with; `InvalidState` while it
-    /// holds more.
+    /// Argument 2 for zero; `InsufficientResources` beyond the size of its completion queue; `InvalidState` while it holds
+    /// more events.
     pub fn resize(&self, qlen: u32) -> Result<()> {
         let inner = &*self.0;
         if qlen == 0 || qlen > inner.ia.attr.max_evd_qlen {
@@ -298,7 +301,7 @@ impl Evd {
         Ok(())
     }
 
-    /// Makes it report to another notification object, or to none (`dat_evd_modify_cno`).
+    /// Sets or removes its notification object (`dat_evd_modify_cno`).
     ///
     /// # Errors
     /// `InvalidHandle` for one of another adapter.
@@ -317,7 +320,7 @@ impl Evd {
         Ok(())
     }
 
-    /// Triggers its notification object again (`dat_evd_enable`).
+    /// Lets it trigger its notification object again (`dat_evd_enable`).
     pub fn enable(&self) {
         self.0.state.fetch_and(!DISABLED, Ordering::Release);
         self.0.ia.ring();
@@ -328,19 +331,19 @@ impl Evd {
         self.0.state.fetch_or(DISABLED, Ordering::Release);
     }
 
-    /// Sends whoever waits away, and lets nobody wait (`dat_evd_set_unwaitable`).
+    /// Wakes the waiting thread with an error, and lets no thread wait from now on (`dat_evd_set_unwaitable`).
     pub fn set_unwaitable(&self) {
         self.0.state.fetch_or(UNWAITABLE, Ordering::Release);
         self.0.wake();
         self.0.ia.ring();
     }
 
-    /// Lets one wait again (`dat_evd_clear_unwaitable`).
+    /// Lets threads wait again (`dat_evd_clear_unwaitable`).
     pub fn clear_unwaitable(&self) {
         self.0.state.fetch_and(!UNWAITABLE, Ordering::Release);
     }
 
-    /// What it is (`dat_evd_query`).
+    /// Its parameters (`dat_evd_query`).
     pub fn query(&self) -> EvdParam {
         let state = self.0.state.load(Ordering::Acquire);
         EvdParam {
@@ -353,22 +356,22 @@ impl Evd {
         }
     }
 
-    /// What feeds it.
+    /// The streams that it accepts.
     pub fn flags(&self) -> EvdFlags {
         self.0.flags
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
 
-    /// Whether nothing feeds it, so that it may be freed (`dat_evd_free`).
+    /// Checks that no object uses it, so that it may be freed (`dat_evd_free`).
     ///
     /// # Errors
     /// `InvalidState` while endpoints, service points or a waiter use it.
@@ -379,7 +382,7 @@ impl Evd {
         Ok(())
     }
 
-    /// From now on receives wake only when the sender asked for it.
+    /// From now on receives wake a waiter only if the sender asked for it.
     pub(crate) fn set_solicited(&self) {
         self.0.state.fetch_or(SOLICITED, Ordering::Release);
     }
@@ -397,7 +400,7 @@ impl EvdInner {
         self.state.load(Ordering::Acquire) & state != 0
     }
 
-    /// Whether anything about it is not the default.
+    /// Whether any state flag is set.
     #[inline]
     fn is_special(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
@@ -407,8 +410,8 @@ impl EvdInner {
         if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
     }
 
-    /// The short way of a look: one completion of the device's that becomes an event at once, when nothing else feeds the
-    /// dispatcher, nothing is queued there, and nothing about it is special.
+    /// The fast poll: returns one completion of the device directly as an event, if no other stream feeds the dispatcher,
+    /// nothing is queued, and no state flag is set.
     #[inline(always)]
     fn glance(&self) -> Glance {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) || self.is_special() {
@@ -424,7 +427,7 @@ impl EvdInner {
         match cq.poll(wc) {
             Ok(0) => return Glance::Nothing,
             Ok(_) => {}
-            // An overrun, which lasts: the look finds it again.
+            // An overrun persists: the full poll detects it again.
             Err(_) => return Glance::Unclear,
         }
         let [wc] = wc;
@@ -440,7 +443,8 @@ impl EvdInner {
         Glance::Unclear
     }
 
-    /// An event, if `threshold` of them are there and there is `news`: something that wakes has come since the wait began.
+    /// Takes an event, if there are `threshold` of them and `news` is set: an event that wakes a waiter has arrived since
+    /// the wait began.
     #[inline]
     fn look(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
@@ -465,12 +469,12 @@ impl EvdInner {
         Ok(self.take_queued(threshold, *news))
     }
 
-    /// Whether something that wakes was put into the queue by somebody else since this was asked last.
+    /// Whether another thread has queued an event that wakes a waiter since this was last called.
     fn take_rung(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
     }
 
-    /// Looks with the device saying what is news: for receives that wake only when solicited.
+    /// Polls with the device's notification as the source of news: for receives that wake a waiter only if solicited.
     fn look_armed(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
         self.drain(true)?;
@@ -494,19 +498,19 @@ impl EvdInner {
         self.queued.store(queue.len(), Ordering::Release);
     }
 
-    /// Queues a completion's event for whoever looks next.
+    /// Queues a completion's event for the next poll.
     pub(crate) fn keep(&self, event: Event, wakes: bool) {
         self.queue(event);
         self.rung.fetch_or(wakes, Ordering::Release);
     }
 
-    /// The turn at taking completions, and at binds, which come between them.
+    /// The lock for taking completions, and for binds, which are ordered between them.
     #[inline]
     pub(crate) fn taking(&self) -> Held<'_, Taking> {
         self.taking.lock(&self.ia.host)
     }
 
-    /// The next completion that makes an event, and whether it wakes.
+    /// The next completion that has an event, and whether it wakes a waiter.
     fn take_completion(&self, cq: &Cq, taking: &mut Taking) -> Result<Option<(Event, bool)>> {
         let Taking { turn, wc, .. } = taking;
         loop {
@@ -522,8 +526,8 @@ impl EvdInner {
         }
     }
 
-    /// The event of a completion, and whether it wakes; nothing for what has none, and where binds waited for it: then it is
-    /// queued, with those behind it.
+    /// The event of a completion, and whether it wakes a waiter; `None` for a completion without an event, and if binds
+    /// waited for it: then its event is queued, followed by theirs.
     #[inline(never)]
     pub(crate) fn event_of(&self, turn: &mut Turn, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
@@ -544,7 +548,7 @@ impl EvdInner {
         found.map(|(event, wakes)| (Event::Dto(event), wakes))
     }
 
-    /// Queues what [`Lane::complete`] found, and behind it binds whose turn has come.
+    /// Queues the event from [`Lane::complete`], followed by those of the binds that waited for it.
     #[cold]
     fn queue_with_binds(&self, turn: &mut Turn, lane: &Lane, found: Option<(DtoEvent, bool)>) {
         if let Some((event, wakes)) = found {
@@ -561,11 +565,11 @@ impl EvdInner {
         Error { kind: Kind::InvalidState, ..Error::device(cause, Subtype::None) }
     }
 
-    /// Moves what the device's queue holds into the dispatcher's, as before a queue pair goes.
+    /// Moves completions from the device's queue to the dispatcher's, for example before a queue pair is destroyed.
     pub(crate) fn harvest(&self) {
         let Some(cq) = &self.cq else { return };
         let turn = || self.taking.try_lock(&self.ia.host);
-        // Whoever has the turn gives it back soon, unless it is this thread itself.
+        // Another thread that holds the lock releases it soon; this thread itself may hold it, hence the limit.
         let deadline = self.ia.host.after(TURN);
         let Some(mut taking) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
         let mut any = false;
@@ -575,13 +579,13 @@ impl EvdInner {
         }
         drop(taking);
         if any {
-            // Whoever looked between the device's queue and this one saw nothing in either.
+            // A thread that polled while the completions were moved saw them in neither queue.
             self.wake();
             self.trigger();
         }
     }
 
-    /// Puts an event in, and wakes whoever waits.
+    /// Queues an event, and wakes the waiter.
     pub(crate) fn push(&self, event: Event) {
         self.queue(event);
         self.rung.store(true, Ordering::Release);
@@ -589,7 +593,7 @@ impl EvdInner {
         self.trigger();
     }
 
-    /// Adds an event, unless the queue is full; whether it was added.
+    /// Queues an event, unless the queue is full; returns whether it did.
     pub(crate) fn push_bounded(&self, event: Event) -> bool {
         let room = self.queued.load(Ordering::Acquire) < self.qlen.load(Ordering::Relaxed) as usize;
         if room {
@@ -605,7 +609,7 @@ impl EvdInner {
         }
     }
 
-    /// Hands the dispatcher to its notification object, once.
+    /// Reports the dispatcher to its notification object, once.
     fn trigger(&self) {
         if !self.has_cno.load(Ordering::Acquire) || self.is(DISABLED) {
             return;
@@ -617,7 +621,8 @@ impl EvdInner {
         }
     }
 
-    /// Arms the device's queue if it is not, and takes out what came before that; triggers if that wakes.
+    /// Arms the device's queue if it is not armed, and queues the completions that arrived before that; triggers if one of
+    /// them wakes a waiter.
     fn drain(&self, waited_on: bool) -> Result<()> {
         let Some(cq) = &self.cq else { return Ok(()) };
         let solicited = self.is(SOLICITED);
@@ -635,7 +640,8 @@ impl EvdInner {
         if news && waited_on {
             self.rung.store(true, Ordering::Release);
         }
-        // What the device announces is news by itself only where it alone knows; else it was drained, or taken, above.
+        // The device's notification counts only for solicited receives, where only the device knows; otherwise the
+        // completions were drained above, or taken.
         let told = !waited_on && self.notified.swap(false, Ordering::AcqRel) && solicited;
         if news || told {
             self.trigger();
@@ -643,13 +649,13 @@ impl EvdInner {
         Ok(())
     }
 
-    /// Whether anything is queued.
+    /// Whether any event is queued.
     #[inline]
     fn has_queued(&self) -> bool {
         self.queued.load(Ordering::Acquire) > 0
     }
 
-    /// Whether it is of this adapter.
+    /// Whether it belongs to this adapter.
     pub(crate) fn is_of(&self, ia: &Arc<IaInner>) -> bool {
         Arc::ptr_eq(&self.ia, ia)
     }
@@ -672,7 +678,7 @@ impl Dispatcher for EvdInner {
 
 impl Watched for EvdInner {
     fn watch(&self) {
-        // An overrun is found by whoever looks at the dispatcher itself.
+        // A thread that polls the dispatcher itself detects an overrun.
         let _ = self.drain(false);
     }
 
@@ -695,7 +701,7 @@ impl Drop for EvdInner {
     }
 }
 
-/// What wakes who waits for its events: a completion, or whatever else feeds it.
+/// Wakes the thread that waits for its events: on a completion, or any other event.
 impl Source for EvdInner {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         self.bell.prepare_wait(wakes);

@@ -1,4 +1,4 @@
-//! [`Event`]: what comes out of an event dispatcher, with the standard's numbers.
+//! [`Event`]: the events of a dispatcher, with the standard's numbers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,75 +8,75 @@ use verbs::WcStatus;
 use crate::attr::{AsyncKind, Label};
 use crate::cr::Cr;
 
-/// Something that happened (`DAT_EVENT`).
+/// An event (`DAT_EVENT`).
 #[derive(Debug)]
 pub enum Event {
-    /// A data transfer ended.
+    /// A data transfer completed.
     Dto(DtoEvent),
-    /// A bind ended.
+    /// A bind completed.
     RmrBind {
         /// The remote region.
         rmr: Label,
-        /// The bind's own number.
+        /// The cookie of the bind.
         cookie: u64,
-        /// How it ended.
+        /// Its status.
         status: DtoStatus,
     },
-    /// Somebody wants to connect.
+    /// A connection request arrived.
     ConnectionRequest(Box<RequestEvent>),
-    /// A connection came about, did not, or ended.
+    /// A connection was established, failed, or ended.
     Connection {
         /// The endpoint.
         ep: Label,
         /// What happened.
         kind: ConnectionKind,
-        /// What the peer said with it.
+        /// The peer's private data.
         private_data: Arc<[u8]>,
     },
     /// An error outside of any request.
     Async {
-        /// The object that has it.
+        /// The object with the error.
         object: Label,
-        /// Which.
+        /// The kind of error.
         kind: AsyncKind,
         /// The object's own reason, by the standard's number.
         reason: i32,
     },
-    /// The program's own.
+    /// An event of the program itself.
     Software(u64),
 }
 
-/// The end of a data transfer (`DAT_DTO_COMPLETION_EVENT_DATA`).
+/// The completion of a data transfer (`DAT_DTO_COMPLETION_EVENT_DATA`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DtoEvent {
     /// The endpoint.
     pub ep: Label,
-    /// The request's own number.
+    /// The cookie of the request.
     pub cookie: u64,
-    /// How it ended.
+    /// Its status.
     pub status: DtoStatus,
     /// Bytes transferred.
     pub length: u32,
-    /// What it was.
+    /// The kind of transfer.
     pub operation: Dto,
-    /// The region that a received send with invalidate took away here.
+    /// The region of this side that a received send with invalidate has invalidated.
     pub invalidated: Option<u32>,
 }
 
-/// A wish to connect (`DAT_CR_ARRIVAL_EVENT_DATA`). Dropped unanswered, it is rejected.
+/// A connection request (`DAT_CR_ARRIVAL_EVENT_DATA`). Dropped unanswered, it is rejected.
 #[derive(Debug)]
 pub struct RequestEvent {
     /// The service point.
     pub sp: Label,
-    /// The address that it came to.
+    /// The address at which it arrived.
     pub local: SocketAddr,
-    /// The qualifier that the service point was made with.
+    /// The qualifier of the service point.
     pub conn_qual: u64,
-    /// What can be accepted or rejected.
+    /// The handle for accepting or rejecting it.
     pub cr: Cr,
 }
 
-/// What a transfer is (`DAT_DTOS`).
+/// The kind of a transfer (`DAT_DTOS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Dto {
@@ -88,19 +88,19 @@ pub enum Dto {
     RdmaRead = 2,
     /// A receive.
     Receive = 3,
-    /// A receive that took a remote region's rights away.
+    /// A receive that invalidated a remote region.
     ReceiveWithInvalidate = 4,
 }
 
 impl Dto {
-    /// What a request was posted as, by its number.
+    /// The kind of a posted request, from its number.
     pub(crate) fn from_bits(bits: u64) -> Self {
         const POSTED: [Dto; 4] = [Dto::Send, Dto::RdmaWrite, Dto::RdmaRead, Dto::Receive];
         POSTED[bits as usize & 3]
     }
 }
 
-/// How a transfer ended (`DAT_DTO_COMPLETION_STATUS`).
+/// The status of a transfer (`DAT_DTO_COMPLETION_STATUS`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[allow(missing_docs)] // the standard's names
@@ -134,24 +134,24 @@ impl From<WcStatus> for DtoStatus {
     }
 }
 
-/// What became of a connection (`DAT_CONNECTION_EVENT_*`).
+/// The kind of a connection event (`DAT_CONNECTION_EVENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum ConnectionKind {
-    /// It is there.
+    /// The connection is established.
     Established = 0x04001,
-    /// The peer's program said no.
+    /// The peer's program rejected it.
     PeerRejected = 0x04002,
-    /// Nobody listens there, or what listens is something else.
+    /// There is no listener at the address, or it is not a compatible one.
     NonPeerRejected = 0x04003,
-    /// It was accepted, and the peer went away meanwhile.
+    /// It was accepted, but the peer ended meanwhile.
     AcceptCompletionError = 0x04004,
-    /// It was closed, by either side.
+    /// Either side closed it.
     Disconnected = 0x04005,
-    /// It broke: a request had failed.
+    /// It broke: a request has failed.
     Broken = 0x04006,
     /// The peer did not answer in time.
     TimedOut = 0x04007,
-    /// There is no way to the address.
+    /// The address cannot be reached.
     Unreachable = 0x04008,
 }

@@ -1,11 +1,13 @@
 //! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several of them share.
 //!
-//! Connections and asynchronous errors come from the device in one stream for each adapter. Whoever looks at a dispatcher that
-//! such events may feed hands out what has come ([`IaInner::dispatch`]). In real time a thread does that, too, so that one may
-//! sleep on a dispatcher that also carries completions; it begins with the first service point or connect.
+//! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher
+//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so
+//! that threads may sleep on a dispatcher that also carries completions; it is started with the first service point or
+//! connect.
 //!
-//! The adapter knows its objects by number, and only as whom it tells something: [`Endpoint`], [`ServicePoint`], [`Dispatcher`],
-//! [`SharedReceives`]. So what is made on an adapter uses it, and it uses none of them.
+//! The adapter knows its objects by number, and only through the traits by which it reports to them: [`Endpoint`],
+//! [`ServicePoint`], [`Dispatcher`], [`SharedReceives`]. So objects on an adapter depend on it, and it depends on none of
+//! them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +25,7 @@ use crate::{Error, Kind, Result, Subtype};
 /// Adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
 
-/// How long the thread that hands out events sleeps before it looks whether it is still wanted.
+/// How long the porter thread sleeps before it checks whether it is still needed.
 const PORTER_TURN: Span = Span::from_ms(500);
 
 /// Reasons of asynchronous events, by the standard's numbers.
@@ -31,52 +33,52 @@ const EP_TRANSFER_TO_ERROR: i32 = 0;
 const EVD_OVERFLOW_ERROR: i32 = 0;
 const SRQ_LOW_WATERMARK: i32 = 2;
 
-/// What the adapter tells an endpoint; by the number of its queue pair.
+/// The adapter's reports to an endpoint, found by the number of its queue pair.
 pub(crate) trait Endpoint: Any + Send + Sync {
-    /// What events call it.
+    /// Its label in events.
     fn label(&self) -> Label;
-    /// Something happened to its connection.
+    /// Handles an event of its connection.
     fn heard(&self, event: CmEvent);
-    /// A request of its own failed, and not because its connection had ended.
+    /// A request of this endpoint failed, other than because its connection had ended.
     fn request_failed(&self);
 }
 
-/// What the adapter tells a service point; by its port.
+/// The adapter's reports to a service point, found by its port.
 pub(crate) trait ServicePoint: Send + Sync {
-    /// A request has come.
+    /// A connection request has arrived.
     fn requested(&self, request: ConnectRequest);
 }
 
-/// What the adapter tells an event dispatcher; by the number of its completion queue.
+/// The adapter's reports to an event dispatcher, found by the number of its completion queue.
 pub(crate) trait Dispatcher: Send + Sync {
-    /// What events call it.
+    /// Its label in events.
     fn label(&self) -> Label;
-    /// The device has announced what the queue was armed for.
+    /// The device has notified the armed queue.
     fn notify(&self);
-    /// An object has an error outside of any request. A full dispatcher loses it; there is nowhere left to report that.
+    /// An object has an asynchronous error. A full dispatcher drops it, since there is nowhere left to report that.
     fn report(&self, object: Label, kind: AsyncKind, reason: i32);
 }
 
-/// What the adapter tells a shared receive queue; by its number.
+/// The adapter's reports to a shared receive queue, found by its number.
 pub(crate) trait SharedReceives: Send + Sync {
-    /// What events call it.
+    /// Its label in events.
     fn label(&self) -> Label;
-    /// What the device calls it.
+    /// Its number at the device.
     fn id(&self) -> u32;
-    /// A receive is used up: its cookie.
+    /// A receive was consumed; returns its cookie.
     fn take(&self, receive: u32) -> Option<u64>;
 }
 
-/// A request's number says by its first bit that it is a shared receive, then of which queue, then which.
+/// The first bit of a request's number marks a shared receive; then follow the numbers of the queue and of the receive.
 const SHARED: u64 = 1 << 63;
 const NUMBER_SHIFT: u32 = 32;
 
-/// The number of a receive that is posted to shared queue number `queue`.
+/// The request number of a receive of shared queue number `queue`.
 pub(crate) fn shared_wr_id(queue: u32, receive: u32) -> u64 {
     SHARED | u64::from(queue) << NUMBER_SHIFT | u64::from(receive)
 }
 
-/// Whether a completion is of a shared receive.
+/// Whether a completion belongs to a shared receive.
 #[inline]
 pub(crate) fn is_shared(wr_id: u64) -> bool {
     wr_id & SHARED != 0
@@ -98,7 +100,7 @@ impl std::fmt::Debug for Adapter {
 }
 
 impl Adapter {
-    /// An adapter on this device.
+    /// Creates an adapter on this device.
     pub fn new(device: Device) -> Self {
         Self(Arc::new(AdapterInner { device, open: Mutex::default() }))
     }
@@ -125,19 +127,19 @@ pub(crate) struct IaInner {
     pub(crate) host: Host,
     pub(crate) attr: IaAttr,
     pub(crate) cm: Cm,
-    /// Where queues of completions report, for those who wait for several, or for solicited ones.
+    /// The completion channel of its queues, for threads that wait for several queues, or for solicited events.
     pub(crate) channel: Option<CompChannel>,
-    /// Rung for whatever else they wait for.
+    /// Wakes these threads for everything else.
     bell: Bell,
-    /// Rung when the thread that hands out events is to end.
+    /// Notified when the porter thread is to end.
     ending: Arc<Bell>,
-    /// For endpoints without a dispatcher on one side.
+    /// The completion queue for endpoints without a dispatcher on one side.
     spare: OnceLock<Cq>,
     pub(crate) eps: Mutex<BTreeMap<u32, Weak<dyn Endpoint>>>,
     pub(crate) sps: Mutex<BTreeMap<u16, Weak<dyn ServicePoint>>>,
     pub(crate) evds: Mutex<BTreeMap<u32, Weak<dyn Dispatcher>>>,
     pub(crate) srqs: Mutex<BTreeMap<u32, Weak<dyn SharedReceives>>>,
-    /// Where errors outside of requests go, once there is a place.
+    /// The dispatcher for asynchronous errors, once it exists.
     pub(crate) async_evd: OnceLock<Weak<dyn Dispatcher>>,
     dispatching: Mutex<()>,
     has_porter: AtomicBool,
@@ -185,7 +187,7 @@ impl Ia {
         Ok(Self(inner))
     }
 
-    /// What it can do (`dat_ia_query`).
+    /// Its attributes (`dat_ia_query`).
     pub fn attr(&self) -> &IaAttr {
         &self.0.attr
     }
@@ -195,12 +197,12 @@ impl Ia {
         &self.0.device
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
@@ -218,27 +220,28 @@ impl IaInner {
         }
     }
 
-    /// The queue of endpoints that have no dispatcher on one side. Nothing ever completes there.
+    /// The queue of endpoints without a dispatcher on one side. Nothing ever completes in it.
     pub(crate) fn spare_cq(&self) -> verbs::Result<&Cq> {
         if self.spare.get().is_none() {
             let cq = self.device.create_cq(1)?;
-            // Somebody else may have been faster.
+            // Another thread may have set it first.
             let _ = self.spare.set(cq);
         }
         Ok(self.spare.get().expect("it was set above"))
     }
 
-    /// What wakes those who wait for whatever comes to the adapter.
+    /// The event source of threads that wait for any event of the adapter.
     pub(crate) fn shared(&self) -> impl Source + '_ {
         Shared(self)
     }
 
-    /// Wakes those who wait for whatever comes to the adapter.
+    /// Wakes the threads that wait for any event of the adapter.
     pub(crate) fn ring(&self) {
         self.host.ring(&self.bell);
     }
 
-    /// Hands out what has come from the device; nothing if somebody else is at it, who then wakes whom it concerns.
+    /// Dispatches the device's events; returns false if another thread does so already, which then wakes the threads
+    /// concerned.
     pub(crate) fn dispatch(self: &Arc<Self>) -> bool {
         let Some(_turn) = try_lock(&self.dispatching) else { return false };
         let mut any = false;
@@ -253,7 +256,7 @@ impl IaInner {
         any
     }
 
-    /// Tells dispatchers that their queues have announced something.
+    /// Informs dispatchers whose queues have been notified.
     pub(crate) fn dispatch_channel(&self) {
         let Some(channel) = &self.channel else { return };
         let mut any = false;
@@ -269,12 +272,12 @@ impl IaInner {
         }
     }
 
-    /// Something happened to a connection, or wants to become one.
+    /// Dispatches a connection event.
     fn connection(&self, event: CmEvent) {
         let qp_num = match event {
             CmEvent::ConnectRequest(request) => {
                 let sp = lock(&self.sps).get(&request.info.local.port()).and_then(Weak::upgrade);
-                // If nobody listens any more: dropped, it is rejected.
+                // Without a service point the request is dropped, which rejects it.
                 if let Some(sp) = sp {
                     sp.requested(request);
                 }
@@ -290,7 +293,7 @@ impl IaInner {
         }
     }
 
-    /// An error outside of any request. The device tells one of its adapters, whoever asks first.
+    /// Dispatches an asynchronous error. The device returns it to only one of its adapters, the first that polls.
     fn asynchronous(&self, event: AsyncEvent) {
         for ia in self.adapter.opened() {
             let found = match event {
@@ -303,7 +306,7 @@ impl IaInner {
                     ep.map(|ep| (ep.label(), AsyncKind::EpBroken, EP_TRANSFER_TO_ERROR))
                 }
                 AsyncEvent::SrqLimitReached { srq } => {
-                    // Collected first: the last user of a queue may be this one, and its end takes the same lock.
+                    // Collected first: this thread may drop the last handle of a queue, which takes the same lock.
                     let srqs: Vec<_> = lock(&ia.srqs).values().filter_map(Weak::upgrade).collect();
                     srqs.iter()
                         .find(|own| own.id() == srq)
@@ -317,7 +320,7 @@ impl IaInner {
         }
     }
 
-    /// A dispatcher lost events.
+    /// Reports that a dispatcher lost events.
     pub(crate) fn overflow(&self, evd: Label) {
         self.report(evd, AsyncKind::EvdOverflow, EVD_OVERFLOW_ERROR);
     }
@@ -333,17 +336,17 @@ impl IaInner {
         lock(&self.eps).get(&qp_num).and_then(Weak::upgrade)
     }
 
-    /// A receive from a shared queue is done: what events call its endpoint, and the receive's cookie.
+    /// A receive from a shared queue has completed: returns the label of its endpoint, and its cookie.
     #[cold]
     pub(crate) fn shared_receive(&self, wc: &Wc) -> Option<(Label, u64)> {
         let number = ((wc.wr_id & !SHARED) >> NUMBER_SHIFT) as u32;
         let srq = lock(&self.srqs).get(&number).and_then(Weak::upgrade)?;
-        // The receive is used up, whether its endpoint is still there or not.
+        // The receive is consumed, whether its endpoint still exists or not.
         let cookie = srq.take(wc.wr_id as u32)?;
         Some((self.ep(wc.qp_num)?.label(), cookie))
     }
 
-    /// A request failed. If that was not because its connection had ended, its endpoint is told.
+    /// Reports a failed request to its endpoint, unless it was flushed because its connection had ended.
     #[cold]
     pub(crate) fn request_failed(&self, wc: &Wc) {
         if wc.status != WcStatus::WrFlushErr
@@ -353,12 +356,12 @@ impl IaInner {
         }
     }
 
-    /// Until when a wait of at most `span` may last.
+    /// The deadline of a wait of at most `span`.
     pub(crate) fn deadline(&self, span: Option<Span>) -> Option<Time> {
         span.and_then(|span| self.host.after(span))
     }
 
-    /// From now on somebody sees to it that connections proceed while everybody sleeps.
+    /// Starts the porter thread, so that connections make progress while all other threads sleep.
     pub(crate) fn start_porter(self: &Arc<Self>) {
         if self.host.node().is_some() || self.has_porter.swap(true, Ordering::AcqRel) {
             return;
@@ -366,7 +369,7 @@ impl IaInner {
         let (weak, host) = (Arc::downgrade(self), self.host.clone());
         let source = (self.cm.clone(), self.ending.clone());
         let body = move || {
-            // As every thread that may copy to and from the program's memory.
+            // As in every thread that may copy to and from the program's memory.
             let _ = uaccess::unblock();
             let look = || match weak.upgrade() {
                 Some(ia) => ia.dispatch().then_some(true),
@@ -376,7 +379,7 @@ impl IaInner {
             while turn() != Some(false) {}
         };
         if self.host.spawn("dapl-porter", None, body).is_err() {
-            // Whoever looks at a dispatcher still hands out events.
+            // Threads that poll a dispatcher still dispatch events.
             self.has_porter.store(false, Ordering::Release);
         }
     }

@@ -1,13 +1,13 @@
-//! Data path: [`Lane`], what one queue of an endpoint remembers of its requests until they are done.
+//! Data path: [`Lane`], the records of one queue of an endpoint for its requests, until they complete.
 //!
-//! A device's completion carries 64 bits of ours. The user's cookie has as many, and the event says more: so those bits name
-//! a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
+//! A device's completion holds 64 bits of ours. The user's cookie has as many, and an event has further fields: so those
+//! bits identify a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
 //!
-//! A lane has two users. Whoever posts has the endpoint's lock, fills a record, and hands it to the device, which hands it to
-//! its completion. Whoever completes, binds or begins anew has the dispatcher's [`Turn`]: of those there is one at a time. Only
-//! [`Lane::done`] goes from the second to the first.
+//! A lane has two users. The poster holds the endpoint's lock, fills a record, and posts the request, which orders the
+//! record before its completion. The thread that completes, binds or restarts holds the dispatcher's [`Turn`], of which
+//! there is one. Only [`Lane::done`] passes information from the second user to the first.
 //!
-//! A lane belongs to a dispatcher and is used again by later endpoints; its generation tells their completions apart.
+//! A lane belongs to a dispatcher and is reused by later endpoints; its generation distinguishes their completions.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -23,27 +23,27 @@ use crate::{Error, Event, Kind, Label, Result, Subtype};
 const BLOCK: usize = 256;
 const BLOCKS: usize = 64;
 
-/// A request's number: its lane's number, the lane's generation, and which of the lane's requests it is.
+/// A request's number consists of its lane's number, the lane's generation, and the request's index in the lane.
 const TAG_SHIFT: u32 = 32;
 const GENERATION_BITS: u32 = 16;
 
-/// In a record's second word, above the length.
+/// Bits of a record's second word, above the length.
 const QUIET: u64 = 1 << 32;
 const UNSIGNALLED: u64 = 1 << 33;
 const OPERATION_SHIFT: u32 = 34;
 
-/// The turn at completions of a dispatcher. There is one, behind a lock, and whoever changes what completions change borrows it.
+/// The right to change what completions change. Each dispatcher has one, behind a lock.
 #[derive(Default)]
 pub(crate) struct Turn(());
 
-/// What is remembered of one request.
+/// The record of one request.
 #[derive(Default)]
 struct Record {
     cookie: AtomicU64,
     meta: AtomicU64,
 }
 
-/// What a request wants of its completion.
+/// The data of a request that its completion needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) cookie: u64,
@@ -51,20 +51,20 @@ pub(crate) struct Wanted {
     pub(crate) operation: Dto,
     /// No event if it succeeds.
     pub(crate) quiet: bool,
-    /// Its event wakes nobody.
+    /// Its event wakes no waiter.
     pub(crate) unsignalled: bool,
 }
 
 /// The requests of one queue of an endpoint.
 pub(crate) struct Lane {
     records: Box<[Record]>,
-    /// Its number at the dispatcher, and its generation: what requests' numbers begin with.
+    /// Its number in the dispatcher, and its generation: the upper half of request numbers.
     tag: AtomicU32,
-    /// What events call the endpoint.
+    /// The endpoint's label in events.
     label: AtomicU64,
-    /// The first request that is not done.
+    /// The first request that has not completed.
     done: AtomicU32,
-    /// A request failed by itself, and was not merely flushed.
+    /// A request failed, other than by a flush.
     failed: AtomicBool,
     /// Binds that wait for the requests posted before them.
     binds: Mutex<VecDeque<Bind>>,
@@ -73,7 +73,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     fn new(index: usize, depth: u32) -> Self {
-        // Twice the depth: what is done may be known a little late.
+        // Twice the depth, since completions may be seen a little late.
         let len = (depth.max(1) as usize * 2).next_power_of_two();
         Self {
             records: (0..len).map(|_| Record::default()).collect(),
@@ -86,12 +86,12 @@ impl Lane {
         }
     }
 
-    /// How many requests it can remember.
+    /// How many requests it can record.
     pub(crate) fn room(&self) -> u32 {
         self.records.len() as u32
     }
 
-    /// Completions of earlier requests are no longer known.
+    /// Advances the generation, so that completions of earlier requests are ignored.
     fn forget(&self) -> u32 {
         let tag = self.tag.load(Ordering::Relaxed);
         let generation = tag.wrapping_add(1) & ((1 << GENERATION_BITS) - 1);
@@ -100,7 +100,7 @@ impl Lane {
         tag
     }
 
-    /// Begins anew, without earlier requests. Returns what requests' numbers begin with.
+    /// Restarts it without the earlier requests. Returns the upper half of request numbers.
     pub(crate) fn restart(&self, _turn: &mut Turn) -> u64 {
         let tag = self.forget();
         self.done.store(0, Ordering::Release);
@@ -118,24 +118,25 @@ impl Lane {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The first request that is not done.
+    /// The first request that has not completed.
     #[inline]
     pub(crate) fn done(&self) -> u32 {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Remembers request number `ticket`; the one `room` before it must be done.
+    /// Records request number `ticket`; the request `room` before it must have completed.
     #[inline]
     pub(crate) fn remember(&self, ticket: u32, wanted: Wanted) {
         let record = &self.records[ticket as usize & (self.records.len() - 1)];
         let flags = if wanted.quiet { QUIET } else { 0 } | if wanted.unsignalled { UNSIGNALLED } else { 0 };
         let meta = u64::from(wanted.length) | flags | (wanted.operation as u64) << OPERATION_SHIFT;
         record.cookie.store(wanted.cookie, Ordering::Relaxed);
-        // Orders nothing by itself: the device hands the request to its completion.
+        // The store itself orders nothing: posting the request orders it before its completion.
         record.meta.store(meta, Ordering::Release);
     }
 
-    /// The event of a completion, and whether it wakes a waiter; nothing for what is quiet or no longer known.
+    /// The event of a completion, and whether it wakes a waiter; `None` for suppressed events and requests of earlier
+    /// endpoints.
     pub(crate) fn complete(&self, turn: &mut Turn, wc: &Wc) -> Option<(DtoEvent, bool)> {
         let record = self.record_of(wc)?;
         let meta = record.meta.load(Ordering::Acquire);
@@ -148,8 +149,8 @@ impl Lane {
         (meta & QUIET == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
     }
 
-    /// Takes most completions in one step: those of requests that succeeded, whose event wakes, and that no bind waits for.
-    /// `None` for others, and nothing has happened.
+    /// Handles most completions in one step: those of successful requests whose event wakes a waiter, and for which no bind
+    /// waits. `None` for others, and nothing has happened.
     #[inline(always)]
     pub(crate) fn complete_plain(&self, turn: &mut Turn, wc: &Wc) -> Option<DtoEvent> {
         let record = self.record_of(wc)?;
@@ -161,19 +162,19 @@ impl Lane {
         Some(self.event(record, meta, wc))
     }
 
-    /// What is remembered of the request of a completion, unless that is of an earlier endpoint.
+    /// The record of a completed request, unless the request belongs to an earlier endpoint.
     #[inline(always)]
     fn record_of(&self, wc: &Wc) -> Option<&Record> {
         self.knows(wc.wr_id).then(|| &self.records[wc.wr_id as usize & (self.records.len() - 1)])
     }
 
-    /// Whether a request of this number is its own, and not an earlier endpoint's.
+    /// Whether a request with this number belongs to the current endpoint.
     #[inline(always)]
     pub(crate) fn knows(&self, wr_id: u64) -> bool {
         (wr_id >> TAG_SHIFT) as u32 == self.tag.load(Ordering::Acquire)
     }
 
-    /// The request of a completion is done, and with it those before. A bind behind it may have ended already.
+    /// The request of a completion has completed, as have all before it. A bind after it may have completed already.
     #[inline(always)]
     fn advance(&self, _turn: &mut Turn, wc: &Wc) {
         let next = (wc.wr_id as u32).wrapping_add(1);
@@ -206,7 +207,8 @@ impl Lane {
         }
     }
 
-    /// A bind with number `ticket` ends when request number `after` has; returns its event, if it has one, if that is now.
+    /// Completes bind number `ticket` when request number `after` has completed; returns its event, if it has one, if that
+    /// is now.
     pub(crate) fn bind(
         &self,
         _turn: &mut Turn,
@@ -223,7 +225,7 @@ impl Lane {
                 event
             }
             after => {
-                // Without a request of its own it comes with the bind before it.
+                // Without a request before it, it follows the bind before it.
                 binds.push_back(Bind { ticket, after: after.unwrap_or(ticket.wrapping_sub(1)), event });
                 self.has_binds.store(true, Ordering::Release);
                 None
@@ -231,7 +233,7 @@ impl Lane {
         }
     }
 
-    /// Whether request number `ticket` is done.
+    /// Whether request number `ticket` has completed.
     pub(crate) fn is_done(&self, ticket: u32) -> bool {
         self.done().wrapping_sub(ticket.wrapping_add(1)) < 1 << 31
     }
@@ -242,7 +244,7 @@ impl Lane {
         self.has_binds.load(Ordering::Acquire)
     }
 
-    /// Ends the next bind, if what it came behind is done: its event, if it has one.
+    /// Completes the next bind, if the request before it has completed; returns its event, if it has one.
     pub(crate) fn take_bind(&self, _turn: &mut Turn) -> Option<Option<Event>> {
         let mut binds = lock(&self.binds);
         let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
@@ -258,7 +260,7 @@ impl Lane {
 struct Bind {
     ticket: u32,
     after: u32,
-    /// None if it is suppressed.
+    /// `None` if it is suppressed.
     event: Option<Event>,
 }
 
@@ -272,9 +274,9 @@ pub(crate) struct Lanes {
 
 #[derive(Default)]
 struct Vacant {
-    /// Lanes that nobody uses.
+    /// Unused lanes.
     free: Vec<Arc<Lane>>,
-    /// Lanes that there are.
+    /// The number of lanes created.
     made: usize,
 }
 
@@ -283,14 +285,14 @@ impl Lanes {
         Self { blocks: [const { OnceLock::new() }; BLOCKS], vacant: Mutex::default() }
     }
 
-    /// The lane that a completion belongs to. A shared receive's has none: its first bit is beyond all lanes.
+    /// The lane of a completion; `None` for a shared receive, whose first bit is beyond all lanes.
     #[inline]
     pub(crate) fn of(&self, wr_id: u64) -> Option<&Arc<Lane>> {
         let index = (wr_id >> (TAG_SHIFT + GENERATION_BITS)) as usize;
         self.blocks.get(index / BLOCK)?.get()?.get(index % BLOCK)?.get()
     }
 
-    /// A lane for `depth` requests.
+    /// Returns a lane for `depth` requests.
     pub(crate) fn take(&self, depth: u32) -> Result<Arc<Lane>> {
         let mut vacant = lock(&self.vacant);
         if let Some(at) = vacant.free.iter().position(|lane| lane.room() >= depth * 2) {
@@ -306,7 +308,7 @@ impl Lanes {
         Ok(lane)
     }
 
-    /// A lane that its endpoint needs no more.
+    /// Takes back a lane from its endpoint.
     pub(crate) fn give(&self, lane: Arc<Lane>) {
         lane.forget();
         lock(&self.vacant).free.push(lane);

@@ -1,30 +1,31 @@
 //! uDAPL 2.0 over the device API: the objects of the DAT Collaborative's user-level standard, in safe Rust.
 //!
 //! An [`Ia`] is an open adapter on a device. Memory is registered in a [`Pz`] as an [`Lmr`]; an [`Ep`] is one end of a
-//! connection; what happens comes out of an [`Evd`], of which a [`Cno`] watches several. The passive side makes a [`Psp`] or
-//! [`Rsp`] and answers each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and in
-//! virtual time.
+//! connection; an [`Evd`] returns events, and a [`Cno`] watches several of these. The passive side creates a [`Psp`] or
+//! [`Rsp`] and answers each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and
+//! in virtual time.
 //!
-//! | file | what it holds; a file uses those above it only |
+//! | file | purpose; a file uses only those above it |
 //! |---|---|
 //! | `error`, `attr` | errors, attributes, with the standard's numbers |
-//! | `ia` | [`Adapter`], [`Ia`], and how the device's events are handed out |
-//! | `cr`, `event` | [`Cr`], [`Event`]: what dispatchers hold |
+//! | `ia` | [`Adapter`], [`Ia`], and the dispatch of the device's events |
+//! | `cr`, `event` | [`Cr`], [`Event`]: the entries of dispatchers |
 //! | `lane` | from a device's completion to the standard's event |
-//! | `cno`, `evd` | [`Cno`] and [`Evd`], where one waits |
-//! | `mem`, `srq`, `config` | [`Pz`], [`Lmr`]; [`Srq`]; what an endpoint is made of |
-//! | `ep`, `connect` | [`Ep`] and what is posted to it; its connections |
-//! | `rmr`, `sp` | [`Rmr`], which is bound by an endpoint; [`Psp`], [`Rsp`], and answers to requests |
+//! | `cno`, `evd` | [`Cno`] and [`Evd`], on which threads wait |
+//! | `mem`, `srq`, `config` | [`Pz`], [`Lmr`]; [`Srq`]; the configuration of an endpoint |
+//! | `ep`, `connect` | [`Ep`] and its posted work; its connections |
+//! | `rmr`, `sp` | [`Rmr`], which an endpoint binds; [`Psp`], [`Rsp`], and answers to requests |
 //!
 //! Names and numbers are those of the uDAPL 2.0 API specification and its headers. Objects are handles; the standard's rule
-//! that an object in use is not freed is a call here (`check_unused`), since dropping a handle is always safe.
+//! that an object in use is not freed is a separate call here (`check_unused`), since dropping a handle is always safe.
 //!
 //! # Ordering
 //!
-//! Requests of an endpoint are carried out, and complete, in the order in which they were posted; so do receives. An event of
-//! the request dispatcher says nothing about the receive dispatcher's. A bind's event comes behind those of the requests posted
-//! before it. A peer's first message does not wait for this side to hear that the connection is established: even in one
-//! dispatcher the receive's event may come first. A disconnect's event comes when requests are flushed or about to be.
+//! Requests of an endpoint are executed, and complete, in the order in which they were posted; so do receives. Events of the
+//! request dispatcher and of the receive dispatcher are not ordered with each other. A bind's event follows those of the
+//! requests posted before it. A peer's first message is not delayed until this side's event that the connection is
+//! established: even in one dispatcher the receive's event may come first. A disconnect's event is reported when requests
+//! are flushed or about to be.
 #![forbid(unsafe_code)]
 
 mod attr;

@@ -30,7 +30,7 @@ impl std::fmt::Debug for Pz {
 }
 
 impl Pz {
-    /// A protection zone (`dat_pz_create`).
+    /// Creates a protection zone (`dat_pz_create`).
     ///
     /// # Errors
     /// `InsufficientResources`.
@@ -41,7 +41,7 @@ impl Pz {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Whether nothing uses it, so that it may be freed (`dat_pz_free`).
+    /// Checks that no object uses it, so that it may be freed (`dat_pz_free`).
     ///
     /// # Errors
     /// `InvalidState`.
@@ -49,18 +49,18 @@ impl Pz {
         if self.0.uses.any() { Err(Error::state(Subtype::PzInUse)) } else { Ok(()) }
     }
 
-    /// What attributes call it.
+    /// Its label in attributes.
     pub fn label(&self) -> Label {
         self.0.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what attributes call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
 }
 
-/// A local memory region (`DAT_LMR`). Dropping it deregisters.
+/// A local memory region (`DAT_LMR`). Dropping it deregisters the memory.
 pub struct Lmr {
     pz: Pz,
     _use: (Use, Use),
@@ -76,11 +76,12 @@ impl std::fmt::Debug for Lmr {
 }
 
 impl Lmr {
-    /// Registers all of `buf` (`dat_lmr_create`). Several adapters may register the same buffer, each with contexts of its own.
+    /// Registers all of `buf` (`dat_lmr_create`). Several adapters may register the same buffer, each with contexts of its
+    /// own.
     ///
     /// # Errors
-    /// `InsufficientResources`; `LengthError` for more than the device takes; `InvalidParameter` for memory that is not mapped, or
-    /// not for the privileges.
+    /// `InsufficientResources`; `LengthError` for more than the device's limit; `InvalidParameter` for memory that is not
+    /// mapped, or not with these privileges.
     pub fn create(pz: &Pz, buf: &Buf, privileges: MemPriv) -> Result<Self> {
         let ia = &pz.0.ia;
         if buf.len() as u64 > ia.device.attr().max_mr_size {
@@ -96,22 +97,22 @@ impl Lmr {
         })
     }
 
-    /// Names it in the own requests (`DAT_LMR_CONTEXT`).
+    /// Identifies it in local requests (`DAT_LMR_CONTEXT`).
     pub fn lmr_context(&self) -> u32 {
         self.mr.lkey()
     }
 
-    /// Names it in peers' requests (`DAT_RMR_CONTEXT`).
+    /// Identifies it in peers' requests (`DAT_RMR_CONTEXT`).
     pub fn rmr_context(&self) -> u32 {
         self.mr.rkey()
     }
 
-    /// The address of its first byte, as requests give it.
+    /// The address of its first byte, as used in requests.
     pub fn address(&self) -> u64 {
         self.mr.addr()
     }
 
-    /// The memory that is registered.
+    /// The registered memory.
     pub fn buf(&self) -> &Buf {
         self.mr.buf()
     }
@@ -121,22 +122,22 @@ impl Lmr {
         &self.pz
     }
 
-    /// What may be done to it.
+    /// Its access rights.
     pub fn privileges(&self) -> MemPriv {
         self.privileges
     }
 
-    /// A piece of it for an own request (`DAT_LMR_TRIPLET`).
+    /// A segment of it for a local request (`DAT_LMR_TRIPLET`).
     pub fn segment(&self, offset: u64, length: u32) -> Sge {
         self.mr.sge(offset, length)
     }
 
-    /// A place in it for a peer's request (`DAT_RMR_TRIPLET`).
+    /// An address in it for a peer's request (`DAT_RMR_TRIPLET`).
     pub fn remote(&self, offset: u64) -> RemoteAddr {
         self.mr.remote(offset)
     }
 
-    /// Whether no remote region is bound to it, so that it may be freed (`dat_lmr_free`).
+    /// Checks that no remote region is bound to it, so that it may be freed (`dat_lmr_free`).
     ///
     /// # Errors
     /// `InvalidState`.
@@ -144,7 +145,7 @@ impl Lmr {
         if self.uses.any() { Err(Error::state(Subtype::LmrInUse)) } else { Ok(()) }
     }
 
-    /// Deregisters, and says whether that worked.
+    /// Deregisters it, and returns whether that succeeded.
     ///
     /// # Errors
     /// `InvalidState` when a peer is stopped in the middle of an access; see [`verbs::Mr::dereg`].

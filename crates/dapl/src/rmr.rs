@@ -1,4 +1,4 @@
-//! [`Rmr`]: parts of registered memory that peers may reach while they are bound.
+//! [`Rmr`]: parts of registered memory that peers may access while they are bound.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use crate::mem::{Lmr, Pz};
 use crate::sync::{Use, lock};
 use crate::{CompletionFlags, DtoStatus, Error, Event, Kind, Label, Result, Subtype};
 
-/// A remote memory region (`DAT_RMR`): a part of a local one that peers may reach while it is bound.
+/// A remote memory region (`DAT_RMR`): a part of a local region that peers may access while it is bound.
 ///
-/// Devices have no memory windows: a bind registers the part once more, with a key of its own, and takes effect in the call.
-/// Its completion comes in the order of the endpoint's requests.
+/// Devices have no memory windows: a bind registers the part again, with a key of its own, and takes effect in the call. Its
+/// completion is reported in the order of the endpoint's requests.
 pub struct Rmr {
     pz: Pz,
     _use: (Use, Use),
@@ -30,14 +30,14 @@ struct Bound {
     privileges: MemPriv,
 }
 
-/// What a remote region is bound to (`DAT_RMR_PARAM`).
+/// The current binding of a remote region (`DAT_RMR_PARAM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmrParam {
-    /// The part; all zero while it is not bound.
+    /// The bound part; all zero while it is not bound.
     pub segment: Sge,
-    /// What peers may do.
+    /// The access rights of peers.
     pub privileges: MemPriv,
-    /// Names it in peers' requests.
+    /// Identifies it in peers' requests.
     pub rmr_context: u32,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Rmr {
 }
 
 impl Rmr {
-    /// An unbound region (`dat_rmr_create`).
+    /// Creates an unbound region (`dat_rmr_create`).
     pub fn create(pz: &Pz) -> Self {
         let ia = &pz.0.ia;
         let label = AtomicU64::new(ia.next_label());
@@ -56,11 +56,12 @@ impl Rmr {
     }
 
     /// Binds it to a part of `lmr`, or, with a length of 0, to nothing; ends any earlier bind. Returns its new context
-    /// (`dat_rmr_bind`). An event of its own tells the end, in the order of `ep`'s requests, unless that is suppressed.
+    /// (`dat_rmr_bind`). An event reports completion, in the order of `ep`'s requests, unless it is suppressed.
     ///
     /// # Errors
     /// `InvalidState` unless `ep` is connected; `InvalidHandle` for an endpoint or region of another zone; argument 3 for a
-    /// part outside of the region or another context; `PrivilegesViolation` for rights that the region does not have locally.
+    /// part outside of the region or another context; `PrivilegesViolation` for rights that the region does not have
+    /// locally.
     pub fn bind(
         &self,
         ep: &Ep,
@@ -76,7 +77,7 @@ impl Rmr {
         }
         let bound = if segment.length == 0 { None } else { Some(Self::register(lmr, segment, privileges)?) };
         let context = bound.as_ref().map_or(0, |bound| bound.mr.rkey());
-        // What was bound is let go only when nothing can fail any more, and outside of the lock.
+        // The old binding is dropped only when no step can fail any more, and without holding the lock.
         let old = std::mem::replace(&mut *lock(&self.bound), bound);
         drop(old);
         let event = Event::RmrBind { rmr: self.label(), cookie, status: DtoStatus::Success };
@@ -103,7 +104,7 @@ impl Rmr {
         Ok(Bound { mr, _lmr: lmr.uses.add(), segment, privileges })
     }
 
-    /// What it is bound to (`dat_rmr_query`).
+    /// Its current binding (`dat_rmr_query`).
     pub fn query(&self) -> RmrParam {
         match &*lock(&self.bound) {
             Some(bound) => RmrParam {
@@ -115,7 +116,7 @@ impl Rmr {
         }
     }
 
-    /// The address of its first byte, as peers' requests give it; 0 while it is not bound.
+    /// The address of its first byte, as used in peers' requests; 0 while it is not bound.
     pub fn address(&self) -> u64 {
         lock(&self.bound).as_ref().map_or(0, |bound| bound.mr.addr())
     }
@@ -125,12 +126,12 @@ impl Rmr {
         &self.pz
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.label.store(label, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! [`Psp`], [`Rsp`]: service points, where connection requests arrive, and the answers to these.
+//! [`Psp`], [`Rsp`]: service points, which receive connection requests, and the answers to these.
 
 use std::any::Any;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::ia::{Endpoint, IaInner, ServicePoint};
 use crate::sync::{Use, lock};
 use crate::{Error, Evd, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
-/// Requests that wait for an answer at one service point.
+/// The backlog of unanswered requests at one service point.
 const BACKLOG: u32 = 256;
 
 /// A public service point (`DAT_PSP`), until dropped.
@@ -35,20 +35,20 @@ pub(crate) struct SpInner {
     evd: Evd,
     conn_qual: u64,
     port: u16,
-    /// None once a reserved one has had its request.
+    /// Empty once a reserved service point has had its request.
     listeners: Mutex<Vec<Listener>>,
     kind: SpKind,
     label: AtomicU64,
 }
 
-/// Whose endpoint takes the connection.
+/// Which endpoint takes the connection.
 #[derive(Debug)]
 enum SpKind {
-    /// The program's, named when it accepts.
+    /// An endpoint of the program, named when it accepts.
     Consumer,
-    /// One made for each request.
+    /// An endpoint created for each request.
     Provider,
-    /// This one.
+    /// This endpoint.
     Reserved(Ep),
 }
 
@@ -59,11 +59,11 @@ impl std::fmt::Debug for SpInner {
 }
 
 impl Psp {
-    /// Listens at `conn_qual`; requests come to `evd`. With `provider` each request brings an endpoint of its own, which is to
-    /// be modified before it is accepted (`dat_psp_create`).
+    /// Listens at `conn_qual`; `evd` gets the requests. With `provider` an endpoint is created for each request, which the
+    /// program must modify before it accepts (`dat_psp_create`).
     ///
     /// # Errors
-    /// `InvalidHandle` for a dispatcher that requests may not feed; argument 2 for a qualifier of 0; `ConnQualInUse`.
+    /// `InvalidHandle` for a dispatcher that does not accept requests; argument 2 for a qualifier of 0; `ConnQualInUse`.
     pub fn create(ia: &Ia, conn_qual: u64, evd: &Evd, provider: bool) -> Result<Self> {
         if conn_qual == 0 {
             return Err(Error::argument(Subtype::Arg2));
@@ -72,7 +72,7 @@ impl Psp {
         Ok(Self(SpInner::create(&ia.0, Some(conn_qual), evd, kind)?))
     }
 
-    /// Listens at a qualifier that is free (`dat_psp_create_any`).
+    /// Listens at an unused qualifier (`dat_psp_create_any`).
     ///
     /// # Errors
     /// As [`Psp::create`].
@@ -86,22 +86,22 @@ impl Psp {
         self.0.conn_qual
     }
 
-    /// Where requests go.
+    /// The dispatcher for its requests.
     pub fn evd(&self) -> &Evd {
         &self.0.evd
     }
 
-    /// Whether requests bring endpoints of their own.
+    /// Whether an endpoint is created for each request.
     pub fn is_provider(&self) -> bool {
         matches!(self.0.kind, SpKind::Provider)
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
@@ -134,12 +134,12 @@ impl Rsp {
         self.0.conn_qual
     }
 
-    /// Where the request goes.
+    /// The dispatcher for its request.
     pub fn evd(&self) -> &Evd {
         &self.0.evd
     }
 
-    /// The endpoint that a reserved service point gives to its request.
+    /// The endpoint reserved for its request.
     pub fn ep(&self) -> Option<&Ep> {
         match &self.0.kind {
             SpKind::Reserved(ep) => Some(ep),
@@ -147,12 +147,12 @@ impl Rsp {
         }
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label.load(Ordering::Relaxed)
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }
@@ -190,15 +190,15 @@ impl SpInner {
         Ok(inner)
     }
 
-    /// Stops listening, now: a thread that hands out a request may still hold the point for a moment.
+    /// Stops listening immediately: a thread that dispatches a request may still hold the point for a moment.
     fn close(&self) {
         let listeners = std::mem::take(&mut *lock(&self.listeners));
-        // A reserved point has left the list with its request, and another may have taken its place.
+        // A reserved point was removed from the table with its request, and another may use its port now.
         if !listeners.is_empty() {
             lock(&self.ia.sps).remove(&self.port);
         }
         if let SpKind::Reserved(ep) = &self.kind {
-            // With a request it is no longer reserved, and stays as it is.
+            // Fails after a request, since it is no longer reserved; its state then remains.
             let _ = ep.0.change(EpState::Reserved, EpState::Unconnected);
         }
     }
@@ -210,7 +210,7 @@ impl ServicePoint for SpInner {
             SpKind::Consumer => None,
             SpKind::Provider => {
                 let made = Ep::make(&self.ia, EpConfig::default(), EpState::UnconfiguredTentative);
-                // Without an endpoint the request is rejected, by being dropped.
+                // Without an endpoint the request is dropped, which rejects it.
                 let Ok(ep) = made else { return };
                 Some(ep)
             }
@@ -218,7 +218,7 @@ impl ServicePoint for SpInner {
                 if ep.0.change(EpState::Reserved, EpState::PassiveConnectionPending).is_err() {
                     return;
                 }
-                // One request is all that a reserved point takes.
+                // A reserved point takes only one request.
                 lock(&self.listeners).clear();
                 lock(&self.ia.sps).remove(&self.port);
                 Some(ep.clone())
@@ -254,7 +254,7 @@ impl Drop for Rsp {
     }
 }
 
-/// A device's reason not to listen.
+/// Converts a device's error about listening.
 fn in_use(cause: verbs::Error) -> Error {
     match cause {
         verbs::Error::Address { .. } => {
@@ -265,17 +265,17 @@ fn in_use(cause: verbs::Error) -> Error {
 }
 
 impl Cr {
-    /// The endpoint that it brought, which alone can accept it.
+    /// The endpoint created or reserved for it, the only one that can accept it.
     pub fn local_ep(&self) -> Option<Ep> {
         let kept: Arc<dyn Any + Send + Sync> = self.0.local_ep.clone()?;
         kept.downcast().ok().map(Ep)
     }
 
-    /// Accepts it with `ep`, or with the endpoint that it brought (`dat_cr_accept`).
+    /// Accepts it with `ep`, or with the endpoint created or reserved for it (`dat_cr_accept`).
     ///
     /// # Errors
-    /// `InvalidHandle` when it was answered, with no endpoint, or with one too many; `InvalidState` by the endpoint's state;
-    /// argument 3 for too much private data.
+    /// `InvalidHandle` when it was answered, without an endpoint, or with one too many; `InvalidState` by the endpoint's
+    /// state; argument 3 for too much private data.
     pub fn accept(&self, ep: Option<&Ep>, private_data: &[u8]) -> Result<()> {
         let own = self.local_ep();
         let (ep, from) = match (ep, &own) {
@@ -306,7 +306,7 @@ impl Cr {
         })
     }
 
-    /// Rejects it, with a reason for the other side's eyes (`dat_cr_reject`).
+    /// Rejects it, with private data for the peer (`dat_cr_reject`).
     ///
     /// # Errors
     /// `InvalidHandle` when it was answered; argument 2 for too much private data.
@@ -316,7 +316,7 @@ impl Cr {
         }
         let request = lock(&self.0.request).take().ok_or(Error::handle(Subtype::HandleCr))?;
         if let Some(ep) = self.local_ep() {
-            // One that the provider made is gone with the request; a reserved one may be used again.
+            // An endpoint created for the request is dropped with it; a reserved one may be used again.
             let _ = ep.0.change(EpState::PassiveConnectionPending, EpState::Unconnected);
         }
         request.reject(private_data).or_device(Subtype::None)

@@ -25,18 +25,18 @@ pub(crate) struct SrqInner {
     attr: SrqAttr,
     low_watermark: AtomicU32,
     cookies: Box<[AtomicU64]>,
-    /// Records of receives that are not posted.
+    /// Unused records.
     free: Mutex<Vec<u32>>,
     label: AtomicU64,
     pub(crate) uses: Uses,
 }
 
-/// What a shared receive queue is (`DAT_SRQ_PARAM`).
+/// The parameters of a shared receive queue (`DAT_SRQ_PARAM`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SrqParam {
-    /// Its sizes, with the watermark as it is now.
+    /// Its sizes, with the current watermark.
     pub attr: SrqAttr,
-    /// Receives that are posted and not used.
+    /// Posted receives that are not consumed.
     pub available: u32,
 }
 
@@ -47,10 +47,10 @@ impl std::fmt::Debug for Srq {
 }
 
 impl Srq {
-    /// A shared receive queue (`dat_srq_create`).
+    /// Creates a shared receive queue (`dat_srq_create`).
     ///
     /// # Errors
-    /// Argument 3 for sizes that the device does not have; `NotImplemented` where it has no such queues.
+    /// Argument 3 for sizes beyond the device's; `NotImplemented` if the device has no such queues.
     pub fn create(pz: &Pz, attr: SrqAttr) -> Result<Self> {
         let ia = &pz.0.ia;
         if attr.max_recv_dtos == 0
@@ -62,7 +62,7 @@ impl Srq {
         }
         let init = SrqInit { max_wr: attr.max_recv_dtos, max_sge: attr.max_recv_iov.max(1) };
         let srq = pz.0.pd.create_srq(init).or_device(Subtype::ResourceSrq)?;
-        // Twice as many records as receives: one is free again before the device's slot is known to be.
+        // Twice as many records as receives, since a device's slot is free before its record is.
         let records = attr.max_recv_dtos.saturating_mul(2);
         let mut srqs = lock(&ia.srqs);
         let number = srqs.last_key_value().map_or(0, |(last, _)| (last + 1) & 0x7FFF_FFFF);
@@ -92,7 +92,7 @@ impl Srq {
     /// Posts a receive (`dat_srq_post_recv`).
     ///
     /// # Errors
-    /// Argument 2 for too many pieces; `InsufficientResources` when it is full.
+    /// Argument 2 for too many segments; `InsufficientResources` when it is full.
     pub fn post_recv(&self, iov: &[Sge], cookie: u64) -> Result<()> {
         let inner = &*self.0;
         if iov.len() > inner.attr.max_recv_iov as usize {
@@ -107,7 +107,7 @@ impl Srq {
         })
     }
 
-    /// Asks for an asynchronous event when fewer than `mark` receives are left; 0 for none (`dat_srq_set_lw`).
+    /// Requests an asynchronous event when fewer than `mark` receives are left; 0 for none (`dat_srq_set_lw`).
     ///
     /// # Errors
     /// Argument 2 for more than it holds.
@@ -120,10 +120,10 @@ impl Srq {
         Ok(())
     }
 
-    /// Makes it hold `max_recv_dtos` (`dat_srq_resize`). Devices cannot grow theirs.
+    /// Changes its size to `max_recv_dtos` (`dat_srq_resize`). Devices cannot grow theirs.
     ///
     /// # Errors
-    /// Argument 2 for zero; `InsufficientResources` for more than it was made with.
+    /// Argument 2 for zero; `InsufficientResources` for more than its original size.
     pub fn resize(&self, max_recv_dtos: u32) -> Result<()> {
         match max_recv_dtos {
             0 => Err(Error::argument(Subtype::Arg2)),
@@ -134,7 +134,7 @@ impl Srq {
         }
     }
 
-    /// What it is, and how full (`dat_srq_query`).
+    /// Its parameters, and the number of available receives (`dat_srq_query`).
     pub fn query(&self) -> SrqParam {
         let free = lock(&self.0.free).len();
         let attr = SrqAttr { low_watermark: self.0.low_watermark.load(Ordering::Relaxed), ..self.0.attr };
@@ -146,7 +146,7 @@ impl Srq {
         &self.0.pz
     }
 
-    /// Whether no endpoint uses it, so that it may be freed (`dat_srq_free`).
+    /// Checks that no endpoint uses it, so that it may be freed (`dat_srq_free`).
     ///
     /// # Errors
     /// `InvalidState`.
@@ -154,12 +154,12 @@ impl Srq {
         if self.0.uses.any() { Err(Error::state(Subtype::SrqInUse)) } else { Ok(()) }
     }
 
-    /// What events call it.
+    /// Its label in events.
     pub fn label(&self) -> Label {
         self.0.label()
     }
 
-    /// Changes what events call it.
+    /// Changes its label.
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
     }

@@ -1,13 +1,13 @@
-//! Locks of this crate: never held while waiting, and usable after a panic of whoever held them.
+//! Locks of this crate: never held while waiting, and usable after a panic of their holder.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Locks; what a panicking thread left behind is used as it is, since no change here is made in two steps.
+/// Locks; the state that a panicking thread left is used as it is, since no change here takes two steps.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Locks if nobody else has.
+/// Locks if the lock is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -16,25 +16,25 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// How many objects use an object: each keeps what [`Uses::add`] gave it.
+/// Counts the users of an object: each user keeps the value from [`Uses::add`].
 #[derive(Debug, Default)]
 pub(crate) struct Uses(Arc<()>);
 
-/// Kept by an object that uses another.
+/// Held by an object that uses another.
 pub(crate) type Use = Arc<()>;
 
 impl Uses {
-    /// One more user.
+    /// Adds a user.
     pub(crate) fn add(&self) -> Use {
         self.0.clone()
     }
 
-    /// How many there are.
+    /// The number of users.
     pub(crate) fn count(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
 
-    /// Whether there is any.
+    /// Whether there is any user.
     pub(crate) fn any(&self) -> bool {
         self.count() > 0
     }
