@@ -1,5 +1,5 @@
-//! Keeps the library mapped once it is loaded: the registry unloads providers whose adapters are closed, and threads of a
-//! device may still be on their way out then.
+//! Keeps the library mapped once it is loaded: the registry unloads providers whose adapters are closed, while threads of a
+//! device may still be exiting.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

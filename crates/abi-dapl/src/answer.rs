@@ -1,9 +1,9 @@
-//! What a call answers: the standard's number for what became of it.
+//! The return value of a call: the standard's number for its result.
 
 use dapl::{Error, Kind, Result, Subtype};
 use ffi::contain;
 
-/// Runs a call; no panic leaves it.
+/// Runs a call and catches panics.
 pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {
     let panicked = |_| Err(Error::new(Kind::InternalError, Subtype::None));
     match contain(body).unwrap_or_else(panicked) {
@@ -12,7 +12,7 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {
     }
 }
 
-/// What is not there, after a look at the object that was asked.
+/// The result of a function that is not implemented, after its handles were checked.
 pub(crate) fn not_implemented() -> Result<()> {
     Err(Error::new(Kind::NotImplemented, Subtype::None))
 }

@@ -1,6 +1,6 @@
-//! The objects of all adapters by handle, and what a program keeps with each.
+//! The objects of all adapters by handle, and the program's data for each.
 //!
-//! The registry takes the functions from the first word that a handle points to, which is what [`ffi::Table`] is made for.
+//! The registry finds the functions through the first word that a handle points to, as [`ffi::Table`] provides it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ use ffi::{Loan, lock};
 use crate::lines::Line;
 use crate::types::Handle;
 
-/// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a
-/// handle comes back after 262,144 others at the earliest.
+/// Limits of the table: objects at the same time, uses of a slot before a handle value repeats, and slots that rest before
+/// reuse. A handle value repeats after 262,144 others at the earliest.
 const CHUNKS: usize = 1 << 4;
 const EACH: usize = 1 << 12;
 const GENERATIONS: usize = 1 << 8;
@@ -21,7 +21,7 @@ const RESTING: usize = 1 << 10;
 
 type Table = ffi::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
 
-/// A look at an object, which does not end meanwhile.
+/// Access to an object, which is not freed meanwhile.
 pub(crate) type Look = ffi::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// An open adapter.
@@ -33,12 +33,12 @@ pub(crate) struct IaObject {
     pub(crate) address: Loan,
 }
 
-// SAFETY: the handle is a number that is checked at each use, and never followed. Test: `tests/hammer.rs`.
+// SAFETY: the handle is a number that is checked at each use, and never dereferenced. Test: `tests/hammer.rs`.
 unsafe impl Send for IaObject {}
 // SAFETY: as above.
 unsafe impl Sync for IaObject {}
 
-/// An object of the standard's.
+/// An object of the standard.
 #[derive(Clone)]
 pub(crate) enum Object {
     Ia(Arc<IaObject>),
@@ -54,31 +54,31 @@ pub(crate) enum Object {
     Cr(Cr),
 }
 
-/// An object, and what a program keeps with it.
+/// An object, and the program's data for it.
 pub(crate) struct Entry {
     pub(crate) object: Object,
     /// The handle of the adapter that it belongs to, as a number.
     pub(crate) ia: AtomicU64,
-    /// The program's own word (`dat_set_consumer_context`).
+    /// The program's context (`dat_set_consumer_context`).
     pub(crate) context: AtomicU64,
-    /// Private data of the last event, and addresses, that the program may look at.
+    /// Private data of the last event, and addresses, to which the program has pointers.
     pub(crate) private_data: Mutex<Option<Loan>>,
     pub(crate) addresses: Mutex<[Option<Loan>; 2]>,
 }
 
-/// The table, made at the first use; nothing without memory for it.
+/// The table, created on first use; `None` without memory for it.
 fn table() -> Option<&'static Table> {
     static TABLE: OnceLock<Option<Table>> = OnceLock::new();
     TABLE.get_or_init(|| Table::new(RESTING)).as_ref()
 }
 
-/// Looks at what a handle names; nothing for NULL, what is freed, and what is no handle.
+/// Looks a handle up; `None` for NULL, freed handles, and invalid ones.
 #[inline]
 pub(crate) fn look(handle: Handle) -> Option<Look> {
     table()?.look(handle)
 }
 
-/// A new handle for an object of the adapter with handle `ia`.
+/// Creates a handle for an object of the adapter with handle `ia`.
 ///
 /// # Errors
 /// `InsufficientResources` when there are too many; `InvalidHandle` when the adapter has been closed.
@@ -87,7 +87,7 @@ pub(crate) fn insert(object: Object, ia: u64) -> Result<Handle> {
     insert_with(object, ia, &line)
 }
 
-/// A new handle, behind which the registry finds the functions of this line.
+/// Creates a handle through which the registry finds the functions of this line.
 pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle> {
     let entry = Entry {
         object,
@@ -101,32 +101,32 @@ pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle
     table.insert(entry, line.functions()).map_err(|_| full)
 }
 
-/// Makes a handle stale; whether it was one.
+/// Invalidates a handle; returns whether it was valid.
 pub(crate) fn remove(handle: Handle) -> bool {
     table().is_some_and(|table| table.remove(handle))
 }
 
-/// A handle from the number that events carry.
+/// The handle for a label from an event.
 pub(crate) fn from_label(label: u64) -> Handle {
     table().map_or(std::ptr::null_mut(), |table| table.handle(label))
 }
 
-/// The number that events carry for a handle.
+/// The label in events for a handle.
 pub(crate) fn label(handle: Handle) -> u64 {
     handle.addr() as u64
 }
 
-/// The adapter's handle of an object.
+/// The handle of an object's adapter.
 pub(crate) fn ia_of(handle: Handle) -> Handle {
     look(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
 }
 
-/// Makes a handle stale, once.
+/// Invalidates a handle, or fails if it is invalid already.
 pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
     if remove(handle) { Ok(()) } else { Err(Error::handle(wrong)) }
 }
 
-/// An address for the program to look at; the same place while it stays the same.
+/// Stores an address for the program; the pointer stays the same until the address changes.
 pub(crate) fn lend_address(handle: Handle, which: usize, address: SocketAddr) -> *mut std::ffi::c_void {
     let Some(entry) = look(handle) else { return std::ptr::null_mut() };
     let mut addresses = lock(&entry.addresses);
@@ -142,11 +142,11 @@ pub(crate) fn of_ia(ia: u64) -> Vec<Handle> {
     handles
 }
 
-/// Defines, for each sort of object, how to get it from a handle.
+/// Defines, for each kind of object, a function that gets it from a handle.
 macro_rules! getters {
     ($($name:ident: $variant:ident($type:ty);)*) => {
         $(
-            /// The object of this sort, or `InvalidHandle` with the subtype `wrong`.
+            /// The object of this kind, or `InvalidHandle` with the subtype `wrong`.
             #[inline]
             pub(crate) fn $name(handle: Handle, wrong: Subtype) -> Result<$type> {
                 match look(handle).as_deref() {
@@ -172,7 +172,7 @@ getters! {
     cr: Cr(Cr);
 }
 
-/// What [the getters](getters) get, for arguments that may be NULL.
+/// Gets an object as [the getters](getters) do, for arguments that may be NULL.
 pub(crate) fn optional<T>(
     handle: Handle,
     wrong: Subtype,
@@ -191,7 +191,7 @@ mod tests {
         let device = fabric::open("shm", &host::real::host()).expect("a device");
         let adapter = dapl::Adapter::new(device);
         let (ia, _) = dapl::Ia::open(&adapter, 0).expect("an adapter");
-        // No handle has this number, as it is odd.
+        // No adapter has this number as its handle, since it is odd.
         let line = lines::add("test".to_owned(), false, "shm".to_owned(), || &());
         let zone = Object::Pz(Pz::create(&ia).expect("a zone"));
         assert_eq!(insert(zone.clone(), 77).err(), Some(Error::handle(Subtype::HandleIa)));

@@ -1,4 +1,4 @@
-//! [`Line`]: the lines of dat.conf that the registry has told of.
+//! [`Line`]: the lines of dat.conf that the registry has passed to this library.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -6,25 +6,24 @@ use std::sync::{Mutex, MutexGuard};
 
 use ffi::lock;
 
-/// A line of dat.conf: one adapter. The registry finds it again by its table's name and by what the adapter says of its thread
-/// safety, so each has a table of its own, for as long as the process lives.
+/// A line of dat.conf: one adapter. The registry identifies it by its table's name and the thread safety that the adapter
+/// reports, so each line has a table of its own, for as long as the process lives.
 #[derive(Clone)]
 pub(crate) struct Line {
     /// The device's name.
     pub(crate) device: String,
-    /// The functions behind all handles of the adapter: a [`Provider`](crate::provider::Provider), of which nothing else is known
-    /// here.
+    /// The functions behind all handles of the adapter: a [`Provider`](crate::provider::Provider), which is opaque here.
     functions: &'static (dyn Send + Sync),
 }
 
 impl Line {
-    /// The table as the registry finds it behind handles.
+    /// The pointer to the table, for the registry.
     pub(crate) fn functions(&self) -> *mut c_void {
         std::ptr::from_ref(self.functions).cast_mut().cast()
     }
 }
 
-/// Lines by adapter's name and thread safety.
+/// Lines by the adapter's name and thread safety.
 static LINES: Mutex<BTreeMap<(String, bool), Line>> = Mutex::new(BTreeMap::new());
 
 fn lines() -> MutexGuard<'static, BTreeMap<(String, bool), Line>> {
@@ -36,7 +35,7 @@ pub(crate) fn line(ia_name: &str, is_thread_safe: bool) -> Option<Line> {
     lines().get(&(ia_name.to_owned(), is_thread_safe)).cloned()
 }
 
-/// Remembers a line; one that is new gets the functions that are made for it.
+/// Adds or updates a line; `make` creates the functions of a new line.
 pub(crate) fn add<T: Send + Sync + 'static>(
     name: String,
     is_thread_safe: bool,

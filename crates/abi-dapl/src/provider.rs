@@ -1,4 +1,4 @@
-//! The table of functions that the registry calls ([`Provider`]), and how the registry gets it.
+//! The table of functions that the registry calls ([`Provider`]), and its registration.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -14,7 +14,7 @@ use crate::types::{
     Triplet,
 };
 
-/// Defines the table: each function with the types of its arguments, and where it is.
+/// Defines the table: each function with its path and the types of its arguments.
 macro_rules! provider {
     ($($name:ident = $function:path: ($($argument:ty),*);)*) => {
         /// `DAT_PROVIDER`: the functions in the standard's order. All return a `DAT_RETURN`.
@@ -27,7 +27,7 @@ macro_rules! provider {
         }
 
         impl Provider {
-            /// The table for an adapter of this name.
+            /// Creates the table for an adapter of this name.
             const fn named(device_name: *const c_char) -> Self {
                 Self { device_name, extension: std::ptr::null_mut(), $($name: $function,)* }
             }
@@ -135,13 +135,13 @@ unsafe impl Send for Provider {}
 
 static PROVIDER: Provider = Provider::named(c"nicety".as_ptr());
 
-/// A table for objects of no line in dat.conf.
+/// A table for objects that belong to no line of dat.conf.
 pub fn table() -> *mut Provider {
     (&raw const PROVIDER).cast_mut()
 }
 
-/// The registry's call when it has loaded the library for a line of dat.conf: names the adapter's device, and hands over a
-/// table. A device that does not exist is reported when the adapter is opened, which can fail.
+/// Called by the registry after it has loaded the library for a line of dat.conf: records the adapter's device, and registers a
+/// table. If the device does not exist, only opening the adapter reports that, since this function cannot fail.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Text) {
     answer(|| {
@@ -153,7 +153,7 @@ pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Te
     });
 }
 
-/// A table of its own for an adapter, for as long as the process lives.
+/// Creates a table for an adapter, which lives as long as the process.
 fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
     let mut table = Provider::named(CString::new(ia_name).unwrap_or_default().into_raw());
     if is_thread_safe {
@@ -162,7 +162,7 @@ fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
     Box::leak(Box::new(table))
 }
 
-/// The registry's call before it lets the library go.
+/// Called by the registry before it unloads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
     answer(|| {
@@ -181,14 +181,14 @@ fn name_of(info: *const ProviderInfo) -> Option<(String, bool)> {
     Some((String::from_utf8_lossy(&bytes).into_owned(), info.is_thread_safe != 0))
 }
 
-/// Calls a function of the registry, which is the library that loaded us: nothing is linked against it.
+/// Calls a function of the registry, which has loaded this library: it is looked up at run time, not linked.
 fn registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
-    // SAFETY: looking up a name changes nothing.
+    // SAFETY: looking up a symbol changes nothing.
     let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {
-        // A program that loads the registry itself may have kept its names private.
+        // A program that loads the registry itself may have kept its symbols private.
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-        // SAFETY: only finds a library that is loaded already; a NULL library is not looked into.
+        // SAFETY: only finds a library that is loaded already; a NULL library is not searched.
         found = unsafe {
             let library = libc::dlopen(c"libdat2.so.2".as_ptr(), flags);
             if library.is_null() { library } else { libc::dlsym(library, function.as_ptr()) }

@@ -1,16 +1,16 @@
-//! The standard's structures as C lays them out (`dat.h`, `udat.h` of DAT 2.0 with extensions, Linux, 64 bits).
+//! The standard's structures with their C layout (`dat.h`, `udat.h` of DAT 2.0 with extensions, Linux, 64 bits).
 //!
 //! `tests/header.rs` compares sizes and offsets with the installed header.
 
 use std::ffi::{c_char, c_void};
 
-/// An object as a program names it.
+/// The program's handle for an object.
 pub type Handle = *mut c_void;
 
-/// Longest name, with its zero.
+/// The longest name, with its terminating zero.
 pub const NAME_MAX: usize = 256;
 
-/// What `dat_provider_init` is told (`DAT_PROVIDER_INFO`).
+/// The argument of `dat_provider_init` (`DAT_PROVIDER_INFO`).
 #[repr(C)]
 #[allow(missing_docs)] // the standard's names
 pub struct ProviderInfo {
@@ -20,7 +20,7 @@ pub struct ProviderInfo {
     pub is_thread_safe: i32,
 }
 
-/// A piece of a region (`DAT_LMR_TRIPLET`, `DAT_RMR_TRIPLET`).
+/// A segment of a region (`DAT_LMR_TRIPLET`, `DAT_RMR_TRIPLET`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[allow(missing_docs)] // the standard's names

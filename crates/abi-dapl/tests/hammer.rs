@@ -1,5 +1,5 @@
-//! Every function of the table with handles that name nothing: NULL, numbers, foreign addresses, freed ones, and ones of another
-//! sort. None may crash, and each must say which handle was wrong.
+//! Calls every function of the table with invalid handles: NULL, numbers, foreign addresses, freed ones, and ones of another
+//! kind. No call may crash, and each must report which handle was wrong.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::AtomicUsize;
@@ -22,7 +22,7 @@ fn functions() -> &'static Provider {
 }
 
 fn out<T>(place: &mut T) -> Out<T> {
-    // SAFETY: a reference is valid for writing, and outlives the call that it is made for.
+    // SAFETY: a reference is valid for writing, and outlives the call.
     unsafe { Out::new(place) }
 }
 
@@ -37,7 +37,7 @@ fn none<T: Copy>() -> In<T> {
 }
 
 fn input<T: Copy>(value: &T) -> In<T> {
-    // SAFETY: a reference is valid for reading, and outlives the call that it is made for.
+    // SAFETY: a reference is valid for reading, and outlives the call.
     unsafe { In::new(value) }
 }
 
@@ -56,7 +56,7 @@ fn no_address() -> SockAddr {
     unsafe { SockAddr::new(std::ptr::null()) }
 }
 
-/// Names an adapter as the registry does; there is none here, which is said and does no harm.
+/// Announces an adapter as the registry does; this process has no registry, which is only remarked on.
 fn name_adapter(name: &CStr, device: &'static CStr) {
     let mut info =
         ProviderInfo { ia_name: [0; NAME_MAX], version_major: 2, version_minor: 0, is_thread_safe: 0 };
@@ -70,7 +70,7 @@ fn null() -> Handle {
     std::ptr::null_mut()
 }
 
-/// A live object of each sort but those that take a peer.
+/// A live object of each kind except those that need a peer.
 struct Objects {
     ia: Handle,
     pz: Handle,
@@ -88,7 +88,7 @@ fn good(code: u32) {
     assert_eq!(code, 0, "{code:#x}");
 }
 
-/// Dispatchers for everything but asynchronous errors, which the adapter's own takes.
+/// Flags of all streams except asynchronous errors, which the adapter's own dispatcher takes.
 const ALL_STREAMS: u32 = 0x0F1;
 
 fn objects() -> Objects {
@@ -133,13 +133,13 @@ fn objects() -> Objects {
     made
 }
 
-/// Handles that name nothing, or (the last ones) something that is not of sort `not`.
+/// Invalid handles, and at the end valid handles of other objects than `not`.
 fn bad_handles(good: &Objects, not: Handle) -> Vec<Handle> {
     let t = functions();
     let mut freed = null();
     assert_eq!((t.pz_create)(good.ia, out(&mut freed)), 0);
     assert_eq!((t.pz_free)(freed), 0);
-    // The place is used again, by another object.
+    // Reuses the slot for another object.
     let mut successor = null();
     assert_eq!((t.pz_create)(good.ia, out(&mut successor)), 0);
     let heap = Box::leak(Box::new([table() as u64; 8])).as_ptr().cast_mut();
@@ -155,7 +155,7 @@ fn bad_handles(good: &Objects, not: Handle) -> Vec<Handle> {
     bad
 }
 
-/// A call with a handle in question, and what it must say of one that is wrong.
+/// A call with a handle under test, and the subtype that it must return for an invalid one.
 struct Blow<'a> {
     name: &'static str,
     expected: Subtype,
@@ -311,7 +311,7 @@ fn no_function_takes_a_bad_handle() {
     let mut struck = strike(&o, adapters_and_dispatchers(&o));
     struck.extend(strike(&o, endpoints(&o)));
     struck.extend(strike(&o, regions_and_points(&o)));
-    // Those that take a handle of any sort refuse what is none.
+    // Functions that take a handle of any kind reject invalid ones.
     for handle in bad_handles(&o, null()).into_iter().take(15) {
         let wrong = Error::new(Kind::InvalidHandle, Subtype::None).code();
         assert_eq!((t.set_consumer_context)(handle, 1), wrong, "{handle:p}");
@@ -331,7 +331,7 @@ fn no_function_takes_a_bad_handle() {
     good((t.ia_close)(o.ia, 0));
 }
 
-/// Goal: an argument that is wrong behind one that is right is found, too. Method: each place of a handle in turn.
+/// Goal: an invalid handle after a valid one is also detected. Method: each handle argument in turn.
 #[test]
 fn second_handles_are_checked_by_name() {
     use Subtype as S;
@@ -371,7 +371,7 @@ fn second_handles_are_checked_by_name() {
     good((t.ia_close)(o.ia, 0));
 }
 
-/// A handle where NULL means that there is none.
+/// Avoids NULL, for arguments where NULL means no object.
 fn nonnull(handle: Handle) -> Handle {
     if handle.is_null() { std::ptr::without_provenance_mut(8) } else { handle }
 }
@@ -382,7 +382,7 @@ fn places_for_results_and_counts_are_checked() {
     let t = functions();
     let argument = |subtype| Error::argument(subtype).code();
     let mut event = std::mem::MaybeUninit::<Event>::zeroed();
-    // SAFETY: all zeros is an event.
+    // SAFETY: all zeros is a valid event.
     let event = unsafe { event.assume_init_mut() };
     assert_eq!((t.evd_wait)(o.evd, 0, 1, no(), no()), argument(Subtype::Arg4));
     assert_eq!((t.evd_wait)(o.evd, 0, 1, out(event), no()), argument(Subtype::Arg5));
@@ -450,14 +450,14 @@ fn what_is_in_use_stays_and_an_abrupt_close_takes_all() {
 fn software_events_come_back() {
     let o = objects();
     let t = functions();
-    // SAFETY: all zeros is an event.
+    // SAFETY: all zeros is a valid event.
     let mut event: Event = unsafe { std::mem::zeroed() };
     event.event_number = 0x10001;
     event.event_data.software = std::ptr::without_provenance_mut(0x1234);
     good((t.evd_post_se)(o.evd, input(&event)));
     event.event_data.software = null();
     good((t.evd_dequeue)(o.evd, out(&mut event)));
-    // SAFETY: every pattern of bits is a pointer.
+    // SAFETY: every bit pattern is a valid pointer value.
     assert_eq!(unsafe { event.event_data.software }.addr(), 0x1234);
     event.event_number = 1;
     assert_eq!((t.evd_post_se)(o.evd, input(&event)), Error::argument(Subtype::Arg2).code());
@@ -477,7 +477,7 @@ fn an_agent_is_called() {
     let (mut cno, mut evd) = (null(), null());
     good((t.cno_create)(o.ia, proxy, out(&mut cno)));
     good((t.evd_create)(o.ia, 8, cno, 0x01, out(&mut evd)));
-    // SAFETY: all zeros is an event.
+    // SAFETY: all zeros is a valid event.
     let mut event: Event = unsafe { std::mem::zeroed() };
     event.event_number = 0x10001;
     good((t.evd_post_se)(evd, input(&event)));

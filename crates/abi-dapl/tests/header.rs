@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nicety_dat::{provider, types};
 
-/// A line of C for each fact, and what it must print.
+/// C statements that print facts, and their expected output.
 struct Facts {
     code: String,
     expected: Vec<String>,
@@ -20,7 +20,7 @@ impl Facts {
     }
 }
 
-/// The size of a structure and the offsets of its fields: ours, then C's name where it is another.
+/// Adds the size of a structure and the offsets of its fields: our name, then C's name if that differs.
 macro_rules! structure {
     ($facts:ident, $ours:ty as $theirs:literal: $($field:ident $(= $c:literal)?),*) => {
         $facts.add(concat!("sizeof(", $theirs, ")"), size_of::<$ours>());
@@ -99,7 +99,7 @@ fn facts() -> Facts {
     facts
 }
 
-/// Numbers of which a wrong one would go unnoticed by dapltest.
+/// Constants for which dapltest would not detect a wrong value.
 fn constants(facts: &mut Facts) {
     use dapl::{
         AsyncKind, CompletionFlags as C, ConnectionKind, DtoStatus, EpState, EvdFlags, Kind, MemPriv, Subtype,

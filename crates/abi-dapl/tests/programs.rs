@@ -1,5 +1,5 @@
 //! Debian's own test programs, unmodified, on our devices: dtest, and dapltest's transaction, performance, quit and limit
-//! tests, with server and client. Without the package the tests say loudly that they show nothing.
+//! tests, with server and client. Without the package the tests are skipped, and print that.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest run of one program.
+/// The time limit for one program.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Where the programs of dapl2-utils put what they have to say, and what they need.
+/// The environment for the programs of dapl2-utils: a device, and a directory for their configuration and logs.
 struct Lab {
     device: &'static str,
     directory: tempfile::TempDir,
-    /// Held while the programs use the ports that are built into them.
+    /// Locked while the programs use their built-in ports.
     _turn: File,
 }
 
 impl Lab {
-    /// A lab, if the programs are there.
+    /// Creates the environment, if the programs are installed.
     fn open(device: &'static str) -> Option<Self> {
         let missing = ["dtest", "dapltest"].into_iter().find(|program| !is_installed(program));
         if let Some(program) = missing {
@@ -53,13 +53,13 @@ impl Lab {
         (command, log)
     }
 
-    /// Starts a program, and gives it time to listen.
+    /// Starts a program in the background.
     fn start(&self, line: &str) -> Running {
         let (mut command, log) = self.command(line, "server");
         Running { child: command.spawn().expect("it starts"), log, line: line.to_owned() }
     }
 
-    /// Runs a program to its end; what it said.
+    /// Runs a program until it exits; returns its output.
     fn run(&self, line: &str) -> String {
         let (mut command, log) = self.command(line, "client");
         let child = command.spawn().expect("it starts");
@@ -67,7 +67,7 @@ impl Lab {
     }
 }
 
-/// A program that runs.
+/// A running program.
 struct Running {
     child: Child,
     log: PathBuf,
@@ -79,7 +79,7 @@ impl Running {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until it says something.
+    /// Waits until its output contains a text.
     fn says(&mut self, what: &str) {
         let began = Instant::now();
         while !self.said().contains(what) {
@@ -90,7 +90,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end, which must be good; what it said.
+    /// Waits for its exit, which must be successful; returns its output.
     fn end(mut self, device: &str) -> String {
         let began = Instant::now();
         let status = loop {
@@ -108,7 +108,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already, or the test has failed.
+        // It has exited already, or the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,7 +127,7 @@ fn library() -> PathBuf {
     found.filter(|path| Path::exists(path)).expect("cargo builds the library for its tests")
 }
 
-/// What dapltest and its kin say when something went wrong although they end well.
+/// Fails on error messages of dapltest and its kin, which may still exit successfully.
 fn assert_clean(device: &str, line: &str, said: &str) {
     for bad in ["FAILED", "rror", "mismatch", "Mismatch", "fails", "WARNING"] {
         let found = said.lines().find(|line| line.contains(bad) && !line.contains("Error: 0"));
@@ -135,7 +135,7 @@ fn assert_clean(device: &str, line: &str, said: &str) {
     }
 }
 
-/// Waits until nobody uses the port that is built into dtest. It is one of those that the system gives to clients, whose
+/// Waits until the port that is built into dtest is free. It is in the range that the system assigns to clients, whose
 /// connections may linger there for a minute.
 fn await_port() {
     let began = Instant::now();
@@ -145,8 +145,8 @@ fn await_port() {
     }
 }
 
-/// Waits until dtest's server takes the connection over which it tells what it is: it says that it waits some system calls before
-/// it listens, and takes one connection, so that trying is no way to find out.
+/// Waits until dtest's server listens for the connection over which it exchanges its parameters: it announces this some system
+/// calls before it listens, and it takes only one connection, so the test must not try to connect.
 fn await_listener() {
     let port = format!(":{:04X}", 15828);
     let began = Instant::now();
@@ -160,7 +160,7 @@ fn await_listener() {
     }
 }
 
-/// Both ends of one of the simple programs.
+/// Runs the server and the client of one of the simple programs.
 fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
     let Some(lab) = Lab::open(device) else { return };
     await_port();
@@ -175,7 +175,7 @@ fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
 
 fn dapltest(device: &'static str) {
     let Some(lab) = Lab::open(device) else { return };
-    // A port of this process, below those that the system gives out.
+    // A port for this process, below the range that the system assigns.
     let port = 20_000 + std::process::id() % 10_000;
     let mut server = lab.start(&format!("dapltest -T S -D nic -n {port}"));
     server.says("Service Point Ready");
@@ -226,7 +226,7 @@ fn dapltest_on_iwarp() {
     dapltest("iwarp");
 }
 
-/// The service copies instead of the kernel, and CRCs are on: devices with options pass, too.
+/// The service process copies instead of the kernel, and CRCs are enabled: devices with options pass, too.
 #[test]
 fn dapltest_on_devices_with_options() {
     dapltest("shm(copy=service,dm=64M)");

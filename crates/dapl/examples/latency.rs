@@ -1,6 +1,7 @@
-//! What uDAPL costs over verbs: 8-byte messages there and back between two threads, by verbs (post and poll) and by uDAPL (post
-//! and wait), in turns. Where the cache lines of a connection lie is luck that stays with it, so there are several of each
-//! kind, and each round uses the next. Prints the best and the median batch of each kind, and their ratios.
+//! The overhead of uDAPL over verbs: an 8-byte ping-pong between two threads, by verbs (post and poll) and by uDAPL (post and
+//! wait), alternating. The placement of a connection's cache lines is a matter of luck and lasts as long as the connection, so
+//! there are several connections of each kind, and each round uses the next. Prints the best and the median batch of each kind,
+//! and their ratios.
 //!
 //! ```text
 //! cargo run --release -p dapl --example latency -- [DEVICE] [ROUNDS] [CONNECTIONS]
@@ -122,7 +123,7 @@ fn plain_pair(a: &Device, b: &Device) -> [Plain; 2] {
     for cm in [&here, &there] {
         assert!(matches!(cm.get_event(deadline).expect("an event"), CmEvent::Established { .. }));
     }
-    // The channels stay as long as the program.
+    // The channels live as long as the program.
     std::mem::forget((here, there));
     ends
 }
@@ -139,7 +140,7 @@ fn dat_pair(a: &Device, b: &Device) -> [Dat; 2] {
     ends
 }
 
-/// Time of one way, in nanoseconds, of a batch.
+/// The one-way time of a batch, in nanoseconds.
 fn batch(
     host: &Host,
     first: bool,
@@ -165,7 +166,7 @@ fn batch(
 }
 
 fn side(first: bool, ends: &[(Plain, Dat)], start: &Barrier, rounds: usize) -> [Vec<f64>; 3] {
-    // Best on a core of its own; where there is none it only takes longer.
+    // Works best on a core of its own; without one it only takes longer.
     let _ = host::real::pin_to_core(usize::from(first));
     for (plain, dat) in ends {
         plain.post_recv();

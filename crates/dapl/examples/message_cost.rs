@@ -1,5 +1,5 @@
-//! What a message of 8 bytes costs the processor: one thread posts at one end of a connection and polls at both, so that nothing is
-//! waited for and no line changes its core. Batches of all kinds in turns; prints the 5th percentile of each, in ns an operation.
+//! The processor time of an 8-byte message: one thread posts at one end of a connection and polls at both, so that it never waits
+//! and no cache line changes its core. Batches of all kinds alternate; prints the 5th percentile of each, in ns per operation.
 //!
 //! ```text
 //! cargo run --release -p dapl --example message_cost -- [DEVICE] [SECONDS]
@@ -8,9 +8,9 @@
 //!
 //! | kind | an operation |
 //! |---|---|
-//! | `write` | an unsignalled write, one of 32 signalled and polled |
+//! | `write` | an unsignaled write; one of 32 is signaled and polled |
 //! | `send` | a receive is posted, a message is sent, both completions are polled |
-//! | `poll` | a look at an empty completion queue |
+//! | `poll` | a poll of an empty completion queue |
 //! | `dapl` | as `send`, by uDAPL |
 
 use dapl::{
@@ -69,7 +69,7 @@ fn plain_pair(a: &Device, b: &Device) -> [Plain; 2] {
     for cm in [&here, &there] {
         assert!(matches!(cm.get_event(deadline).expect("an event"), CmEvent::Established { .. }));
     }
-    // The channels stay as long as the program.
+    // The channels live as long as the program.
     std::mem::forget((here, there));
     ends
 }
@@ -167,7 +167,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let ends = Ends::new(args.first().map_or("shm", String::as_str));
     if let [_, kind, times] = &args[..] {
-        // So often that locks have their owners, and caches are warm.
+        // Warm-up: enough operations that locks have their owners, and caches are warm.
         (0..3 * BATCH).for_each(|turn| match kind.as_str() {
             "dapl" => ends.dapl(),
             "write" => ends.write(turn),

@@ -1,5 +1,5 @@
-//! What endpoints, dispatchers and regions do: each body on shared memory in real time and on a modelled card in virtual time,
-//! there twice, with the same trace.
+//! The behaviour of endpoints, dispatchers and regions: each body runs on shared memory in real time and on a modelled card in
+//! virtual time, there twice, with the same trace.
 
 mod sleepers;
 mod support;
@@ -35,7 +35,7 @@ fn in_a_world_of(card: &'static str, body: Body) -> Ended {
     world.run().unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// One test on each kind of time for each body.
+/// Defines a test on each kind of time for each body.
 macro_rules! bodies {
     ($($name:ident)*) => {
         mod shm { $(#[test] fn $name() { super::on_shm(super::$name); })* }
@@ -132,7 +132,7 @@ fn an_endpoint_lives_through_several_connections(pair: &Pair) {
 
 fn suppressed_requests_are_silent_however_many(pair: &Pair) {
     let (a, b) = pair.connected();
-    // Many times the depth of the queue, and nobody looks at completions.
+    // Many times the depth of the queue, and no thread polls for completions.
     for n in 0..2_000_u64 {
         pair.a.put(0, &n.to_ne_bytes());
         let to = pair.b.lmr.remote(8 * (n % 8));
@@ -147,7 +147,7 @@ fn suppressed_requests_are_silent_however_many(pair: &Pair) {
     a.post_send(&pair.a.piece(0, 8), 77, NONE).expect("posted");
     assert_eq!(completion(&pair.a.request).cookie, 77, "of all only the last speaks");
     assert_eq!(completion(&pair.b.recv).cookie, 5);
-    // What was written before is there when the message is.
+    // Earlier writes have arrived when the message has.
     assert_eq!(pair.b.get(8 * (1_999 % 8), 8), 1_999_u64.to_ne_bytes());
     assert!(pair.a.request.dequeue().is_err());
 }
@@ -161,7 +161,7 @@ fn unsignalled_completions_wake_nobody(pair: &Pair) {
     assert_eq!(timed_out.kind, Kind::TimeoutExpired);
     a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
     completion(&pair.a.request);
-    // It is there at the call: it counts.
+    // It has arrived before the call, so it counts.
     assert_eq!(completion(&pair.b.recv).cookie, 1);
     a.post_send(&pair.a.piece(0, 8), 2, NONE).expect("posted");
     a.post_send(&pair.a.piece(0, 8), 3, NONE).expect("posted");
@@ -229,7 +229,7 @@ fn one_dispatcher_takes_all_streams(pair: &Pair) {
     arrived.cr.accept(Some(&b), &[]).expect("accepted");
     connection(&pair.a.connect, &a, ConnectionKind::Established);
     a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
-    // In either order: the message does not wait for this side to hear of the connection.
+    // In either order: the message is not delayed until this side's event of the connection.
     let mut seen = [false; 2];
     for _ in 0..2 {
         match evd.wait(SOON, 1).expect("an event").0 {
@@ -361,7 +361,7 @@ fn posted_receives_are_flushed(pair: &Pair) {
         assert_eq!((event.cookie, event.status), (n, DtoStatus::Flushed));
     }
     connection(&pair.b.connect, &b, ConnectionKind::Disconnected);
-    // An endpoint that was never connected loses its receives by a reset.
+    // A reset flushes the receives of an endpoint that was never connected.
     let lone = pair.a.ep();
     lone.post_recv(&pair.a.piece(0, 8), 9, NONE).expect("posted");
     lone.reset().expect("reset");
@@ -590,8 +590,8 @@ fn threads_post_to_one_endpoint(pair: &Pair) {
     assert_eq!((a.state(), b.state()), (EpState::Connected, EpState::Connected));
 }
 
-/// Goal: threads may post to the same endpoint also where a post lets others run. Method: a card whose doorbells wait for those
-/// before them; a lock that spins would spin for ever there, so the world has a thread to itself and a time limit.
+/// Goal: threads may post to the same endpoint also if a post lets other threads run. Method: a card whose doorbells wait for
+/// earlier ones; a spinning lock would spin forever there, so the world has a thread of its own and a time limit.
 #[test]
 fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
     let (tell, told) = std::sync::mpsc::channel();

@@ -15,11 +15,11 @@ const PROXY_AGENT: u32 = 1;
 /// The program's data, for the thread that calls its agent.
 struct Instance(*mut std::ffi::c_void);
 
-// SAFETY: the pointer is only handed back to the program, whose agent says by being registered that it may be called from
-// another thread (uDAPL 2.0, OS Wait Proxy Agent). Test: `an_agent_is_called`.
+// SAFETY: the pointer is only passed back to the program, whose agent may be called from another thread once it is registered
+// (uDAPL 2.0, OS Wait Proxy Agent). Test: `an_agent_is_called`.
 unsafe impl Send for Instance {}
 
-/// The program's agent as one that can be called.
+/// Wraps the program's agent.
 fn agent(agent: ProxyAgent) -> Option<Agent> {
     let function = agent.proxy_agent_func?;
     let instance = Instance(agent.instance_data);

@@ -45,7 +45,7 @@ pub(crate) extern "C" fn create(
     })
 }
 
-#[allow(clippy::too_many_arguments)] // the standard's
+#[allow(clippy::too_many_arguments)] // the standard's signature
 pub(crate) extern "C" fn create_with_srq(
     ia: Handle,
     pz: Handle,
@@ -201,7 +201,7 @@ pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> 
     })
 }
 
-#[allow(clippy::too_many_arguments)] // the standard's
+#[allow(clippy::too_many_arguments)] // the standard's signature
 pub(crate) extern "C" fn connect(
     ep: Handle,
     address: SockAddr,
@@ -216,7 +216,7 @@ pub(crate) extern "C" fn connect(
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let address = super::address(address, Subtype::Arg2)?;
         let private_data = bytes(private_data, size, Subtype::Arg5, Subtype::Arg6)?;
-        // One quality of service, and one path.
+        // Only one quality of service, and one path, are supported.
         if qos != BEST_EFFORT || flags != 0 {
             return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
         }
@@ -267,7 +267,7 @@ pub(crate) extern "C" fn disconnect(ep: Handle, flags: u32) -> u32 {
     })
 }
 
-/// Runs `body` with an endpoint, a request's pieces and its flags.
+/// Runs `body` with an endpoint, a request's segments and its flags.
 #[inline]
 fn post(
     ep: Handle,
@@ -320,7 +320,7 @@ pub(crate) extern "C" fn post_recv(
     post(ep, segments, iov, flags, Subtype::Arg5, |ep, iov, flags| ep.post_recv(iov, cookie, flags))
 }
 
-/// A place at the peer, and how much of it there is.
+/// The address of a peer's segment, and its length.
 #[inline]
 fn remote(place: In<Triplet>) -> Result<(RemoteAddr, u32)> {
     let triplet = place.required(Error::argument(Subtype::Arg5))?;

@@ -1,4 +1,4 @@
-//! Event dispatchers, and events as C sees them.
+//! Event dispatchers, and events in their C form.
 
 use std::net::SocketAddr;
 
@@ -130,7 +130,7 @@ pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
         if event.event_number != SOFTWARE {
             return Err(Error::argument(Subtype::Arg2));
         }
-        // SAFETY: every pattern of bits is a pointer. Test: `software_events_come_back`.
+        // SAFETY: every bit pattern is a valid pointer value. Test: `software_events_come_back`.
         let pointer = unsafe { event.event_data.software };
         object.post_software(pointer.addr() as u64)
     })
@@ -148,7 +148,7 @@ pub(crate) extern "C" fn free(evd: Handle) -> u32 {
     })
 }
 
-/// An event as C sees it. Requests get their handles here.
+/// Converts an event to C. Connection requests get their handles here.
 #[inline]
 fn to_c(evd: Handle, event: DaplEvent) -> Event {
     let (event_number, event_data) = match event {
@@ -195,7 +195,7 @@ fn seldom(evd: Handle, event: DaplEvent) -> (u32, EventData) {
     }
 }
 
-/// Private data for the program to look at, until the object has some more or is freed.
+/// Stores private data for the program, until the object gets other data or is freed.
 fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
     match handles::look(handle) {
         Some(entry) if !bytes.is_empty() => {
@@ -208,11 +208,11 @@ fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
     }
 }
 
-/// A request as C sees it. One that finds no handle is dropped, and so rejected.
+/// Converts a connection request to C. A request for which no handle is left is dropped, which rejects it.
 fn arrival(evd: Handle, request: RequestEvent) -> CrArrivalData {
     let ia = handles::look(evd).map_or(0, |entry| entry.ia.load(Ordering::Relaxed));
     let cr = request.cr.clone();
-    // An endpoint that was made for the request has no handle yet.
+    // An endpoint created for the request has no handle yet.
     if let Some(ep) = cr.local_ep()
         && handles::look(from_label(ep.label())).is_none()
         && let Ok(handle) = handles::insert(Object::Ep(ep.clone()), ia)

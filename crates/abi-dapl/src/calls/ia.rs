@@ -1,4 +1,4 @@
-//! Adapters, and what every handle has.
+//! Adapters, and the functions for handles of any kind.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
 use ffi::{Loan, Out, Text, lock};
 
-/// Devices that are open, with the number of adapters on each.
+/// Open devices, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());
 
 /// `DAT_EVD_ASYNC_EXISTS` and `DAT_EVD_OUT_OF_SCOPE`.
@@ -26,7 +26,7 @@ const OUT_OF_SCOPE: u64 = 2;
 const ALL_IA_FIELDS: u64 = 0x3F_FFFF_FFFF;
 const ALL_PROVIDER_FIELDS: u64 = 0x7FFF_FFFF;
 
-/// The adapter on a device, opened if it is not.
+/// Returns the adapter on a device, and opens the device if necessary.
 fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     let mut open = lock(&OPEN);
     if let Some((adapter, users)) = open.get_mut(device) {
@@ -34,7 +34,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
         return Ok(adapter.clone());
     }
     let opened = fabric::open(device, &host::real::host()).map_err(|why| {
-        // The standard's numbers cannot say this.
+        // The standard's error numbers cannot express this.
         remark(format_args!("DAT adapter '{ia_name}' cannot be opened: {why}"));
         Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered)
     })?;
@@ -43,7 +43,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     Ok(adapter)
 }
 
-/// One adapter on a device less.
+/// Removes one adapter from a device, and closes the device after the last one.
 fn release(device: &str) {
     let mut open = lock(&OPEN);
     if let Some((_, users)) = open.get_mut(device) {
@@ -78,7 +78,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
         let qlen = u32::try_from(qlen).ok().filter(|qlen| *qlen > 0).ok_or(Error::argument(Subtype::Arg2))?;
         let given = async_evd.required(Error::argument(Subtype::Arg3))?.get().unwrap_or(std::ptr::null_mut());
         let place = ia.required(Error::argument(Subtype::Arg4))?;
-        // A dispatcher that is there already serves this one, too, without being told which events are whose.
+        // An existing dispatcher also serves this adapter, but is not told which events belong to it.
         let wanted = match label(given) {
             0 => qlen,
             ASYNC_EXISTS => 0,
@@ -95,7 +95,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
     })
 }
 
-/// The handles of a new adapter and its dispatcher.
+/// Creates an adapter and its dispatcher; returns their handles.
 fn make(
     adapter: &Adapter,
     line: Line,
@@ -131,14 +131,14 @@ pub(crate) extern "C" fn close(ia: Handle, flags: u32) -> u32 {
         let objects = handles::of_ia(label(ia));
         let used = objects.iter().any(|handle| *handle != object.async_evd);
         match flags {
-            // Abruptly: every object of the adapter goes with it.
+            // Abrupt: all objects of the adapter are freed with it.
             0 => {}
             1 if !used => {}
             1 => return Err(Error::state(Subtype::IaInUse)),
             _ => return Err(Error::argument(Subtype::Arg2)),
         }
         if !handles::remove(ia) {
-            // Somebody else was faster.
+            // Another thread has closed it first.
             return Err(Error::handle(Subtype::HandleIa));
         }
         for handle in objects {
@@ -239,7 +239,7 @@ fn provider_attributes(object: &IaObject) -> ProviderAttr {
         provider_version_minor: 1,
         dapl_version_major: 2,
         dapl_version_minor: 0,
-        // Virtual addresses, and regions that exist already.
+        // Virtual addresses, and existing regions.
         lmr_mem_types_supported: 1,
         iov_ownership_on_return: 0,
         dat_qos_supported: 0,
@@ -309,7 +309,7 @@ pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32
     answer(|| {
         handles::ia(ia, Subtype::HandleIa)?;
         provider.get().ok_or(Error::argument(Subtype::Arg2))?;
-        // No adapter stands in for another.
+        // No adapter can replace another.
         related.required(Error::argument(Subtype::Arg3))?.set(0);
         Ok(())
     })

@@ -19,7 +19,7 @@ const ALL_RMR_FIELDS: u64 = 0x7F;
 const VIRTUAL: u32 = 0;
 const OF_LMR: u32 = 1;
 
-/// `DAT_VA_TYPE_VA`: peers use the region's own addresses.
+/// `DAT_VA_TYPE_VA`: peers use the region's own virtual addresses.
 const VA: u32 = 0;
 const SCOPE_PZ: u32 = 1;
 
@@ -51,16 +51,17 @@ pub(crate) extern "C" fn pz_free(pz: Handle) -> u32 {
     })
 }
 
-/// The program's memory, as a buffer. That it is mapped is checked when it is registered.
+/// The program's memory, as a buffer. Registration checks that it is mapped.
 fn buffer(address: *mut std::ffi::c_void, length: u64) -> Result<Buf> {
     let base = NonNull::new(address.cast::<u8>()).ok_or(Error::argument(Subtype::Arg3))?;
     let len = usize::try_from(length).ok().filter(|len| *len > 0 && isize::try_from(*len).is_ok());
     let len = len.ok_or(Error::new(Kind::LengthError, Subtype::None))?;
-    // SAFETY: a program knows that peers change registered memory; this library makes no reference to it. Test: dapltest with -V.
+    // SAFETY: a program knows that peers change registered memory; this library creates no reference to it. Test: dapltest with
+    // -V.
     Ok(unsafe { Buf::of_program(base, len) })
 }
 
-#[allow(clippy::too_many_arguments)] // the standard's
+#[allow(clippy::too_many_arguments)] // the standard's signature
 pub(crate) extern "C" fn lmr_create(
     ia: Handle,
     mem_type: u32,
@@ -128,7 +129,7 @@ pub(crate) extern "C" fn lmr_free(lmr: Handle) -> u32 {
         let object = handles::lmr(lmr, Subtype::HandleLmr)?;
         object.check_unused()?;
         freed(lmr, Subtype::HandleLmr)?;
-        // The last one deregisters, and can say how that went; another call may still be looking at it.
+        // The last reference deregisters the memory, and can report the result; another call may still use the object.
         Arc::into_inner(object).map_or(Ok(()), Lmr::free)
     })
 }
@@ -139,7 +140,7 @@ pub(crate) extern "C" fn lmr_sync(ia: Handle, segments: In<Triplet>, count: u64)
         if count > 0 && segments.get().is_none() {
             return Err(Error::argument(Subtype::Arg2));
         }
-        // Memory is coherent on every device.
+        // Memory is coherent on all devices.
         Ok(())
     })
 }
@@ -185,7 +186,7 @@ pub(crate) extern "C" fn rmr_query(rmr: Handle, fields: u32, param: Out<RmrParam
     })
 }
 
-#[allow(clippy::too_many_arguments)] // the standard's
+#[allow(clippy::too_many_arguments)] // the standard's signature
 pub(crate) extern "C" fn rmr_bind(
     rmr: Handle,
     lmr: Handle,

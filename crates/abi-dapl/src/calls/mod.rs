@@ -1,4 +1,4 @@
-//! The functions of the table, by object, and what they share.
+//! The functions of the table, by object, and their common helpers.
 
 pub(crate) mod cno;
 pub(crate) mod ep;
@@ -17,27 +17,27 @@ use host::Span;
 
 use crate::types::Triplet;
 
-/// A time in microseconds, where the largest number means for ever.
+/// Converts a time-out in microseconds; the largest number means forever.
 pub(crate) fn timeout(microseconds: u32) -> Option<Span> {
     (microseconds != u32::MAX).then(|| Span::from_us(microseconds.into()))
 }
 
-/// A count that may not be negative.
+/// Converts a count that must not be negative.
 pub(crate) fn count(value: i32, argument: Subtype) -> Result<u32> {
     u32::try_from(value).map_err(|_| Error::argument(argument))
 }
 
-/// A count as C has it.
+/// Converts a count to C.
 pub(crate) fn signed(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-/// A mask of fields, which must be among those that there are.
+/// Checks that a mask contains only known fields.
 pub(crate) fn mask(given: u64, all: u64, argument: Subtype) -> Result<()> {
     if given & !all == 0 { Ok(()) } else { Err(Error::argument(argument)) }
 }
 
-/// The bytes of an argument whose number is passed beside it.
+/// The bytes of an argument whose length is a separate argument.
 pub(crate) fn bytes(given: Bytes, count: i32, number: Subtype, argument: Subtype) -> Result<Vec<u8>> {
     given.get(count).map_err(|bad| match bad {
         BadBytes::Count => Error::argument(number),
@@ -45,7 +45,7 @@ pub(crate) fn bytes(given: Bytes, count: i32, number: Subtype, argument: Subtype
     })
 }
 
-/// An address, which the standard passes without a port.
+/// The IP address of a socket address, which the standard passes without a port.
 pub(crate) fn address(given: SockAddr, argument: Subtype) -> Result<IpAddr> {
     match given.get() {
         Ok(address) => Ok(address.ip()),
@@ -54,14 +54,14 @@ pub(crate) fn address(given: SockAddr, argument: Subtype) -> Result<IpAddr> {
     }
 }
 
-/// Pieces of a request that are looked at without taking memory for them, and how many most have.
+/// The most segments of a request, and the number that most requests do not exceed; neither needs an allocation.
 const PIECES: usize = 64;
 const FEW_PIECES: usize = 4;
 
-/// Runs `body` with the `count` pieces of a request.
+/// Runs `body` with the `count` segments of a request.
 ///
 /// # Errors
-/// Argument 2 for a negative number or more than any device takes, 3 for none where there should be some.
+/// Argument 2 for a negative number or more than any device supports, 3 for a missing array of segments.
 #[inline]
 pub(crate) fn pieces<R>(iov: In<Triplet>, count: i32, body: impl FnOnce(&[Sge]) -> Result<R>) -> Result<R> {
     let count = usize::try_from(count).ok().filter(|count| *count <= PIECES);
@@ -82,7 +82,7 @@ fn fill(pieces: &mut [Sge], iov: In<Triplet>, count: usize) -> Result<&[Sge]> {
     Ok(&pieces[..count])
 }
 
-/// Number and place of the bytes that are lent.
+/// The length and the address of lent bytes.
 pub(crate) fn lent(loan: &Loan) -> (i32, *mut c_void) {
     (i32::try_from(loan.len()).unwrap_or(i32::MAX), loan.as_ptr())
 }

@@ -127,7 +127,7 @@ pub(crate) extern "C" fn rsp_free(rsp: Handle) -> u32 {
     })
 }
 
-/// A request that still waits for its answer.
+/// The object of a request that is not answered yet.
 fn open_cr(cr: Handle) -> Result<Cr> {
     let object = handles::cr(cr, Subtype::HandleCr)?;
     if object.is_open() { Ok(object) } else { Err(Error::handle(Subtype::HandleCr)) }
@@ -159,7 +159,7 @@ pub(crate) extern "C" fn cr_accept(cr: Handle, ep: Handle, size: i32, private_da
         let ep = handles::optional(ep, Subtype::HandleEp, handles::ep)?;
         let private_data = bytes(private_data, size, Subtype::Arg3, Subtype::Arg4)?;
         let accepted = object.accept(ep.as_ref(), &private_data);
-        // The handle ends with its answer, given or failed on the way to the peer.
+        // The handle is invalid once the request is answered, even if the answer failed on its way to the peer.
         if !object.is_open() {
             handles::remove(cr);
         }
@@ -200,7 +200,7 @@ pub(crate) extern "C" fn csp_create(
 }
 
 pub(crate) extern "C" fn csp_query(_csp: Handle, _fields: u32, _param: Out<[u64; 4]>) -> u32 {
-    // There are none, so it is none.
+    // No such objects can be created, so every handle is invalid.
     Error::handle(Subtype::HandleCsp).code()
 }
 

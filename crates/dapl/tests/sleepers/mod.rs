@@ -1,4 +1,4 @@
-//! Threads that sleep on dispatchers and notification objects, in real time, where somebody else must wake them.
+//! Threads that sleep on dispatchers and notification objects, in real time, where another thread must wake them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::support::{NONE, Pair, SOON, completion, connection, own_qual, request};
 use dapl::{Cno, ConnectionKind, Ep, EpConfig, Evd, EvdFlags, Kind, MemPriv, Psp, Rmr, Subtype};
 
-/// Longer than any wait spins.
+/// Longer than any wait spins before it sleeps.
 const ASLEEP: Duration = Duration::from_millis(30);
 
 fn pair() -> Pair {
@@ -16,8 +16,8 @@ fn pair() -> Pair {
     Pair::new(&open(), &open(), own_qual())
 }
 
-/// Goal: a thread that sleeps on a dispatcher of completions and connections hears of connections. Method: it sleeps on the
-/// bell of the completion queue, which no connection rings.
+/// Goal: a thread that sleeps on a dispatcher for completions and connections gets connection events. Method: it sleeps on the
+/// event source of the completion queue, which connections do not notify.
 #[test]
 fn who_sleeps_on_all_streams_hears_of_connections() {
     let pair = pair();
@@ -31,7 +31,7 @@ fn who_sleeps_on_all_streams_hears_of_connections() {
             let arrived = request(evd);
             b.post_recv(&pair.b.piece(0, 8), 5, NONE).expect("posted");
             arrived.cr.accept(Some(b), &[]).expect("accepted");
-            // The message is sent long after the connection.
+            // The message is sent long after the connection is established.
             connection(evd, b, ConnectionKind::Established);
             assert_eq!(completion(evd).cookie, 5);
             connection(evd, b, ConnectionKind::Disconnected);
@@ -98,7 +98,7 @@ fn an_agent_is_called_for_each_trigger() {
     }
 }
 
-/// Goal: threads that post to one endpoint lose nothing. Method: each counts its completions by cookie.
+/// Goal: concurrent posts to one endpoint lose no request. Method: each thread counts its completions by cookie.
 #[test]
 fn many_threads_post_to_one_endpoint() {
     const EACH: u64 = 2_000;
@@ -126,8 +126,8 @@ fn many_threads_post_to_one_endpoint() {
     });
 }
 
-/// Goal: no bind is forgotten that comes behind a request which another thread finds done at that moment. Method: one thread
-/// posts a write and a bind, the other takes both events, a little later in each round; a forgotten one would only come with
+/// Goal: a bind is not lost if another thread takes the completion of the request before it at that moment. Method: one thread
+/// posts a write and a bind, the other takes both events, a little later in each round; a lost bind would be reported only with
 /// the next request.
 #[test]
 fn a_bind_meets_the_completion_before_it() {

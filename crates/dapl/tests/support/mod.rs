@@ -10,21 +10,21 @@ use dapl::{
 use verbs::Device;
 use verbs::host::{Host, Span};
 
-/// Longest wait for what should come.
+/// The time limit for expected events.
 pub(crate) const SOON: Option<Span> = Some(Span::from_secs(10));
-/// Long enough for what should not come.
+/// Long enough to show that no event arrives.
 pub(crate) const NEVER: Option<Span> = Some(Span::from_ms(20));
 pub(crate) const NONE: CompletionFlags = CompletionFlags::empty();
-/// Where tests listen, in a world of their own.
+/// The qualifier for tests in a world of their own.
 pub(crate) const QUAL: u64 = 45_300;
 
-/// Where a test listens on a device that it shares its host with: each elsewhere.
+/// A qualifier of its own for each test on a device that shares its host with other tests.
 pub(crate) fn own_qual() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     30_000 + 10 * (NEXT.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) % 1_000)
 }
 
-/// One adapter with what an endpoint needs.
+/// One adapter with the objects that an endpoint needs.
 pub(crate) struct Side {
     pub(crate) host: Host,
     pub(crate) adapter: Adapter,
@@ -85,7 +85,7 @@ impl Side {
         self.ia.attr().address
     }
 
-    /// A piece of the region.
+    /// A segment of the region.
     pub(crate) fn piece(&self, offset: u64, length: u32) -> [Sge; 1] {
         [self.lmr.segment(offset, length)]
     }
@@ -99,7 +99,7 @@ impl Side {
     }
 }
 
-/// Two sides that reach each other.
+/// Two sides that can connect.
 pub(crate) struct Pair {
     pub(crate) a: Side,
     pub(crate) b: Side,
@@ -139,7 +139,7 @@ pub(crate) fn request(evd: &Evd) -> dapl::RequestEvent {
     }
 }
 
-/// The next event of a connection, which must be this; what the peer said with it.
+/// Takes the next event of a connection, which must be of this kind; returns the peer's private data.
 pub(crate) fn connection(evd: &Evd, of: &Ep, expected: ConnectionKind) -> Vec<u8> {
     match evd.wait(SOON, 1).expect("an event").0 {
         Event::Connection { ep, kind, private_data } => {
