@@ -72,7 +72,7 @@ fn table() -> Option<&'static Table> {
     TABLE.get_or_init(|| Table::new(RESTING)).as_ref()
 }
 
-/// Looks a handle up; `None` for NULL, freed handles, and invalid ones.
+/// Looks a handle up; `None` for NULL, freed handles, and invalid handles.
 #[inline]
 pub(crate) fn look(handle: Handle) -> Option<Look> {
     table()?.look(handle)

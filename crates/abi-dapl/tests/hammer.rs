@@ -70,7 +70,7 @@ fn null() -> Handle {
     std::ptr::null_mut()
 }
 
-/// A live object of each kind except those that need a peer.
+/// A live object of each kind except connection requests, which need a peer.
 struct Objects {
     ia: Handle,
     pz: Handle,

@@ -22,8 +22,8 @@ const FLUSH: Span = Span::from_secs(1);
 /// Ports below this are reserved for the system.
 const FIRST_PORT: u64 = 1024;
 
-/// The port of a connection qualifier. Qualifiers beyond 65535 are mapped to ports from 1024 on, so that adjacent qualifiers
-/// get adjacent ports; two of them may share a port, and are then the same service point.
+/// The port of a connection qualifier. Qualifiers beyond 65535 are mapped to ports from 1024 on, so that adjacent qualifiers get
+/// adjacent ports; two qualifiers may share a port, and are then the same service point.
 pub fn port_of(conn_qual: u64) -> u16 {
     match u16::try_from(conn_qual) {
         Ok(port) => port,

@@ -443,7 +443,7 @@ impl EvdInner {
         Glance::Unclear
     }
 
-    /// Takes an event, if there are `threshold` of them and `news` is set: an event that wakes a waiter has arrived since
+    /// Takes an event, if at least `threshold` events are queued and `news` is set: an event that wakes a waiter has arrived since
     /// the wait began.
     #[inline]
     fn look(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {

@@ -1,13 +1,11 @@
-//! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several of them share.
+//! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several `Ia`s share.
 //!
-//! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher
-//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so
-//! that threads may sleep on a dispatcher that also carries completions; it is started with the first service point or
-//! connect.
+//! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher for such
+//! events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so that threads may
+//! sleep on a dispatcher that also carries completions; it is started with the first service point or connect.
 //!
 //! The adapter knows its objects by number, and only through the traits by which it reports to them: [`Endpoint`],
-//! [`ServicePoint`], [`Dispatcher`], [`SharedReceives`]. So objects on an adapter depend on it, and it depends on none of
-//! them.
+//! [`ServicePoint`], [`Dispatcher`], [`SharedReceives`]. So objects on an adapter depend on it, and it depends on none of them.
 
 use std::any::Any;
 use std::collections::BTreeMap;

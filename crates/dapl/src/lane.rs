@@ -1,11 +1,11 @@
 //! Data path: [`Lane`], the records of one queue of an endpoint for its requests, until they complete.
 //!
-//! A device's completion holds 64 bits of ours. The user's cookie has as many, and an event has further fields: so those
-//! bits identify a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
+//! A device's completion holds 64 bits of ours. The user's cookie has as many, and an event has further fields: so those bits
+//! identify a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
 //!
-//! A lane has two users. The poster holds the endpoint's lock, fills a record, and posts the request, which orders the
-//! record before its completion. The thread that completes, binds or restarts holds the dispatcher's [`Turn`], of which
-//! there is one. Only [`Lane::done`] passes information from the second user to the first.
+//! A lane has two users. The poster holds the endpoint's lock, fills a record, and posts the request, which orders the record
+//! before its completion. The thread that completes, binds or restarts holds the dispatcher's only [`Turn`]. Only [`Lane::done`]
+//! passes information from the second user to the first.
 //!
 //! A lane belongs to a dispatcher and is reused by later endpoints; its generation distinguishes their completions.
 
@@ -256,7 +256,7 @@ impl Lane {
     }
 }
 
-/// A bind that waits for a request.
+/// A bind queued after a request.
 struct Bind {
     ticket: u32,
     after: u32,

@@ -1,9 +1,8 @@
 //! uDAPL 2.0 over the device API: the objects of the DAT Collaborative's user-level standard, in safe Rust.
 //!
-//! An [`Ia`] is an open adapter on a device. Memory is registered in a [`Pz`] as an [`Lmr`]; an [`Ep`] is one end of a
-//! connection; an [`Evd`] returns events, and a [`Cno`] watches several of these. The passive side creates a [`Psp`] or
-//! [`Rsp`] and answers each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and
-//! in virtual time.
+//! An [`Ia`] is an open adapter on a device. Memory is registered in a [`Pz`] as an [`Lmr`]; an [`Ep`] is one end of a connection;
+//! an [`Evd`] returns events, and a [`Cno`] watches several dispatchers. The passive side creates a [`Psp`] or [`Rsp`] and answers
+//! each [`Cr`]. Everything that blocks does so in one loop of `Host`, so that all of it runs in real and in virtual time.
 //!
 //! | file | purpose; a file uses only those above it |
 //! |---|---|
@@ -16,16 +15,15 @@
 //! | `ep`, `connect` | [`Ep`] and its posted work; its connections |
 //! | `rmr`, `sp` | [`Rmr`], which an endpoint binds; [`Psp`], [`Rsp`], and answers to requests |
 //!
-//! Names and numbers are those of the uDAPL 2.0 API specification and its headers. Objects are handles; the standard's rule
-//! that an object in use is not freed is a separate call here (`check_unused`), since dropping a handle is always safe.
+//! Names and numbers are those of the uDAPL 2.0 API specification and its headers. Objects are handles; the standard's rule that an
+//! object in use is not freed is a separate call here (`check_unused`), since dropping a handle is always safe.
 //!
 //! # Ordering
 //!
 //! Requests of an endpoint are executed, and complete, in the order in which they were posted; so do receives. Events of the
-//! request dispatcher and of the receive dispatcher are not ordered with each other. A bind's event follows those of the
-//! requests posted before it. A peer's first message is not delayed until this side's event that the connection is
-//! established: even in one dispatcher the receive's event may come first. A disconnect's event is reported when requests
-//! are flushed or about to be.
+//! request dispatcher and of the receive dispatcher are not ordered with each other. A bind's event follows those of the requests
+//! posted before it. A peer's first message is not delayed until this side's event that the connection is established: even in one
+//! dispatcher the receive's event may come first. A disconnect's event is reported when requests are flushed or about to be.
 #![forbid(unsafe_code)]
 
 mod attr;

@@ -1,12 +1,12 @@
 //! From a device's name to the device: the only place that knows concrete NICs.
 //!
-//! A name is a kind, with optional options in parentheses: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or
-//! `iwarp@10.0.0.1(crc=on)` for the side with that address. Modelled cards are `model:MACHINE`, with a built-in machine or
-//! the path of a machine file, and with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on
-//! simulated hosts only. A machine with several cards, or cards with several ports, has a rail for each port of each card,
-//! numbered from 0: `model:connectx-multihca@1` is one of them, and `model:connectx-multihca` the first card with all of its
-//! ports. Several devices as one are `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs
-//! programs ([`verbs::Firmware`]), and [`profile`] reports where the time of their messages is spent.
+//! A name is a kind, with optional options in parentheses: `shm`, `shm(copy=service,dm=1G)`, `iwarp`, or `iwarp@10.0.0.1(crc=on)`
+//! for the side with that address. Modelled cards are `model:MACHINE`, with a built-in machine or the path of a machine file, and
+//! with parameters of it as options: `model:mt23108-nicmem(bus.clock_mhz=266)`. They open on simulated hosts only. A machine with
+//! several cards, or cards with several ports, has a rail for each port of each card, numbered from 0: `model:connectx-multihca@1`
+//! is one of them, and `model:connectx-multihca` the first card with all its ports. Several devices as one are
+//! `rails(iwarp@10.0.0.1,iwarp@10.1.0.1)`. `model:seastar` has no queue pairs: it runs programs ([`verbs::Firmware`]), and
+//! [`profile`] reports where the time of their messages is spent.
 #![forbid(unsafe_code)]
 
 mod iwarp;

@@ -100,7 +100,7 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
 }
 
 impl Rails<'_> {
-    /// Opens the rails, and the device made of them.
+    /// Opens the rails, and combines them into one device.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
         let open = |name: &&str| {
             let (kind, parsed) = table::read(name)?;

@@ -380,7 +380,7 @@ impl Core {
 }
 
 /// Polls for a stored message before the receive is posted: first this many in a row with the lock held, for which other threads
-/// wait hardly longer than for a short message; then about a microsecond of them, as [`Host::wait`] paces them.
+/// wait hardly longer than for a short message; then more for about a microsecond, at the pace of [`Host::wait`].
 const HELD_LOOKS: u32 = 64;
 const STORED_LOOKS: u32 = 32;
 

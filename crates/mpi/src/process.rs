@@ -50,7 +50,7 @@ pub struct Config {
     pub connect: Connect,
     /// A text that is the same for all processes of one host, in the format of [`Port::fabric`].
     pub node: String,
-    /// Addresses of this host, at most six; more are ignored. Ports whose address is `0.0.0.0` or `::` listen at each of them.
+    /// Addresses of this host, at most six; more are ignored. Ports whose address is `0.0.0.0` or `::` listen at each address.
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
     /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
@@ -219,7 +219,7 @@ impl Process {
         self.core.test(|_| None::<()>);
     }
 
-    /// Its requests, for interfaces whose programs hold numbers of them.
+    /// Its requests, for interfaces whose programs hold request numbers.
     #[inline]
     pub fn requests(&self) -> Requests<'_> {
         Requests::of(&self.core)

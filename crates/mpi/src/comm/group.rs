@@ -161,7 +161,7 @@ impl Group {
         Self::new(ranks.iter().map(|&rank| self.member(rank)).collect::<Result<_>>()?)
     }
 
-    /// The members except those of these ranks.
+    /// The members without these ranks.
     ///
     /// # Errors
     /// As [`Group::include`].
@@ -177,7 +177,7 @@ impl Group {
         self.include(&self.spread(ranges)?)
     }
 
-    /// The members except those of these ranges of ranks: first, last, stride.
+    /// The members without these ranges of ranks: first, last, stride.
     ///
     /// # Errors
     /// As [`Group::include_ranges`].

@@ -77,7 +77,7 @@ impl Fragments {
         }
     }
 
-    /// Drops the fragments of a message, those that have arrived and those still to come.
+    /// Drops the fragments of a message, both arrived and expected.
     pub(crate) fn give_up(&mut self, from: u32, id: u64) {
         if let Some(at) = self.find(from, id) {
             self.0[at].sink = Sink::Dropped;

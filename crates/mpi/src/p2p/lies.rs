@@ -217,7 +217,7 @@ fn lies_about_parts_mean_nothing() {
 }
 
 /// Goal: a peer's cancel reply without a request is ignored, and a peer can cancel only its own messages. Method: a peer replies
-/// for a send that was not cancelled, and cancels messages that it has not sent, and one that another process has sent.
+/// for a send that was not cancelled, and cancels messages that it has not sent, and a message of another process.
 #[test]
 fn lies_about_taking_back_mean_nothing() {
     let all = job::<3>();
@@ -241,8 +241,8 @@ fn lies_about_taking_back_mean_nothing() {
     assert!(!how.cancelled && got.to_vec() == data());
 }
 
-/// Goal: in an exchange each process reads for itself. Method: compares the messages of a receiver that also sends with those of
-/// one that does not.
+/// Goal: in an exchange each process reads for itself. Method: compares the messages of a receiver that also sends with those of a
+/// pure receiver.
 #[test]
 fn who_sends_invites_nobody() {
     for sends in [true, false] {
@@ -266,8 +266,8 @@ fn who_sends_invites_nobody() {
     }
 }
 
-/// Goal: of many long messages at a time both sides copy each. Method: more messages than are copied at the same time, all of which
-/// wait when the sender polls.
+/// Goal: of many long messages at a time both sides copy each. Method: more messages than are copied at the same time, all waiting
+/// when the sender polls.
 #[test]
 fn both_copy_each_of_many() {
     const MANY: usize = 20;
@@ -291,8 +291,8 @@ fn both_copy_each_of_many() {
 }
 
 /// Goal: long messages of one process do not hold up those of another, and the loss of a process whose messages are first in the
-/// queue affects only them. Method: two processes send more messages than both sides copy at a time; one of them makes no more
-/// progress, and exits.
+/// queue affects only them. Method: two processes send more messages than both sides copy at a time; one makes no more progress,
+/// and exits.
 #[test]
 fn messages_of_others_pass_those_of_a_lost_process() {
     const MANY: usize = 12;

@@ -68,7 +68,7 @@ pub(crate) struct Matching<R, M> {
     last: usize,
     /// Entries compared since [`Matching::looked`] was last called.
     looked: u64,
-    /// Messages that were kept in total, those that wait now, and the most that waited at a time.
+    /// Counts of unexpected messages: in total, now, and the most at a time.
     kept: u64,
     waiting: usize,
     most: usize,

@@ -297,7 +297,7 @@ pub(crate) struct Lent {
     pub(crate) buffer: Buffer,
     /// The contiguous memory that is written from or read into, if the buffer is not contiguous.
     pub(crate) staging: Option<Buf>,
-    /// Whether the data read into `staging` are to be copied to the buffer.
+    /// Whether data are read into `staging`, and then copied to the buffer.
     pub(crate) is_read: bool,
     /// Keeps the memory registered.
     pub(crate) _reach: Registration,
@@ -391,11 +391,12 @@ impl Plain {
 /// The kind of an operation, and its state.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// A send that waits for its answer, or else until the message has left. `held` keeps the data accessible for the peer.
+    /// A send, complete when its answer arrives, or without one when the message has been sent. `held` keeps the data accessible
+    /// for the peer.
     Send { to: u32, answered: bool, held: Option<Box<LongSend>> },
-    /// A receive that waits for its message. Boxed: receives that are not plain are rare, and large.
+    /// An unmatched receive. Boxed: receives that are not plain are rare, and large.
     Receive(Box<Receive>),
-    /// A plain receive that waits for its message.
+    /// An unmatched plain receive.
     Plain(Plain),
     /// A receive that is moving the data of its message.
     LongReceive(Box<LongReceive>),

@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(firsts(&reached, 4, false), both);
     }
 
-    /// A send that lacks the conditions of a protocol uses one that does not need them.
+    /// A send that lacks the conditions of a protocol uses another protocol.
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };

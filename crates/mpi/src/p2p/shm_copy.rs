@@ -91,7 +91,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Adds a message of this many bytes to those that wait for a word.
+    /// Queues a message of this many bytes for a word.
     pub(crate) fn wait(&mut self, key: SlotKey, length: u64) {
         self.waiting.push_back((key, length));
     }

@@ -89,7 +89,7 @@ pub(crate) enum Message {
         at: Exposed,
         /// The index of the word from which both sides claim pieces.
         place: u32,
-        /// The sequence number of this message among those that have used that word.
+        /// The sequence number of this message among all that have used that word.
         turn: u32,
     },
     /// The sender has copied its pieces of a message that both sides copy.

@@ -21,7 +21,7 @@ pub(crate) struct Address {
     pub(crate) node: String,
     /// The listening addresses of its ports, each with its fabric: ports reach those of the same fabric.
     pub(crate) ports: Vec<(SocketAddr, String)>,
-    /// Addresses of its host, for ports that listen at all of them.
+    /// Addresses of its host, for ports that listen at all addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// The seed of the challenges that its peers answer to prove their identity.
     pub(crate) seed: Seed,
@@ -72,9 +72,9 @@ impl Address {
         Ok(Self { node, ports, addresses, seed })
     }
 
-    /// The address at which `other` reaches a port. If the port listens at all addresses of its host, this is the one that shares
-    /// the longest prefix with an address of the other's host. Addresses that both hosts have, such as those of local virtual
-    /// networks, are skipped unless the two are one host.
+    /// The address at which `other` reaches a port. If the port listens at all addresses of its host, this is the address that
+    /// shares the longest prefix with an address of the other's host. Addresses that both hosts have, such as those of local
+    /// virtual networks, are skipped unless the two are one host.
     pub(crate) fn reached_from(&self, other: &Self, port: usize) -> Option<SocketAddr> {
         let (addr, _) = self.ports.get(port)?;
         if !addr.ip().is_unspecified() {

@@ -228,7 +228,7 @@ pub(crate) struct Connection {
     outbox: Option<Box<Outbox>>,
     /// The rings in both directions where messages are written; on an open connection only if the peer has them, too.
     fast: Option<Box<WriteRing>>,
-    /// A write must also notify a sleeping peer, since the device does not do so by itself.
+    /// Whether each write asks the device to notify a sleeping peer.
     rings: bool,
     /// Present on an open connection if inbox and outbox are.
     line: Option<Box<DuplexLine>>,
@@ -489,7 +489,7 @@ impl Connection {
         (self.queue.into_slots(), self.inbox.map(|inbox| *inbox))
     }
 
-    /// Counts a message that carries its data, or whose fragments carry all of them.
+    /// Counts a message that carries its data, or whose fragments carry all data.
     fn count(&mut self, by: Proto, message: &Message, len: usize) {
         match message {
             Message::Eager { .. } => self.traffic.count(by, len),

@@ -1,4 +1,4 @@
-//! Connections to other processes, over whichever device reaches each of them.
+//! Connections to other processes, over the devices that reach them.
 //!
 //! | file | purpose |
 //! |---|---|

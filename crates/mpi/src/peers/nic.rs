@@ -86,9 +86,9 @@ impl Sizes {
     }
 
     /// The sizes that a job of `size` can afford on real devices that do not map peers' memory: there a long message that is copied
-    /// through a slot arrives earlier than one that is announced and read. Half a round trip over TCP on one host of 8 KiB took 8
-    /// us one way and 29 the other. The number of slots is that of [`Sizes::of_job`], and no slot is shorter, so the sizes that
-    /// jobs send each other are valid here, too.
+    /// through a slot arrives earlier than by RTS and read. Half a round trip over TCP on one host of 8 KiB took 8 us one way and
+    /// 29 the other. The number of slots is that of [`Sizes::of_job`], and no slot is shorter, so the sizes that jobs send each
+    /// other are valid here, too.
     fn of_sent(size: u32) -> Self {
         let payload = match size {
             0..=8 => 64 << 10,
@@ -146,7 +146,7 @@ pub(crate) struct Nic {
     size: u32,
 }
 
-/// The addresses to listen at for a port: its address, or those that "all addresses" stands for.
+/// The addresses to listen at for a port: its address, or the list for "all addresses".
 fn listening_at(address: IpAddr, addresses: &[IpAddr]) -> Vec<IpAddr> {
     let all = addresses.iter().copied().filter(|own| own.is_ipv4() == address.is_ipv4());
     let all: Vec<IpAddr> = all.filter(|_| address.is_unspecified()).collect();
@@ -312,8 +312,8 @@ mod tests {
         );
     }
 
-    /// Goal: a port that stands for several addresses is reachable at each of them, and at no other. Method: addresses of the
-    /// loopback.
+    /// Goal: a port that stands for several addresses is reachable at each listed address, and at no other. Method: addresses of
+    /// the loopback.
     #[test]
     fn a_port_of_all_addresses_listens_at_those_that_are_told() {
         let device = fabric::open("iwarp", &host::real::host()).expect("a device");

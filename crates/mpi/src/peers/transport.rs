@@ -468,8 +468,8 @@ impl Transport {
         self.gone(process).map(|gone| &gone.error)
     }
 
-    /// The same error as [`Transport::lost`] for a lost process, but `None` for one that has left in order: memory that a lost
-    /// process has shared may be invalid.
+    /// The same error as [`Transport::lost`] for a lost process, but `None` if it has left in order: memory that a lost process has
+    /// shared may be invalid.
     pub(crate) fn broken(&self, process: u32) -> Option<&Error> {
         self.gone(process).filter(|gone| !gone.has_left).map(|gone| &gone.error)
     }
@@ -620,7 +620,7 @@ impl Transport {
     }
 
     /// Copies pieces of a shared message, as long as unclaimed ones are left and there is room for requests. Returns the number of
-    /// requests, each of which [`Event::Accessed`] reports with `key`, and whether the room ran out.
+    /// requests, each reported by [`Event::Accessed`] with `key`, and whether the room ran out.
     ///
     /// # Errors
     /// As [`Transport::send`].
@@ -725,7 +725,7 @@ impl Transport {
         self.events.pop_front()
     }
 
-    /// The next connection in this poll whose peer may have stored messages; the caller takes at most [`STORED_MAX`] of them.
+    /// The next connection in this poll whose peer may have stored messages; the caller takes at most [`STORED_MAX`] messages.
     #[inline]
     pub(crate) fn next_stored_to(&mut self) -> Option<usize> {
         let number = *self.stored_to.get(self.turn)?;
@@ -1009,7 +1009,7 @@ impl Transport {
     }
 
     /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks
-    /// all of them.
+    /// every connection.
     fn unlist(&mut self, number: usize) {
         if let Some(place) = self.stored_to.iter().position(|other| *other == number) {
             self.stored_to.remove(place);

@@ -3,7 +3,7 @@
 //! All processes of a job have the job's key: process 0 creates it, and the others read it from the launcher's board. A job that is
 //! introduced to another one gives it a guest key, which derives from the job's key and does not reveal it. Two processes of
 //! different jobs use a key derived from both guest keys, so that a third job, introduced to only one of the two, cannot
-//! impersonate either. All processes of a job are trusted alike: each of them can impersonate any other.
+//! impersonate either. All processes of a job are trusted alike: each can impersonate any other.
 //!
 //! Challenges derive from a [`Seed`](auth::Seed) that each process publishes with its address. The seed is fresh for each process,
 //! and a process accepts a peer once, after which the peer's challenge changes. So a recorded request is valid only until the

@@ -431,7 +431,7 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Returns the indices of those that have completed, perhaps none, and how they ended. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and how they ended. `None` if none is active.
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -472,8 +472,8 @@ impl<'a> Requests<'a> {
         Ok(())
     }
 
-    /// Cancels the operation, if possible. An unmatched receive is cancelled, and so is a send that waits for a match, once its
-    /// receiver makes progress; all other operations complete as usual. The caller must wait for the request in either case.
+    /// Cancels the operation, if possible. An unmatched receive is cancelled, and so is an unmatched send, once its receiver makes
+    /// progress; all other operations complete as usual. The caller must wait for the request in either case.
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
@@ -851,7 +851,7 @@ impl Request {
         some_left(requests, Requests(&core).wait_some(&ids))
     }
 
-    /// Returns the indices of those that have completed, perhaps none, and their statuses. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active.
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
         some_left(requests, Requests(&core).test_some(&ids))

@@ -250,7 +250,7 @@ impl Engine {
         self.receive_kept(Receive { wanted, buffer, names: Names::Of(names) }, envelope, body)
     }
 
-    /// Receives what a peer has stored, for as long as the receives posted first are plain ones that match it: each message is then
+    /// Receives what a peer has stored, for as long as the receives posted first are plain and match it: each message is then
     /// matched with the first receive.
     #[inline(never)] // out of line, so that it has all registers
     fn take_posted(&mut self, number: usize) {

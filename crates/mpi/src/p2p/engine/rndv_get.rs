@@ -179,7 +179,7 @@ impl Engine {
                 status = Status::failed(error.into());
             }
         }
-        // A sender that wrote the data, or sent all of them, needs no FIN.
+        // A sender that wrote or sent all data needs no FIN.
         if !written && u64::from(rts.frag_bytes) < rts.at.length {
             self.tell(from, rts.id, true);
         }

@@ -64,7 +64,7 @@ impl Outgoing {
     }
 }
 
-/// A receive that waits for its message or its data.
+/// A receive without its message, or without all its data.
 #[derive(Debug)]
 struct Incoming {
     receive: Receive,
@@ -182,8 +182,8 @@ impl Portals {
         self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
     }
 
-    /// Receives bytes into one piece without posting a receive, if the matching message is the next one that its source stores;
-    /// polls `looks` times. Returns its tag and its length; if `None`, nothing has happened.
+    /// Receives bytes into one piece without posting a receive, if the matching message is the next message from its source; polls
+    /// `looks` times. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
     pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
         match self.take_at_once(wanted, into.place(), looks) {
@@ -407,8 +407,7 @@ impl Portals {
         self.ni.clone()
     }
 
-    /// Whether all sent messages have left, those that must be fetched have been, and no peer waits for data or an answer from this
-    /// process.
+    /// Whether all messages have been sent, and fetched where necessary, and no peer waits for data or an answer from this process.
     pub(crate) fn is_drained(&self) -> bool {
         self.under_way == 0 && self.ni.is_idle()
     }

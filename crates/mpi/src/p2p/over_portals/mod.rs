@@ -5,7 +5,7 @@
 //!
 //! - A message with a posted receive is stored in the receive's buffer, at any length.
 //! - A short unexpected message is stored in a block of the overflow list, and copied when its receive is posted.
-//! - Of a long unexpected message only the header is stored: the receiver gets the data from the sender, who exposed them before
+//! - Of a long unexpected message only the header is stored: the receiver gets the data from the sender, which exposed them before
 //!   sending, and learns from the acknowledgement which way the message took.
 //!
 //! A synchronous send learns of its match in the same way: by the acknowledgement, or by a get of no bytes. A message without room

@@ -16,7 +16,7 @@ const LINKED: usize = 4;
 /// Unused blocks that are kept.
 const SPARE: usize = 4;
 
-/// All blocks: those linked, those that hold messages, and spare ones.
+/// All blocks: linked, holding messages, or spare.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
     /// By address: the blocks that are linked or hold messages.
