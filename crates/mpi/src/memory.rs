@@ -459,7 +459,7 @@ impl Buffer {
         }
     }
 
-    /// The same bytes as [`Buffer::piece`], but only for memory that the buffer does not own.
+    /// The bytes as by [`Buffer::piece`], but only of memory that the buffer does not own.
     #[inline]
     pub(crate) fn bare_piece(&self) -> Option<Piece> {
         if self.own.is_none() { self.piece() } else { None }

@@ -160,7 +160,7 @@ impl From<PlainNames> for Names {
 }
 
 impl Names {
-    /// The same names for a plain receive, if it can have them.
+    /// These names in the form for a plain receive, if they fit.
     #[inline]
     fn plain(&self) -> Option<PlainNames> {
         match self {

@@ -50,7 +50,7 @@ impl Links {
         self.0.iter().map(|(_, connection)| connection)
     }
 
-    /// The same connections as [`Links::iter`], mutable.
+    /// The connections in the order of their places, mutable.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.0.values_mut()
     }

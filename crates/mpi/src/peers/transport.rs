@@ -468,8 +468,8 @@ impl Transport {
         self.gone(process).map(|gone| &gone.error)
     }
 
-    /// The same error as [`Transport::lost`] for a lost process, but `None` if it has left in order: memory that a lost process has
-    /// shared may be invalid.
+    /// The error of [`Transport::lost`], but `None` for a process that has left in order: memory that a lost process has shared may
+    /// be invalid.
     pub(crate) fn broken(&self, process: u32) -> Option<&Error> {
         self.gone(process).filter(|gone| !gone.has_left).map(|gone| &gone.error)
     }
