@@ -19,7 +19,7 @@ use verbs::{Access, CmEvent, ConnParam, Cq, Device, Mr, Qp, QpInit, RecvWr, Send
 const BATCH: u64 = 2_000;
 const NONE: CompletionFlags = CompletionFlags::empty();
 
-/// One end by verbs.
+/// One end of a connection by verbs.
 struct Plain {
     qp: Qp,
     send: Cq,
@@ -50,7 +50,7 @@ impl Plain {
     }
 }
 
-/// One end by uDAPL.
+/// One end of a connection by uDAPL.
 struct Dat {
     ep: Ep,
     send: Evd,

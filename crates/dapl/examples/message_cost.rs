@@ -26,7 +26,7 @@ const KINDS: [&str; 4] = ["write", "send", "poll", "dapl"];
 const NONE: CompletionFlags = CompletionFlags::empty();
 const PATIENCE: Option<Span> = Some(Span::from_secs(20));
 
-/// One end by verbs.
+/// One end of a connection by verbs.
 struct Plain {
     qp: Qp,
     send: Cq,
@@ -34,7 +34,7 @@ struct Plain {
     mr: Mr,
 }
 
-/// One end by uDAPL.
+/// One end of a connection by uDAPL.
 struct Dat {
     ep: Ep,
     send: Evd,
@@ -45,7 +45,7 @@ struct Dat {
     lmr: Lmr,
 }
 
-/// Both ends of both kinds.
+/// Both ends of both connections.
 struct Ends {
     plain: [Plain; 2],
     remote: RemoteAddr,

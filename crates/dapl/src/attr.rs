@@ -31,7 +31,7 @@ bitflags! {
         const CR = 0x010;
         /// Completions of DTOs.
         const DTO = 0x020;
-        /// Connection events.
+        /// Events of connections.
         const CONNECTION = 0x040;
         /// Completions of binds.
         const RMR_BIND = 0x080;
@@ -198,7 +198,7 @@ pub struct IaAttr {
     pub max_message_size: u32,
     /// Shared receive queues; 0 if not supported.
     pub max_srqs: u32,
-    /// Receives in one.
+    /// Receives in a shared receive queue.
     pub max_recv_per_srq: u32,
     /// Bytes of private data with a connect, accept or reject.
     pub max_private_data: u32,

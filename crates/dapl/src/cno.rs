@@ -210,7 +210,7 @@ impl CnoInner {
         }
     }
 
-    /// One turn of the agent's thread.
+    /// One iteration of the agent's thread.
     fn serve(&self) {
         let found = self.wait(Some(AGENT_TURN));
         if let (Some(label), Some(agent)) = (found, &*lock(&self.agent)) {

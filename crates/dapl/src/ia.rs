@@ -20,7 +20,7 @@ use crate::error::OrDevice;
 use crate::sync::{Uses, lock, try_lock};
 use crate::{Error, Kind, Result, Subtype};
 
-/// Adapters that may be open on one device.
+/// The most adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
 
 /// How long the porter thread sleeps before it checks whether it is still needed.

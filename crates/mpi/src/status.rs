@@ -12,7 +12,7 @@ pub const ANY_TAG: i32 = -2;
 pub const PROC_NULL: i32 = -3;
 /// The root argument of a collective operation between two groups, at the root itself (`MPI_ROOT`).
 pub const ROOT: i32 = -4;
-/// No rank, no colour, no count (`MPI_UNDEFINED`).
+/// An undefined rank, colour or count (`MPI_UNDEFINED`).
 pub const UNDEFINED: i32 = -32766;
 /// The largest tag that a program may use (`MPI_TAG_UB`).
 pub const TAG_MAX: i32 = i32::MAX;

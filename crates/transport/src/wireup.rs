@@ -4,7 +4,7 @@
 //!
 //! A request proves that its sender has the key and the identity in the request, and the reply proves the same of the responder.
 //! The crate `auth` defines both messages. [`Attempts`] holds the requests of this process that have no answer yet. [`Admission`]
-//! checks the requests of other processes in the device's thread, before they are queued, and drops requests without a valid proof.
+//! checks the requests of other processes in the device's thread, before they are queued, and rejects requests without a valid proof.
 
 use std::any::Any;
 use std::collections::BTreeMap;

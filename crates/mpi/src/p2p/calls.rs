@@ -71,7 +71,7 @@ pub struct With {
     pub tag: i32,
 }
 
-/// A send and a receive in one.
+/// A combined send and receive.
 struct Pair {
     send: Option<SlotKey>,
     receive: Option<SlotKey>,

@@ -32,7 +32,7 @@ fn job<const SIZE: usize>() -> [Process; SIZE] {
     job_on("shm")
 }
 
-/// As [`job`], over another device.
+/// The processes of [`job`], connected over another device.
 fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
     let (host, board) = (host::real::host(), Board::new(SIZE as u32));
     let start = |seat: Arc<Seat>| {

@@ -23,7 +23,7 @@ pub(crate) type Table<T> = SlotTable<T, { (1 << 30) - 1 }>;
 pub(crate) enum Brought<'a> {
     /// In a slot: the buffer, an offset, and a length in bytes.
     Slot(&'a Buf, usize, usize),
-    /// In a copy.
+    /// In a copy of the message.
     Bytes(&'a [u8]),
 }
 
@@ -101,7 +101,7 @@ impl Announced {
 /// The contents of an unexpected message.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// Its data.
+    /// Its data have arrived.
     Here { bytes: Vec<u8>, answer: Option<Answer> },
     /// The address of its data.
     Announced(Announced),

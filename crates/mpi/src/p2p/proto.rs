@@ -12,7 +12,7 @@ use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
 
-/// What a protocol costs a message, apart from time per byte.
+/// The cost of a protocol for a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// One-way trips between the two processes before the receiver has all data.
@@ -21,7 +21,7 @@ pub struct Cost {
     pub copies: u8,
 }
 
-/// What a protocol costs a message.
+/// The cost of a protocol for a message.
 pub fn cost(proto: Proto) -> Cost {
     let (trips, copies) = match proto {
         Proto::Own => (0, 2),

@@ -23,7 +23,7 @@ pub(crate) struct Label {
 /// The parameters of a collective operation on which all members must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Called {
-    /// Which kind of operation.
+    /// The kind of operation.
     pub(crate) kind: u8,
     /// The root's rank; -1 where the root is not compared.
     pub(crate) root: i32,
@@ -47,14 +47,14 @@ pub(crate) struct Exposed {
 pub(crate) enum Message {
     /// The payload follows.
     Eager {
-        /// What it matches.
+        /// Its context and tag.
         label: Label,
         /// The sender's number for its request, if it waits for a [`Message::Fin`] that reports a match (`MPI_Ssend`).
         answer: Option<u64>,
     },
     /// Ready to send: announces a long message.
     Rts {
-        /// What it matches.
+        /// Its context and tag.
         label: Label,
         /// The sender's number for its request.
         id: u64,
@@ -79,7 +79,7 @@ pub(crate) enum Message {
         /// The immediate value of the last write.
         place: u32,
     },
-    /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has begun, and the sender may copy pieces, too.
+    /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has started, and the sender may copy pieces, too.
     ShmCts {
         /// The sender's number for its request.
         id: u64,
@@ -120,14 +120,14 @@ pub(crate) enum Message {
     CollCheck {
         /// The operation's context and tag.
         label: Label,
-        /// What the sender has called.
+        /// The operation that the sender has called.
         called: Called,
     },
     /// The receiver of a [`Message::CollCheck`] has called a different operation, or has given up.
     CollMismatch {
         /// The operation's context and tag.
         label: Label,
-        /// What the sender of this message has called.
+        /// The operation that the sender of this message has called.
         called: Called,
     },
     /// Nothing but credits.
@@ -161,7 +161,7 @@ pub(crate) fn eager_words(label: Label, len: u16) -> [u64; 2] {
     [first.to_le(), label.context.to_le()]
 }
 
-/// Whether a first word is that of a short message whose payload follows.
+/// Whether a first word belongs to a short message with payload.
 #[inline]
 pub(crate) fn is_eager(first: u64) -> bool {
     u64::from_le(first) as u8 == EAGER
@@ -441,7 +441,7 @@ mod tests {
         ]
     }
 
-    /// The length that a record begins with.
+    /// The length in the first bytes of a record.
     fn length_of(head: &[u8; HEAD_MAX]) -> usize {
         u16::from_le_bytes(part(head, 2)).into()
     }

@@ -199,7 +199,7 @@ fn nonsense() -> Error {
     Error::new(Class::OTHER, "the peer sent what no process of this version sends")
 }
 
-/// The progress of this side's [`Message::Leave`].
+/// The state of this side's [`Message::Leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     /// Not sent.

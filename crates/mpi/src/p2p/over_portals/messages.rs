@@ -45,7 +45,7 @@ pub(crate) enum Started {
 struct Outgoing {
     to: u32,
     of: Option<SlotKey>,
-    /// Keeps the data.
+    /// Keeps the data alive until the send completes.
     data: Option<Buffer>,
     /// The entry from which a receive may get the data.
     opened: Option<EntryHandle>,
