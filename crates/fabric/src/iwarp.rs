@@ -4,38 +4,38 @@ use host::Span;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
-use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
-use crate::name::{Choice, Name, Refusal, choose, help, set, size};
+use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
+use crate::name::{BadValue, DeviceOption, Name, choose, help, set, size};
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "iwarp",
-    tail: Tail::Side,
+    suffix: NameSuffix::Side,
     reach: Reach::Network,
     floor: FloorKind::Sockets,
     names: || {
-        let about = "iWARP on TCP, to any host; iwarp@ADDRESS keeps to the side with that address";
+        let about = "iWARP on TCP, to any host; iwarp@ADDRESS binds to that address";
         vec![("iwarp".to_owned(), about.to_owned())]
     },
     options: || help(OPTIONS),
-    read: |name| Ok(opener(config(name)?)),
-    read_rail: |name| Ok(opener(rail(name)?)),
+    parse: |name| Ok(opener(config(name)?)),
+    parse_rail: |name| Ok(opener(rail(name)?)),
     rail_repeats: false,
 };
 
 /// The default `silence` of a rail: a rail is given up sooner than a single device, since other rails can take over.
 const RAIL_SILENCE: Span = IwarpConfig::SILENCE_MIN;
 
-const OPTIONS: &[Choice<IwarpConfig>] = &[
-    Choice {
+const OPTIONS: &[DeviceOption<IwarpConfig>] = &[
+    DeviceOption {
         form: "allow=NETWORK+...",
-        about: "peers outside of these networks, as 10.0.0.0/8, cannot connect to this side (all may)",
+        about: "networks whose peers may connect, such as 10.0.0.0/8 (all)",
         set: |config, value| {
             let networks = value.split('+').map(|network| network.trim().parse());
-            config.allow = networks.collect::<std::result::Result<_, _>>().map_err(|_| Refusal::Value)?;
+            config.allow = networks.collect::<std::result::Result<_, _>>().map_err(|_| BadValue::Value)?;
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "crc=on|off",
         about: "ask for CRCs; they are used if either side asks (off: TCP has a checksum)",
         set: |config, value| {
@@ -43,17 +43,17 @@ const OPTIONS: &[Choice<IwarpConfig>] = &[
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "mpa=1|2",
-        about: "the revision of the handshake (2, and 1 with a peer that answers so)",
+        about: "the revision of the handshake (2, or 1 with a peer that supports only that)",
         set: |config, value| {
             config.mpa = choose(value, [("1", Mpa::V1), ("2", Mpa::V2)])?;
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "fpdu=max|mss|SIZE",
-        about: "how large FPDUs are: 64 KiB, a segment of TCP, or at most SIZE (max)",
+        about: "the size of FPDUs: 64 KiB, one TCP segment, or at most SIZE (max)",
         set: |config, value| {
             config.fpdu = match value {
                 "max" => FpduSize::Largest,
@@ -63,15 +63,15 @@ const OPTIONS: &[Choice<IwarpConfig>] = &[
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "complete=placed|sent",
-        about: "a request completes when the peer has it, or when TCP has it (placed)",
+        about: "a request completes when the peer has received it, or when TCP has accepted it (placed)",
         set: |config, value| {
             config.completion = choose(value, [("placed", Completion::Placed), ("sent", Completion::Sent)])?;
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "dm=SIZE",
         about: "NIC memory that can be allocated (half of the machine's memory)",
         set: |config, value| {
@@ -79,12 +79,12 @@ const OPTIONS: &[Choice<IwarpConfig>] = &[
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "silence=SECONDS",
-        about: "a peer whose host answers nothing for so long is given up, 1 to 86400 (20)",
+        about: "a peer whose host does not respond for this long is lost, 1 to 86400 (20)",
         set: |config, value| {
             let seconds = value.parse().ok().filter(|seconds| (1..=86_400).contains(seconds));
-            config.silence = Span::from_secs(seconds.ok_or(Refusal::Value)?);
+            config.silence = Span::from_secs(seconds.ok_or(BadValue::Value)?);
             Ok(())
         },
     },
@@ -99,7 +99,9 @@ fn config(name: &Name<'_>) -> Result<IwarpConfig> {
     let mut config = IwarpConfig::default();
     if let Some((_, side)) = name.head.split_once('@') {
         let bad = |_| {
-            Error::Invalid(format!("'{side}' is no IP address; write iwarp@10.0.0.1, or iwarp for any side"))
+            Error::Invalid(format!(
+                "'{side}' is not an IP address; write iwarp@10.0.0.1, or iwarp for any address"
+            ))
         };
         config.bind = Some(side.trim().parse().map_err(bad)?);
     }
@@ -113,12 +115,12 @@ fn rail(name: &Name<'_>) -> Result<IwarpConfig> {
     let text = name.text;
     let invalid = |why| Err(Error::Invalid(format!("'{text}' {why}")));
     if !name.head.contains('@') {
-        return invalid("has no side of its own; write iwarp@ADDRESS for each rail");
+        return invalid("does not name its address; write iwarp@ADDRESS for each rail");
     }
     let mut config = config(name)?;
     if config.completion == Completion::Sent {
         return invalid(
-            "says complete=sent, so that nobody knows what a dead rail has lost; rails need complete=placed",
+            "has complete=sent, with which requests lost on a failed rail go unnoticed; rails need complete=placed",
         );
     }
     if name.options.iter().all(|(key, _)| *key != "silence") {
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_side_and_options() {
+    fn parses_side_and_options() {
         let config = of("iwarp@10.1.0.1(crc=on,fpdu=4K,mpa=1,complete=sent,dm=1M,silence=3)");
         let config = config.expect("options");
         assert_eq!(config.bind, Some([10, 1, 0, 1].into()));
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_part() {
         for (text, hint) in [
             ("iwarp@nowhere", "iwarp@10.0.0.1"),
             ("iwarp(crc=maybe)", "crc=on|off"),
@@ -168,7 +170,7 @@ mod tests {
             ("iwarp(allow=10.0.0.0/33)", "allow=NETWORK+..."),
             ("iwarp(allow=10.0.0.0/8+)", "allow=NETWORK+..."),
             ("iwarp(allow=ten)", "allow=NETWORK+..."),
-            ("iwarp@", "no IP address"),
+            ("iwarp@", "not an IP address"),
             ("iwarp@10.0.0.1:4791", "iwarp@10.0.0.1"),
         ] {
             let message = of(text).expect_err(text).to_string();

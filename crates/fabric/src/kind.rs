@@ -1,7 +1,7 @@
 //! The properties that all devices of a kind share: the form of their names, their reach, their comparison baseline, and how
 //! they are opened.
 //!
-//! A kind is a value of [`Kind`] in a file of its own, and an entry of `KINDS`. Code that needs a property of a kind reads
+//! A kind is a value of [`DeviceKind`] in a file of its own, and an entry of `KINDS`. Code that needs a property of a kind reads
 //! the field, and never compares names.
 
 use host::Host;
@@ -34,7 +34,7 @@ pub enum FloorKind {
 
 /// What may follow a kind's word in a name, before the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tail {
+pub(crate) enum NameSuffix {
     /// Nothing.
     None,
     /// `@` and a side: the address of this host that the device is bound to; or nothing.
@@ -47,11 +47,11 @@ pub(crate) enum Tail {
 pub(crate) type Opener = Box<dyn FnOnce(&Host) -> Result<Device>>;
 
 /// A kind of device.
-pub(crate) struct Kind {
+pub(crate) struct DeviceKind {
     /// The word that its names begin with.
     pub(crate) word: &'static str,
     /// What may follow the word.
-    pub(crate) tail: Tail,
+    pub(crate) suffix: NameSuffix,
     /// How far it reaches. Kinds with [`Reach::World`] exist only in virtual time.
     pub(crate) reach: Reach,
     /// The baseline for its results.
@@ -61,9 +61,9 @@ pub(crate) struct Kind {
     /// Its options in their written form, each with its meaning.
     pub(crate) options: fn() -> Vec<(&'static str, &'static str)>,
     /// Parses a name of this kind, without opening anything. [`verbs::Error::Invalid`] reports errors in it.
-    pub(crate) read: fn(&Name<'_>) -> Result<Opener>,
+    pub(crate) parse: fn(&Name<'_>) -> Result<Opener>,
     /// Parses a name of this kind that is one of several rails: rails have their own rules and defaults.
-    pub(crate) read_rail: fn(&Name<'_>) -> Result<Opener>,
+    pub(crate) parse_rail: fn(&Name<'_>) -> Result<Opener>,
     /// Whether one name may be used for several rails: each opening of it is a separate device.
     pub(crate) rail_repeats: bool,
 }

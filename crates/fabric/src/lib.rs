@@ -77,8 +77,8 @@ pub fn check(name: &str) -> Result<()> {
     match rails::parse(name) {
         Some(rails) => rails.map(drop),
         None => {
-            let (kind, name) = table::read(name)?;
-            (kind.read)(&name).map(drop)
+            let (kind, name) = table::parse(name)?;
+            (kind.parse)(&name).map(drop)
         }
     }
 }
@@ -87,7 +87,7 @@ pub fn check(name: &str) -> Result<()> {
 pub fn is_virtual(name: &str) -> bool {
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().all(|name| is_virtual(name))),
-        None => table::of(name).is_some_and(|kind| kind.reach == Reach::World),
+        None => table::kind_of(name).is_some_and(|kind| kind.reach == Reach::World),
     }
 }
 
@@ -95,7 +95,7 @@ pub fn is_virtual(name: &str) -> bool {
 pub fn is_local(name: &str) -> bool {
     match rails::parse(name) {
         Some(rails) => rails.is_ok_and(|rails| rails.names.iter().any(|name| is_local(name))),
-        None => table::of(name).is_some_and(|kind| kind.reach == Reach::Host),
+        None => table::kind_of(name).is_some_and(|kind| kind.reach == Reach::Host),
     }
 }
 
@@ -104,7 +104,7 @@ pub fn is_local(name: &str) -> bool {
 pub fn floor(name: &str) -> FloorKind {
     let rails = rails::parse(name).and_then(Result::ok);
     let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
-    table::of(first).map(|kind| kind.floor).unwrap_or_default()
+    table::kind_of(first).map(|kind| kind.floor).unwrap_or_default()
 }
 
 /// The first word of a device's name, such as `iwarp` of `iwarp@10.0.0.1(crc=on)`: it is the same for all devices of a kind.
@@ -180,8 +180,8 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
     let device = match rails::parse(name) {
         Some(rails) => rails?.open(host),
         None => {
-            let (kind, name) = table::read(name)?;
-            (kind.read)(&name)?(host)
+            let (kind, name) = table::parse(name)?;
+            (kind.parse)(&name)?(host)
         }
     };
     Ok(device?.named(name.trim()))
@@ -194,17 +194,17 @@ pub fn open(name: &str, host: &Host) -> Result<Device> {
 pub fn machine(name: &str) -> Result<Machine> {
     match modelled(name)? {
         Some(config) => Ok(config.machine),
-        None => Err(Error::Invalid(format!("'{name}' is no model, and has no machine"))),
+        None => Err(Error::Invalid(format!("'{name}' is not a model, and has no machine"))),
     }
 }
 
 /// The configuration of a modelled card; `None` for other devices.
 fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
-    let (kind, name) = table::read(name)?;
+    let (kind, name) = table::parse(name)?;
     if kind.word == model::KIND.word {
         return model::config(&name).map(Some);
     }
-    (kind.read)(&name).map(|_| None)
+    (kind.parse)(&name).map(|_| None)
 }
 
 #[cfg(test)]
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_exist_open_and_others_say_what_exists() {
+    fn existing_names_open_and_errors_list_them() {
         for entry in list() {
             check(&entry.name).expect(&entry.name);
             let attr = attr(&entry.name).expect(&entry.name);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modelled_card_takes_values_and_needs_virtual_time() {
+    fn modelled_card_takes_parameters_and_needs_virtual_time() {
         let name = "model:mt23108-nicmem(nic_memory.size_mib=7,payload=hole)";
         assert_eq!(attr(name).expect("a card").max_dm_size, 7 << 20);
         assert_eq!(machine(name).expect("a machine").params.nic_memory.size_mib, 7.0);
@@ -267,7 +267,7 @@ mod tests {
 
     /// Goal: the rails of a modelled machine are devices of their own, with an address each, and make a device together.
     #[test]
-    fn a_machine_has_a_rail_for_each_port_of_each_card() {
+    fn machine_has_a_rail_for_each_port_of_each_card() {
         for name in ["model:connectx-multiport", "model:connectx-multihca"] {
             let rails = rails_of(&format!("{name}(payload=hole)")).expect("rails");
             assert_eq!(rails, [format!("{name}@0(payload=hole)"), format!("{name}@1(payload=hole)")]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn floors_are_those_of_the_way_that_data_go() {
+    fn floor_matches_the_data_path() {
         assert_eq!(floor("iwarp@::1(crc=on)"), FloorKind::Sockets);
         assert_eq!(floor("shm"), FloorKind::Memory);
         assert_eq!(floor("rails(shm,shm)"), FloorKind::Memory);
@@ -293,7 +293,7 @@ mod tests {
 
     /// Goal: a suffix that a kind does not allow makes the name unknown; nothing after it becomes a kind by accident.
     #[test]
-    fn a_kind_is_its_word_and_what_may_follow() {
+    fn kind_requires_its_word_and_an_allowed_suffix() {
         for name in ["iwarpx", "iwarp:x", "shm@10.0.0.1", "shm:x", "modelx", "model@1", "railsx"] {
             let message = check(name).expect_err(name).to_string();
             assert!(message.contains("there is no device"), "{name}: {message}");

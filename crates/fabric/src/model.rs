@@ -4,12 +4,12 @@
 use nic_model::{Config, machines};
 use verbs::Result;
 
-use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
+use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
 use crate::name::Name;
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "model",
-    tail: Tail::Instance,
+    suffix: NameSuffix::Instance,
     reach: Reach::World,
     floor: FloorKind::None,
     names: || {
@@ -19,8 +19,8 @@ pub(crate) const KIND: Kind = Kind {
         machines().into_iter().map(one).collect()
     },
     options: || nic_model::OPTIONS.to_vec(),
-    read,
-    read_rail: read,
+    parse,
+    parse_rail: parse,
     rail_repeats: false,
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn config(name: &Name<'_>) -> Result<Config> {
     Ok(Config::new(machine, &name.options)?)
 }
 
-fn read(name: &Name<'_>) -> Result<Opener> {
+fn parse(name: &Name<'_>) -> Result<Opener> {
     let config = config(name)?;
     Ok(Box::new(move |host| nic_model::open(host, &config)))
 }

@@ -23,7 +23,7 @@ impl<'a> Name<'a> {
     /// # Errors
     /// [`Error::Invalid`] for parentheses that do not match, an option without a value, or an option that is given twice.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
-        let bad = |why: &str| Error::Invalid(format!("'{text}' is no device name: {why}"));
+        let bad = |why: &str| Error::Invalid(format!("'{text}' is not a device name: {why}"));
         let Some((head, rest)) = text.split_once('(') else {
             return Ok(Self { text, head: text.trim(), options: Vec::new() });
         };
@@ -66,7 +66,7 @@ pub(crate) fn parts(list: &str, separator: char) -> Option<Vec<&str>> {
 
 /// Why a value is not valid for an option.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum BadValue {
     /// It is not one of the option's values.
     Value,
     /// It cannot be parsed, for this reason.
@@ -74,17 +74,17 @@ pub(crate) enum Refusal {
 }
 
 /// An option of a kind of device.
-pub(crate) struct Choice<C> {
+pub(crate) struct DeviceOption<C> {
     /// Its written form: `key=VALUE`.
     pub(crate) form: &'static str,
     /// What it does, with its default.
     pub(crate) about: &'static str,
     /// Sets a value in the configuration.
-    pub(crate) set: fn(&mut C, &str) -> std::result::Result<(), Refusal>,
+    pub(crate) set: fn(&mut C, &str) -> std::result::Result<(), BadValue>,
 }
 
 /// The written form of options, each with its meaning.
-pub(crate) fn help<C>(options: &[Choice<C>]) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn help<C>(options: &[DeviceOption<C>]) -> Vec<(&'static str, &'static str)> {
     options.iter().map(|option| (option.form, option.about)).collect()
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn help<C>(options: &[Choice<C>]) -> Vec<(&'static str, &'static str)
 ///
 /// # Errors
 /// As [`set_one`].
-pub(crate) fn set<C>(name: &Name<'_>, options: &[Choice<C>], config: &mut C) -> Result<()> {
+pub(crate) fn set<C>(name: &Name<'_>, options: &[DeviceOption<C>], config: &mut C) -> Result<()> {
     name.options.iter().try_for_each(|(key, value)| set_one(name.head, options, config, key, value))
 }
 
@@ -102,16 +102,16 @@ pub(crate) fn set<C>(name: &Name<'_>, options: &[Choice<C>], config: &mut C) -> 
 /// [`Error::Invalid`], with the options that exist, for an unknown option or value.
 pub(crate) fn set_one<C>(
     head: &str,
-    options: &[Choice<C>],
+    options: &[DeviceOption<C>],
     config: &mut C,
     key: &str,
     value: &str,
 ) -> Result<()> {
-    let of_key = |option: &&Choice<C>| option.form.split('=').next() == Some(key);
-    let done = options.iter().find(of_key).map_or(Err(Refusal::Value), |option| (option.set)(config, value));
+    let of_key = |option: &&DeviceOption<C>| option.form.split('=').next() == Some(key);
+    let done = options.iter().find(of_key).map_or(Err(BadValue::Value), |option| (option.set)(config, value));
     done.map_err(|refusal| match refusal {
-        Refusal::Unreadable(why) => Error::Invalid(why.to_string()),
-        Refusal::Value => {
+        BadValue::Unreadable(why) => Error::Invalid(why.to_string()),
+        BadValue::Value => {
             let known: Vec<_> = options.iter().map(|option| option.form).collect();
             let known = known.join(", ");
             Error::Invalid(format!("device '{head}' has no option {key}={value}; it has: {known}"))
@@ -122,16 +122,19 @@ pub(crate) fn set_one<C>(
 /// The meaning of a value, from a table.
 ///
 /// # Errors
-/// [`Refusal::Value`] if it is not in the table.
-pub(crate) fn choose<T, const N: usize>(value: &str, all: [(&str, T); N]) -> std::result::Result<T, Refusal> {
-    all.into_iter().find(|(word, _)| *word == value).map(|(_, means)| means).ok_or(Refusal::Value)
+/// [`BadValue::Value`] if it is not in the table.
+pub(crate) fn choose<T, const N: usize>(
+    value: &str,
+    all: [(&str, T); N],
+) -> std::result::Result<T, BadValue> {
+    all.into_iter().find(|(word, _)| *word == value).map(|(_, means)| means).ok_or(BadValue::Value)
 }
 
 /// A number of bytes within these bounds.
 ///
 /// # Errors
-/// [`Refusal`].
-pub(crate) fn size(value: &str, bounds: RangeInclusive<u64>) -> std::result::Result<u64, Refusal> {
-    let size: Bytes = value.parse().map_err(Refusal::Unreadable)?;
-    if bounds.contains(&size.0) { Ok(size.0) } else { Err(Refusal::Value) }
+/// [`BadValue`].
+pub(crate) fn size(value: &str, bounds: RangeInclusive<u64>) -> std::result::Result<u64, BadValue> {
+    let size: Bytes = value.parse().map_err(BadValue::Unreadable)?;
+    if bounds.contains(&size.0) { Ok(size.0) } else { Err(BadValue::Value) }
 }

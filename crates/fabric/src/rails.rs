@@ -4,38 +4,38 @@ use host::Host;
 use nic_rails::{Engine, RAILS_MAX, RailsConfig};
 use verbs::{Device, Error, Result};
 
-use crate::name::{Choice, Refusal, choose, help, parts, set_one, size};
+use crate::name::{BadValue, DeviceOption, choose, help, parts, set_one, size};
 use crate::table;
 
 /// The word that their names begin with.
 pub(crate) const WORD: &str = "rails";
 
-const OPTIONS: &[Choice<RailsConfig>] = &[
-    Choice {
+const OPTIONS: &[DeviceOption<RailsConfig>] = &[
+    DeviceOption {
         form: "stripe=SIZE",
-        about: "writes and reads from this size on are cut into a stripe for each rail (16K)",
+        about: "writes and reads from this size on are split into a stripe for each rail (16K)",
         set: |config, value| {
             config.stripe_min = size(value, 0..=u64::MAX)?.max(1);
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "weights=A:B",
-        about: "how much of a striped message each rail carries (as measured)",
+        about: "the share of a striped message that each rail carries (as measured)",
         set: |config, value| {
             let weights = value.split(':').map(|weight| weight.trim().parse::<f64>());
             let weights: Vec<f64> =
-                weights.collect::<std::result::Result<_, _>>().map_err(|_| Refusal::Value)?;
+                weights.collect::<std::result::Result<_, _>>().map_err(|_| BadValue::Value)?;
             if weights.iter().any(|weight| !weight.is_finite() || *weight <= 0.0) {
-                return Err(Refusal::Value);
+                return Err(BadValue::Value);
             }
             config.weights = weights;
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "engine=one|threads",
-        about: "the program's threads serve all rails, or a thread of its own each (one)",
+        about: "whether the program's threads serve all rails, or each rail has a thread (one)",
         set: |config, value| {
             config.engine = choose(value, [("one", Engine::One), ("threads", Engine::Threads)])?;
             Ok(())
@@ -57,12 +57,12 @@ pub(crate) struct Rails<'a> {
 /// Parses the rails from a name; `None` if it does not have this form.
 pub(crate) fn parse(text: &str) -> Option<Result<Rails<'_>>> {
     let inner = text.trim().strip_prefix(WORD)?.trim_start().strip_prefix('(')?;
-    let unmatched = || Error::Invalid(format!("'{text}' is no device name: the parentheses do not match"));
+    let unmatched = || Error::Invalid(format!("'{text}' is not a device name: the parentheses do not match"));
     Some(inner.strip_suffix(')').ok_or_else(unmatched).and_then(|inner| rails(text, inner)))
 }
 
 fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
-    let invalid = |why: String| Error::Invalid(format!("'{text}' is no device name: {why}"));
+    let invalid = |why: String| Error::Invalid(format!("'{text}' is not a device name: {why}"));
     let parts = parts(inner, ',').ok_or_else(|| invalid("the parentheses do not match".into()))?;
     let mut rails = Rails { names: Vec::new(), config: RailsConfig::default() };
     for part in parts {
@@ -78,7 +78,7 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
     }
     for (at, &name) in names.iter().enumerate() {
         if table::word(name) == WORD {
-            return Err(invalid("rails are not made of rails".into()));
+            return Err(invalid("a rail cannot be a rails device itself".into()));
         }
         if table::word(name) != table::word(names[0]) {
             return Err(invalid(format!(
@@ -86,8 +86,8 @@ fn rails<'a>(text: &str, inner: &'a str) -> Result<Rails<'a>> {
                 names[0]
             )));
         }
-        let (kind, parsed) = table::read(name)?;
-        drop((kind.read_rail)(&parsed)?);
+        let (kind, parsed) = table::parse(name)?;
+        drop((kind.parse_rail)(&parsed)?);
         if !kind.rail_repeats && names[..at].contains(&name) {
             return Err(invalid(format!("{name} is given twice; each rail needs a device of its own")));
         }
@@ -103,8 +103,8 @@ impl Rails<'_> {
     /// Opens the rails, and combines them into one device.
     pub(crate) fn open(&self, host: &Host) -> Result<Device> {
         let open = |name: &&str| {
-            let (kind, parsed) = table::read(name)?;
-            Ok((kind.read_rail)(&parsed)?(host)?.named(name))
+            let (kind, parsed) = table::parse(name)?;
+            Ok((kind.parse_rail)(&parsed)?(host)?.named(name))
         };
         let rails = self.names.iter().map(open).collect::<Result<_>>()?;
         nic_rails::open(rails, &self.config)
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_rails_and_options() {
+    fn parses_rails_and_options() {
         let text =
             "rails(iwarp@10.0.0.1(crc=on,mpa=2), iwarp@10.1.0.1, stripe=64K, weights=4:1, engine=threads)";
         let rails = parse(text).expect("rails").expect("options");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_part() {
         for (text, hint) in [
             ("rails(iwarp@10.0.0.1)", "1 rails"),
             ("rails()", "no name"),
@@ -142,7 +142,7 @@ mod tests {
             ("rails(smh,smh)", "no device 'smh'"),
             ("rails(iwarp@127.0.0.1,iwarp@127.0.0.2(crc=x))", "crc=on|off"),
             ("rails(iwarp@127.0.0.1,iwarp@127.0.0.2(complete=sent))", "complete=placed"),
-            ("rails(rails(shm,shm),rails(shm,shm))", "not made of rails"),
+            ("rails(rails(shm,shm),rails(shm,shm))", "rails device itself"),
             ("rails(shm,shm,weights=1)", "1 weights for 2 rails"),
             ("rails(shm,shm,weights=1:0)", "weights=A:B"),
             ("rails(shm,shm,engine=two)", "engine=one|threads"),
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn they_open() {
+    fn rails_open() {
         let device = crate::open("rails(shm,shm)", &host::real::host()).expect("a device");
         assert_eq!(device.name(), "rails(shm,shm)");
         assert_eq!(device.attr().max_dm_size, 0);
     }
 
     #[test]
-    fn devices_are_called_as_they_were_opened() {
+    fn opened_devices_keep_their_names() {
         for name in ["iwarp@127.0.0.1(crc=off)", "rails(iwarp@127.0.0.1(crc=off),iwarp@127.0.0.2,stripe=64K)"]
         {
             let device = crate::open(name, &host::real::host()).expect("a device");

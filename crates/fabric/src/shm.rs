@@ -3,27 +3,27 @@
 use nic_shm::{CopyPath, ShmConfig};
 use verbs::Result;
 
-use crate::kind::{FloorKind, Kind, Opener, Reach, Tail};
-use crate::name::{Choice, Name, choose, help, set, size};
+use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
+use crate::name::{DeviceOption, Name, choose, help, set, size};
 
-pub(crate) const KIND: Kind = Kind {
+pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "shm",
-    tail: Tail::None,
+    suffix: NameSuffix::None,
     reach: Reach::Host,
     floor: FloorKind::Memory,
     names: || {
         vec![("shm".to_owned(), "shared memory between the processes of one user on this host".to_owned())]
     },
     options: || help(OPTIONS),
-    read,
-    read_rail: read,
+    parse,
+    parse_rail: parse,
     rail_repeats: true,
 };
 
-const OPTIONS: &[Choice<ShmConfig>] = &[
-    Choice {
+const OPTIONS: &[DeviceOption<ShmConfig>] = &[
+    DeviceOption {
         form: "copy=auto|kernel|service",
-        about: "the way into private memory of other processes (auto)",
+        about: "how private memory of other processes is copied (auto)",
         set: |config, value| {
             let all =
                 [("auto", CopyPath::Auto), ("kernel", CopyPath::Kernel), ("service", CopyPath::Service)];
@@ -31,7 +31,7 @@ const OPTIONS: &[Choice<ShmConfig>] = &[
             Ok(())
         },
     },
-    Choice {
+    DeviceOption {
         form: "dm=SIZE",
         about: "NIC memory that can be allocated (half of the machine's memory)",
         set: |config, value| {
@@ -41,7 +41,7 @@ const OPTIONS: &[Choice<ShmConfig>] = &[
     },
 ];
 
-fn read(name: &Name<'_>) -> Result<Opener> {
+fn parse(name: &Name<'_>) -> Result<Opener> {
     let mut config = ShmConfig::default();
     set(name, OPTIONS, &mut config)?;
     Ok(Box::new(move |host| nic_shm::open(host, &config)))

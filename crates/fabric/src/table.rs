@@ -2,12 +2,12 @@
 
 use verbs::{Error, Result};
 
-use crate::kind::{Kind, Tail};
+use crate::kind::{DeviceKind, NameSuffix};
 use crate::name::Name;
 use crate::{iwarp, model, shm};
 
 /// All kinds, in the order in which they are shown.
-pub(crate) const KINDS: [&Kind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
+pub(crate) const KINDS: [&DeviceKind; 3] = [&shm::KIND, &iwarp::KIND, &model::KIND];
 
 /// The first word of a name, before a side, an instance or options.
 pub(crate) fn word(name: &str) -> &str {
@@ -15,14 +15,14 @@ pub(crate) fn word(name: &str) -> &str {
 }
 
 /// The kind of a name, from its form alone; does not check whether the device exists, and opens no file.
-pub(crate) fn of(name: &str) -> Option<&'static Kind> {
+pub(crate) fn kind_of(name: &str) -> Option<&'static DeviceKind> {
     let kind = KINDS.into_iter().find(|kind| kind.word == word(name))?;
     let head = name.split('(').next().unwrap_or(name).trim();
-    let tail = head[kind.word.len()..].trim_start();
-    match kind.tail {
-        Tail::None => tail.is_empty(),
-        Tail::Side => tail.is_empty() || tail.starts_with('@'),
-        Tail::Instance => tail.starts_with(':'),
+    let suffix = head[kind.word.len()..].trim_start();
+    match kind.suffix {
+        NameSuffix::None => suffix.is_empty(),
+        NameSuffix::Side => suffix.is_empty() || suffix.starts_with('@'),
+        NameSuffix::Instance => suffix.starts_with(':'),
     }
     .then_some(kind)
 }
@@ -31,9 +31,9 @@ pub(crate) fn of(name: &str) -> Option<&'static Kind> {
 ///
 /// # Errors
 /// [`Error::Invalid`] for an invalid name, and for an unknown kind, with the kinds that exist.
-pub(crate) fn read(text: &str) -> Result<(&'static Kind, Name<'_>)> {
+pub(crate) fn parse(text: &str) -> Result<(&'static DeviceKind, Name<'_>)> {
     let name = Name::parse(text)?;
-    let Some(kind) = of(text) else {
+    let Some(kind) = kind_of(text) else {
         let known: Vec<_> = KINDS.into_iter().flat_map(|kind| (kind.names)()).map(|(name, _)| name).collect();
         return Err(Error::Invalid(format!(
             "there is no device '{}'; there is: {}, and rails(DEVICE,DEVICE,...)",

@@ -120,7 +120,7 @@ impl Side {
 
 /// Goal: children that sleep, use or drop the device leave the parent's connection unchanged. Method: messages both ways
 /// after each.
-fn harmless(kind: &str) {
+fn check_children_are_harmless(kind: &str) {
     let _gate = one_at_a_time();
     let (near, far) = (Side::open(kind), Side::open(kind));
     let listener = far.cm.listen(at(0), 16).expect("a listener");
@@ -163,18 +163,18 @@ fn harmless(kind: &str) {
 }
 
 #[test]
-fn children_leave_shm_alone() {
-    harmless("shm");
+fn children_do_not_affect_shm() {
+    check_children_are_harmless("shm");
 }
 
 #[test]
-fn children_leave_iwarp_alone() {
-    harmless("iwarp");
+fn children_do_not_affect_iwarp() {
+    check_children_are_harmless("iwarp");
 }
 
 #[test]
-fn children_leave_rails_alone() {
-    harmless("rails");
+fn children_do_not_affect_rails() {
+    check_children_are_harmless("rails");
 }
 
 /// Goal: a child can drop what it inherits, whatever locks the parent's threads held at the fork. Method: continuous
@@ -218,7 +218,7 @@ fn parent_role() {
 
 /// Goal: the peers of a killed process detect its end, although a child of it survives. Method: a child with a child of its
 /// own.
-fn noticed(kind: &str) {
+fn check_death_is_detected(kind: &str) {
     let _gate = one_at_a_time();
     let far = Side::open(kind);
     let listener = far.cm.listen(at(0), 16).expect("a listener");
@@ -234,18 +234,18 @@ fn noticed(kind: &str) {
 }
 
 #[test]
-fn the_death_of_a_parent_is_noticed_on_shm() {
-    noticed("shm");
+fn death_of_a_parent_is_detected_on_shm() {
+    check_death_is_detected("shm");
 }
 
 #[test]
-fn the_death_of_a_parent_is_noticed_on_iwarp() {
-    noticed("iwarp");
+fn death_of_a_parent_is_detected_on_iwarp() {
+    check_death_is_detected("iwarp");
 }
 
 #[test]
-fn the_death_of_a_parent_is_noticed_on_rails() {
-    noticed("rails");
+fn death_of_a_parent_is_detected_on_rails() {
+    check_death_is_detected("rails");
 }
 
 /// Goal: a child does not hold the shared-memory segments of its parent's device. Method: counts the child's descriptors of
