@@ -50,7 +50,7 @@ impl std::fmt::Debug for Cno {
 }
 
 /// How long an agent's thread waits before it checks whether it is still needed.
-const AGENT_TURN: Span = Span::from_ms(200);
+const AGENT_CHECK_INTERVAL: Span = Span::from_ms(200);
 
 impl Cno {
     /// Creates a notification object; `agent`, if given, is called from a thread of its own (`dat_cno_create`).
@@ -120,7 +120,7 @@ impl Cno {
 
     /// Returns the dispatcher that triggered it, without waiting (`dat_cno_trigger`).
     pub fn poll(&self) -> Option<Label> {
-        self.0.look()
+        self.0.poll_all()
     }
 
     /// Its label in dispatchers.
@@ -176,10 +176,10 @@ impl CnoInner {
     }
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {
-        self.ia.host.wait("Cno::wait", &self.ia.shared(), self.ia.deadline(timeout), || self.look())
+        self.ia.host.wait("Cno::wait", &self.ia.shared(), self.ia.deadline(timeout), || self.poll_all())
     }
 
-    fn look(&self) -> Option<Label> {
+    fn poll_all(&self) -> Option<Label> {
         if let Some(found) = self.take() {
             return Some(found);
         }
@@ -212,7 +212,7 @@ impl CnoInner {
 
     /// One iteration of the agent's thread.
     fn serve(&self) {
-        let found = self.wait(Some(AGENT_TURN));
+        let found = self.wait(Some(AGENT_CHECK_INTERVAL));
         if let (Some(label), Some(agent)) = (found, &*lock(&self.agent)) {
             agent(label);
         }

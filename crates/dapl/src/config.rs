@@ -75,7 +75,7 @@ impl Config {
 
 fn check_evd(ia: &Arc<IaInner>, evd: &Option<Evd>, flag: EvdFlags, wrong: Subtype) -> Result<()> {
     match evd {
-        Some(evd) if !evd.0.is_of(ia) || !evd.flags().contains(flag) => Err(Error::handle(wrong)),
+        Some(evd) if !evd.0.belongs_to(ia) || !evd.flags().contains(flag) => Err(Error::handle(wrong)),
         _ => Ok(()),
     }
 }

@@ -13,7 +13,7 @@ use crate::sync::lock;
 use crate::{ConnectionKind, Error, Evd, Event, Kind, Label, Result, Subtype};
 
 /// The time-out of a connect without one: a peer that does not answer by then is lost.
-const LONGEST_CONNECT: Span = Span::from_secs(600);
+const CONNECT_TIMEOUT_MAX: Span = Span::from_secs(600);
 
 /// How long closing waits for requests in flight, and for flushed ones.
 const DRAIN: Span = Span::from_secs(5);
@@ -22,8 +22,8 @@ const FLUSH: Span = Span::from_secs(1);
 /// Ports below this are reserved for the system.
 const FIRST_PORT: u64 = 1024;
 
-/// The port of a connection qualifier. Qualifiers beyond 65535 are mapped to ports from 1024 on, so that adjacent qualifiers get
-/// adjacent ports; two qualifiers may share a port, and are then the same service point.
+/// The port of a connection qualifier. Qualifiers beyond 65535 are mapped to ports from 1024 on, so that adjacent qualifiers
+/// get adjacent ports; two qualifiers may share a port, and are then the same service point.
 pub fn port_of(conn_qual: u64) -> u16 {
     match u16::try_from(conn_qual) {
         Ok(port) => port,
@@ -94,14 +94,14 @@ impl Ep {
                 }
                 // The peer may have disconnected first.
                 if inner.change(EpState::Connected, EpState::DisconnectPending).is_ok() {
-                    inner.say_goodbye();
+                    inner.send_disconnect();
                 }
                 Ok(())
             }
             state @ (EpState::ActiveConnectionPending | EpState::CompletionPending) => {
                 if inner.change(state, EpState::Disconnected).is_ok() {
                     inner.flush();
-                    inner.tell(ConnectionKind::Disconnected, Arc::default());
+                    inner.report(ConnectionKind::Disconnected, Arc::default());
                 }
                 Ok(())
             }
@@ -117,14 +117,14 @@ impl Ep {
     pub fn reset(&self) -> Result<()> {
         let inner = &self.0;
         match self.state() {
-            EpState::Unconnected if inner.recv_side().is_idle() => return Ok(()),
+            EpState::Unconnected if inner.lock_recv().is_idle() => return Ok(()),
             EpState::Unconnected | EpState::Disconnected => {}
             _ => return Err(inner.state_error()),
         }
         inner.flush();
-        let recv_evd = inner.recv_side().evd();
+        let recv_evd = inner.lock_recv().evd();
         if let Some(evd) = recv_evd {
-            inner.wait_until(&evd, FLUSH, || inner.recv_side().is_idle());
+            inner.wait_until(&evd, FLUSH, || inner.lock_recv().is_idle());
         }
         inner.tear_down();
         inner.build()?;
@@ -148,7 +148,7 @@ impl EpInner {
         let reads = |wanted: u32| u8::try_from(wanted).unwrap_or(u8::MAX);
         ConnParam {
             private_data: private_data.to_vec(),
-            timeout: timeout.unwrap_or(LONGEST_CONNECT),
+            timeout: timeout.unwrap_or(CONNECT_TIMEOUT_MAX),
             responder_resources: reads(attr.max_rdma_read_in),
             initiator_depth: reads(attr.max_rdma_read_out),
             ..ConnParam::default()
@@ -160,14 +160,14 @@ impl EpInner {
         (link.remote, link.conn_qual) = (remote, conn_qual);
     }
 
-    fn tell(&self, kind: ConnectionKind, private_data: Arc<[u8]>) {
+    fn report(&self, kind: ConnectionKind, private_data: Arc<[u8]>) {
         let evd = lock(&self.config).given.connect_evd.clone();
         if let Some(evd) = evd {
             evd.0.push(Event::Connection { ep: self.label(), kind, private_data });
         }
     }
 
-    fn say_goodbye(&self) {
+    fn send_disconnect(&self) {
         if let Some(qp) = self.qp() {
             // If that fails, the connection has ended already, and its event will follow.
             let _ = self.ia.cm.disconnect(&qp);
@@ -183,9 +183,9 @@ impl EpInner {
 
     /// Waits for posted requests to complete, up to a limit.
     fn drain(&self) {
-        let evd = self.send_side().evd();
+        let evd = self.lock_send().evd();
         if let Some(evd) = evd {
-            self.wait_until(&evd, DRAIN, || self.send_side().is_idle());
+            self.wait_until(&evd, DRAIN, || self.lock_send().is_idle());
         }
     }
 
@@ -203,7 +203,7 @@ impl EpInner {
         use EpState as S;
         let pending = [S::ActiveConnectionPending, S::CompletionPending];
         if pending.into_iter().any(|from| self.change(from, S::Connected).is_ok()) {
-            self.tell(ConnectionKind::Established, private_data.into());
+            self.report(ConnectionKind::Established, private_data.into());
         }
     }
 
@@ -214,7 +214,7 @@ impl EpInner {
         if passive || self.change(S::ActiveConnectionPending, S::Disconnected).is_ok() {
             self.flush();
             let kind = if passive { ConnectionKind::AcceptCompletionError } else { kind };
-            self.tell(kind, private_data.into());
+            self.report(kind, private_data.into());
         }
     }
 
@@ -222,17 +222,17 @@ impl EpInner {
     fn disconnected(&self) {
         use EpState as S;
         // The completion of the request that broke it may still be in the device's queue.
-        let evd = self.send_side().evd();
+        let evd = self.lock_send().evd();
         if let Some(evd) = evd {
             evd.0.harvest();
         }
-        let failed = self.send_side().has_failed() || self.recv_side().has_failed();
+        let failed = self.lock_send().has_failed() || self.lock_recv().has_failed();
         let asked = self.change(S::DisconnectPending, S::Disconnected).is_ok();
         let from = [S::Connected, S::CompletionPending, S::ActiveConnectionPending];
         if asked || from.into_iter().any(|from| self.change(from, S::Disconnected).is_ok()) {
             let broken = failed && !asked;
             let kind = if broken { ConnectionKind::Broken } else { ConnectionKind::Disconnected };
-            self.tell(kind, Arc::default());
+            self.report(kind, Arc::default());
         }
     }
 }
@@ -242,11 +242,11 @@ impl Endpoint for EpInner {
         self.label()
     }
 
-    fn heard(&self, event: CmEvent) {
+    fn handle_event(&self, event: CmEvent) {
         match event {
             CmEvent::Established { private_data, .. } => self.established(private_data),
             CmEvent::Rejected { private_data, .. } => self.failed(ConnectionKind::PeerRejected, private_data),
-            CmEvent::ConnectFailed { why, .. } => self.failed(kind_of(&why), Vec::new()),
+            CmEvent::ConnectFailed { why, .. } => self.failed(connection_kind(&why), Vec::new()),
             CmEvent::Disconnected { .. } => self.disconnected(),
             // Handled by a service point.
             CmEvent::ConnectRequest(_) => {}
@@ -256,13 +256,13 @@ impl Endpoint for EpInner {
     /// Disconnects: not every device does so itself on the side whose request failed.
     fn request_failed(&self) {
         if self.state() == EpState::Connected {
-            self.say_goodbye();
+            self.send_disconnect();
         }
     }
 }
 
 /// The standard's name for a failure.
-fn kind_of(why: &CmFailure) -> ConnectionKind {
+fn connection_kind(why: &CmFailure) -> ConnectionKind {
     match why {
         CmFailure::Unreachable(..) => ConnectionKind::Unreachable,
         CmFailure::TimedOut => ConnectionKind::TimedOut,

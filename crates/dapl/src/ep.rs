@@ -12,8 +12,8 @@ use crate::config::{Config, EpConfig};
 use crate::error::OrDevice;
 use crate::event::Dto;
 use crate::ia::{Endpoint, IaInner};
-use crate::lane::{Lane, Wanted};
 use crate::sync::{Use, lock};
+use crate::work_queue::{RequestInfo, WorkQueue};
 use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
 
 /// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
@@ -24,8 +24,8 @@ pub(crate) struct EpInner {
     pub(crate) ia: Arc<IaInner>,
     _use: Use,
     pub(crate) config: Mutex<Config>,
-    send: Lock<Side>,
-    recv: Lock<Side>,
+    send: Lock<EpQueue>,
+    recv: Lock<EpQueue>,
     state: AtomicU8,
     pub(crate) link: Mutex<RemoteEnd>,
     label: AtomicU64,
@@ -33,16 +33,16 @@ pub(crate) struct EpInner {
 
 /// One direction of an endpoint: its requests, or its receives.
 #[derive(Default)]
-pub(crate) struct Side {
+pub(crate) struct EpQueue {
     pub(crate) qp: Option<Arc<Qp>>,
-    lane: Option<(Arc<Lane>, Evd)>,
+    work_queue: Option<(Arc<WorkQueue>, Evd)>,
     tag: u64,
     /// The number of the next request.
     head: u32,
     /// Requests since the last signaled one.
-    quiet: u32,
+    unsignaled: u32,
     /// The last signaled request.
-    loud: Option<u32>,
+    last_signaled: Option<u32>,
     max_iov: usize,
 }
 
@@ -102,7 +102,7 @@ impl Ep {
             }
             _ => return Err(inner.state_error()),
         };
-        if !inner.recv_side().is_idle() {
+        if !inner.lock_recv().is_idle() {
             return Err(inner.state_error());
         }
         let mut given = lock(&inner.config).given.clone();
@@ -131,7 +131,7 @@ impl Ep {
 
     /// Whether no receive, and whether no request, is in flight.
     pub fn idle(&self) -> (bool, bool) {
-        (self.0.recv_side().is_idle(), self.0.send_side().is_idle())
+        (self.0.lock_recv().is_idle(), self.0.lock_send().is_idle())
     }
 
     /// Its configuration (`dat_ep_query`).
@@ -147,7 +147,7 @@ impl Ep {
 
     /// The number of posted receives (`dat_ep_recv_query`).
     pub fn posted_recvs(&self) -> u32 {
-        self.0.recv_side().under_way()
+        self.0.lock_recv().under_way()
     }
 
     /// Sends a message (`dat_ep_post_send`).
@@ -218,9 +218,9 @@ impl Ep {
     pub fn post_recv(&self, iov: &[Sge], cookie: u64, flags: CompletionFlags) -> Result<()> {
         let length = length(iov)?;
         let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
-        let wanted = Wanted { cookie, length, operation: Dto::Receive, quiet: false, unsignalled };
+        let wanted = RequestInfo { cookie, length, operation: Dto::Receive, suppressed: false, unsignalled };
         let post = || self.0.try_recv(iov, wanted);
-        self.0.or_again(self.0.try_recv(iov, wanted), &self.0.recv, post)
+        self.0.post_or_retry(self.0.try_recv(iov, wanted), &self.0.recv, post)
     }
 
     /// Its label in events.
@@ -232,8 +232,8 @@ impl Ep {
     pub fn set_label(&self, label: Label) {
         self.0.label.store(label, Ordering::Relaxed);
         for side in [&self.0.send, &self.0.recv] {
-            if let Some((lane, _)) = &side.lock(&self.0.ia.host).lane {
-                lane.set_label(label);
+            if let Some((work_queue, _)) = &side.lock(&self.0.ia.host).work_queue {
+                work_queue.set_label(label);
             }
         }
     }
@@ -248,24 +248,24 @@ impl Ep {
     }
 
     /// A bind has taken effect; its event is reported in the order of the requests.
-    pub(crate) fn bound(&self, event: Event, flags: CompletionFlags) {
-        let Some(evd) = self.0.send_side().evd() else { return };
+    pub(crate) fn report_bind(&self, event: Event, flags: CompletionFlags) {
+        let Some(evd) = self.0.lock_send().evd() else { return };
         // No completion is taken meanwhile: either the bind sees that the request before it has completed, or that
         // completion sees the bind.
-        let mut taking = evd.0.taking();
-        let mut side = self.0.send_side();
-        let Some((lane, _)) = side.lane.clone() else { return };
+        let mut completions = evd.0.lock_completions();
+        let mut side = self.0.lock_send();
+        let Some((work_queue, _)) = side.work_queue.clone() else { return };
         let ticket = side.head;
         side.head = ticket.wrapping_add(1);
         let event = (!flags.contains(CompletionFlags::SUPPRESS)).then_some(event);
-        let ready = lane.bind(&mut taking.turn, ticket, side.loud, event);
-        drop((side, taking));
+        let ready = work_queue.bind(&mut completions.token, ticket, side.last_signaled, event);
+        drop((side, completions));
         ready.into_iter().for_each(|event| evd.0.push(event));
     }
 }
 
 /// Why nothing was posted.
-pub(crate) enum Refusal {
+pub(crate) enum PostError {
     /// No queue pair, or no dispatcher.
     NotReady,
     /// Too many segments.
@@ -335,18 +335,18 @@ impl EpInner {
 
     /// The state of the request queue, locked.
     #[inline]
-    pub(crate) fn send_side(&self) -> Held<'_, Side> {
+    pub(crate) fn lock_send(&self) -> Held<'_, EpQueue> {
         self.send.lock(&self.ia.host)
     }
 
     /// The state of the receive queue, locked.
     #[inline]
-    pub(crate) fn recv_side(&self) -> Held<'_, Side> {
+    pub(crate) fn lock_recv(&self) -> Held<'_, EpQueue> {
         self.recv.lock(&self.ia.host)
     }
 
     pub(crate) fn qp(&self) -> Option<Arc<Qp>> {
-        self.send_side().qp.clone()
+        self.lock_send().qp.clone()
     }
 
     #[inline]
@@ -359,14 +359,14 @@ impl EpInner {
         flags: CompletionFlags,
     ) -> Result<()> {
         let length = length(iov)?;
-        let quiet = flags.contains(CompletionFlags::SUPPRESS);
+        let suppressed = flags.contains(CompletionFlags::SUPPRESS);
         let unsignalled = flags.contains(CompletionFlags::UNSIGNALLED);
-        let wanted = Wanted { cookie, length, operation, quiet, unsignalled };
+        let wanted = RequestInfo { cookie, length, operation, suppressed, unsignalled };
         let mut options = SendFlags::empty();
         options.set(SendFlags::SOLICITED, flags.contains(CompletionFlags::SOLICITED_WAIT));
         options.set(SendFlags::FENCE, flags.contains(CompletionFlags::BARRIER_FENCE));
         let post = || self.try_send(op, iov, wanted, options);
-        self.or_again(self.try_send(op, iov, wanted, options), &self.send, post)
+        self.post_or_retry(self.try_send(op, iov, wanted, options), &self.send, post)
     }
 
     /// Posts a request; false if there is no room.
@@ -375,25 +375,25 @@ impl EpInner {
         &self,
         op: SendOp,
         iov: &[Sge],
-        wanted: Wanted,
+        wanted: RequestInfo,
         mut flags: SendFlags,
-    ) -> Result<bool, Refusal> {
-        let mut side = self.send_side();
+    ) -> Result<bool, PostError> {
+        let mut side = self.lock_send();
         let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
         // In a long run of unsignaled requests some are signaled, or their slots would never be known to be free.
-        let loud = !wanted.quiet || side.quiet_for_long();
-        flags.set(SendFlags::SIGNALED, loud);
+        let signaled = !wanted.suppressed || side.must_signal();
+        flags.set(SendFlags::SIGNALED, signaled);
         if !has_room(qp.post_send(&SendWr { wr_id, op, data: Data::Sges(iov), flags }))? {
             return Ok(false);
         }
-        side.posted(loud);
+        side.posted(signaled);
         Ok(true)
     }
 
     /// Posts a receive; false if there is no room.
     #[inline(always)]
-    fn try_recv(&self, iov: &[Sge], wanted: Wanted) -> Result<bool, Refusal> {
-        let mut side = self.recv_side();
+    fn try_recv(&self, iov: &[Sge], wanted: RequestInfo) -> Result<bool, PostError> {
+        let mut side = self.lock_recv();
         let Some((qp, wr_id)) = side.prepare(iov.len(), wanted)? else { return Ok(false) };
         if !has_room(qp.post_recv(&RecvWr::new(wr_id, iov)))? {
             return Ok(false);
@@ -404,43 +404,43 @@ impl EpInner {
 
     /// Returns the result of posting; without room, polls for completions that may free some, and tries again.
     #[inline]
-    fn or_again(
+    fn post_or_retry(
         &self,
-        posted: Result<bool, Refusal>,
-        side: &Lock<Side>,
-        post: impl Fn() -> Result<bool, Refusal>,
+        posted: Result<bool, PostError>,
+        side: &Lock<EpQueue>,
+        post: impl Fn() -> Result<bool, PostError>,
     ) -> Result<()> {
         match posted {
             Ok(true) => Ok(()),
-            Ok(false) => self.post_again(side, &post),
-            Err(why) => Err(self.refusal(why)),
+            Ok(false) => self.retry_post(side, &post),
+            Err(why) => Err(self.post_error(why)),
         }
     }
 
     #[cold]
-    fn post_again(&self, side: &Lock<Side>, post: &dyn Fn() -> Result<bool, Refusal>) -> Result<()> {
+    fn retry_post(&self, side: &Lock<EpQueue>, post: &dyn Fn() -> Result<bool, PostError>) -> Result<()> {
         let evd = side.lock(&self.ia.host).evd();
         if let Some(evd) = evd {
             evd.0.harvest();
         }
-        let posted = post().map_err(|why| self.refusal(why))?;
-        if posted { Ok(()) } else { Err(self.refusal(Refusal::Full)) }
+        let posted = post().map_err(|why| self.post_error(why))?;
+        if posted { Ok(()) } else { Err(self.post_error(PostError::Full)) }
     }
 
     #[cold]
-    fn refusal(&self, why: Refusal) -> Error {
+    fn post_error(&self, why: PostError) -> Error {
         match why {
-            Refusal::NotReady if self.state() == EpState::UnconfiguredUnconnected => self.state_error(),
-            Refusal::NotReady => Error::state(Subtype::EpNotReady),
-            Refusal::Pieces => Error::argument(Subtype::Arg2),
-            Refusal::Full => Error::new(Kind::InsufficientResources, Subtype::ResourceMemory),
-            Refusal::Device(cause @ verbs::Error::WrongState { .. }) => {
+            PostError::NotReady if self.state() == EpState::UnconfiguredUnconnected => self.state_error(),
+            PostError::NotReady => Error::state(Subtype::EpNotReady),
+            PostError::Pieces => Error::argument(Subtype::Arg2),
+            PostError::Full => Error::new(Kind::InsufficientResources, Subtype::ResourceMemory),
+            PostError::Device(cause @ verbs::Error::WrongState { .. }) => {
                 Error { cause: Some(Arc::new(cause)), ..self.state_error() }
             }
-            Refusal::Device(cause @ verbs::Error::Limit { .. }) => {
+            PostError::Device(cause @ verbs::Error::Limit { .. }) => {
                 Error { kind: Kind::LengthError, ..Error::device(cause, Subtype::None) }
             }
-            Refusal::Device(cause) => Error::device(cause, Subtype::ResourceMemory),
+            PostError::Device(cause) => Error::device(cause, Subtype::ResourceMemory),
         }
     }
 
@@ -464,13 +464,14 @@ impl EpInner {
         let init = QpInit::new(&queue(&given.request_evd)?).recv_cq(&queue(&given.recv_evd)?).cap(cap);
         let init = given.srq.iter().fold(init, |init, srq| init.srq(&srq.0.srq));
         let (label, own) = (self.label(), given.srq.is_none());
-        let send = Side::new(given.request_evd, attr.max_request_dtos, attr.max_request_iov, label)?;
-        let recv = Side::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
+        let send = EpQueue::new(given.request_evd, attr.max_request_dtos, attr.max_request_iov, label)?;
+        let recv =
+            EpQueue::new(given.recv_evd.filter(|_| own), attr.max_recv_dtos, attr.max_recv_iov, label)?;
         let qp = Arc::new(pz.0.pd.create_qp(&init).or_device(Subtype::ResourceTep)?);
         let known: Weak<dyn Endpoint> = Arc::<Self>::downgrade(self);
         lock(&self.ia.eps).insert(qp.num(), known);
-        *self.send_side() = Side { qp: Some(qp.clone()), ..send };
-        *self.recv_side() = Side { qp: Some(qp), ..recv };
+        *self.lock_send() = EpQueue { qp: Some(qp.clone()), ..send };
+        *self.lock_recv() = EpQueue { qp: Some(qp), ..recv };
         Ok(())
     }
 
@@ -481,9 +482,9 @@ impl EpInner {
             if let Some(qp) = &side.qp {
                 lock(&self.ia.eps).remove(&qp.num());
             }
-            if let Some((lane, evd)) = &side.lane {
+            if let Some((work_queue, evd)) = &side.work_queue {
                 evd.0.harvest();
-                evd.0.lanes.give(lane.clone());
+                evd.0.work_queues.release(work_queue.clone());
             }
         }
     }
@@ -495,75 +496,77 @@ impl Drop for EpInner {
     }
 }
 
-impl Side {
+impl EpQueue {
     fn new(evd: Option<Evd>, depth: u32, max_iov: u32, label: Label) -> Result<Self> {
         let Some(evd) = evd else { return Ok(Self::default()) };
-        let lane = evd.0.lanes.take(depth)?;
-        let tag = lane.restart(&mut evd.0.taking().turn);
-        lane.set_label(label);
-        Ok(Self { lane: Some((lane, evd)), tag, max_iov: max_iov as usize, ..Self::default() })
+        let work_queue = evd.0.work_queues.acquire(depth)?;
+        let tag = work_queue.restart(&mut evd.0.lock_completions().token);
+        work_queue.set_label(label);
+        Ok(Self { work_queue: Some((work_queue, evd)), tag, max_iov: max_iov as usize, ..Self::default() })
     }
 
     /// Records the next request, and returns its number; `None` if there is no room.
     #[inline]
-    fn prepare(&self, pieces: usize, wanted: Wanted) -> Result<Option<(&Qp, u64)>, Refusal> {
-        let (Some(qp), Some((lane, _))) = (&self.qp, &self.lane) else { return Err(Refusal::NotReady) };
+    fn prepare(&self, pieces: usize, wanted: RequestInfo) -> Result<Option<(&Qp, u64)>, PostError> {
+        let (Some(qp), Some((work_queue, _))) = (&self.qp, &self.work_queue) else {
+            return Err(PostError::NotReady);
+        };
         if pieces > self.max_iov {
-            return Err(Refusal::Pieces);
+            return Err(PostError::Pieces);
         }
-        if self.head.wrapping_sub(lane.done()) >= lane.room() {
+        if self.head.wrapping_sub(work_queue.done()) >= work_queue.room() {
             return Ok(None);
         }
-        lane.remember(self.head, wanted);
+        work_queue.store_record(self.head, wanted);
         Ok(Some((qp, self.tag | u64::from(self.head))))
     }
 
     /// Counts the prepared request as posted.
     #[inline]
-    fn posted(&mut self, loud: bool) {
-        if loud {
-            (self.quiet, self.loud) = (0, Some(self.head));
+    fn posted(&mut self, signaled: bool) {
+        if signaled {
+            (self.unsignaled, self.last_signaled) = (0, Some(self.head));
         } else {
-            self.quiet += 1;
+            self.unsignaled += 1;
         }
         self.head = self.head.wrapping_add(1);
     }
 
     /// Whether no request was signaled for half of the queue.
-    fn quiet_for_long(&self) -> bool {
-        self.lane.as_ref().is_some_and(|(lane, _)| self.quiet + 1 >= lane.room() / 4)
+    fn must_signal(&self) -> bool {
+        self.work_queue.as_ref().is_some_and(|(work_queue, _)| self.unsignaled + 1 >= work_queue.room() / 4)
     }
 
     /// Whether all signaled requests have completed.
     pub(crate) fn is_idle(&self) -> bool {
-        match (&self.lane, self.loud) {
-            (Some((lane, _)), Some(loud)) => lane.is_done(loud),
+        match (&self.work_queue, self.last_signaled) {
+            (Some((work_queue, _)), Some(signaled)) => work_queue.is_done(signaled),
             _ => true,
         }
     }
 
     fn under_way(&self) -> u32 {
-        self.lane.as_ref().map_or(0, |(lane, _)| self.head.wrapping_sub(lane.done()))
+        self.work_queue.as_ref().map_or(0, |(work_queue, _)| self.head.wrapping_sub(work_queue.done()))
     }
 
     /// Whether a request failed, other than by a flush.
     pub(crate) fn has_failed(&self) -> bool {
-        self.lane.as_ref().is_some_and(|(lane, _)| lane.has_failed())
+        self.work_queue.as_ref().is_some_and(|(work_queue, _)| work_queue.has_failed())
     }
 
     /// The dispatcher of its completions.
     pub(crate) fn evd(&self) -> Option<Evd> {
-        self.lane.as_ref().map(|(_, evd)| evd.clone())
+        self.work_queue.as_ref().map(|(_, evd)| evd.clone())
     }
 }
 
 /// Whether a device has accepted a request, or has no room for it.
 #[inline]
-fn has_room(posted: verbs::Result<()>) -> Result<bool, Refusal> {
+fn has_room(posted: verbs::Result<()>) -> Result<bool, PostError> {
     match posted {
         Ok(()) => Ok(true),
         Err(verbs::Error::QueueFull { .. }) => Ok(false),
-        Err(cause) => Err(Refusal::Device(cause)),
+        Err(cause) => Err(PostError::Device(cause)),
     }
 }
 

@@ -16,15 +16,15 @@ use crate::cno::{CnoInner, Watched};
 use crate::error::OrDevice;
 use crate::event::{Dto, DtoEvent};
 use crate::ia::{Adapter, Dispatcher, IaInner, is_shared};
-use crate::lane::{Lane, Lanes, Turn};
 use crate::sync::{Use, Uses, lock};
+use crate::work_queue::{CompletionToken, WorkQueue, WorkQueues};
 use crate::{AsyncKind, Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
 
 /// How long a thread waits for the lock on completions, which others hold only briefly.
-const TURN: Span = Span::from_ms(100);
+const COMPLETIONS_TIMEOUT: Span = Span::from_ms(100);
 
 /// The fewest entries of a dispatcher's completion queue: an endpoint's queues may hold more than was requested here.
-const LEAST_ENTRIES: u32 = 512;
+const ENTRIES_MIN: u32 = 512;
 
 /// Flags of a dispatcher's state that are not the default.
 const DISABLED: u8 = 1;
@@ -47,13 +47,13 @@ pub(crate) struct EvdInner {
     pub(crate) cq: Option<Cq>,
     /// Wakes waiters of a dispatcher without such a queue.
     bell: Bell,
-    pub(crate) lanes: Lanes,
+    pub(crate) work_queues: WorkQueues,
     /// Held by the thread that moves completions out of the device's queue, until their order is visible.
-    pub(crate) taking: Lock<Taking>,
+    pub(crate) completions: Lock<CompletionState>,
     queue: Mutex<VecDeque<Event>>,
     queued: AtomicUsize,
     /// Another thread has queued an event that wakes a waiter.
-    rung: AtomicBool,
+    wake_pending: AtomicBool,
     state: AtomicU8,
     waiting: AtomicBool,
     cno: Mutex<Option<Arc<CnoInner>>>,
@@ -69,12 +69,12 @@ pub(crate) struct EvdInner {
 
 /// The state for taking completions.
 #[derive(Default)]
-pub(crate) struct Taking {
-    pub(crate) turn: Turn,
+pub(crate) struct CompletionState {
+    pub(crate) token: CompletionToken,
     /// The buffer for a polled completion.
     pub(crate) wc: [Wc; 1],
-    /// The lane of the last plain completion: the next one often has the same.
-    pub(crate) last: Option<Arc<Lane>>,
+    /// The work queue of the last plain completion: the next one often has the same.
+    pub(crate) last: Option<Arc<WorkQueue>>,
 }
 
 impl std::fmt::Debug for Evd {
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Evd {
 }
 
 /// The result of a fast poll.
-enum Glance {
+enum FastPoll {
     /// The next event. Not yet an `Event`: the caller builds that in place, without a copy.
     Found(DtoEvent),
     /// There is no event.
@@ -122,7 +122,7 @@ impl Ia {
             return Ok((ia, None));
         }
         let evd = Evd::create(&ia, async_qlen.min(ia.0.attr.max_evd_qlen), None, EvdFlags::ASYNC)?;
-        ia.0.async_evd.get_or_init(|| evd.known());
+        ia.0.async_evd.get_or_init(|| evd.as_dispatcher());
         Ok((ia, Some(evd)))
     }
 
@@ -151,7 +151,7 @@ impl Evd {
             return Err(Error::argument(Subtype::Arg4));
         }
         let transfers = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
-        let entries = qlen.saturating_mul(2).max(LEAST_ENTRIES).min(ia.attr.max_evd_qlen);
+        let entries = qlen.saturating_mul(2).max(ENTRIES_MIN).min(ia.attr.max_evd_qlen);
         let cq = transfers.then(|| ia.create_cq(entries)).transpose().or_device(Subtype::ResourceTevd)?;
         let inner = Arc::new(EvdInner {
             ia: ia.clone(),
@@ -160,11 +160,11 @@ impl Evd {
             qlen: AtomicU32::new(qlen),
             cq,
             bell: Bell::new(),
-            lanes: Lanes::new(),
-            taking: Lock::default(),
+            work_queues: WorkQueues::new(),
+            completions: Lock::default(),
             queue: Mutex::new(VecDeque::new()),
             queued: AtomicUsize::new(0),
-            rung: AtomicBool::new(false),
+            wake_pending: AtomicBool::new(false),
             state: AtomicU8::new(0),
             waiting: AtomicBool::new(false),
             cno: Mutex::new(None),
@@ -177,14 +177,14 @@ impl Evd {
         });
         let evd = Self(inner);
         if let Some(cq) = &evd.0.cq {
-            lock(&ia.evds).insert(cq.id(), evd.known());
+            lock(&ia.evds).insert(cq.id(), evd.as_dispatcher());
         }
         evd.modify_cno(cno)?;
         Ok(evd)
     }
 
     /// The reference for the adapter's tables.
-    fn known(&self) -> Weak<dyn Dispatcher> {
+    fn as_dispatcher(&self) -> Weak<dyn Dispatcher> {
         Arc::<EvdInner>::downgrade(&self.0)
     }
 
@@ -201,18 +201,18 @@ impl Evd {
     pub fn wait(&self, timeout: Option<Span>, threshold: u32) -> Result<(Event, usize)> {
         let inner = &*self.0;
         // Before the fast poll: an event queued after it sets the flag again.
-        inner.rung.store(false, Ordering::Relaxed);
-        match if threshold == 1 { inner.glance() } else { Glance::Unclear } {
-            Glance::Found(event) => return Ok((Event::Dto(event), 0)),
-            Glance::Nothing => return self.wait_longer(timeout, 1),
-            Glance::Unclear => {}
+        inner.wake_pending.store(false, Ordering::Relaxed);
+        match if threshold == 1 { inner.poll_fast() } else { FastPoll::Unclear } {
+            FastPoll::Found(event) => return Ok((Event::Dto(event), 0)),
+            FastPoll::Nothing => return self.wait_longer(timeout, 1),
+            FastPoll::Unclear => {}
         }
         inner.check_waitable()?;
         if threshold == 0 || threshold > inner.qlen.load(Ordering::Relaxed) {
             return Err(Error::argument(Subtype::Arg3));
         }
-        let mut news = true;
-        if let Some(event) = inner.look(threshold as usize, &mut news)? {
+        let mut woken = true;
+        if let Some(event) = inner.poll_full(threshold as usize, &mut woken)? {
             return Ok((event, inner.queued.load(Ordering::Relaxed)));
         }
         self.wait_longer(timeout, threshold as usize)
@@ -230,21 +230,21 @@ impl Evd {
         }
         let host = &inner.ia.host;
         let deadline = inner.ia.deadline(timeout);
-        let mut news = false;
-        let solicited = inner.is(SOLICITED) && inner.ia.channel.is_some();
+        let mut woken = false;
+        let solicited = inner.has_state(SOLICITED) && inner.ia.channel.is_some();
         // Declared outside of the loop: an event that is returned through the loop is copied at each step.
         let mut found = Err(Error::new(Kind::TimeoutExpired, Subtype::None));
         if solicited {
-            let mut look = || inner.check_waitable().and_then(|()| inner.look_armed(threshold, &mut news));
+            let mut poll = || inner.check_waitable().and_then(|()| inner.poll_armed(threshold, &mut woken));
             let shared = inner.ia.shared();
-            host.wait(CALL, &shared, deadline, || look().transpose().map(|event| found = event));
+            host.wait(CALL, &shared, deadline, || poll().transpose().map(|event| found = event));
         } else {
-            let mut look = || inner.check_waitable().and_then(|()| inner.look(threshold, &mut news));
+            let mut poll = || inner.check_waitable().and_then(|()| inner.poll_full(threshold, &mut woken));
             host.wait(CALL, inner, deadline, || {
-                found = match if threshold == 1 { inner.glance() } else { Glance::Unclear } {
-                    Glance::Found(event) => Ok(Event::Dto(event)),
-                    Glance::Nothing => return None,
-                    Glance::Unclear => look().transpose()?,
+                found = match if threshold == 1 { inner.poll_fast() } else { FastPoll::Unclear } {
+                    FastPoll::Found(event) => Ok(Event::Dto(event)),
+                    FastPoll::Nothing => return None,
+                    FastPoll::Unclear => poll().transpose()?,
                 };
                 Some(())
             });
@@ -259,10 +259,10 @@ impl Evd {
     /// `QueueEmpty`; `InvalidState` after an overrun.
     #[inline]
     pub fn dequeue(&self) -> Result<Event> {
-        let found = match self.0.glance() {
-            Glance::Found(event) => return Ok(Event::Dto(event)),
-            Glance::Nothing => None,
-            Glance::Unclear => self.0.look(1, &mut true)?,
+        let found = match self.0.poll_fast() {
+            FastPoll::Found(event) => return Ok(Event::Dto(event)),
+            FastPoll::Nothing => None,
+            FastPoll::Unclear => self.0.poll_full(1, &mut true)?,
         };
         found.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
     }
@@ -396,94 +396,97 @@ fn received(wc: &Wc, ep: Label, cookie: u64) -> DtoEvent {
 }
 
 impl EvdInner {
-    fn is(&self, state: u8) -> bool {
+    fn has_state(&self, state: u8) -> bool {
         self.state.load(Ordering::Acquire) & state != 0
     }
 
     /// Whether any state flag is set.
     #[inline]
-    fn is_special(&self) -> bool {
+    fn has_any_state(&self) -> bool {
         self.state.load(Ordering::Acquire) != 0
     }
 
     fn check_waitable(&self) -> Result<()> {
-        if self.is(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
+        if self.has_state(UNWAITABLE) { Err(Error::state(Subtype::EvdUnwaitable)) } else { Ok(()) }
     }
 
     /// The fast poll: returns one completion of the device directly as an event, if no other stream feeds the dispatcher,
     /// nothing is queued, and no state flag is set.
     #[inline(always)]
-    fn glance(&self) -> Glance {
-        if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) || self.is_special() {
-            return Glance::Unclear;
+    fn poll_fast(&self) -> FastPoll {
+        if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC)
+            || self.has_any_state()
+        {
+            return FastPoll::Unclear;
         }
-        let (Some(cq), Some(mut taking)) = (&self.cq, self.taking.try_lock(&self.ia.host)) else {
-            return Glance::Unclear;
+        let (Some(cq), Some(mut completions)) = (&self.cq, self.completions.try_lock(&self.ia.host)) else {
+            return FastPoll::Unclear;
         };
         if self.has_queued() {
-            return Glance::Unclear;
+            return FastPoll::Unclear;
         }
-        let Taking { turn, wc, last } = &mut *taking;
+        let CompletionState { token, wc, last } = &mut *completions;
         match cq.poll(wc) {
-            Ok(0) => return Glance::Nothing,
+            Ok(0) => return FastPoll::Nothing,
             Ok(_) => {}
             // An overrun persists: the full poll detects it again.
-            Err(_) => return Glance::Unclear,
+            Err(_) => return FastPoll::Unclear,
         }
         let [wc] = wc;
-        if last.as_ref().is_none_or(|lane| !lane.knows(wc.wr_id)) {
-            *last = self.lanes.of(wc.wr_id).cloned();
+        if last.as_ref().is_none_or(|work_queue| !work_queue.is_current(wc.wr_id)) {
+            *last = self.work_queues.find(wc.wr_id).cloned();
         }
-        if let Some(event) = last.as_ref().and_then(|lane| lane.complete_plain(turn, wc)) {
-            return Glance::Found(event);
+        if let Some(event) = last.as_ref().and_then(|work_queue| work_queue.complete_plain(token, wc)) {
+            return FastPoll::Found(event);
         }
-        if let Some((event, wakes)) = self.event_of(turn, wc) {
-            self.keep(event, wakes);
+        if let Some((event, wakes)) = self.event_of(token, wc) {
+            self.queue_completion(event, wakes);
         }
-        Glance::Unclear
+        FastPoll::Unclear
     }
 
-    /// Takes an event, if at least `threshold` events are queued and `news` is set: an event that wakes a waiter has arrived since
-    /// the wait began.
+    /// Takes an event, if at least `threshold` events are queued and `woken` is set: an event that wakes a waiter has arrived
+    /// since the wait began.
     #[inline]
-    fn look(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
+    fn poll_full(&self, threshold: usize, woken: &mut bool) -> Result<Option<Event>> {
         if self.flags.intersects(EvdFlags::CR | EvdFlags::CONNECTION | EvdFlags::ASYNC) {
             self.ia.dispatch();
         }
         if let Some(cq) = &self.cq {
-            let mut taking = self.taking();
+            let mut completions = self.lock_completions();
             loop {
-                *news |= self.take_rung();
-                if *news && self.queued.load(Ordering::Acquire) >= threshold {
+                *woken |= self.take_wake_pending();
+                if *woken && self.queued.load(Ordering::Acquire) >= threshold {
                     break;
                 }
-                let Some((event, wakes)) = self.take_completion(cq, &mut taking)? else { break };
-                if threshold == 1 && (wakes || *news) && !self.has_queued() {
+                let Some((event, wakes)) = self.take_completion(cq, &mut completions)? else { break };
+                if threshold == 1 && (wakes || *woken) && !self.has_queued() {
                     return Ok(Some(event));
                 }
-                *news |= wakes;
+                *woken |= wakes;
                 self.queue(event);
             }
         }
-        *news |= self.take_rung();
-        Ok(self.take_queued(threshold, *news))
+        *woken |= self.take_wake_pending();
+        Ok(self.take_queued(threshold, *woken))
     }
 
     /// Whether another thread has queued an event that wakes a waiter since this was last called.
-    fn take_rung(&self) -> bool {
-        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::Acquire)
+    fn take_wake_pending(&self) -> bool {
+        self.wake_pending.load(Ordering::Relaxed) && self.wake_pending.swap(false, Ordering::Acquire)
     }
 
-    /// Polls with the device's notification as the source of news: for receives that wake a waiter only if solicited.
-    fn look_armed(&self, threshold: usize, news: &mut bool) -> Result<Option<Event>> {
+    /// Polls with the device's notification as the wake-up: for receives that wake a waiter only if solicited.
+    fn poll_armed(&self, threshold: usize, woken: &mut bool) -> Result<Option<Event>> {
         self.ia.dispatch_channel();
         self.drain(true)?;
-        *news |= self.rung.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
-        Ok(self.take_queued(threshold, *news))
+        *woken |=
+            self.wake_pending.swap(false, Ordering::Acquire) | self.notified.swap(false, Ordering::Acquire);
+        Ok(self.take_queued(threshold, *woken))
     }
 
-    fn take_queued(&self, threshold: usize, news: bool) -> Option<Event> {
-        if !news || self.queued.load(Ordering::Acquire) < threshold {
+    fn take_queued(&self, threshold: usize, woken: bool) -> Option<Event> {
+        if !woken || self.queued.load(Ordering::Acquire) < threshold {
             return None;
         }
         let mut queue = lock(&self.queue);
@@ -499,29 +502,29 @@ impl EvdInner {
     }
 
     /// Queues a completion's event for the next poll.
-    pub(crate) fn keep(&self, event: Event, wakes: bool) {
+    pub(crate) fn queue_completion(&self, event: Event, wakes: bool) {
         self.queue(event);
-        self.rung.fetch_or(wakes, Ordering::Release);
+        self.wake_pending.fetch_or(wakes, Ordering::Release);
     }
 
-    /// The lock for taking completions, and for binds, which are ordered between them.
+    /// Locks the taking of completions, and binds, which are ordered between them.
     #[inline]
-    pub(crate) fn taking(&self) -> Held<'_, Taking> {
-        self.taking.lock(&self.ia.host)
+    pub(crate) fn lock_completions(&self) -> Held<'_, CompletionState> {
+        self.completions.lock(&self.ia.host)
     }
 
     /// The next completion that has an event, and whether it wakes a waiter.
-    fn take_completion(&self, cq: &Cq, taking: &mut Taking) -> Result<Option<(Event, bool)>> {
-        let Taking { turn, wc, .. } = taking;
+    fn take_completion(&self, cq: &Cq, completions: &mut CompletionState) -> Result<Option<(Event, bool)>> {
+        let CompletionState { token, wc, .. } = completions;
         loop {
             match cq.poll(wc) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {
-                    if let Some(found) = self.event_of(turn, &wc[0]) {
+                    if let Some(found) = self.event_of(token, &wc[0]) {
                         return Ok(Some(found));
                     }
                 }
-                Err(cause) => return Err(self.overran(cause)),
+                Err(cause) => return Err(self.report_overrun(cause)),
             }
         }
     }
@@ -529,7 +532,7 @@ impl EvdInner {
     /// The event of a completion, and whether it wakes a waiter; `None` for a completion without an event, and if binds
     /// waited for it: then its event is queued, followed by theirs.
     #[inline(never)]
-    pub(crate) fn event_of(&self, turn: &mut Turn, wc: &Wc) -> Option<(Event, bool)> {
+    pub(crate) fn event_of(&self, token: &mut CompletionToken, wc: &Wc) -> Option<(Event, bool)> {
         if !wc.is_ok() {
             self.ia.request_failed(wc);
         }
@@ -539,26 +542,31 @@ impl EvdInner {
                 .shared_receive(wc)
                 .map(|(ep, cookie)| (Event::Dto(received(wc, ep, cookie)), true));
         }
-        let lane = self.lanes.of(wc.wr_id)?;
-        let found = lane.complete(turn, wc);
-        if lane.has_binds() {
-            self.queue_with_binds(turn, lane, found);
+        let work_queue = self.work_queues.find(wc.wr_id)?;
+        let found = work_queue.complete(token, wc);
+        if work_queue.has_binds() {
+            self.queue_with_binds(token, work_queue, found);
             return None;
         }
         found.map(|(event, wakes)| (Event::Dto(event), wakes))
     }
 
-    /// Queues the event from [`Lane::complete`], followed by those of the binds that waited for it.
+    /// Queues the event from [`WorkQueue::complete`], followed by those of the binds that waited for it.
     #[cold]
-    fn queue_with_binds(&self, turn: &mut Turn, lane: &Lane, found: Option<(DtoEvent, bool)>) {
+    fn queue_with_binds(
+        &self,
+        token: &mut CompletionToken,
+        work_queue: &WorkQueue,
+        found: Option<(DtoEvent, bool)>,
+    ) {
         if let Some((event, wakes)) = found {
-            self.keep(Event::Dto(event), wakes);
+            self.queue_completion(Event::Dto(event), wakes);
         }
-        std::iter::from_fn(|| lane.take_bind(turn)).flatten().for_each(|event| self.push(event));
+        std::iter::from_fn(|| work_queue.take_bind(token)).flatten().for_each(|event| self.push(event));
     }
 
     #[cold]
-    fn overran(&self, cause: verbs::Error) -> Error {
+    fn report_overrun(&self, cause: verbs::Error) -> Error {
         if self.state.fetch_or(OVERRUN, Ordering::AcqRel) & OVERRUN == 0 {
             self.ia.overflow(self.label.load(Ordering::Relaxed));
         }
@@ -568,16 +576,18 @@ impl EvdInner {
     /// Moves completions from the device's queue to the dispatcher's, for example before a queue pair is destroyed.
     pub(crate) fn harvest(&self) {
         let Some(cq) = &self.cq else { return };
-        let turn = || self.taking.try_lock(&self.ia.host);
+        let try_lock = || self.completions.try_lock(&self.ia.host);
         // Another thread that holds the lock releases it soon; this thread itself may hold it, hence the limit.
-        let deadline = self.ia.host.after(TURN);
-        let Some(mut taking) = self.ia.host.poll("the turn at completions", deadline, turn) else { return };
+        let deadline = self.ia.host.after(COMPLETIONS_TIMEOUT);
+        let Some(mut completions) = self.ia.host.poll("the lock on completions", deadline, try_lock) else {
+            return;
+        };
         let mut any = false;
-        while let Ok(Some((event, wakes))) = self.take_completion(cq, &mut taking) {
-            self.keep(event, wakes);
+        while let Ok(Some((event, wakes))) = self.take_completion(cq, &mut completions) {
+            self.queue_completion(event, wakes);
             any = true;
         }
-        drop(taking);
+        drop(completions);
         if any {
             // A thread that polled while the completions were moved saw them in neither queue.
             self.wake();
@@ -588,7 +598,7 @@ impl EvdInner {
     /// Queues an event, and wakes the waiter.
     pub(crate) fn push(&self, event: Event) {
         self.queue(event);
-        self.rung.store(true, Ordering::Release);
+        self.wake_pending.store(true, Ordering::Release);
         self.wake();
         self.trigger();
     }
@@ -604,14 +614,14 @@ impl EvdInner {
 
     fn wake(&self) {
         self.ia.host.ring(&self.bell);
-        if self.is(SOLICITED) {
+        if self.has_state(SOLICITED) {
             self.ia.ring();
         }
     }
 
     /// Reports the dispatcher to its notification object, once.
     fn trigger(&self) {
-        if !self.has_cno.load(Ordering::Acquire) || self.is(DISABLED) {
+        if !self.has_cno.load(Ordering::Acquire) || self.has_state(DISABLED) {
             return;
         }
         if let Some(cno) = lock(&self.cno).clone()
@@ -625,25 +635,25 @@ impl EvdInner {
     /// them wakes a waiter.
     fn drain(&self, waited_on: bool) -> Result<()> {
         let Some(cq) = &self.cq else { return Ok(()) };
-        let solicited = self.is(SOLICITED);
+        let solicited = self.has_state(SOLICITED);
         let arm = self.ia.channel.is_some() && !self.armed.swap(true, Ordering::AcqRel);
         if arm {
             cq.req_notify(solicited).or_device(Subtype::None)?;
         }
-        let mut taking = self.taking();
-        let mut news = false;
-        while let Some((event, wakes)) = self.take_completion(cq, &mut taking)? {
-            news |= wakes && !solicited;
+        let mut completions = self.lock_completions();
+        let mut woken = false;
+        while let Some((event, wakes)) = self.take_completion(cq, &mut completions)? {
+            woken |= wakes && !solicited;
             self.queue(event);
         }
-        drop(taking);
-        if news && waited_on {
-            self.rung.store(true, Ordering::Release);
+        drop(completions);
+        if woken && waited_on {
+            self.wake_pending.store(true, Ordering::Release);
         }
         // The device's notification counts only for solicited receives, where only the device knows; otherwise the
         // completions were drained above, or taken.
         let told = !waited_on && self.notified.swap(false, Ordering::AcqRel) && solicited;
-        if news || told {
+        if woken || told {
             self.trigger();
         }
         Ok(())
@@ -656,7 +666,7 @@ impl EvdInner {
     }
 
     /// Whether it belongs to this adapter.
-    pub(crate) fn is_of(&self, ia: &Arc<IaInner>) -> bool {
+    pub(crate) fn belongs_to(&self, ia: &Arc<IaInner>) -> bool {
         Arc::ptr_eq(&self.ia, ia)
     }
 }

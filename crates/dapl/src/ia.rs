@@ -1,11 +1,12 @@
 //! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several `Ia`s share.
 //!
-//! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher for such
-//! events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so that threads may
-//! sleep on a dispatcher that also carries completions; it is started with the first service point or connect.
+//! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher
+//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so that
+//! threads may sleep on a dispatcher that also carries completions; it is started with the first service point or connect.
 //!
 //! The adapter knows its objects by number, and only through the traits by which it reports to them: [`Endpoint`],
-//! [`ServicePoint`], [`Dispatcher`], [`SharedReceives`]. So objects on an adapter depend on it, and it depends on none of them.
+//! [`ServicePoint`], [`Dispatcher`], [`SharedReceives`]. So objects on an adapter depend on it, and it depends on none of
+//! them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use crate::{Error, Kind, Result, Subtype};
 const MAX_OPEN: usize = 1024;
 
 /// How long the porter thread sleeps before it checks whether it is still needed.
-const PORTER_TURN: Span = Span::from_ms(500);
+const PORTER_CHECK_INTERVAL: Span = Span::from_ms(500);
 
 /// Reasons of asynchronous events, by the standard's numbers.
 const EP_TRANSFER_TO_ERROR: i32 = 0;
@@ -36,7 +37,7 @@ pub(crate) trait Endpoint: Any + Send + Sync {
     /// Its label in events.
     fn label(&self) -> Label;
     /// Handles an event of its connection.
-    fn heard(&self, event: CmEvent);
+    fn handle_event(&self, event: CmEvent);
     /// A request of this endpoint failed, other than because its connection had ended.
     fn request_failed(&self);
 }
@@ -225,7 +226,7 @@ impl IaInner {
             // Another thread may have set it first.
             let _ = self.spare.set(cq);
         }
-        Ok(self.spare.get().expect("it was set above"))
+        Ok(self.spare.get().expect("set above"))
     }
 
     /// The event source of threads that wait for any event of the adapter.
@@ -287,7 +288,7 @@ impl IaInner {
             | CmEvent::Disconnected { qp_num } => qp_num,
         };
         if let Some(ep) = self.ep(qp_num) {
-            ep.heard(event);
+            ep.handle_event(event);
         }
     }
 
@@ -369,12 +370,12 @@ impl IaInner {
         let body = move || {
             // As in every thread that may copy to and from the program's memory.
             let _ = uaccess::unblock();
-            let look = || match weak.upgrade() {
+            let poll = || match weak.upgrade() {
                 Some(ia) => ia.dispatch().then_some(true),
                 None => Some(false),
             };
-            let turn = || host.wait("dapl-porter", &source, host.after(PORTER_TURN), look);
-            while turn() != Some(false) {}
+            let run = || host.wait("dapl-porter", &source, host.after(PORTER_CHECK_INTERVAL), poll);
+            while run() != Some(false) {}
         };
         if self.host.spawn("dapl-porter", None, body).is_err() {
             // Threads that poll a dispatcher still dispatch events.

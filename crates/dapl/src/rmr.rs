@@ -81,7 +81,7 @@ impl Rmr {
         let old = std::mem::replace(&mut *lock(&self.bound), bound);
         drop(old);
         let event = Event::RmrBind { rmr: self.label(), cookie, status: DtoStatus::Success };
-        ep.bound(event, flags);
+        ep.report_bind(event, flags);
         Ok(context)
     }
 

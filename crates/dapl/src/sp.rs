@@ -160,7 +160,7 @@ impl Rsp {
 
 impl SpInner {
     fn create(ia: &Arc<IaInner>, conn_qual: Option<u64>, evd: &Evd, kind: SpKind) -> Result<Arc<Self>> {
-        if !evd.flags().contains(EvdFlags::CR) || !evd.0.is_of(ia) {
+        if !evd.flags().contains(EvdFlags::CR) || !evd.0.belongs_to(ia) {
             return Err(Error::handle(Subtype::HandleEvdCr));
         }
         let mut port = conn_qual.map_or(0, port_of);

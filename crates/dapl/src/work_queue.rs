@@ -1,13 +1,13 @@
-//! Data path: [`Lane`], the records of one queue of an endpoint for its requests, until they complete.
+//! Data path: [`WorkQueue`], the records of one queue of an endpoint for its requests, until they complete.
 //!
 //! A device's completion holds 64 bits of ours. The user's cookie has as many, and an event has further fields: so those bits
 //! identify a record here, and the record has the rest. Requests of a queue complete in order, so records are a ring.
 //!
-//! A lane has two users. The poster holds the endpoint's lock, fills a record, and posts the request, which orders the record
-//! before its completion. The thread that completes, binds or restarts holds the dispatcher's only [`Turn`]. Only [`Lane::done`]
-//! passes information from the second user to the first.
+//! A work queue has two users. The poster holds the endpoint's lock, fills a record, and posts the request, which orders the
+//! record before its completion. The thread that completes, binds or restarts holds the dispatcher's only
+//! [`CompletionToken`]. Only [`WorkQueue::done`] passes information from the second user to the first.
 //!
-//! A lane belongs to a dispatcher and is reused by later endpoints; its generation distinguishes their completions.
+//! A work queue belongs to a dispatcher and is reused by later endpoints; its generation distinguishes their completions.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,22 +19,23 @@ use crate::event::{Dto, DtoEvent, DtoStatus};
 use crate::sync::lock;
 use crate::{Error, Event, Kind, Label, Result, Subtype};
 
-/// Lanes of a block, and blocks of a dispatcher.
+/// Work queues of a block, and blocks of a dispatcher.
 const BLOCK: usize = 256;
 const BLOCKS: usize = 64;
 
-/// A request's number consists of its lane's number, the lane's generation, and the request's index in the lane.
+/// A request's number consists of its work queue's number, the work queue's generation, and the request's index in the work
+/// queue.
 const TAG_SHIFT: u32 = 32;
 const GENERATION_BITS: u32 = 16;
 
 /// Bits of a record's second word, above the length.
-const QUIET: u64 = 1 << 32;
+const SUPPRESSED: u64 = 1 << 32;
 const UNSIGNALLED: u64 = 1 << 33;
 const OPERATION_SHIFT: u32 = 34;
 
 /// The right to change what completions change. Each dispatcher has one, behind a lock.
 #[derive(Default)]
-pub(crate) struct Turn(());
+pub(crate) struct CompletionToken(());
 
 /// The record of one request.
 #[derive(Default)]
@@ -45,18 +46,18 @@ struct Record {
 
 /// The data of a request that its completion needs.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestInfo {
     pub(crate) cookie: u64,
     pub(crate) length: u32,
     pub(crate) operation: Dto,
     /// No event if it succeeds.
-    pub(crate) quiet: bool,
+    pub(crate) suppressed: bool,
     /// Its event wakes no waiter.
     pub(crate) unsignalled: bool,
 }
 
 /// The requests of one queue of an endpoint.
-pub(crate) struct Lane {
+pub(crate) struct WorkQueue {
     records: Box<[Record]>,
     /// Its number in the dispatcher, and its generation: the upper half of request numbers.
     tag: AtomicU32,
@@ -71,7 +72,7 @@ pub(crate) struct Lane {
     has_binds: AtomicBool,
 }
 
-impl Lane {
+impl WorkQueue {
     fn new(index: usize, depth: u32) -> Self {
         // Twice the depth, since completions may be seen a little late.
         let len = (depth.max(1) as usize * 2).next_power_of_two();
@@ -92,7 +93,7 @@ impl Lane {
     }
 
     /// Advances the generation, so that completions of earlier requests are ignored.
-    fn forget(&self) -> u32 {
+    fn invalidate(&self) -> u32 {
         let tag = self.tag.load(Ordering::Relaxed);
         let generation = tag.wrapping_add(1) & ((1 << GENERATION_BITS) - 1);
         let tag = tag >> GENERATION_BITS << GENERATION_BITS | generation;
@@ -101,8 +102,8 @@ impl Lane {
     }
 
     /// Restarts it without the earlier requests. Returns the upper half of request numbers.
-    pub(crate) fn restart(&self, _turn: &mut Turn) -> u64 {
-        let tag = self.forget();
+    pub(crate) fn restart(&self, _token: &mut CompletionToken) -> u64 {
+        let tag = self.invalidate();
         self.done.store(0, Ordering::Release);
         self.failed.store(false, Ordering::Relaxed);
         self.has_binds.store(false, Ordering::Relaxed);
@@ -126,9 +127,10 @@ impl Lane {
 
     /// Records request number `ticket`; the request `room` before it must have completed.
     #[inline]
-    pub(crate) fn remember(&self, ticket: u32, wanted: Wanted) {
+    pub(crate) fn store_record(&self, ticket: u32, wanted: RequestInfo) {
         let record = &self.records[ticket as usize & (self.records.len() - 1)];
-        let flags = if wanted.quiet { QUIET } else { 0 } | if wanted.unsignalled { UNSIGNALLED } else { 0 };
+        let flags =
+            if wanted.suppressed { SUPPRESSED } else { 0 } | if wanted.unsignalled { UNSIGNALLED } else { 0 };
         let meta = u64::from(wanted.length) | flags | (wanted.operation as u64) << OPERATION_SHIFT;
         record.cookie.store(wanted.cookie, Ordering::Relaxed);
         // The store itself orders nothing: posting the request orders it before its completion.
@@ -137,46 +139,46 @@ impl Lane {
 
     /// The event of a completion, and whether it wakes a waiter; `None` for suppressed events and requests of earlier
     /// endpoints.
-    pub(crate) fn complete(&self, turn: &mut Turn, wc: &Wc) -> Option<(DtoEvent, bool)> {
+    pub(crate) fn complete(&self, token: &mut CompletionToken, wc: &Wc) -> Option<(DtoEvent, bool)> {
         let record = self.record_of(wc)?;
         let meta = record.meta.load(Ordering::Acquire);
-        self.advance(turn, wc);
+        self.advance(token, wc);
         let ok = wc.is_ok();
         if !ok {
             self.note_failure(wc);
         }
         let event = self.event(record, meta, wc);
-        (meta & QUIET == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
+        (meta & SUPPRESSED == 0 || !ok).then_some((event, meta & UNSIGNALLED == 0 || !ok))
     }
 
     /// Handles most completions in one step: those of successful requests whose event wakes a waiter, and for which no bind
     /// waits. `None` for others, and nothing has happened.
     #[inline(always)]
-    pub(crate) fn complete_plain(&self, turn: &mut Turn, wc: &Wc) -> Option<DtoEvent> {
+    pub(crate) fn complete_plain(&self, token: &mut CompletionToken, wc: &Wc) -> Option<DtoEvent> {
         let record = self.record_of(wc)?;
         let meta = record.meta.load(Ordering::Acquire);
-        if !wc.is_ok() || meta & (QUIET | UNSIGNALLED) != 0 || self.has_binds() {
+        if !wc.is_ok() || meta & (SUPPRESSED | UNSIGNALLED) != 0 || self.has_binds() {
             return None;
         }
-        self.advance(turn, wc);
+        self.advance(token, wc);
         Some(self.event(record, meta, wc))
     }
 
     /// The record of a completed request, unless the request belongs to an earlier endpoint.
     #[inline(always)]
     fn record_of(&self, wc: &Wc) -> Option<&Record> {
-        self.knows(wc.wr_id).then(|| &self.records[wc.wr_id as usize & (self.records.len() - 1)])
+        self.is_current(wc.wr_id).then(|| &self.records[wc.wr_id as usize & (self.records.len() - 1)])
     }
 
     /// Whether a request with this number belongs to the current endpoint.
     #[inline(always)]
-    pub(crate) fn knows(&self, wr_id: u64) -> bool {
+    pub(crate) fn is_current(&self, wr_id: u64) -> bool {
         (wr_id >> TAG_SHIFT) as u32 == self.tag.load(Ordering::Acquire)
     }
 
     /// The request of a completion has completed, as have all before it. A bind after it may have completed already.
     #[inline(always)]
-    fn advance(&self, _turn: &mut Turn, wc: &Wc) {
+    fn advance(&self, _token: &mut CompletionToken, wc: &Wc) {
         let next = (wc.wr_id as u32).wrapping_add(1);
         if next.wrapping_sub(self.done.load(Ordering::Relaxed)) < 1 << 31 {
             self.done.store(next, Ordering::Release);
@@ -211,7 +213,7 @@ impl Lane {
     /// is now.
     pub(crate) fn bind(
         &self,
-        _turn: &mut Turn,
+        _token: &mut CompletionToken,
         ticket: u32,
         after: Option<u32>,
         event: Option<Event>,
@@ -245,7 +247,7 @@ impl Lane {
     }
 
     /// Completes the next bind, if the request before it has completed; returns its event, if it has one.
-    pub(crate) fn take_bind(&self, _turn: &mut Turn) -> Option<Option<Event>> {
+    pub(crate) fn take_bind(&self, _token: &mut CompletionToken) -> Option<Option<Event>> {
         let mut binds = lock(&self.binds);
         let bind = if self.is_done(binds.front()?.after) { binds.pop_front() } else { None }?;
         if self.done() == bind.ticket {
@@ -264,38 +266,38 @@ struct Bind {
     event: Option<Event>,
 }
 
-type Block = Box<[OnceLock<Arc<Lane>>]>;
+type Block = Box<[OnceLock<Arc<WorkQueue>>]>;
 
-/// The lanes of a dispatcher.
-pub(crate) struct Lanes {
+/// The work queues of a dispatcher.
+pub(crate) struct WorkQueues {
     blocks: [OnceLock<Block>; BLOCKS],
     vacant: Mutex<Vacant>,
 }
 
 #[derive(Default)]
 struct Vacant {
-    /// Unused lanes.
-    free: Vec<Arc<Lane>>,
-    /// The number of lanes created.
+    /// Unused work queues.
+    free: Vec<Arc<WorkQueue>>,
+    /// The number of work queues created.
     made: usize,
 }
 
-impl Lanes {
+impl WorkQueues {
     pub(crate) fn new() -> Self {
         Self { blocks: [const { OnceLock::new() }; BLOCKS], vacant: Mutex::default() }
     }
 
-    /// The lane of a completion; `None` for a shared receive, whose first bit is beyond all lanes.
+    /// The work queue of a completion; `None` for a shared receive, whose first bit is beyond all work queues.
     #[inline]
-    pub(crate) fn of(&self, wr_id: u64) -> Option<&Arc<Lane>> {
+    pub(crate) fn find(&self, wr_id: u64) -> Option<&Arc<WorkQueue>> {
         let index = (wr_id >> (TAG_SHIFT + GENERATION_BITS)) as usize;
         self.blocks.get(index / BLOCK)?.get()?.get(index % BLOCK)?.get()
     }
 
-    /// Returns a lane for `depth` requests.
-    pub(crate) fn take(&self, depth: u32) -> Result<Arc<Lane>> {
+    /// Returns a work queue for `depth` requests.
+    pub(crate) fn acquire(&self, depth: u32) -> Result<Arc<WorkQueue>> {
         let mut vacant = lock(&self.vacant);
-        if let Some(at) = vacant.free.iter().position(|lane| lane.room() >= depth * 2) {
+        if let Some(at) = vacant.free.iter().position(|work_queue| work_queue.room() >= depth * 2) {
             return Ok(vacant.free.swap_remove(at));
         }
         let index = vacant.made;
@@ -303,15 +305,15 @@ impl Lanes {
             return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
         };
         let block = block.get_or_init(|| (0..BLOCK).map(|_| OnceLock::new()).collect());
-        let lane = block[index % BLOCK].get_or_init(|| Arc::new(Lane::new(index, depth))).clone();
+        let work_queue = block[index % BLOCK].get_or_init(|| Arc::new(WorkQueue::new(index, depth))).clone();
         vacant.made += 1;
-        Ok(lane)
+        Ok(work_queue)
     }
 
-    /// Takes back a lane from its endpoint.
-    pub(crate) fn give(&self, lane: Arc<Lane>) {
-        lane.forget();
-        lock(&self.vacant).free.push(lane);
+    /// Takes back a work queue from its endpoint.
+    pub(crate) fn release(&self, work_queue: Arc<WorkQueue>) {
+        work_queue.invalidate();
+        lock(&self.vacant).free.push(work_queue);
     }
 }
 
@@ -324,68 +326,80 @@ mod tests {
         Wc { wr_id: tag | u64::from(ticket), status, opcode: WcOpcode::Send, ..Wc::default() }
     }
 
-    fn wanted(cookie: u64, quiet: bool) -> Wanted {
-        Wanted { cookie, length: 7, operation: Dto::Send, quiet, unsignalled: false }
+    fn wanted(cookie: u64, suppressed: bool) -> RequestInfo {
+        RequestInfo { cookie, length: 7, operation: Dto::Send, suppressed, unsignalled: false }
     }
 
     #[test]
-    fn records_come_back_over_the_end_of_the_ring() {
-        let lanes = Lanes::new();
-        let lane = lanes.take(3).expect("room");
-        let tag = lane.restart(&mut Turn(()));
-        lane.set_label(99);
+    fn records_are_found_across_the_end_of_the_ring() {
+        let work_queues = WorkQueues::new();
+        let work_queue = work_queues.acquire(3).expect("room");
+        let tag = work_queue.restart(&mut CompletionToken(()));
+        work_queue.set_label(99);
         for ticket in 0..100_u32 {
-            lane.remember(ticket, wanted(u64::MAX - u64::from(ticket), false));
+            work_queue.store_record(ticket, wanted(u64::MAX - u64::from(ticket), false));
             let done = wc(tag, ticket, WcStatus::Success);
-            let (event, wakes) =
-                lanes.of(done.wr_id).expect("the lane").complete(&mut Turn(()), &done).expect("an event");
+            let (event, wakes) = work_queues
+                .find(done.wr_id)
+                .expect("the work queue")
+                .complete(&mut CompletionToken(()), &done)
+                .expect("an event");
             assert_eq!(
                 (event.ep, event.cookie, event.length, wakes),
                 (99, u64::MAX - u64::from(ticket), 7, true)
             );
-            assert_eq!(lane.done(), ticket + 1);
+            assert_eq!(work_queue.done(), ticket + 1);
         }
     }
 
     #[test]
-    fn quiet_requests_speak_only_when_they_fail() {
-        let lane = Lane::new(0, 4);
-        let tag = lane.restart(&mut Turn(()));
-        lane.remember(0, wanted(1, true));
-        lane.remember(1, wanted(2, true));
-        assert!(lane.complete(&mut Turn(()), &wc(tag, 0, WcStatus::Success)).is_none());
-        assert!(!lane.has_failed());
-        assert!(lane.complete(&mut Turn(()), &wc(tag, 1, WcStatus::RemAccessErr)).is_some());
-        assert!(lane.has_failed());
+    fn suppressed_requests_report_only_failures() {
+        let work_queue = WorkQueue::new(0, 4);
+        let tag = work_queue.restart(&mut CompletionToken(()));
+        work_queue.store_record(0, wanted(1, true));
+        work_queue.store_record(1, wanted(2, true));
+        assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 0, WcStatus::Success)).is_none());
+        assert!(!work_queue.has_failed());
+        assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 1, WcStatus::RemAccessErr)).is_some());
+        assert!(work_queue.has_failed());
     }
 
     #[test]
-    fn what_was_before_a_restart_is_not_known() {
-        let lanes = Lanes::new();
-        let lane = lanes.take(4).expect("room");
-        let old = lane.restart(&mut Turn(()));
-        lane.remember(0, wanted(1, false));
-        lanes.give(lane);
-        let lane = lanes.take(4).expect("room");
-        let new = lane.restart(&mut Turn(()));
-        assert!(lane.complete(&mut Turn(()), &wc(old, 0, WcStatus::Success)).is_none());
-        lane.remember(0, wanted(2, false));
-        assert!(lane.complete(&mut Turn(()), &wc(new, 0, WcStatus::Success)).is_some());
+    fn completions_from_before_a_restart_are_ignored() {
+        let work_queues = WorkQueues::new();
+        let work_queue = work_queues.acquire(4).expect("room");
+        let old = work_queue.restart(&mut CompletionToken(()));
+        work_queue.store_record(0, wanted(1, false));
+        work_queues.release(work_queue);
+        let work_queue = work_queues.acquire(4).expect("room");
+        let new = work_queue.restart(&mut CompletionToken(()));
+        assert!(work_queue.complete(&mut CompletionToken(()), &wc(old, 0, WcStatus::Success)).is_none());
+        work_queue.store_record(0, wanted(2, false));
+        assert!(work_queue.complete(&mut CompletionToken(()), &wc(new, 0, WcStatus::Success)).is_some());
     }
 
     #[test]
-    fn a_bind_waits_for_what_was_posted_before_it() {
-        let lane = Lane::new(0, 4);
-        let tag = lane.restart(&mut Turn(()));
+    fn a_bind_completes_after_earlier_requests() {
+        let work_queue = WorkQueue::new(0, 4);
+        let tag = work_queue.restart(&mut CompletionToken(()));
         let bound = || Some(Event::RmrBind { rmr: 5, cookie: 6, status: DtoStatus::Success });
-        assert!(lane.bind(&mut Turn(()), 0, None, bound()).is_some(), "nothing is before it");
-        lane.remember(1, wanted(1, false));
-        assert!(lane.bind(&mut Turn(()), 2, Some(1), bound()).is_none());
-        assert!(lane.bind(&mut Turn(()), 3, Some(1), bound()).is_none(), "nor before the other");
-        assert!(lane.take_bind(&mut Turn(())).is_none());
-        assert!(lane.complete(&mut Turn(()), &wc(tag, 1, WcStatus::Success)).is_some());
-        assert!(lane.take_bind(&mut Turn(())).is_some() && lane.take_bind(&mut Turn(())).is_some());
-        assert!(lane.take_bind(&mut Turn(())).is_none() && !lane.has_binds());
-        assert_eq!(lane.done(), 4);
+        assert!(
+            work_queue.bind(&mut CompletionToken(()), 0, None, bound()).is_some(),
+            "nothing is before it"
+        );
+        work_queue.store_record(1, wanted(1, false));
+        assert!(work_queue.bind(&mut CompletionToken(()), 2, Some(1), bound()).is_none());
+        assert!(
+            work_queue.bind(&mut CompletionToken(()), 3, Some(1), bound()).is_none(),
+            "nor before the other"
+        );
+        assert!(work_queue.take_bind(&mut CompletionToken(())).is_none());
+        assert!(work_queue.complete(&mut CompletionToken(()), &wc(tag, 1, WcStatus::Success)).is_some());
+        assert!(
+            work_queue.take_bind(&mut CompletionToken(())).is_some()
+                && work_queue.take_bind(&mut CompletionToken(())).is_some()
+        );
+        assert!(work_queue.take_bind(&mut CompletionToken(())).is_none() && !work_queue.has_binds());
+        assert_eq!(work_queue.done(), 4);
     }
 }

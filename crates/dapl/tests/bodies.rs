@@ -52,24 +52,24 @@ bodies! {
     messages_arrive_with_cookies_and_lengths
     rdma_moves_data_both_ways
     an_endpoint_lives_through_several_connections
-    suppressed_requests_are_silent_however_many
-    unsignalled_completions_wake_nobody
-    thresholds_count
+    suppressed_requests_report_no_events
+    unsignalled_completions_wake_no_waiter
+    wait_returns_at_its_threshold
     only_solicited_messages_wake
     one_dispatcher_takes_all_streams
-    a_notification_object_names_who_has_something
-    a_rejection_says_why
-    nobody_listens
+    cno_wait_returns_the_dispatcher_with_events
+    reject_passes_private_data
+    connect_without_a_listener_is_rejected
     reserved_and_provider_points
-    what_a_peer_may_not_touch_breaks_the_connection
+    rdma_without_rights_breaks_the_connection
     posted_receives_are_flushed
     a_bound_region_is_reachable_until_it_is_unbound
-    binds_come_behind_what_was_posted_before_them
-    suppressed_binds_are_silent_behind_requests_too
-    shared_receives_go_to_whoever_is_sent_to
+    binds_complete_after_earlier_requests
+    suppressed_binds_report_no_events
+    shared_receives_complete_at_the_target_endpoint
     adapters_share_a_buffer
-    what_is_in_use_is_not_freed
-    wrong_states_and_arguments_are_told_apart
+    objects_in_use_are_not_freed
+    wrong_states_and_arguments_have_distinct_errors
     software_events_fill_a_queue
     threads_post_to_one_endpoint
 }
@@ -120,7 +120,7 @@ fn an_endpoint_lives_through_several_connections(pair: &Pair) {
         first.disconnect(if round == 1 { Close::Abrupt } else { Close::Graceful }).expect("begun");
         connection(&pair.a.connect, &a, ConnectionKind::Disconnected);
         connection(&pair.b.connect, &b, ConnectionKind::Disconnected);
-        assert_eq!(second.disconnect(Close::Abrupt), Ok(()), "it is over already");
+        assert_eq!(second.disconnect(Close::Abrupt), Ok(()), "it is disconnected already");
         assert_eq!((a.state(), b.state()), (EpState::Disconnected, EpState::Disconnected));
         for ep in [&a, &b] {
             ep.reset().expect("usable again");
@@ -130,7 +130,7 @@ fn an_endpoint_lives_through_several_connections(pair: &Pair) {
     assert!(pair.a.connect.dequeue().is_err(), "one event for each connection's end");
 }
 
-fn suppressed_requests_are_silent_however_many(pair: &Pair) {
+fn suppressed_requests_report_no_events(pair: &Pair) {
     let (a, b) = pair.connected();
     // Many times the depth of the queue, and no thread polls for completions.
     for n in 0..2_000_u64 {
@@ -145,19 +145,19 @@ fn suppressed_requests_are_silent_however_many(pair: &Pair) {
     }
     b.post_recv(&pair.b.piece(1000, 8), 5, NONE).expect("posted");
     a.post_send(&pair.a.piece(0, 8), 77, NONE).expect("posted");
-    assert_eq!(completion(&pair.a.request).cookie, 77, "of all only the last speaks");
+    assert_eq!(completion(&pair.a.request).cookie, 77, "only the last request reports an event");
     assert_eq!(completion(&pair.b.recv).cookie, 5);
     // Earlier writes have arrived when the message has.
     assert_eq!(pair.b.get(8 * (1_999 % 8), 8), 1_999_u64.to_ne_bytes());
     assert!(pair.a.request.dequeue().is_err());
 }
 
-fn unsignalled_completions_wake_nobody(pair: &Pair) {
+fn unsignalled_completions_wake_no_waiter(pair: &Pair) {
     let (a, b) = pair.connected();
     b.post_recv(&pair.b.piece(0, 8), 1, CompletionFlags::UNSIGNALLED).expect("posted");
     b.post_recv(&pair.b.piece(8, 8), 2, CompletionFlags::UNSIGNALLED).expect("posted");
     b.post_recv(&pair.b.piece(16, 8), 3, NONE).expect("posted");
-    let timed_out = pair.b.recv.wait(NEVER, 1).expect_err("nothing is there");
+    let timed_out = pair.b.recv.wait(NEVER, 1).expect_err("no event has arrived");
     assert_eq!(timed_out.kind, Kind::TimeoutExpired);
     a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
     completion(&pair.a.request);
@@ -169,7 +169,7 @@ fn unsignalled_completions_wake_nobody(pair: &Pair) {
     assert_eq!(completion(&pair.b.recv).cookie, 3);
 }
 
-fn thresholds_count(pair: &Pair) {
+fn wait_returns_at_its_threshold(pair: &Pair) {
     let (a, b) = pair.connected();
     for n in 0..5 {
         b.post_recv(&pair.b.piece(8 * n, 8), n, NONE).expect("posted");
@@ -245,7 +245,7 @@ fn one_dispatcher_takes_all_streams(pair: &Pair) {
     connection(&evd, &b, ConnectionKind::Disconnected);
 }
 
-fn a_notification_object_names_who_has_something(pair: &Pair) {
+fn cno_wait_returns_the_dispatcher_with_events(pair: &Pair) {
     let cno = Cno::create(&pair.b.ia, None).expect("a notification object");
     pair.b.recv.modify_cno(Some(&cno)).expect("set");
     pair.b.connect.modify_cno(Some(&cno)).expect("set");
@@ -273,7 +273,7 @@ fn a_notification_object_names_who_has_something(pair: &Pair) {
     assert_eq!(cno.release().expect_err("dispatchers report to it").subtype, Subtype::CnoInUse);
 }
 
-fn a_rejection_says_why(pair: &Pair) {
+fn reject_passes_private_data(pair: &Pair) {
     let a = pair.a.ep();
     let _psp = Psp::create(&pair.b.ia, pair.qual, &pair.b.cr, false).expect("a service point");
     a.post_recv(&pair.a.piece(0, 8), 3, NONE).expect("posted");
@@ -291,7 +291,7 @@ fn a_rejection_says_why(pair: &Pair) {
     pair.connect(&a, &b);
 }
 
-fn nobody_listens(pair: &Pair) {
+fn connect_without_a_listener_is_rejected(pair: &Pair) {
     let a = pair.a.ep();
     a.connect(pair.b.address(), pair.qual + 7, SOON, &[]).expect("begun");
     connection(&pair.a.connect, &a, ConnectionKind::NonPeerRejected);
@@ -330,7 +330,7 @@ fn reserved_and_provider_points(pair: &Pair) {
     assert_eq!(completion(&pair.b.recv).cookie, 4);
 }
 
-fn what_a_peer_may_not_touch_breaks_the_connection(pair: &Pair) {
+fn rdma_without_rights_breaks_the_connection(pair: &Pair) {
     let (a, b) = pair.connected();
     let local = Lmr::create(&pair.b.pz, pair.b.lmr.buf(), MemPriv::LOCAL_READ | MemPriv::LOCAL_WRITE);
     let local = local.expect("a region");
@@ -402,7 +402,7 @@ fn a_bound_region_is_reachable_until_it_is_unbound(pair: &Pair) {
     assert_eq!(completion(&pair.a.request).status, DtoStatus::RemoteAccess);
 }
 
-fn binds_come_behind_what_was_posted_before_them(pair: &Pair) {
+fn binds_complete_after_earlier_requests(pair: &Pair) {
     let (_a, b) = pair.connected();
     let rmr = Rmr::create(&pair.b.pz);
     for threshold in [3, 1] {
@@ -420,7 +420,7 @@ fn binds_come_behind_what_was_posted_before_them(pair: &Pair) {
     }
 }
 
-fn suppressed_binds_are_silent_behind_requests_too(pair: &Pair) {
+fn suppressed_binds_report_no_events(pair: &Pair) {
     let (_a, b) = pair.connected();
     let rmr = Rmr::create(&pair.b.pz);
     let part = pair.b.lmr.segment(100, 50);
@@ -435,7 +435,7 @@ fn suppressed_binds_are_silent_behind_requests_too(pair: &Pair) {
     assert!(matches!(next, Event::RmrBind { cookie: 3, .. }), "{next:?}");
 }
 
-fn shared_receives_go_to_whoever_is_sent_to(pair: &Pair) {
+fn shared_receives_complete_at_the_target_endpoint(pair: &Pair) {
     let attr = SrqAttr { max_recv_dtos: 4, max_recv_iov: 1, low_watermark: 0 };
     let srq = Srq::create(&pair.b.pz, attr).expect("a shared queue");
     let ends: Vec<_> = (0..2)
@@ -482,7 +482,7 @@ fn adapters_share_a_buffer(pair: &Pair) {
     assert_eq!(pair.a.get(40, 8), b"for both");
 }
 
-fn what_is_in_use_is_not_freed(pair: &Pair) {
+fn objects_in_use_are_not_freed(pair: &Pair) {
     let ep = pair.a.ep();
     let side = &pair.a;
     assert_eq!(side.pz.check_unused(), Err(Error::state(Subtype::PzInUse)));
@@ -499,7 +499,7 @@ fn what_is_in_use_is_not_freed(pair: &Pair) {
     assert_eq!(side.cr.check_unused(), Ok(()));
 }
 
-fn wrong_states_and_arguments_are_told_apart(pair: &Pair) {
+fn wrong_states_and_arguments_have_distinct_errors(pair: &Pair) {
     let (side, other) = (&pair.a, &pair.b);
     let ep = side.ep();
     let piece = side.piece(0, 8);
@@ -550,7 +550,7 @@ fn software_events_fill_a_queue(pair: &Pair) {
     assert_eq!(evd.post_software(3), Err(Error::new(Kind::QueueFull, Subtype::None)));
     evd.resize(4).expect("larger");
     evd.post_software(3).expect("room");
-    assert!(evd.resize(3).is_err(), "it holds four");
+    assert!(evd.resize(3).is_err(), "it holds four events");
     for n in 0..4 {
         assert!(matches!(evd.wait(SOON, 1).expect("one").0, Event::Software(found) if found == n));
     }
@@ -598,5 +598,5 @@ fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
     std::thread::spawn(move || {
         tell.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
     });
-    told.recv_timeout(std::time::Duration::from_secs(60)).expect("an end of the world");
+    told.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
 }

@@ -19,7 +19,7 @@ fn pair() -> Pair {
 /// Goal: a thread that sleeps on a dispatcher for completions and connections gets connection events. Method: it sleeps on the
 /// event source of the completion queue, which connections do not notify.
 #[test]
-fn who_sleeps_on_all_streams_hears_of_connections() {
+fn sleeping_waiter_gets_connection_events() {
     let pair = pair();
     let evd = Evd::create(&pair.b.ia, 64, None, EvdFlags::all()).expect("a dispatcher");
     let config = EpConfig { recv_evd: Some(evd.clone()), connect_evd: Some(evd.clone()), ..pair.b.config() };
@@ -47,22 +47,22 @@ fn who_sleeps_on_all_streams_hears_of_connections() {
 }
 
 #[test]
-fn a_second_waiter_is_sent_away_and_the_first_woken() {
+fn second_waiter_fails_and_unwaitable_wakes_the_first() {
     let pair = pair();
     std::thread::scope(|scope| {
         let evd = &pair.a.recv;
         let first = scope.spawn(move || evd.wait(SOON, 1));
         std::thread::sleep(ASLEEP);
-        assert_eq!(evd.wait(SOON, 1).expect_err("somebody waits").subtype, Subtype::EvdInUse);
-        assert_eq!(evd.check_unused().expect_err("somebody waits").subtype, Subtype::EvdInUse);
+        assert_eq!(evd.wait(SOON, 1).expect_err("another thread waits").subtype, Subtype::EvdInUse);
+        assert_eq!(evd.check_unused().expect_err("another thread waits").subtype, Subtype::EvdInUse);
         evd.set_unwaitable();
-        let woken = first.join().expect("no panic").expect_err("sent away");
+        let woken = first.join().expect("no panic").expect_err("unwaitable");
         assert_eq!(woken.subtype, Subtype::EvdUnwaitable);
     });
 }
 
 #[test]
-fn a_notification_object_wakes_who_sleeps_on_it() {
+fn cno_wakes_its_sleeping_waiter() {
     let pair = pair();
     let cno = Cno::create(&pair.b.ia, None).expect("a notification object");
     pair.b.recv.modify_cno(Some(&cno)).expect("set");
@@ -75,14 +75,14 @@ fn a_notification_object_wakes_who_sleeps_on_it() {
             evd.dequeue().expect("what woke it");
         });
         std::thread::sleep(ASLEEP);
-        assert_eq!(cno.wait(SOON).expect_err("somebody waits").subtype, Subtype::CnoInUse);
+        assert_eq!(cno.wait(SOON).expect_err("another thread waits").subtype, Subtype::CnoInUse);
         a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
         waiter.join().expect("no panic");
     });
 }
 
 #[test]
-fn an_agent_is_called_for_each_trigger() {
+fn agent_is_called_for_each_trigger() {
     let pair = pair();
     let (tell, told) = mpsc::channel();
     let agent = Box::new(move |evd| tell.send(evd).expect("the test listens"));
@@ -100,7 +100,7 @@ fn an_agent_is_called_for_each_trigger() {
 
 /// Goal: concurrent posts to one endpoint lose no request. Method: each thread counts its completions by cookie.
 #[test]
-fn many_threads_post_to_one_endpoint() {
+fn concurrent_posts_complete_in_order_per_thread() {
     const EACH: u64 = 2_000;
     let pair = pair();
     let (a, _b) = pair.connected();
@@ -130,7 +130,7 @@ fn many_threads_post_to_one_endpoint() {
 /// posts a write and a bind, the other takes both events, a little later in each round; a lost bind would be reported only with
 /// the next request.
 #[test]
-fn a_bind_meets_the_completion_before_it() {
+fn bind_is_reported_when_it_races_a_completion() {
     const ROUNDS: u64 = 20_000;
     let pair = pair();
     let (_a, b) = pair.connected();
@@ -162,7 +162,7 @@ fn a_bind_meets_the_completion_before_it() {
             posted.store(round + 1, Ordering::Release);
             let nothing = pair.b.lmr.segment(0, 0);
             rmr.bind(&b, &pair.b.lmr, nothing, MemPriv::empty(), 2, NONE).expect("unbound");
-            assert!(wait_for(&taken, round + 1).is_some(), "an event of round {round} did not come");
+            assert!(wait_for(&taken, round + 1).is_some(), "an event of round {round} did not arrive");
         }
     });
 }
