@@ -4,7 +4,7 @@ use dapl::{Error, Kind, Result, Subtype};
 use ffi::contain;
 
 /// Runs a call and catches panics.
-pub(crate) fn answer(body: impl FnOnce() -> Result<()>) -> u32 {
+pub(crate) fn dat_return(body: impl FnOnce() -> Result<()>) -> u32 {
     let panicked = |_| Err(Error::new(Kind::InternalError, Subtype::None));
     match contain(body).unwrap_or_else(panicked) {
         Ok(()) => 0,

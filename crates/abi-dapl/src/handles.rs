@@ -22,7 +22,7 @@ const RESTING: usize = 1 << 10;
 type Table = ffi::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// Access to an object, which is not freed meanwhile.
-pub(crate) type Look = ffi::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
+pub(crate) type EntryRef = ffi::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// An open adapter.
 pub(crate) struct IaObject {
@@ -74,7 +74,7 @@ fn table() -> Option<&'static Table> {
 
 /// Looks a handle up; `None` for NULL, freed handles, and invalid handles.
 #[inline]
-pub(crate) fn look(handle: Handle) -> Option<Look> {
+pub(crate) fn lookup(handle: Handle) -> Option<EntryRef> {
     table()?.look(handle)
 }
 
@@ -118,17 +118,17 @@ pub(crate) fn label(handle: Handle) -> u64 {
 
 /// The handle of an object's adapter.
 pub(crate) fn ia_of(handle: Handle) -> Handle {
-    look(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
+    lookup(handle).map_or(std::ptr::null_mut(), |entry| from_label(entry.ia.load(Ordering::Relaxed)))
 }
 
 /// Invalidates a handle, or fails if it is invalid already.
-pub(crate) fn freed(handle: Handle, wrong: Subtype) -> Result<()> {
+pub(crate) fn invalidate(handle: Handle, wrong: Subtype) -> Result<()> {
     if remove(handle) { Ok(()) } else { Err(Error::handle(wrong)) }
 }
 
 /// Stores an address for the program; the pointer stays the same until the address changes.
 pub(crate) fn lend_address(handle: Handle, which: usize, address: SocketAddr) -> *mut std::ffi::c_void {
-    let Some(entry) = look(handle) else { return std::ptr::null_mut() };
+    let Some(entry) = lookup(handle) else { return std::ptr::null_mut() };
     let mut addresses = lock(&entry.addresses);
     let loan = addresses[which].get_or_insert_with(|| Loan::address(address));
     loan.set_address(address);
@@ -136,9 +136,9 @@ pub(crate) fn lend_address(handle: Handle, which: usize, address: SocketAddr) ->
 }
 
 /// The handles of all objects of an adapter.
-pub(crate) fn of_ia(ia: u64) -> Vec<Handle> {
+pub(crate) fn handles_of(ia: u64) -> Vec<Handle> {
     let mut handles = table().map_or(Vec::new(), Table::handles);
-    handles.retain(|handle| look(*handle).is_some_and(|entry| entry.ia.load(Ordering::Relaxed) == ia));
+    handles.retain(|handle| lookup(*handle).is_some_and(|entry| entry.ia.load(Ordering::Relaxed) == ia));
     handles
 }
 
@@ -149,7 +149,7 @@ macro_rules! getters {
             /// The object of this kind, or `InvalidHandle` with the subtype `wrong`.
             #[inline]
             pub(crate) fn $name(handle: Handle, wrong: Subtype) -> Result<$type> {
-                match look(handle).as_deref() {
+                match lookup(handle).as_deref() {
                     Some(Entry { object: Object::$variant(object), .. }) => Ok(object.clone()),
                     _ => Err(Error::handle(wrong)),
                 }
@@ -198,7 +198,7 @@ mod tests {
         let handle = insert_with(zone, 77, &line).expect("room");
         assert!(pz(handle, Subtype::HandlePz).is_ok());
         assert_eq!(ep(handle, Subtype::HandleEp).err(), Some(Error::handle(Subtype::HandleEp)));
-        assert_eq!((of_ia(77), of_ia(79)), (vec![handle], vec![]));
+        assert_eq!((handles_of(77), handles_of(79)), (vec![handle], vec![]));
         assert_eq!(from_label(label(handle)), handle);
         assert!(remove(handle) && !remove(handle));
         assert!(pz(handle, Subtype::HandlePz).is_err());

@@ -14,14 +14,14 @@
 //! | file | purpose |
 //! |---|---|
 //! | `types` | the standard's structures; a test checks them against the installed header |
-//! | `answer` | the return values of calls |
+//! | `dat_return` | the return values of calls |
 //! | `lines` | the lines of dat.conf |
 //! | `handles` | objects by handle |
 //! | `provider` | the table of functions, and its registration |
 //! | `calls` | the functions, by object |
 
-mod answer;
 mod calls;
+mod dat_return;
 mod handles;
 mod lines;
 pub mod provider;

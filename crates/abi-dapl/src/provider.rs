@@ -5,8 +5,8 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use ffi::{Bytes, In, Out, SockAddr, Text};
 use host::real::remark;
 
-use crate::answer::answer;
 use crate::calls::{cno, ep, evd, ia, mem, sp, srq};
+use crate::dat_return::dat_return;
 use crate::lines::{self, Line};
 use crate::types::{
     CnoParam, CrParam, EpAttr, EpParam, EvdParam, Event, Handle, IaAttr, LmrParam, ProviderAttr,
@@ -144,11 +144,11 @@ pub fn table() -> *mut Provider {
 /// table. If the device does not exist, only opening the adapter reports that, since this function cannot fail.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_init(info: *const ProviderInfo, instance_data: Text) {
-    answer(|| {
+    dat_return(|| {
         let Some((name, is_thread_safe)) = name_of(info) else { return Ok(()) };
         let device = instance_data.get().unwrap_or_default().trim().trim_matches('"').to_owned();
         let line = lines::add(name.clone(), is_thread_safe, device, || functions(name, is_thread_safe));
-        registry(c"dat_registry_add_provider", &line, info);
+        call_registry(c"dat_registry_add_provider", &line, info);
         Ok(())
     });
 }
@@ -165,10 +165,10 @@ fn functions(ia_name: String, is_thread_safe: bool) -> &'static Provider {
 /// Called by the registry before it unloads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: *const ProviderInfo) {
-    answer(|| {
+    dat_return(|| {
         let line = name_of(info).and_then(|(name, is_thread_safe)| lines::line(&name, is_thread_safe));
         if let Some(line) = line {
-            registry(c"dat_registry_remove_provider", &line, info);
+            call_registry(c"dat_registry_remove_provider", &line, info);
         }
         Ok(())
     });
@@ -182,7 +182,7 @@ fn name_of(info: *const ProviderInfo) -> Option<(String, bool)> {
 }
 
 /// Calls a function of the registry, which has loaded this library: it is looked up at run time, not linked.
-fn registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
+fn call_registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
     // SAFETY: looking up a symbol changes nothing.
     let mut found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     if found.is_null() {
@@ -202,6 +202,6 @@ fn registry(function: &CStr, line: &Line, info: *const ProviderInfo) {
     // SAFETY: the standard gives both functions this type. Test: dapltest, with the registry of libdat2.
     let code = unsafe { std::mem::transmute::<*mut c_void, Register>(found)(line.functions(), info) };
     if code != 0 {
-        remark(format_args!("the DAT registry refuses: {function:?} returns {code:#x}"));
+        remark(format_args!("the DAT registry returned an error: {function:?} returned {code:#x}"));
     }
 }

@@ -156,161 +156,161 @@ fn bad_handles(good: &Objects, not: Handle) -> Vec<Handle> {
 }
 
 /// A call with a handle under test, and the subtype that it must return for an invalid one.
-struct Blow<'a> {
+struct Case<'a> {
     name: &'static str,
     expected: Subtype,
     not: Handle,
     call: Box<dyn Fn(Handle) -> u32 + 'a>,
 }
 
-fn blow<'a>(
+fn case<'a>(
     name: &'static str,
     expected: Subtype,
     not: Handle,
     call: impl Fn(Handle) -> u32 + 'a,
-) -> Blow<'a> {
-    Blow { name, expected, not, call: Box::new(call) }
+) -> Case<'a> {
+    Case { name, expected, not, call: Box::new(call) }
 }
 
-fn strike(good: &Objects, blows: Vec<Blow<'_>>) -> Vec<&'static str> {
-    for Blow { name, expected, not, call } in &blows {
+fn check_all(good: &Objects, cases: Vec<Case<'_>>) -> Vec<&'static str> {
+    for Case { name, expected, not, call } in &cases {
         for handle in bad_handles(good, *not) {
             let code = call(handle);
             let wanted = Error::new(Kind::InvalidHandle, *expected).code();
             assert_eq!(code, wanted, "{name} with {handle:p}: {code:#x}, not {wanted:#x}");
         }
     }
-    blows.iter().map(|blow| blow.name).collect()
+    cases.iter().map(|case| case.name).collect()
 }
 
-fn adapters_and_dispatchers<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+fn adapters_and_dispatchers<'a>(o: &'a Objects) -> Vec<Case<'a>> {
     use Subtype as S;
     let t = functions();
     let any = null();
     vec![
-        blow("ia_query", S::HandleIa, o.ia, move |h| {
+        case("ia_query", S::HandleIa, o.ia, move |h| {
             (t.ia_query)(h, no(), 0, no::<IaAttr>(), 0, no::<ProviderAttr>())
         }),
-        blow("ia_close", S::HandleIa, o.ia, move |h| (t.ia_close)(h, 0)),
-        blow("cno_create", S::HandleIa, o.ia, move |h| (t.cno_create)(h, NO_AGENT, no())),
-        blow("cno_modify_agent", S::HandleCno, o.cno, move |h| (t.cno_modify_agent)(h, NO_AGENT)),
-        blow("cno_query", S::HandleCno, o.cno, move |h| (t.cno_query)(h, 0, no::<CnoParam>())),
-        blow("cno_free", S::HandleCno, o.cno, move |h| (t.cno_free)(h)),
-        blow("cno_wait", S::HandleCno, o.cno, move |h| (t.cno_wait)(h, u32::MAX, no())),
-        blow("cno_fd_create", S::HandleIa, o.ia, move |h| (t.cno_fd_create)(h, no(), no())),
-        blow("cno_trigger", S::HandleCno, o.cno, move |h| (t.cno_trigger)(h, no())),
-        blow("evd_create", S::HandleIa, o.ia, move |h| (t.evd_create)(h, 8, any, 0x20, no())),
-        blow("evd_query", S::None, o.evd, move |h| (t.evd_query)(h, 0, no::<EvdParam>())),
-        blow("evd_modify_cno", S::None, o.evd, move |h| (t.evd_modify_cno)(h, any)),
-        blow("evd_enable", S::None, o.evd, move |h| (t.evd_enable)(h)),
-        blow("evd_disable", S::None, o.evd, move |h| (t.evd_disable)(h)),
-        blow("evd_wait", S::None, o.evd, move |h| (t.evd_wait)(h, u32::MAX, 1, no::<Event>(), no())),
-        blow("evd_resize", S::None, o.evd, move |h| (t.evd_resize)(h, 8)),
-        blow("evd_post_se", S::None, o.evd, move |h| (t.evd_post_se)(h, none::<Event>())),
-        blow("evd_dequeue", S::None, o.evd, move |h| (t.evd_dequeue)(h, no::<Event>())),
-        blow("evd_free", S::None, o.evd, move |h| (t.evd_free)(h)),
-        blow("evd_set_unwaitable", S::None, o.evd, move |h| (t.evd_set_unwaitable)(h)),
-        blow("evd_clear_unwaitable", S::None, o.evd, move |h| (t.evd_clear_unwaitable)(h)),
-        blow("ia_ha_related", S::HandleIa, o.ia, move |h| (t.ia_ha_related)(h, text(c"x"), no())),
+        case("ia_close", S::HandleIa, o.ia, move |h| (t.ia_close)(h, 0)),
+        case("cno_create", S::HandleIa, o.ia, move |h| (t.cno_create)(h, NO_AGENT, no())),
+        case("cno_modify_agent", S::HandleCno, o.cno, move |h| (t.cno_modify_agent)(h, NO_AGENT)),
+        case("cno_query", S::HandleCno, o.cno, move |h| (t.cno_query)(h, 0, no::<CnoParam>())),
+        case("cno_free", S::HandleCno, o.cno, move |h| (t.cno_free)(h)),
+        case("cno_wait", S::HandleCno, o.cno, move |h| (t.cno_wait)(h, u32::MAX, no())),
+        case("cno_fd_create", S::HandleIa, o.ia, move |h| (t.cno_fd_create)(h, no(), no())),
+        case("cno_trigger", S::HandleCno, o.cno, move |h| (t.cno_trigger)(h, no())),
+        case("evd_create", S::HandleIa, o.ia, move |h| (t.evd_create)(h, 8, any, 0x20, no())),
+        case("evd_query", S::None, o.evd, move |h| (t.evd_query)(h, 0, no::<EvdParam>())),
+        case("evd_modify_cno", S::None, o.evd, move |h| (t.evd_modify_cno)(h, any)),
+        case("evd_enable", S::None, o.evd, move |h| (t.evd_enable)(h)),
+        case("evd_disable", S::None, o.evd, move |h| (t.evd_disable)(h)),
+        case("evd_wait", S::None, o.evd, move |h| (t.evd_wait)(h, u32::MAX, 1, no::<Event>(), no())),
+        case("evd_resize", S::None, o.evd, move |h| (t.evd_resize)(h, 8)),
+        case("evd_post_se", S::None, o.evd, move |h| (t.evd_post_se)(h, none::<Event>())),
+        case("evd_dequeue", S::None, o.evd, move |h| (t.evd_dequeue)(h, no::<Event>())),
+        case("evd_free", S::None, o.evd, move |h| (t.evd_free)(h)),
+        case("evd_set_unwaitable", S::None, o.evd, move |h| (t.evd_set_unwaitable)(h)),
+        case("evd_clear_unwaitable", S::None, o.evd, move |h| (t.evd_clear_unwaitable)(h)),
+        case("ia_ha_related", S::HandleIa, o.ia, move |h| (t.ia_ha_related)(h, text(c"x"), no())),
     ]
 }
 
-fn endpoints<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+fn endpoints<'a>(o: &'a Objects) -> Vec<Case<'a>> {
     use Subtype as S;
     let t = functions();
     let any = null();
     vec![
-        blow("ep_create", S::HandleIa, o.ia, move |h| {
+        case("ep_create", S::HandleIa, o.ia, move |h| {
             (t.ep_create)(h, any, any, any, any, none::<EpAttr>(), no())
         }),
-        blow("ep_create_with_srq", S::HandleIa, o.ia, move |h| {
+        case("ep_create_with_srq", S::HandleIa, o.ia, move |h| {
             (t.ep_create_with_srq)(h, any, any, any, any, any, none::<EpAttr>(), no())
         }),
-        blow("ep_query", S::HandleEp, o.ep, move |h| (t.ep_query)(h, 0, no::<EpParam>())),
-        blow("ep_modify", S::HandleEp, o.ep, move |h| (t.ep_modify)(h, 0, none::<EpParam>())),
-        blow("ep_connect", S::HandleEp, o.ep, move |h| {
+        case("ep_query", S::HandleEp, o.ep, move |h| (t.ep_query)(h, 0, no::<EpParam>())),
+        case("ep_modify", S::HandleEp, o.ep, move |h| (t.ep_modify)(h, 0, none::<EpParam>())),
+        case("ep_connect", S::HandleEp, o.ep, move |h| {
             (t.ep_connect)(h, no_address(), 1, u32::MAX, 0, no_bytes(), 0, 0)
         }),
-        blow("ep_dup_connect", S::HandleEp, o.ep, move |h| (t.ep_dup_connect)(h, o.ep, 1, 0, no_bytes(), 0)),
-        blow("ep_common_connect", S::HandleEp, o.ep, move |h| {
+        case("ep_dup_connect", S::HandleEp, o.ep, move |h| (t.ep_dup_connect)(h, o.ep, 1, 0, no_bytes(), 0)),
+        case("ep_common_connect", S::HandleEp, o.ep, move |h| {
             (t.ep_common_connect)(h, no_address(), 1, 0, no_bytes())
         }),
-        blow("ep_disconnect", S::HandleEp, o.ep, move |h| (t.ep_disconnect)(h, 1)),
-        blow("ep_post_send", S::HandleEp, o.ep, move |h| (t.ep_post_send)(h, 1, none(), 1, 0)),
-        blow("ep_post_recv", S::HandleEp, o.ep, move |h| (t.ep_post_recv)(h, 1, none(), 1, 0)),
-        blow("ep_post_rdma_read", S::HandleEp, o.ep, move |h| {
+        case("ep_disconnect", S::HandleEp, o.ep, move |h| (t.ep_disconnect)(h, 1)),
+        case("ep_post_send", S::HandleEp, o.ep, move |h| (t.ep_post_send)(h, 1, none(), 1, 0)),
+        case("ep_post_recv", S::HandleEp, o.ep, move |h| (t.ep_post_recv)(h, 1, none(), 1, 0)),
+        case("ep_post_rdma_read", S::HandleEp, o.ep, move |h| {
             (t.ep_post_rdma_read)(h, 1, none(), 1, none(), 0)
         }),
-        blow("ep_post_rdma_write", S::HandleEp, o.ep, move |h| {
+        case("ep_post_rdma_write", S::HandleEp, o.ep, move |h| {
             (t.ep_post_rdma_write)(h, 1, none(), 1, none(), 0)
         }),
-        blow("ep_post_send_with_invalidate", S::HandleEp, o.ep, move |h| {
+        case("ep_post_send_with_invalidate", S::HandleEp, o.ep, move |h| {
             (t.ep_post_send_with_invalidate)(h, 1, none(), 1, 0, 1, 1)
         }),
-        blow("ep_post_rdma_read_to_rmr", S::HandleEp, o.ep, move |h| {
+        case("ep_post_rdma_read_to_rmr", S::HandleEp, o.ep, move |h| {
             (t.ep_post_rdma_read_to_rmr)(h, none::<Triplet>(), 1, none(), 0)
         }),
-        blow("ep_get_status", S::HandleEp, o.ep, move |h| (t.ep_get_status)(h, no(), no(), no())),
-        blow("ep_free", S::HandleEp, o.ep, move |h| (t.ep_free)(h)),
-        blow("ep_reset", S::HandleEp, o.ep, move |h| (t.ep_reset)(h)),
-        blow("ep_recv_query", S::HandleEp, o.ep, move |h| (t.ep_recv_query)(h, no(), no())),
-        blow("ep_set_watermark", S::HandleEp, o.ep, move |h| (t.ep_set_watermark)(h, 1, 1)),
-        blow("cr_query", S::HandleCr, any, move |h| (t.cr_query)(h, 0, no::<CrParam>())),
-        blow("cr_accept", S::HandleCr, any, move |h| (t.cr_accept)(h, o.ep, 0, no_bytes())),
-        blow("cr_reject", S::HandleCr, any, move |h| (t.cr_reject)(h, 0, no_bytes())),
-        blow("cr_handoff", S::HandleCr, any, move |h| (t.cr_handoff)(h, 1)),
+        case("ep_get_status", S::HandleEp, o.ep, move |h| (t.ep_get_status)(h, no(), no(), no())),
+        case("ep_free", S::HandleEp, o.ep, move |h| (t.ep_free)(h)),
+        case("ep_reset", S::HandleEp, o.ep, move |h| (t.ep_reset)(h)),
+        case("ep_recv_query", S::HandleEp, o.ep, move |h| (t.ep_recv_query)(h, no(), no())),
+        case("ep_set_watermark", S::HandleEp, o.ep, move |h| (t.ep_set_watermark)(h, 1, 1)),
+        case("cr_query", S::HandleCr, any, move |h| (t.cr_query)(h, 0, no::<CrParam>())),
+        case("cr_accept", S::HandleCr, any, move |h| (t.cr_accept)(h, o.ep, 0, no_bytes())),
+        case("cr_reject", S::HandleCr, any, move |h| (t.cr_reject)(h, 0, no_bytes())),
+        case("cr_handoff", S::HandleCr, any, move |h| (t.cr_handoff)(h, 1)),
     ]
 }
 
-fn regions_and_points<'a>(o: &'a Objects) -> Vec<Blow<'a>> {
+fn regions_and_points<'a>(o: &'a Objects) -> Vec<Case<'a>> {
     use Subtype as S;
     let t = functions();
     let any = null();
     let region = RegionDescription { for_va: any, shared_memory_id: any };
     vec![
-        blow("lmr_create", S::HandleIa, o.ia, move |h| {
+        case("lmr_create", S::HandleIa, o.ia, move |h| {
             (t.lmr_create)(h, 0, region, 1, o.pz, 1, 0, no(), no(), no(), no(), no())
         }),
-        blow("lmr_query", S::HandleLmr, o.lmr, move |h| (t.lmr_query)(h, 0, no::<LmrParam>())),
-        blow("lmr_free", S::HandleLmr, o.lmr, move |h| (t.lmr_free)(h)),
-        blow("lmr_sync_rdma_read", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_read)(h, none(), 0)),
-        blow("lmr_sync_rdma_write", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_write)(h, none(), 0)),
-        blow("rmr_create", S::HandlePz, o.pz, move |h| (t.rmr_create)(h, no())),
-        blow("rmr_create_for_ep", S::HandlePz, o.pz, move |h| (t.rmr_create_for_ep)(h, no())),
-        blow("rmr_query", S::HandleRmr, o.rmr, move |h| (t.rmr_query)(h, 0, no::<RmrParam>())),
-        blow("rmr_bind", S::HandleRmr, o.rmr, move |h| {
+        case("lmr_query", S::HandleLmr, o.lmr, move |h| (t.lmr_query)(h, 0, no::<LmrParam>())),
+        case("lmr_free", S::HandleLmr, o.lmr, move |h| (t.lmr_free)(h)),
+        case("lmr_sync_rdma_read", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_read)(h, none(), 0)),
+        case("lmr_sync_rdma_write", S::HandleIa, o.ia, move |h| (t.lmr_sync_rdma_write)(h, none(), 0)),
+        case("rmr_create", S::HandlePz, o.pz, move |h| (t.rmr_create)(h, no())),
+        case("rmr_create_for_ep", S::HandlePz, o.pz, move |h| (t.rmr_create_for_ep)(h, no())),
+        case("rmr_query", S::HandleRmr, o.rmr, move |h| (t.rmr_query)(h, 0, no::<RmrParam>())),
+        case("rmr_bind", S::HandleRmr, o.rmr, move |h| {
             (t.rmr_bind)(h, o.lmr, none(), 0, 0, o.ep, 1, 0, no())
         }),
-        blow("rmr_free", S::HandleRmr, o.rmr, move |h| (t.rmr_free)(h)),
-        blow("psp_create", S::HandleIa, o.ia, move |h| (t.psp_create)(h, 1, o.evd, 0, no())),
-        blow("psp_create_any", S::HandleIa, o.ia, move |h| (t.psp_create_any)(h, no(), o.evd, 0, no())),
-        blow("psp_query", S::HandlePsp, o.psp, move |h| (t.psp_query)(h, 0, no::<PspParam>())),
-        blow("psp_free", S::HandlePsp, o.psp, move |h| (t.psp_free)(h)),
-        blow("rsp_create", S::HandleIa, o.ia, move |h| (t.rsp_create)(h, 1, o.ep, o.evd, no())),
-        blow("rsp_query", S::HandleRsp, o.rsp, move |h| (t.rsp_query)(h, 0, no::<RspParam>())),
-        blow("rsp_free", S::HandleRsp, o.rsp, move |h| (t.rsp_free)(h)),
-        blow("pz_create", S::HandleIa, o.ia, move |h| (t.pz_create)(h, no())),
-        blow("pz_query", S::HandlePz, o.pz, move |h| (t.pz_query)(h, 0, no::<PzParam>())),
-        blow("pz_free", S::HandlePz, o.pz, move |h| (t.pz_free)(h)),
-        blow("srq_create", S::HandleIa, o.ia, move |h| (t.srq_create)(h, o.pz, none(), no())),
-        blow("srq_free", S::HandleSrq, o.srq, move |h| (t.srq_free)(h)),
-        blow("srq_post_recv", S::HandleSrq, o.srq, move |h| (t.srq_post_recv)(h, 1, none(), 1)),
-        blow("srq_query", S::HandleSrq, o.srq, move |h| (t.srq_query)(h, 0, no::<SrqParam>())),
-        blow("srq_resize", S::HandleSrq, o.srq, move |h| (t.srq_resize)(h, 1)),
-        blow("srq_set_lw", S::HandleSrq, o.srq, move |h| (t.srq_set_lw)(h, 1)),
-        blow("csp_create", S::HandleIa, o.ia, move |h| (t.csp_create)(h, none(), no_address(), o.evd, no())),
-        blow("csp_query", S::HandleCsp, any, move |h| (t.csp_query)(h, 0, no())),
-        blow("csp_free", S::HandleCsp, any, move |h| (t.csp_free)(h)),
+        case("rmr_free", S::HandleRmr, o.rmr, move |h| (t.rmr_free)(h)),
+        case("psp_create", S::HandleIa, o.ia, move |h| (t.psp_create)(h, 1, o.evd, 0, no())),
+        case("psp_create_any", S::HandleIa, o.ia, move |h| (t.psp_create_any)(h, no(), o.evd, 0, no())),
+        case("psp_query", S::HandlePsp, o.psp, move |h| (t.psp_query)(h, 0, no::<PspParam>())),
+        case("psp_free", S::HandlePsp, o.psp, move |h| (t.psp_free)(h)),
+        case("rsp_create", S::HandleIa, o.ia, move |h| (t.rsp_create)(h, 1, o.ep, o.evd, no())),
+        case("rsp_query", S::HandleRsp, o.rsp, move |h| (t.rsp_query)(h, 0, no::<RspParam>())),
+        case("rsp_free", S::HandleRsp, o.rsp, move |h| (t.rsp_free)(h)),
+        case("pz_create", S::HandleIa, o.ia, move |h| (t.pz_create)(h, no())),
+        case("pz_query", S::HandlePz, o.pz, move |h| (t.pz_query)(h, 0, no::<PzParam>())),
+        case("pz_free", S::HandlePz, o.pz, move |h| (t.pz_free)(h)),
+        case("srq_create", S::HandleIa, o.ia, move |h| (t.srq_create)(h, o.pz, none(), no())),
+        case("srq_free", S::HandleSrq, o.srq, move |h| (t.srq_free)(h)),
+        case("srq_post_recv", S::HandleSrq, o.srq, move |h| (t.srq_post_recv)(h, 1, none(), 1)),
+        case("srq_query", S::HandleSrq, o.srq, move |h| (t.srq_query)(h, 0, no::<SrqParam>())),
+        case("srq_resize", S::HandleSrq, o.srq, move |h| (t.srq_resize)(h, 1)),
+        case("srq_set_lw", S::HandleSrq, o.srq, move |h| (t.srq_set_lw)(h, 1)),
+        case("csp_create", S::HandleIa, o.ia, move |h| (t.csp_create)(h, none(), no_address(), o.evd, no())),
+        case("csp_query", S::HandleCsp, any, move |h| (t.csp_query)(h, 0, no())),
+        case("csp_free", S::HandleCsp, any, move |h| (t.csp_free)(h)),
     ]
 }
 
 #[test]
-fn no_function_takes_a_bad_handle() {
+fn every_function_rejects_invalid_handles() {
     let o = objects();
     let t = functions();
-    let mut struck = strike(&o, adapters_and_dispatchers(&o));
-    struck.extend(strike(&o, endpoints(&o)));
-    struck.extend(strike(&o, regions_and_points(&o)));
+    let mut checked = check_all(&o, adapters_and_dispatchers(&o));
+    checked.extend(check_all(&o, endpoints(&o)));
+    checked.extend(check_all(&o, regions_and_points(&o)));
     // Functions that take a handle of any kind reject invalid ones.
     for handle in bad_handles(&o, null()).into_iter().take(15) {
         let wrong = Error::new(Kind::InvalidHandle, Subtype::None).code();
@@ -319,21 +319,21 @@ fn no_function_takes_a_bad_handle() {
         assert_eq!((t.get_handle_type)(handle, no()), wrong, "{handle:p}");
         assert_eq!((t.handle_extendedop)(handle, 1, null()), wrong, "{handle:p}");
     }
-    struck.extend([
+    checked.extend([
         "set_consumer_context",
         "get_consumer_context",
         "get_handle_type",
         "handle_extendedop",
         "ia_open",
     ]);
-    let missed: Vec<_> = NAMES.iter().filter(|name| !struck.contains(name)).collect();
+    let missed: Vec<_> = NAMES.iter().filter(|name| !checked.contains(name)).collect();
     assert!(missed.is_empty(), "not tried: {missed:?}");
     good((t.ia_close)(o.ia, 0));
 }
 
 /// Goal: an invalid handle after a valid one is also detected. Method: each handle argument in turn.
 #[test]
-fn second_handles_are_checked_by_name() {
+fn invalid_second_handles_are_named() {
     use Subtype as S;
     let o = objects();
     let t = functions();
@@ -341,33 +341,33 @@ fn second_handles_are_checked_by_name() {
     let region = RegionDescription { for_va: any, shared_memory_id: any };
     let piece = Triplet::default();
     let later = vec![
-        blow("pz", S::HandlePz, pz, move |h| (t.ep_create)(o.ia, nonnull(h), any, any, any, none(), no())),
-        blow("recv", S::HandleEvdRecv, o.evd, move |h| {
+        case("pz", S::HandlePz, pz, move |h| (t.ep_create)(o.ia, nonnull(h), any, any, any, none(), no())),
+        case("recv", S::HandleEvdRecv, o.evd, move |h| {
             (t.ep_create)(o.ia, pz, nonnull(h), any, any, none(), no())
         }),
-        blow("request", S::HandleEvdRequest, o.evd, move |h| {
+        case("request", S::HandleEvdRequest, o.evd, move |h| {
             (t.ep_create)(o.ia, pz, any, nonnull(h), any, none(), no())
         }),
-        blow("connect", S::HandleEvdConn, o.evd, move |h| {
+        case("connect", S::HandleEvdConn, o.evd, move |h| {
             (t.ep_create)(o.ia, pz, any, any, nonnull(h), none(), no())
         }),
-        blow("srq", S::HandleSrq, o.srq, move |h| {
+        case("srq", S::HandleSrq, o.srq, move |h| {
             (t.ep_create_with_srq)(o.ia, pz, any, any, any, h, none(), no())
         }),
-        blow("cno", S::HandleCno, o.cno, move |h| (t.evd_create)(o.ia, 8, nonnull(h), 0x20, no())),
-        blow("cno", S::HandleCno, o.cno, move |h| (t.evd_modify_cno)(o.evd, nonnull(h))),
-        blow("other", S::HandleEp, ep, move |h| (t.ep_dup_connect)(ep, h, 1, 0, no_bytes(), 0)),
-        blow("lmr", S::HandleLmr, o.lmr, move |h| (t.rmr_bind)(o.rmr, h, none(), 0, 0, ep, 1, 0, no())),
-        blow("ep", S::HandleEp, ep, move |h| (t.rmr_bind)(o.rmr, o.lmr, input(&piece), 0, 0, h, 1, 0, no())),
-        blow("evd", S::HandleEvdCr, o.evd, move |h| (t.psp_create)(o.ia, 1, h, 0, no())),
-        blow("ep", S::HandleEp, ep, move |h| (t.rsp_create)(o.ia, 1, h, o.evd, no())),
-        blow("evd", S::HandleEvdCr, o.evd, move |h| (t.rsp_create)(o.ia, 1, ep, h, no())),
-        blow("pz", S::HandlePz, pz, move |h| {
+        case("cno", S::HandleCno, o.cno, move |h| (t.evd_create)(o.ia, 8, nonnull(h), 0x20, no())),
+        case("cno", S::HandleCno, o.cno, move |h| (t.evd_modify_cno)(o.evd, nonnull(h))),
+        case("other", S::HandleEp, ep, move |h| (t.ep_dup_connect)(ep, h, 1, 0, no_bytes(), 0)),
+        case("lmr", S::HandleLmr, o.lmr, move |h| (t.rmr_bind)(o.rmr, h, none(), 0, 0, ep, 1, 0, no())),
+        case("ep", S::HandleEp, ep, move |h| (t.rmr_bind)(o.rmr, o.lmr, input(&piece), 0, 0, h, 1, 0, no())),
+        case("evd", S::HandleEvdCr, o.evd, move |h| (t.psp_create)(o.ia, 1, h, 0, no())),
+        case("ep", S::HandleEp, ep, move |h| (t.rsp_create)(o.ia, 1, h, o.evd, no())),
+        case("evd", S::HandleEvdCr, o.evd, move |h| (t.rsp_create)(o.ia, 1, ep, h, no())),
+        case("pz", S::HandlePz, pz, move |h| {
             (t.lmr_create)(o.ia, 0, region, 1, h, 1, 0, no(), no(), no(), no(), no())
         }),
-        blow("pz", S::HandlePz, pz, move |h| (t.srq_create)(o.ia, h, none(), no())),
+        case("pz", S::HandlePz, pz, move |h| (t.srq_create)(o.ia, h, none(), no())),
     ];
-    strike(&o, later);
+    check_all(&o, later);
     good((t.ia_close)(o.ia, 0));
 }
 
@@ -377,7 +377,7 @@ fn nonnull(handle: Handle) -> Handle {
 }
 
 #[test]
-fn places_for_results_and_counts_are_checked() {
+fn null_results_and_wrong_counts_are_rejected() {
     let o = objects();
     let t = functions();
     let argument = |subtype| Error::argument(subtype).code();
@@ -409,7 +409,7 @@ fn places_for_results_and_counts_are_checked() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_refused() {
+fn lmr_create_rejects_unmapped_memory() {
     let o = objects();
     let t = functions();
     let register = |address: usize, length| {
@@ -427,7 +427,7 @@ fn memory_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn what_is_in_use_stays_and_an_abrupt_close_takes_all() {
+fn objects_in_use_stay_until_abrupt_close() {
     let o = objects();
     let t = functions();
     let state = |subtype| Error::state(subtype).code();

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The environment for the programs of dapl2-utils: a device, and a directory for their configuration and logs.
-struct Lab {
+struct Environment {
     device: &'static str,
     directory: tempfile::TempDir,
     /// Locked while the programs use their built-in ports.
     _turn: File,
 }
 
-impl Lab {
+impl Environment {
     /// Creates the environment, if the programs are installed.
     fn open(device: &'static str) -> Option<Self> {
         let missing = ["dtest", "dapltest"].into_iter().find(|program| !is_installed(program));
@@ -63,7 +63,7 @@ impl Lab {
     fn run(&self, line: &str) -> String {
         let (mut command, log) = self.command(line, "client");
         let child = command.spawn().expect("it starts");
-        Running { child, log, line: line.to_owned() }.end(self.device)
+        Running { child, log, line: line.to_owned() }.wait_for_exit(self.device)
     }
 }
 
@@ -75,34 +75,34 @@ struct Running {
 }
 
 impl Running {
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
     /// Waits until its output contains a text.
-    fn says(&mut self, what: &str) {
+    fn wait_for_output(&mut self, what: &str) {
         let began = Instant::now();
-        while !self.said().contains(what) {
+        while !self.output().contains(what) {
             let ended = self.child.try_wait().expect("it is ours");
-            assert!(ended.is_none(), "{} ended: {}", self.line, self.said());
-            assert!(began.elapsed() < LIMIT, "{} is silent: {}", self.line, self.said());
+            assert!(ended.is_none(), "{} ended: {}", self.line, self.output());
+            assert!(began.elapsed() < LIMIT, "{} is silent: {}", self.line, self.output());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Waits for its exit, which must be successful; returns its output.
-    fn end(mut self, device: &str) -> String {
+    fn wait_for_exit(mut self, device: &str) -> String {
         let began = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is ours") {
                 break status;
             }
-            assert!(began.elapsed() < LIMIT, "{device}: {} does not end: {}", self.line, self.said());
+            assert!(began.elapsed() < LIMIT, "{device}: {} does not end: {}", self.line, self.output());
             std::thread::sleep(Duration::from_millis(20));
         };
-        let said = self.said();
-        assert!(status.success(), "{device}: {} ends with {status}: {said}", self.line);
-        said
+        let output = self.output();
+        assert!(status.success(), "{device}: {} ends with {status}: {output}", self.line);
+        output
     }
 }
 
@@ -128,10 +128,10 @@ fn library() -> PathBuf {
 }
 
 /// Fails on error messages of dapltest and its kin, which may still exit successfully.
-fn assert_clean(device: &str, line: &str, said: &str) {
+fn assert_clean(device: &str, line: &str, output: &str) {
     for bad in ["FAILED", "rror", "mismatch", "Mismatch", "fails", "WARNING"] {
-        let found = said.lines().find(|line| line.contains(bad) && !line.contains("Error: 0"));
-        assert!(found.is_none(), "{device}: {line}: {found:?}\n{said}");
+        let found = output.lines().find(|line| line.contains(bad) && !line.contains("Error: 0"));
+        assert!(found.is_none(), "{device}: {line}: {found:?}\n{output}");
     }
 }
 
@@ -162,23 +162,23 @@ fn await_listener() {
 
 /// Runs the server and the client of one of the simple programs.
 fn pair(device: &'static str, server: &str, listening: &str, client: &str) {
-    let Some(lab) = Lab::open(device) else { return };
+    let Some(environment) = Environment::open(device) else { return };
     await_port();
-    let mut running = lab.start(server);
-    running.says(listening);
+    let mut running = environment.start(server);
+    running.wait_for_output(listening);
     await_listener();
-    let said = lab.run(client);
-    assert!(said.contains("PASSED"), "{device}: {client}: {said}");
-    let said = running.end(device);
-    assert!(said.contains("PASSED"), "{device}: {server}: {said}");
+    let output = environment.run(client);
+    assert!(output.contains("PASSED"), "{device}: {client}: {output}");
+    let output = running.wait_for_exit(device);
+    assert!(output.contains("PASSED"), "{device}: {server}: {output}");
 }
 
 fn dapltest(device: &'static str) {
-    let Some(lab) = Lab::open(device) else { return };
+    let Some(environment) = Environment::open(device) else { return };
     // A port for this process, below the range that the system assigns.
     let port = 20_000 + std::process::id() % 10_000;
-    let mut server = lab.start(&format!("dapltest -T S -D nic -n {port}"));
-    server.says("Service Point Ready");
+    let mut server = environment.start(&format!("dapltest -T S -D nic -n {port}"));
+    server.wait_for_output("Service Point Ready");
     let to = format!("-s 127.0.0.1 -D nic -n {port}");
     for line in [
         format!("dapltest -T T {to} -i 200 client SR 4096 2 server SR 4096 2"),
@@ -192,10 +192,10 @@ fn dapltest(device: &'static str) {
         format!("dapltest -T P {to} -i 1000 -m p -p 16 RR 4096 2"),
         format!("dapltest -T Q {to}"),
     ] {
-        assert_clean(device, &line, &lab.run(&line));
+        assert_clean(device, &line, &environment.run(&line));
     }
-    assert_clean(device, "the server", &server.end(device));
-    let limits = lab.run("dapltest -T L -D nic -w 2 -m 200");
+    assert_clean(device, "the server", &server.wait_for_exit(device));
+    let limits = environment.run("dapltest -T L -D nic -w 2 -m 200");
     for what in
         ["IAs opened: 200", "PZs created: 200", "EVDs created: 200", "EPs created: 200", "LMRs created: 200"]
     {
@@ -234,10 +234,13 @@ fn dapltest_on_devices_with_options() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named() {
-    let Some(lab) = Lab::open("smh") else { return };
-    let (mut command, log) = lab.command("dtest -P nic -s", "typo");
+fn unknown_device_is_named_in_the_error() {
+    let Some(environment) = Environment::open("smh") else { return };
+    let (mut command, log) = environment.command("dtest -P nic -s", "typo");
     let status = command.status().expect("it starts");
-    let said = std::fs::read_to_string(log).expect("a log");
-    assert!(!status.success() && said.contains("there is no device 'smh'; there is: shm, iwarp"), "{said}");
+    let output = std::fs::read_to_string(log).expect("a log");
+    assert!(
+        !status.success() && output.contains("there is no device 'smh'; there is: shm, iwarp"),
+        "{output}"
+    );
 }

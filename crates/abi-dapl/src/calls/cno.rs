@@ -3,8 +3,8 @@
 use dapl::{Agent, Cno, Error, Subtype};
 
 use super::{mask, timeout};
-use crate::answer::{answer, not_implemented};
-use crate::handles::{self, Object, freed, from_label, ia_of, label};
+use crate::dat_return::{dat_return, not_implemented};
+use crate::handles::{self, Object, from_label, ia_of, invalidate, label};
 use crate::types::{CnoParam, Handle, ProxyAgent};
 use ffi::Out;
 
@@ -31,7 +31,7 @@ fn agent(agent: ProxyAgent) -> Option<Agent> {
 }
 
 pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let place = cno.required(Error::argument(Subtype::Arg3))?;
         let cno = Cno::create(&object.ia, agent(proxy))?;
@@ -43,11 +43,11 @@ pub(crate) extern "C" fn create(ia: Handle, proxy: ProxyAgent, cno: Out<Handle>)
 }
 
 pub(crate) extern "C" fn modify_agent(cno: Handle, proxy: ProxyAgent) -> u32 {
-    answer(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(agent(proxy)))
+    dat_return(|| handles::cno(cno, Subtype::HandleCno)?.modify_agent(agent(proxy)))
 }
 
 pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let agent = ProxyAgent { instance_data: std::ptr::null_mut(), proxy_agent_func: None };
@@ -62,14 +62,14 @@ pub(crate) extern "C" fn query(cno: Handle, fields: u32, param: Out<CnoParam>) -
 }
 
 pub(crate) extern "C" fn free(cno: Handle) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::cno(cno, Subtype::HandleCno)?.release()?;
-        freed(cno, Subtype::HandleCno)
+        invalidate(cno, Subtype::HandleCno)
     })
 }
 
 pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         let place = evd.required(Error::argument(Subtype::Arg3))?;
         place.set(std::ptr::null_mut());
@@ -79,7 +79,7 @@ pub(crate) extern "C" fn wait(cno: Handle, microseconds: u32, evd: Out<Handle>) 
 }
 
 pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         let place = evd.required(Error::argument(Subtype::Arg2))?;
         let empty = Error::new(dapl::Kind::QueueEmpty, Subtype::None);
@@ -89,7 +89,7 @@ pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
 }
 
 pub(crate) extern "C" fn fd_create(ia: Handle, _fd: Out<i32>, _cno: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ia(ia, Subtype::HandleIa)?;
         not_implemented()
     })

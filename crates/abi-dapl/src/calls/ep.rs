@@ -8,8 +8,8 @@ use dapl::{
 };
 
 use super::{bytes, count, mask, pieces, signed, timeout};
-use crate::answer::{answer, not_implemented};
-use crate::handles::{self, Object, freed, from_label, ia_of, label, lend_address};
+use crate::dat_return::{dat_return, not_implemented};
+use crate::handles::{self, Object, from_label, ia_of, invalidate, label, lend_address};
 use crate::types::{EpAttr, EpParam, Handle, Triplet};
 use ffi::{Bytes, In, Out, SockAddr};
 
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn create(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         make(
             ia,
             [pz, recv_evd, request_evd, connect_evd],
@@ -56,7 +56,7 @@ pub(crate) extern "C" fn create_with_srq(
     attr: In<EpAttr>,
     ep: Out<Handle>,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         make(
             ia,
             [pz, recv_evd, request_evd, connect_evd],
@@ -112,7 +112,7 @@ fn attributes(attr: &EpAttr) -> Result<DaplAttr> {
 }
 
 pub(crate) extern "C" fn query(ep: Handle, fields: u64, param: Out<EpParam>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         mask(fields, ALL_FIELDS, Subtype::Arg2)?;
         let place = param.required(Error::argument(Subtype::Arg3))?;
@@ -167,7 +167,7 @@ fn attributes_of(attr: &DaplAttr) -> EpAttr {
 }
 
 pub(crate) extern "C" fn modify(ep: Handle, fields: u64, param: In<EpParam>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let known =
             FIELD_PZ | FIELD_RECV_EVD | FIELD_REQUEST_EVD | FIELD_CONNECT_EVD | FIELD_SRQ | FIELD_ATTR;
@@ -212,7 +212,7 @@ pub(crate) extern "C" fn connect(
     qos: u32,
     flags: u32,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let address = super::address(address, Subtype::Arg2)?;
         let private_data = bytes(private_data, size, Subtype::Arg5, Subtype::Arg6)?;
@@ -232,7 +232,7 @@ pub(crate) extern "C" fn dup_connect(
     private_data: Bytes,
     qos: u32,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let other = handles::ep(other, Subtype::HandleEp)?;
         let private_data = bytes(private_data, size, Subtype::Arg4, Subtype::Arg5)?;
@@ -250,14 +250,14 @@ pub(crate) extern "C" fn common_connect(
     _size: i32,
     _private_data: Bytes,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })
 }
 
 pub(crate) extern "C" fn disconnect(ep: Handle, flags: u32) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         match flags {
             0 => object.disconnect(Close::Abrupt),
@@ -277,9 +277,9 @@ fn post(
     wrong_flags: Subtype,
     body: impl FnOnce(&Ep, &[Sge], CompletionFlags) -> Result<()>,
 ) -> u32 {
-    answer(|| {
-        let look = handles::look(ep).ok_or(Error::handle(Subtype::HandleEp))?;
-        let Object::Ep(object) = &look.object else { return Err(Error::handle(Subtype::HandleEp)) };
+    dat_return(|| {
+        let entry = handles::lookup(ep).ok_or(Error::handle(Subtype::HandleEp))?;
+        let Object::Ep(object) = &entry.object else { return Err(Error::handle(Subtype::HandleEp)) };
         let flags = CompletionFlags::from_bits(flags).ok_or(Error::argument(wrong_flags))?;
         pieces(iov, segments, |pieces| body(object, pieces, flags))
     })
@@ -362,7 +362,7 @@ pub(crate) extern "C" fn post_rdma_read_to_rmr(
     _from: In<Triplet>,
     _flags: u32,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })
@@ -374,7 +374,7 @@ pub(crate) extern "C" fn get_status(
     recv_idle: Out<i32>,
     request_idle: Out<i32>,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let (recv, request) = object.idle();
         state.set(object.state() as u32);
@@ -385,7 +385,7 @@ pub(crate) extern "C" fn get_status(
 }
 
 pub(crate) extern "C" fn free(ep: Handle) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let held = matches!(
             object.state(),
@@ -394,16 +394,16 @@ pub(crate) extern "C" fn free(ep: Handle) -> u32 {
         if held {
             return Err(object.state_error());
         }
-        freed(ep, Subtype::HandleEp)
+        invalidate(ep, Subtype::HandleEp)
     })
 }
 
 pub(crate) extern "C" fn reset(ep: Handle) -> u32 {
-    answer(|| handles::ep(ep, Subtype::HandleEp)?.reset())
+    dat_return(|| handles::ep(ep, Subtype::HandleEp)?.reset())
 }
 
 pub(crate) extern "C" fn recv_query(ep: Handle, allocated: Out<i32>, span: Out<i32>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ep(ep, Subtype::HandleEp)?;
         let posted = signed(object.posted_recvs());
         allocated.required(Error::argument(Subtype::Arg2))?.set(posted);
@@ -413,7 +413,7 @@ pub(crate) extern "C" fn recv_query(ep: Handle, allocated: Out<i32>, span: Out<i
 }
 
 pub(crate) extern "C" fn set_watermark(ep: Handle, _soft: i32, _hard: i32) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ep(ep, Subtype::HandleEp)?;
         not_implemented()
     })

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use dapl::{Error, Evd, EvdFlags, Event as DaplEvent, RequestEvent, Subtype};
 
 use super::{count, lent, mask, timeout};
-use crate::answer::answer;
-use crate::handles::{self, Object, freed, from_label, ia_of, label};
+use crate::dat_return::dat_return;
+use crate::handles::{self, Object, from_label, ia_of, invalidate, label};
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };
@@ -29,7 +29,7 @@ const CONNECTION_REQUEST: u32 = 0x02001;
 const SOFTWARE: u32 = 0x10001;
 
 pub(crate) extern "C" fn create(ia: Handle, qlen: i32, cno: Handle, flags: u32, evd: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         let qlen = count(qlen, Subtype::Arg2)?;
         let cno = handles::optional(cno, Subtype::HandleCno, handles::cno)?;
@@ -44,7 +44,7 @@ pub(crate) extern "C" fn create(ia: Handle, qlen: i32, cno: Handle, flags: u32, 
 }
 
 pub(crate) extern "C" fn query(evd: Handle, fields: u32, param: Out<EvdParam>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::evd(evd, Subtype::None)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let place = param.required(Error::argument(Subtype::Arg3))?;
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn query(evd: Handle, fields: u32, param: Out<EvdParam>) -
 }
 
 pub(crate) extern "C" fn modify_cno(evd: Handle, cno: Handle) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::evd(evd, Subtype::None)?;
         let cno = handles::optional(cno, Subtype::HandleCno, handles::cno)?;
         object.modify_cno(cno.as_ref())
@@ -72,19 +72,19 @@ pub(crate) extern "C" fn modify_cno(evd: Handle, cno: Handle) -> u32 {
 }
 
 pub(crate) extern "C" fn enable(evd: Handle) -> u32 {
-    answer(|| handles::evd(evd, Subtype::None).map(|evd| evd.enable()))
+    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.enable()))
 }
 
 pub(crate) extern "C" fn disable(evd: Handle) -> u32 {
-    answer(|| handles::evd(evd, Subtype::None).map(|evd| evd.disable()))
+    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.disable()))
 }
 
 pub(crate) extern "C" fn set_unwaitable(evd: Handle) -> u32 {
-    answer(|| handles::evd(evd, Subtype::None).map(|evd| evd.set_unwaitable()))
+    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.set_unwaitable()))
 }
 
 pub(crate) extern "C" fn clear_unwaitable(evd: Handle) -> u32 {
-    answer(|| handles::evd(evd, Subtype::None).map(|evd| evd.clear_unwaitable()))
+    dat_return(|| handles::evd(evd, Subtype::None).map(|evd| evd.clear_unwaitable()))
 }
 
 pub(crate) extern "C" fn wait(
@@ -94,7 +94,7 @@ pub(crate) extern "C" fn wait(
     event: Out<Event>,
     more: Out<i32>,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::evd(evd, Subtype::None)?;
         let (event, more) =
             (event.required(Error::argument(Subtype::Arg4))?, more.required(Error::argument(Subtype::Arg5))?);
@@ -108,23 +108,23 @@ pub(crate) extern "C" fn wait(
 }
 
 pub(crate) extern "C" fn dequeue(evd: Handle, event: Out<Event>) -> u32 {
-    answer(|| {
-        let look = handles::look(evd).ok_or(Error::handle(Subtype::None))?;
-        let Object::Evd(object) = &look.object else { return Err(Error::handle(Subtype::None)) };
+    dat_return(|| {
+        let entry = handles::lookup(evd).ok_or(Error::handle(Subtype::None))?;
+        let Object::Evd(object) = &entry.object else { return Err(Error::handle(Subtype::None)) };
         let place = event.required(Error::argument(Subtype::Arg2))?;
         let found = object.dequeue()?;
-        drop(look);
+        drop(entry);
         place.set(to_c(evd, found));
         Ok(())
     })
 }
 
 pub(crate) extern "C" fn resize(evd: Handle, qlen: i32) -> u32 {
-    answer(|| handles::evd(evd, Subtype::None)?.resize(count(qlen, Subtype::Arg2)?))
+    dat_return(|| handles::evd(evd, Subtype::None)?.resize(count(qlen, Subtype::Arg2)?))
 }
 
 pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::evd(evd, Subtype::None)?;
         let event = event.required(Error::argument(Subtype::Arg2))?;
         if event.event_number != SOFTWARE {
@@ -137,14 +137,14 @@ pub(crate) extern "C" fn post_se(evd: Handle, event: In<Event>) -> u32 {
 }
 
 pub(crate) extern "C" fn free(evd: Handle) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::evd(evd, Subtype::None)?;
         let ia = handles::ia(ia_of(evd), Subtype::None);
         if ia.is_ok_and(|ia| ia.async_evd == evd) {
             return Err(Error::state(Subtype::EvdInUse));
         }
         object.check_unused()?;
-        freed(evd, Subtype::None)
+        invalidate(evd, Subtype::None)
     })
 }
 
@@ -163,13 +163,13 @@ fn to_c(evd: Handle, event: DaplEvent) -> Event {
             };
             (DTO_COMPLETION, EventData { dto: data })
         }
-        other => seldom(evd, other),
+        other => other_event(evd, other),
     };
     Event { event_number, evd_handle: evd, event_data, event_extension_data: [0; 8] }
 }
 
 #[cold]
-fn seldom(evd: Handle, event: DaplEvent) -> (u32, EventData) {
+fn other_event(evd: Handle, event: DaplEvent) -> (u32, EventData) {
     match event {
         DaplEvent::RmrBind { rmr, cookie, status } => {
             let data =
@@ -197,7 +197,7 @@ fn seldom(evd: Handle, event: DaplEvent) -> (u32, EventData) {
 
 /// Stores private data for the program, until the object gets other data or is freed.
 fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
-    match handles::look(handle) {
+    match handles::lookup(handle) {
         Some(entry) if !bytes.is_empty() => {
             let loan = Loan::new(bytes);
             let lent = lent(&loan);
@@ -210,18 +210,18 @@ fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
 
 /// Converts a connection request to C. A request for which no handle is left is dropped, which rejects it.
 fn arrival(evd: Handle, request: RequestEvent) -> CrArrivalData {
-    let ia = handles::look(evd).map_or(0, |entry| entry.ia.load(Ordering::Relaxed));
+    let ia = handles::lookup(evd).map_or(0, |entry| entry.ia.load(Ordering::Relaxed));
     let cr = request.cr.clone();
     // An endpoint created for the request has no handle yet.
     if let Some(ep) = cr.local_ep()
-        && handles::look(from_label(ep.label())).is_none()
+        && handles::lookup(from_label(ep.label())).is_none()
         && let Ok(handle) = handles::insert(Object::Ep(ep.clone()), ia)
     {
         ep.set_label(label(handle));
     }
     let cr_handle = handles::insert(Object::Cr(request.cr), ia).unwrap_or(std::ptr::null_mut());
     let mut local_ia_address_ptr = std::ptr::null_mut();
-    if let Some(entry) = handles::look(cr_handle) {
+    if let Some(entry) = handles::lookup(cr_handle) {
         let local = Loan::address(SocketAddr::new(request.local.ip(), request.local.port()));
         local_ia_address_ptr = local.as_ptr();
         lock(&entry.addresses)[0] = Some(local);

@@ -10,7 +10,7 @@ use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
 use host::real::remark;
 
 use super::{mask, signed};
-use crate::answer::{answer, not_implemented};
+use crate::dat_return::{dat_return, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
 use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
@@ -73,7 +73,7 @@ pub(crate) extern "C" fn open_threadsafe(
 }
 
 fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let name = name.get().ok_or(Error::argument(Subtype::Arg1))?;
         let qlen = u32::try_from(qlen).ok().filter(|qlen| *qlen > 0).ok_or(Error::argument(Subtype::Arg2))?;
         let given = async_evd.required(Error::argument(Subtype::Arg3))?.get().unwrap_or(std::ptr::null_mut());
@@ -118,7 +118,7 @@ fn make(
     ia.set_label(label(handle));
     if let Some(evd) = &evd {
         evd.set_label(label(async_evd));
-        if let Some(entry) = handles::look(async_evd) {
+        if let Some(entry) = handles::lookup(async_evd) {
             entry.ia.store(label(handle), Ordering::Relaxed);
         }
     }
@@ -126,9 +126,9 @@ fn make(
 }
 
 pub(crate) extern "C" fn close(ia: Handle, flags: u32) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
-        let objects = handles::of_ia(label(ia));
+        let objects = handles::handles_of(label(ia));
         let used = objects.iter().any(|handle| *handle != object.async_evd);
         match flags {
             // Abrupt: all objects of the adapter are freed with it.
@@ -157,7 +157,7 @@ pub(crate) extern "C" fn query(
     provider_mask: u64,
     provider_attr: Out<ProviderAttr>,
 ) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::ia(ia, Subtype::HandleIa)?;
         mask(ia_mask, ALL_IA_FIELDS, Subtype::Arg3)?;
         mask(provider_mask, ALL_PROVIDER_FIELDS, Subtype::Arg5)?;
@@ -270,24 +270,24 @@ fn provider_attributes(object: &IaObject) -> ProviderAttr {
 }
 
 pub(crate) extern "C" fn set_consumer_context(handle: Handle, context: u64) -> u32 {
-    answer(|| {
-        let entry = handles::look(handle).ok_or(Error::handle(Subtype::None))?;
+    dat_return(|| {
+        let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         entry.context.store(context, Ordering::Relaxed);
         Ok(())
     })
 }
 
 pub(crate) extern "C" fn get_consumer_context(handle: Handle, context: Out<u64>) -> u32 {
-    answer(|| {
-        let entry = handles::look(handle).ok_or(Error::handle(Subtype::None))?;
+    dat_return(|| {
+        let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         context.required(Error::argument(Subtype::Arg2))?.set(entry.context.load(Ordering::Relaxed));
         Ok(())
     })
 }
 
 pub(crate) extern "C" fn get_handle_type(handle: Handle, kind: Out<u32>) -> u32 {
-    answer(|| {
-        let entry = handles::look(handle).ok_or(Error::handle(Subtype::None))?;
+    dat_return(|| {
+        let entry = handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         kind.required(Error::argument(Subtype::Arg2))?.set(match &entry.object {
             Object::Cr(_) => 0,
             Object::Ep(_) => 1,
@@ -306,7 +306,7 @@ pub(crate) extern "C" fn get_handle_type(handle: Handle, kind: Out<u32>) -> u32 
 }
 
 pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ia(ia, Subtype::HandleIa)?;
         provider.get().ok_or(Error::argument(Subtype::Arg2))?;
         // No adapter can replace another.
@@ -316,8 +316,8 @@ pub(crate) extern "C" fn ha_related(ia: Handle, provider: Text, related: Out<i32
 }
 
 pub(crate) extern "C" fn extended_op(handle: Handle, _op: i32, _arguments: *mut c_void) -> u32 {
-    answer(|| {
-        handles::look(handle).ok_or(Error::handle(Subtype::None))?;
+    dat_return(|| {
+        handles::lookup(handle).ok_or(Error::handle(Subtype::None))?;
         not_implemented()
     })
 }

@@ -3,8 +3,8 @@
 use dapl::{Error, Srq, SrqAttr as DaplAttr, Subtype};
 
 use super::{count, mask, pieces, signed};
-use crate::answer::answer;
-use crate::handles::{self, Object, freed, from_label, ia_of, label};
+use crate::dat_return::dat_return;
+use crate::handles::{self, Object, from_label, ia_of, invalidate, label};
 use crate::types::{Handle, SrqAttr, SrqParam, Triplet};
 use ffi::{In, Out};
 
@@ -15,7 +15,7 @@ const OPERATIONAL: u32 = 1;
 const UNKNOWN: i32 = -2;
 
 pub(crate) extern "C" fn create(ia: Handle, pz: Handle, attr: In<SrqAttr>, srq: Out<Handle>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::ia(ia, Subtype::HandleIa)?;
         let zone = handles::pz(pz, Subtype::HandlePz)?;
         if ia_of(pz) != ia {
@@ -37,22 +37,22 @@ pub(crate) extern "C" fn create(ia: Handle, pz: Handle, attr: In<SrqAttr>, srq: 
 }
 
 pub(crate) extern "C" fn free(srq: Handle) -> u32 {
-    answer(|| {
+    dat_return(|| {
         handles::srq(srq, Subtype::HandleSrq)?.check_unused()?;
-        freed(srq, Subtype::HandleSrq)
+        invalidate(srq, Subtype::HandleSrq)
     })
 }
 
 pub(crate) extern "C" fn post_recv(srq: Handle, segments: i32, iov: In<Triplet>, cookie: u64) -> u32 {
-    answer(|| {
-        let look = handles::look(srq).ok_or(Error::handle(Subtype::HandleSrq))?;
-        let Object::Srq(object) = &look.object else { return Err(Error::handle(Subtype::HandleSrq)) };
+    dat_return(|| {
+        let entry = handles::lookup(srq).ok_or(Error::handle(Subtype::HandleSrq))?;
+        let Object::Srq(object) = &entry.object else { return Err(Error::handle(Subtype::HandleSrq)) };
         pieces(iov, segments, |pieces| object.post_recv(pieces, cookie))
     })
 }
 
 pub(crate) extern "C" fn query(srq: Handle, fields: u32, param: Out<SrqParam>) -> u32 {
-    answer(|| {
+    dat_return(|| {
         let object = handles::srq(srq, Subtype::HandleSrq)?;
         mask(fields.into(), ALL_FIELDS, Subtype::Arg2)?;
         let found = object.query();
@@ -71,9 +71,9 @@ pub(crate) extern "C" fn query(srq: Handle, fields: u32, param: Out<SrqParam>) -
 }
 
 pub(crate) extern "C" fn resize(srq: Handle, max_recv_dtos: i32) -> u32 {
-    answer(|| handles::srq(srq, Subtype::HandleSrq)?.resize(count(max_recv_dtos, Subtype::Arg2)?))
+    dat_return(|| handles::srq(srq, Subtype::HandleSrq)?.resize(count(max_recv_dtos, Subtype::Arg2)?))
 }
 
 pub(crate) extern "C" fn set_low_watermark(srq: Handle, mark: i32) -> u32 {
-    answer(|| handles::srq(srq, Subtype::HandleSrq)?.set_low_watermark(count(mark, Subtype::Arg2)?))
+    dat_return(|| handles::srq(srq, Subtype::HandleSrq)?.set_low_watermark(count(mark, Subtype::Arg2)?))
 }
