@@ -175,7 +175,7 @@ impl Endpoint {
         };
         let at = self.queue.received_at(slot);
         let bytes = self.queue.buf().to_vec(at..at + wc.byte_len as usize)?;
-        let wrong = || Error::Invalid("the peer sent what no process of this version sends".into());
+        let wrong = || Error::Invalid("the peer sent a message that this version does not know".into());
         let behind = message.decode(&bytes, bytes.len()).ok_or_else(wrong)?;
         self.queue.take_credits(u16::from_le_bytes([bytes[2], bytes[3]]))?;
         if message.kind == CREDIT {

@@ -194,7 +194,7 @@ impl DuplexLine {
     #[inline]
     fn half(&self, at: usize) -> [&AtomicU64; HALF] {
         let [head, first, second, third] = &self.words[at..at + HALF] else {
-            unreachable!("a half has so many words");
+            unreachable!("a half has HALF words");
         };
         [head, first, second, third]
     }

@@ -137,7 +137,7 @@ impl Nic {
         let cqe = config.cqe.min(attr.max_cqe);
         let (pd, cq, cm) = (device.alloc_pd()?, device.create_cq(cqe)?, device.create_cm()?);
         let listeners = listen(&cm, config.listen_at, config.backlog, screen)?;
-        let nowhere = || Error::Invalid("a device was given no address to listen at".into());
+        let nowhere = || Error::Invalid("there is no address to listen at".into());
         let addr = listeners.first().ok_or_else(nowhere)?.addr();
         let registrations = Registrations::new((config.register_all)(&pd)?, config.caches);
         Ok(Self {

@@ -91,7 +91,7 @@ impl Registrations {
         }
         let holder = cache.holder(memory);
         let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
-        debug_assert!(both.contains(access), "a region is kept for both accesses and no other");
+        debug_assert!(both.contains(access), "a cached region is registered for exactly these two accesses");
         let region = Arc::new(register(both, holder.clone())?);
         cache.insert(bytes, holder, region.clone());
         Ok((Registration::Own(region), true))

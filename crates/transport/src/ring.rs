@@ -58,7 +58,7 @@ struct Shape {
 impl Shape {
     /// The offset of a line in the memory. Line numbers increase from lap to lap.
     #[inline]
-    fn at(self, line: u64) -> usize {
+    fn offset_of(self, line: u64) -> usize {
         (CONTROL_LINES + (line & (self.count - 1)) as usize) * LINE
     }
 
@@ -87,7 +87,7 @@ pub struct Malformed;
 impl From<Malformed> for Error {
     #[cold]
     fn from(Malformed: Malformed) -> Self {
-        Self::Invalid("the peer stored a message that no process of this version stores".into())
+        Self::Invalid("the peer stored a message that this version does not know".into())
     }
 }
 
@@ -198,7 +198,7 @@ impl Inbox {
 
     #[inline]
     fn first_word(&self) -> u64 {
-        cache_line(&self.words, self.shape.at(self.next))[0].load(Ordering::Acquire)
+        cache_line(&self.words, self.shape.offset_of(self.next))[0].load(Ordering::Acquire)
     }
 
     /// Whether the peer has stored a record, or a mark, at the next position.
@@ -237,7 +237,7 @@ impl Inbox {
         if lines(len) > self.shape.ahead(self.next) {
             return Err(Malformed);
         }
-        Ok(Found { at: self.shape.at(self.next), len, first, upto: self.next + lines(len) })
+        Ok(Found { at: self.shape.offset_of(self.next), len, first, upto: self.next + lines(len) })
     }
 
     /// The first words of a found message; at most [`LINE_WORDS`]. Each is read once, so a concurrent store by the peer counts as a
@@ -351,11 +351,11 @@ impl Outbox {
         if !is_ring || 2 * lines(longest) + 1 + LAST + count / PARTS > count {
             return None;
         }
-        Self::at(qp.map(offer.at, len).ok()?)
+        Self::from_memory(qp.map(offer.at, len).ok()?)
     }
 
     /// The ring in memory of the right length.
-    fn at(memory: Buf) -> Option<Self> {
+    fn from_memory(memory: Buf) -> Option<Self> {
         let words = words(&memory).ok()?;
         let shape = Shape { count: lines(memory.len()) - CONTROL_LINES as u64 };
         Some(Self { memory, words, shape, next: 0, cleared: 0, free: 0, records: 0 })
@@ -445,7 +445,7 @@ impl Outbox {
             self.begin_at_start(ahead);
         }
         self.clear(self.next + lines);
-        self.shape.at(self.next)
+        self.shape.offset_of(self.next)
     }
 
     /// Moves the next record to the start of the ring, `ahead` lines on, and stores a mark.
@@ -476,7 +476,7 @@ impl Outbox {
 
     #[inline]
     fn first_word(&self, line: u64) -> &AtomicU64 {
-        &cache_line(&self.words, self.shape.at(line))[0]
+        &cache_line(&self.words, self.shape.offset_of(line))[0]
     }
 }
 
@@ -551,7 +551,7 @@ mod tests {
     fn boxes() -> (Device, Inbox, Outbox) {
         let device = fabric::open("shm", &host::real::host()).expect("a device");
         let inbox = Inbox::new(&device.alloc_pd().expect("a domain"), RING).expect("memory");
-        let outbox = Outbox::at(inbox.buf().clone()).expect("a ring");
+        let outbox = Outbox::from_memory(inbox.buf().clone()).expect("a ring");
         (device, inbox, outbox)
     }
 
@@ -663,7 +663,7 @@ mod tests {
                 2 => SHORT | (rng.next_u64() & 0xffff) << 16,
                 _ => LONG | (rng.next_u64() & 0xff) << 16,
             };
-            cache_line(&inbox.words, inbox.shape.at(inbox.next))[0].store(lie, Ordering::Relaxed);
+            cache_line(&inbox.words, inbox.shape.offset_of(inbox.next))[0].store(lie, Ordering::Relaxed);
             match inbox.poll(&mut header(0)) {
                 Ok(Some(record)) => {
                     assert!(record.at + record.len <= inbox.buf().len());

@@ -36,7 +36,7 @@ fn lines(len: usize) -> u64 {
 
 /// A word at an offset that this file computes.
 fn word(memory: &Buf, at: usize) -> &AtomicU64 {
-    memory.word(at).expect("all lines are in the memory, whose begin is aligned")
+    memory.word(at).expect("all lines are inside the memory, which is aligned")
 }
 
 /// The writes for a message.
@@ -97,7 +97,7 @@ impl WriteRing {
     }
 
     /// The offset of a line in the memory. Line numbers increase from lap to lap.
-    fn at(&self, line: u64) -> usize {
+    fn offset_of(&self, line: u64) -> usize {
         LINE + (line & (self.count - 1)) as usize * LINE
     }
 
@@ -107,7 +107,7 @@ impl WriteRing {
     }
 
     fn first_word(&self) -> u64 {
-        word(self.buf(), self.at(self.next)).load(Ordering::Acquire)
+        word(self.buf(), self.offset_of(self.next)).load(Ordering::Acquire)
     }
 
     /// Whether there is another message, valid or not.
@@ -121,7 +121,7 @@ impl WriteRing {
             return false;
         }
         let lines = lines(usize::from((u64::from_le(first) >> 16) as u16));
-        let end = self.at(self.next) + lines as usize * LINE - WORD;
+        let end = self.offset_of(self.next) + lines as usize * LINE - WORD;
         lines > self.ahead(self.next) || word(self.buf(), end).load(Ordering::Acquire) != 0
     }
 
@@ -130,7 +130,7 @@ impl WriteRing {
     /// # Errors
     /// [`Malformed`].
     pub fn take<H: Header>(&mut self, header: &mut H) -> Result<Record, Malformed> {
-        let at = self.at(self.next);
+        let at = self.offset_of(self.next);
         let mut bytes = [0; HEADER_MAX];
         let known = HEADER_MAX.min(self.buf().len() - at);
         self.buf().read(at, &mut bytes[..known]).map_err(|_| Malformed)?;
@@ -147,7 +147,7 @@ impl WriteRing {
     /// Releases the lines before `upto`; returns whether to [publish](WriteRing::publish) the position.
     pub fn release(&mut self, upto: u64) -> bool {
         for line in self.released..upto {
-            let at = self.at(line);
+            let at = self.offset_of(line);
             word(self.buf(), at).store(0, Ordering::Relaxed);
             word(self.buf(), at + LINE - WORD).store(0, Ordering::Relaxed);
         }
@@ -193,9 +193,9 @@ impl WriteRing {
         let len = head.as_slice().len() + payload.len();
         head.set_spare_bits(len as u16);
         let (lines, ahead) = (lines(len), self.ahead(self.put));
-        let mark = (lines > ahead).then(|| self.at(self.put));
+        let mark = (lines > ahead).then(|| self.offset_of(self.put));
         self.put += if mark.is_some() { ahead } else { 0 };
-        let (at, bytes, copy) = (self.at(self.put), lines as usize * LINE, self.copy.buf());
+        let (at, bytes, copy) = (self.offset_of(self.put), lines as usize * LINE, self.copy.buf());
         copy.write(at, head.as_slice())?;
         payload.copy_to(copy, at + head.as_slice().len())?;
         word(copy, at + bytes - WORD).store(END, Ordering::Relaxed);
@@ -332,7 +332,7 @@ mod tests {
         let (mut rng, mut refused) = (Rng::new(5), 0);
         for _ in 0..20_000 {
             let lie = if rng.one_in(3) { MARK } else { rng.next_u64() & 0xffff_00ff };
-            let at = to.at(to.next);
+            let at = to.offset_of(to.next);
             word(to.buf(), at).store(lie, Ordering::Relaxed);
             if to.has_record() {
                 match to.take(&mut Number(0)) {
