@@ -105,7 +105,8 @@ impl Bootstrap for Seat {
 
     fn get(&self, key: &str) -> Result<String> {
         let notes = self.board.notes.lock(&self.host);
-        let missing = || Error::new(Class::OTHER, format_args!("nobody has left a note named {key}"));
+        let missing =
+            || Error::new(Class::OTHER, format_args!("no process has published a note named {key}"));
         notes.values.get(key).cloned().ok_or_else(missing)
     }
 

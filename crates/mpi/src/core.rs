@@ -150,7 +150,7 @@ impl Core {
         if serial > SERIAL_MAX {
             return Err(Error::new(
                 Class::OTHER,
-                "this process has named 2^29 communicators; there are no more names",
+                "this process has created 2^29 communicators, the most that is possible",
             ));
         }
         Ok(Context::new(self.0.bootstrap.0.rank(), serial))
@@ -190,11 +190,11 @@ impl Core {
     /// Calls a function with the engine locked. Notifies waiting threads if an operation has completed.
     #[inline(always)]
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> T {
-        let (done, news) = {
+        let (done, has_completed) = {
             let mut engine = self.hold(&self.0.engine);
-            (act(&mut engine), engine.take_news())
+            (act(&mut engine), engine.take_completed())
         };
-        if news && self.0.waiting.load(Ordering::SeqCst) > 0 {
+        if has_completed && self.0.waiting.load(Ordering::SeqCst) > 0 {
             self.0.host.ring(&self.0.bell);
         }
         done
@@ -221,16 +221,16 @@ impl Core {
     /// messages need no more. The receive is posted only if they find no message.
     #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
-        let stored = self.with(|engine| engine.await_stored(receive, self.looks(HELD_LOOKS)));
+        let stored = self.with(|engine| engine.await_stored(receive, self.looks(LOCKED_POLLS)));
         stored.unwrap_or_else(|| self.receive_by(call, receive))
     }
 
     fn receive_by(&self, call: &'static str, receive: &Receive) -> Status {
-        let (mut begun, mut looks, mut source) = (None, 0, None);
+        let (mut begun, mut polls, mut source) = (None, 0, None);
         let step = |engine: &mut Engine, brief: bool| {
             if begun.is_none() {
-                looks += 1;
-                let goes_on = brief && looks < self.looks(STORED_LOOKS);
+                polls += 1;
+                let goes_on = brief && polls < self.looks(STORED_POLLS);
                 if goes_on && source.is_some_and(|source| !engine.transport.has_stored(source)) {
                     return None;
                 }
@@ -265,13 +265,13 @@ impl Core {
         is_there: impl Fn() -> bool,
         gave_up: impl Fn() -> bool,
     ) -> Result<()> {
-        let mut looks = 0;
+        let mut polls = 0;
         self.wait_by(call, |engine, brief| {
-            looks += 1;
+            polls += 1;
             if is_there() {
                 return Some(Ok(()));
             }
-            if brief && looks < STORED_LOOKS {
+            if brief && polls < STORED_POLLS {
                 return None;
             }
             engine.progress(brief);
@@ -367,11 +367,11 @@ impl Core {
                 // Counted before the last poll, so that a thread that completes the operation after that poll notifies this one.
                 waits.get_or_insert_with(|| Waits::new(&self.0.waiting));
             }
-            let (found, news) = {
+            let (found, has_completed) = {
                 let mut engine = self.hold(&self.0.engine);
-                (step(&mut engine, !is_last), engine.take_news())
+                (step(&mut engine, !is_last), engine.take_completed())
             };
-            if news && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {
+            if has_completed && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {
                 self.0.host.ring(&self.0.bell);
             }
             found
@@ -381,8 +381,8 @@ impl Core {
 
 /// Polls for a stored message before the receive is posted: first this many in a row with the lock held, for which other threads
 /// wait hardly longer than for a short message; then more for about a microsecond, at the pace of [`Host::wait`].
-const HELD_LOOKS: u32 = 64;
-const STORED_LOOKS: u32 = 32;
+const LOCKED_POLLS: u32 = 64;
+const STORED_POLLS: u32 = 32;
 
 /// The event sources of a waiting thread. Its last poll before sleeping makes full progress.
 struct Sources<'a> {

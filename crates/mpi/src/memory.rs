@@ -32,13 +32,13 @@ enum Own {
     /// Memory of the device API.
     Memory(Buf),
     /// A short allocation of this library.
-    Lines(#[expect(dead_code, reason = "it is reached by its address")] Vec<Line>),
+    Lines(#[expect(dead_code, reason = "only its address is used")] Vec<Line>),
 }
 
 /// Memory with the alignment of a C allocator.
 #[derive(Debug, Default)]
 #[repr(align(16))]
-struct Line(#[expect(dead_code, reason = "it is reached by its address")] [AtomicU8; 16]);
+struct Line(#[expect(dead_code, reason = "only its address is used")] [AtomicU8; 16]);
 
 /// The bytes of a shorter integer are the low bytes of a word.
 const LITTLE: bool = cfg!(target_endian = "little");
@@ -137,7 +137,7 @@ impl Piece {
     }
 
     /// Its length in bytes.
-    #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
+    #[allow(clippy::len_without_is_empty, reason = "an empty one needs no special case")]
     #[inline]
     pub fn len(self) -> usize {
         self.len
@@ -303,7 +303,8 @@ impl Buffer {
         let span = datatype.span(count).map_err(|error| Error::new(Class::COUNT, error.text))?;
         let room = memory.len().checked_sub(at).map_or(-1, |room| room as i64);
         if memory.kind() != MemoryKind::Host || span.start < 0 || span.end > room {
-            let text = format!("{count} elements from byte {at} on do not lie within {memory:?} of a host");
+            let text =
+                format!("{count} elements from byte {at} on exceed {memory:?}, or it is not host memory");
             return Err(Error::new(Class::BUFFER, text));
         }
         // SAFETY: inside memory that stays mapped as long as the buffer has its handle. Test: memory_of_devices_holds_elements.
@@ -408,7 +409,7 @@ impl Buffer {
     }
 
     /// The number of data bytes.
-    #[allow(clippy::len_without_is_empty, reason = "an empty one is as good as any")]
+    #[allow(clippy::len_without_is_empty, reason = "an empty one needs no special case")]
     #[inline]
     pub fn len(&self) -> u64 {
         self.len
@@ -861,14 +862,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_the_buffer_is_cut() {
+    fn store_truncates_to_the_buffer() {
         let mut target = vec![0; 4];
         buffer(&mut target[..3], 3, Basic::Byte.into()).store(&[9; 100]);
         assert_eq!(target, [9, 9, 9, 0]);
     }
 
     #[test]
-    fn wrong_buffers_are_refused() {
+    fn invalid_buffers_are_rejected() {
         // SAFETY: the buffers are never accessed.
         let new =
             |address, count, datatype| unsafe { Buffer::new(address, count, datatype) }.map(|b| b.len());

@@ -85,7 +85,10 @@ impl Process {
     pub fn start(host: &Host, config: &Config, bootstrap: Arc<dyn Bootstrap>) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         if rank >= size || size > i32::MAX as u32 {
-            return Err(Error::new(Class::ARG, format_args!("there is no rank {rank} in a job of {size}")));
+            return Err(Error::new(
+                Class::ARG,
+                format_args!("rank {rank} does not exist in a job of {size}"),
+            ));
         }
         let is_crowd = config.is_crowd.filter(|_| config.lane == Lane::Verbs);
         is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
@@ -222,7 +225,7 @@ impl Process {
     /// Its requests, for interfaces whose programs hold request numbers.
     #[inline]
     pub fn requests(&self) -> Requests<'_> {
-        Requests::of(&self.core)
+        Requests::new(&self.core)
     }
 
     /// Creates a generalized request, which [`Requests::complete`] completes (`MPI_Grequest_start`).

@@ -9,7 +9,7 @@ use crate::attribute::{Attributes, Keyval};
 use crate::coll::shm::CommExchange;
 use crate::comm::context::{Context, Plane};
 use crate::comm::group::{Comparison, Group};
-use crate::comm::oob::Talk;
+use crate::comm::oob::OobChannel;
 use crate::core::Core;
 use crate::errhandler::Errhandler;
 use crate::error::{Class, Error, Result};
@@ -56,7 +56,10 @@ impl std::fmt::Debug for Comm {
 
 #[cold]
 fn early() -> Error {
-    Error::new(Class::COMM, "the communicator is still being made; wait for MPI_Comm_idup first")
+    Error::new(
+        Class::COMM,
+        "the communicator is not created yet; wait for the request of MPI_Comm_idup first",
+    )
 }
 
 /// Bytes of a name, without the zero that C adds (`MPI_MAX_OBJECT_NAME`).
@@ -310,8 +313,8 @@ impl Comm {
     }
 
     /// An out-of-band channel between the members of the local group.
-    pub(crate) fn talk(&self) -> Result<Talk<'_>> {
+    pub(crate) fn talk(&self) -> Result<OobChannel<'_>> {
         let plane = if self.is_inter() { Plane::Side } else { Plane::Collective };
-        Ok(Talk::new(self.core(), self.context(plane)?, self.next_collective(), self.group()))
+        Ok(OobChannel::new(self.core(), self.context(plane)?, self.next_collective(), self.group()))
     }
 }

@@ -6,7 +6,7 @@ use crate::comm::communicator::Comm;
 use crate::comm::context::{Context, Plane};
 use crate::comm::group::Group;
 use crate::comm::members::Told;
-use crate::comm::oob::Talk;
+use crate::comm::oob::OobChannel;
 use crate::error::{Class, Error, Result};
 use crate::info::Info;
 use crate::status::UNDEFINED;
@@ -52,7 +52,7 @@ impl Comm {
         if self.rank() != 0 {
             return Ok(Vec::new());
         }
-        let talk = Talk::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
+        let talk = OobChannel::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
         talk.send(0, said)?;
         talk.receive(0)
     }
@@ -212,12 +212,12 @@ impl Comm {
     /// As [`Comm::create`]; [`Class::COMM`] for an intercommunicator.
     pub fn create_group(&self, group: &Group, tag: i32) -> Result<Option<Self>> {
         if self.is_inter() {
-            return Err(Error::new(Class::COMM, "this is not for intercommunicators"));
+            return Err(Error::new(Class::COMM, "MPI_Comm_create_group needs an intracommunicator"));
         }
         self.check_part(group)?;
         let Some(me) = group.rank_of(self.core().bootstrap().rank()) else { return Ok(None) };
         let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
-        let talk = Talk::new(self.core(), self.context(Plane::Making)?, tag, group);
+        let talk = OobChannel::new(self.core(), self.context(Plane::Making)?, tag, group);
         let context = name_of(&talk.told_by_first(me, &name)?)?;
         self.child(context, group.clone(), None, None).map(Some)
     }
@@ -246,10 +246,10 @@ impl Comm {
         tag: i32,
     ) -> Result<Self> {
         if self.is_inter() {
-            return Err(Error::new(Class::COMM, "an intercommunicator is made of intracommunicators"));
+            return Err(Error::new(Class::COMM, "MPI_Intercomm_create needs an intracommunicator"));
         }
         if self.group().process(leader).is_none() {
-            return Err(Error::new(Class::RANK, format_args!("there is no rank {leader} to be the leader")));
+            return Err(Error::new(Class::RANK, format_args!("the leader, rank {leader}, does not exist")));
         }
         let talk = self.talk()?;
         let core = self.core();
@@ -267,7 +267,7 @@ impl Comm {
             }
             agreed?
         } else {
-            let none = || Error::new(Class::OTHER, "the leader could not agree with the other side's");
+            let none = || Error::new(Class::OTHER, "the leaders of the two sides could not agree");
             let (said, from) = (talk.receive(leader)?, self.group().process(leader).ok_or_else(none)?);
             let (context, members) = said.split_at_checked(8).ok_or_else(none)?;
             (name_of(context)?, Told::parse_from(core, from, members)?)
@@ -285,16 +285,21 @@ impl Comm {
             Error::new(Class::COMM, "the leader needs a communicator with the other leader")
         })?;
         let none = || {
-            Error::new(Class::RANK, format_args!("there is no rank {remote_leader} to be the other leader"))
+            Error::new(
+                Class::RANK,
+                format_args!(
+                    "the remote leader, rank {remote_leader}, does not exist in the peer communicator"
+                ),
+            )
         };
         let other = peer.peers().process(remote_leader).ok_or_else(none)?;
-        let talk = Talk::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
+        let talk = OobChannel::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
         let (core, name) = (self.core(), self.core().name_context()?);
         let members = Told::of(core, self.group())?.bytes_for(core, other)?;
         talk.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
         let heard = talk.receive(remote_leader)?;
         let Some((their_name, members)) = heard.split_at_checked(8) else {
-            return Err(Error::new(Class::OTHER, "the other leader has said nothing"));
+            return Err(Error::new(Class::OTHER, "the remote leader sent an empty message"));
         };
         let mine_counts = self.is_before(Some(core.bootstrap().rank()), Some(other));
         let name = if mine_counts { name } else { name_of(their_name)? };

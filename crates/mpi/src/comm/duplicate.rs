@@ -19,11 +19,11 @@ use crate::status::Status;
 /// The current step of a member.
 enum Step {
     /// It receives the name.
-    Hear(SlotKey, Buffer),
+    ReceiveName(SlotKey, Buffer),
     /// The first members of the two groups exchange the names that they propose.
-    Compare { sent: Option<SlotKey>, heard: SlotKey, own: Context, theirs: Buffer },
+    CompareNames { sent: Option<SlotKey>, heard: SlotKey, own: Context, theirs: Buffer },
     /// It sends the name to the other members of its group.
-    Tell(Vec<SlotKey>),
+    SendName(Vec<SlotKey>),
 }
 
 /// A member's part in naming a copy.
@@ -36,20 +36,20 @@ struct Naming {
 
 impl Task for Naming {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        self.go_on(engine).unwrap_or_else(|error| Some(Status::failed(error)))
+        self.try_advance(engine).unwrap_or_else(|error| Some(Status::failed(error)))
     }
 }
 
 impl Naming {
-    fn go_on(&mut self, engine: &mut Engine) -> Result<Option<Status>> {
+    fn try_advance(&mut self, engine: &mut Engine) -> Result<Option<Status>> {
         match &mut self.step {
-            Step::Hear(key, said) => {
+            Step::ReceiveName(key, said) => {
                 let Some(status) = engine.take(*key) else { return Ok(None) };
                 status.ok()?;
                 self.copy.set_context(name_of(&said.to_vec())?);
                 Ok(Some(Status::empty()))
             }
-            Step::Compare { sent, heard, own, theirs } => {
+            Step::CompareNames { sent, heard, own, theirs } => {
                 if let Some(status) = sent.and_then(|key| engine.take(key)) {
                     status.ok()?;
                     *sent = None;
@@ -62,10 +62,10 @@ impl Naming {
                 let first = |group: &Group| group.process(0).map(identity);
                 let mine_counts = first(self.copy.group()) < first(self.copy.peers());
                 let name = if mine_counts { *own } else { name_of(&theirs.to_vec())? };
-                self.tell(engine, name)?;
-                self.go_on(engine)
+                self.start_send_name(engine, name)?;
+                self.try_advance(engine)
             }
-            Step::Tell(left) => {
+            Step::SendName(left) => {
                 let mut failed = None;
                 left.retain(|key| match engine.take(*key) {
                     Some(status) => {
@@ -81,14 +81,14 @@ impl Naming {
     }
 
     /// Sends the name from the first member of a group to the others.
-    fn tell(&mut self, engine: &mut Engine, name: Context) -> Result<()> {
+    fn start_send_name(&mut self, engine: &mut Engine, name: Context) -> Result<()> {
         self.copy.set_context(name);
         let said = Buffer::own(&name.number().to_le_bytes())?;
         let mut left = Vec::new();
         for process in &self.copy.group().members()[1..] {
             left.extend(begun(engine.send(*process, self.label, &said, Mode::Standard)?)?);
         }
-        self.step = Step::Tell(left);
+        self.step = Step::SendName(left);
         Ok(())
     }
 }
@@ -116,20 +116,20 @@ impl Comm {
         let between = Label { context: self.context(Plane::Collective)?, tag };
         let own = if self.rank() == 0 { Some(self.core().name_context()?) } else { None };
         let naming = self.core().with(|engine| -> Result<Naming> {
-            let mut naming = Naming { copy: copy.clone(), label, step: Step::Tell(Vec::new()) };
+            let mut naming = Naming { copy: copy.clone(), label, step: Step::SendName(Vec::new()) };
             match own {
                 None => {
-                    let (key, said) = hear(engine, label, self.group())?;
-                    naming.step = Step::Hear(key, said);
+                    let (key, said) = start_receive_name(engine, label, self.group())?;
+                    naming.step = Step::ReceiveName(key, said);
                 }
                 Some(own) if self.is_inter() => {
                     let said = Buffer::own(&own.number().to_le_bytes())?;
                     let first = self.peers().process(0).unwrap_or_default();
                     let sent = begun(engine.send(first, between, &said, Mode::Standard)?)?;
-                    let (heard, theirs) = hear(engine, between, self.peers())?;
-                    naming.step = Step::Compare { sent, heard, own, theirs };
+                    let (heard, theirs) = start_receive_name(engine, between, self.peers())?;
+                    naming.step = Step::CompareNames { sent, heard, own, theirs };
                 }
-                Some(own) => naming.tell(engine, own)?,
+                Some(own) => naming.start_send_name(engine, own)?,
             }
             Ok(naming)
         })?;
@@ -139,7 +139,7 @@ impl Comm {
 }
 
 /// Starts to receive a name from the first member of a group.
-fn hear(engine: &mut Engine, label: Label, from: &Group) -> Result<(SlotKey, Buffer)> {
+fn start_receive_name(engine: &mut Engine, label: Label, from: &Group) -> Result<(SlotKey, Buffer)> {
     let said = Buffer::own(&[0; 8])?;
     let wanted = Wanted { context: label.context, source: from.process(0), tag: Some(label.tag) };
     let begun = engine.receive(Receive { wanted, buffer: said.clone(), names: Names::Of(from.clone()) });

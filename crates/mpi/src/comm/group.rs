@@ -193,7 +193,7 @@ impl Group {
 
     fn keep(&self, which: impl Fn(u32) -> bool) -> Self {
         let list = self.members().iter().copied().filter(|&process| which(process)).collect();
-        Self::new(list).expect("a part of a group is one")
+        Self::new(list).expect("a subset of a group is a valid group")
     }
 
     fn spread(&self, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {

@@ -23,7 +23,7 @@ const NONCE: usize = auth::NONCE;
 const JOBS_MAX: usize = u16::MAX as usize;
 
 fn nonsense() -> Error {
-    Error::new(Class::OTHER, "a process tells of a group what no process of this version tells")
+    Error::new(Class::OTHER, "a process has described a group in a format that this version does not know")
 }
 
 /// The members of a group.

@@ -1,4 +1,4 @@
-//! [`Talk`]: out-of-band messages between the members of a group, by which they agree on a new communicator.
+//! [`OobChannel`]: out-of-band messages between the members of a group, by which they agree on a new communicator.
 
 use crate::comm::group::Group;
 use crate::core::Core;
@@ -11,14 +11,14 @@ use crate::p2p::wire::Label;
 
 /// A channel: all its messages have the same context and tag, and ranks are those of a group.
 #[derive(Clone, Debug)]
-pub(crate) struct Talk<'a> {
+pub(crate) struct OobChannel<'a> {
     core: &'a Core,
     label: Label,
     /// The processes at the other end.
     others: &'a Group,
 }
 
-impl<'a> Talk<'a> {
+impl<'a> OobChannel<'a> {
     /// Opens a channel to `others` in a context (with its plane) under a tag.
     pub(crate) fn new(core: &'a Core, context: u64, tag: i32, others: &'a Group) -> Self {
         Self { core, label: Label { context, tag }, others }
@@ -35,7 +35,7 @@ impl<'a> Talk<'a> {
         match self.core.with(|engine| engine.send(to, self.label, &buffer, Mode::Standard))? {
             Begun::Over(status) => status.ok().map(drop),
             Begun::Under(key) => {
-                self.core.wait("making a communicator", |engine| engine.take(key))?.ok().map(drop)
+                self.core.wait("creating a communicator", |engine| engine.take(key))?.ok().map(drop)
             }
         }
     }
@@ -45,7 +45,7 @@ impl<'a> Talk<'a> {
         let source = self.process(from)?;
         let Label { context, tag } = self.label;
         let wanted = Wanted { context, source: Some(source), tag: Some(tag) };
-        let call = "making a communicator";
+        let call = "creating a communicator";
         let len = self.core.wait(call, |engine| {
             if let Some(status) = engine.probe(&wanted, self.others) {
                 return Some(Ok(status.bytes));

@@ -4,14 +4,14 @@ use crate::comm::communicator::Comm;
 use crate::comm::context::Plane;
 use crate::core::Core;
 use crate::error::Result;
-use crate::p2p::bsend_space::{BsendSpace, Whose};
+use crate::p2p::bsend_space::{BsendSpace, SpaceOwner};
 use crate::p2p::engine::{Begun, Engine, Task};
 use crate::process::Process;
 use crate::req::request::Request;
 use crate::status::Status;
 
 /// Completes when a space holds no message.
-struct Flush(Whose);
+struct Flush(SpaceOwner);
 
 impl Task for Flush {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
@@ -19,8 +19,8 @@ impl Task for Flush {
     }
 }
 
-fn flush(core: &Core, whose: Whose) -> Begun {
-    core.with(|engine| engine.begin(Box::new(Flush(whose))))
+fn flush(core: &Core, owner: SpaceOwner) -> Begun {
+    core.with(|engine| engine.begin(Box::new(Flush(owner))))
 }
 
 impl Process {
@@ -59,7 +59,7 @@ impl Process {
 pub struct Session {
     core: Core,
     /// The owner's name for the space.
-    whose: Whose,
+    owner: SpaceOwner,
 }
 
 impl Process {
@@ -68,8 +68,8 @@ impl Process {
     /// # Errors
     /// [`crate::Class::OTHER`] after 2^29 communicators and sessions.
     pub fn session(&self) -> Result<Session> {
-        let whose = Some(self.core().name_context()?.plane(Plane::Point));
-        Ok(Session { core: self.core().clone(), whose })
+        let owner = Some(self.core().name_context()?.plane(Plane::Point));
+        Ok(Session { core: self.core().clone(), owner })
     }
 }
 
@@ -79,7 +79,7 @@ impl Session {
     /// # Errors
     /// As [`Process::attach_buffer`].
     pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
-        self.core.with(|engine| engine.spaces.attach(self.whose, space))
+        self.core.with(|engine| engine.spaces.attach(self.owner, space))
     }
 
     /// Detaches this session's space as [`Process::detach_buffer`] does.
@@ -87,7 +87,7 @@ impl Session {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn detach_buffer(&self) -> Result<BsendSpace> {
-        self.core.wait("MPI_Session_detach_buffer", |engine| engine.spaces.detach(self.whose))
+        self.core.wait("MPI_Session_detach_buffer", |engine| engine.spaces.detach(self.owner))
     }
 
     /// Flushes this session's space as [`Process::flush_buffer`] does.
@@ -95,13 +95,13 @@ impl Session {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn flush_buffer(&self) -> Result<()> {
-        let look = |engine: &mut Engine| engine.spaces.is_flushed(self.whose).then_some(());
+        let look = |engine: &mut Engine| engine.spaces.is_flushed(self.owner).then_some(());
         self.core.wait("MPI_Session_flush_buffer", look)
     }
 
     /// Flushes this session's space as [`Process::iflush_buffer`] does.
     pub fn iflush_buffer(&self) -> Request {
-        Request::of_process(&self.core, flush(&self.core, self.whose))
+        Request::of_process(&self.core, flush(&self.core, self.owner))
     }
 }
 
@@ -111,8 +111,8 @@ impl Comm {
     /// # Errors
     /// As [`Process::attach_buffer`].
     pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
-        let whose = Some(self.context(Plane::Point)?);
-        self.core().with(|engine| engine.spaces.attach(whose, space))
+        let owner = Some(self.context(Plane::Point)?);
+        self.core().with(|engine| engine.spaces.attach(owner, space))
     }
 
     /// Detaches this communicator's space as [`Process::detach_buffer`] does.
@@ -120,8 +120,8 @@ impl Comm {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn detach_buffer(&self) -> Result<BsendSpace> {
-        let whose = Some(self.context(Plane::Point)?);
-        self.core().wait("MPI_Comm_detach_buffer", |engine| engine.spaces.detach(whose))
+        let owner = Some(self.context(Plane::Point)?);
+        self.core().wait("MPI_Comm_detach_buffer", |engine| engine.spaces.detach(owner))
     }
 
     /// Flushes this communicator's space as [`Process::flush_buffer`] does.
@@ -129,8 +129,8 @@ impl Comm {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn flush_buffer(&self) -> Result<()> {
-        let whose = Some(self.context(Plane::Point)?);
-        self.core().wait("MPI_Comm_flush_buffer", |engine| engine.spaces.is_flushed(whose).then_some(()))
+        let owner = Some(self.context(Plane::Point)?);
+        self.core().wait("MPI_Comm_flush_buffer", |engine| engine.spaces.is_flushed(owner).then_some(()))
     }
 
     /// Flushes this communicator's space as [`Process::iflush_buffer`] does.

@@ -1,4 +1,4 @@
-//! [`Spaces`]: the space for buffered sends of the process and of its communicators, and how much of it is in use.
+//! [`BsendSpaces`]: the space for buffered sends of the process and of its communicators, and how much of it is in use.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub enum BsendSpace {
 pub const BSEND_OVERHEAD: u64 = 64;
 
 /// The owner of a space: a communicator, by its context, or the process (`None`).
-pub(crate) type Whose = Option<u64>;
+pub(crate) type SpaceOwner = Option<u64>;
 
 /// An attached space, and how many bytes of it are in use.
 #[derive(Debug, Default)]
@@ -37,47 +37,50 @@ struct Space {
 
 /// All spaces. Sends of a communicator without a space of its own use the process's space.
 #[derive(Debug, Default)]
-pub(crate) struct Spaces(BTreeMap<Whose, Space>);
+pub(crate) struct BsendSpaces(BTreeMap<SpaceOwner, Space>);
 
 /// The part of a space that a message uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    whose: Whose,
+pub(crate) struct SpaceShare {
+    owner: SpaceOwner,
     bytes: u64,
 }
 
-impl Spaces {
+impl BsendSpaces {
     /// Attaches the space that sends use from now on.
     ///
     /// # Errors
     /// [`Class::BUFFER`] if a space is attached already.
-    pub(crate) fn attach(&mut self, whose: Whose, attached: BsendSpace) -> Result<()> {
-        if self.0.contains_key(&whose) {
-            return Err(Error::new(Class::BUFFER, "a buffer for sends is attached already; detach it first"));
+    pub(crate) fn attach(&mut self, owner: SpaceOwner, attached: BsendSpace) -> Result<()> {
+        if self.0.contains_key(&owner) {
+            return Err(Error::new(
+                Class::BUFFER,
+                "a buffer for buffered sends is attached already; detach it first (MPI_Buffer_detach)",
+            ));
         }
-        self.0.insert(whose, Space { attached, taken: 0 });
+        self.0.insert(owner, Space { attached, taken: 0 });
         Ok(())
     }
 
     /// Detaches the space, if it holds no message.
-    pub(crate) fn detach(&mut self, whose: Whose) -> Option<BsendSpace> {
-        self.is_flushed(whose).then(|| self.0.remove(&whose).unwrap_or_default().attached)
+    pub(crate) fn detach(&mut self, owner: SpaceOwner) -> Option<BsendSpace> {
+        self.is_flushed(owner).then(|| self.0.remove(&owner).unwrap_or_default().attached)
     }
 
     /// Whether no buffered send is in progress.
-    pub(crate) fn is_flushed(&self, whose: Whose) -> bool {
-        self.0.get(&whose).is_none_or(|space| space.taken == 0)
+    pub(crate) fn is_flushed(&self, owner: SpaceOwner) -> bool {
+        self.0.get(&owner).is_none_or(|space| space.taken == 0)
     }
 
     /// Computes the part of a space that a message of `len` bytes in a context would use.
     ///
     /// # Errors
     /// [`Class::BUFFER`] if less is free.
-    pub(crate) fn share(&self, context: u64, len: u64) -> Result<Share> {
+    pub(crate) fn share(&self, context: u64, len: u64) -> Result<SpaceShare> {
         let bytes = len.saturating_add(BSEND_OVERHEAD);
-        let whose = Some(context).filter(|context| self.0.contains_key(&Some(*context)));
+        let owner = Some(context).filter(|context| self.0.contains_key(&Some(*context)));
         let (attached, taken) =
-            self.0.get(&whose).map_or((BsendSpace::None, 0), |space| (space.attached, space.taken));
+            self.0.get(&owner).map_or((BsendSpace::None, 0), |space| (space.attached, space.taken));
         let room = match attached {
             BsendSpace::None => 0,
             BsendSpace::Automatic => u64::MAX,
@@ -87,19 +90,19 @@ impl Spaces {
             let text = format!("a buffered send needs {bytes} bytes, but {taken} of {room} are taken");
             return Err(Error::new(Class::BUFFER, text + "; attach a larger buffer (MPI_Buffer_attach)"));
         }
-        Ok(Share { whose, bytes })
+        Ok(SpaceShare { owner, bytes })
     }
 
-    /// Marks these bytes as used until [`Spaces::give_back`].
-    pub(crate) fn take(&mut self, share: Share) {
-        if let Some(space) = self.0.get_mut(&share.whose) {
+    /// Marks these bytes as used until [`BsendSpaces::give_back`].
+    pub(crate) fn take(&mut self, share: SpaceShare) {
+        if let Some(space) = self.0.get_mut(&share.owner) {
             space.taken += share.bytes;
         }
     }
 
     /// Frees these bytes.
-    pub(crate) fn give_back(&mut self, share: Share) {
-        if let Some(space) = self.0.get_mut(&share.whose) {
+    pub(crate) fn give_back(&mut self, share: SpaceShare) {
+        if let Some(space) = self.0.get_mut(&share.owner) {
             space.taken -= share.bytes;
         }
     }
@@ -111,17 +114,17 @@ mod tests {
 
     #[test]
     fn a_communicator_with_space_of_its_own_takes_none_of_the_process() {
-        let mut spaces = Spaces::default();
+        let mut spaces = BsendSpaces::default();
         assert_eq!(spaces.share(8, 0).expect_err("none").class, Class::BUFFER);
         let given = |size| BsendSpace::Given { address: 0x1000, size };
         spaces.attach(None, given(BSEND_OVERHEAD + 10)).expect("the first");
         assert_eq!(spaces.attach(None, given(1)).expect_err("the second").class, Class::BUFFER);
         let share = spaces.share(8, 10).expect("room");
-        assert_eq!(share, Share { whose: None, bytes: BSEND_OVERHEAD + 10 });
+        assert_eq!(share, SpaceShare { owner: None, bytes: BSEND_OVERHEAD + 10 });
         spaces.take(share);
         assert_eq!((spaces.share(8, 0).is_err(), spaces.detach(None)), (true, None));
         spaces.attach(Some(8), BsendSpace::Automatic).expect("the first");
-        assert_eq!(spaces.share(8, 1 << 40).map(|share| share.whose), Ok(Some(8)));
+        assert_eq!(spaces.share(8, 1 << 40).map(|share| share.owner), Ok(Some(8)));
         assert!(spaces.share(16, 0).is_err() && spaces.is_flushed(Some(8)));
         spaces.give_back(share);
         assert_eq!(spaces.detach(None), Some(given(BSEND_OVERHEAD + 10)));

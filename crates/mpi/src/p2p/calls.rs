@@ -13,7 +13,9 @@ use crate::p2p::engine::{Begun, Claimed, Engine, Mode, Task};
 use crate::p2p::matching::Wanted;
 use crate::p2p::operation::{Names, Receive};
 use crate::p2p::wire::Label;
-use crate::req::partitioned::{ANNOUNCED, Announced, Got, Parts, Receiving, Sending};
+use crate::req::partitioned::{
+    PARTS_INFO_LEN, PartitionedReceive, PartitionedSend, Parts, PartsInfo, ReceiveProgress,
+};
 use crate::req::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
 
@@ -175,7 +177,7 @@ impl Comm {
     pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
         match self.begin_send_for((mode, true), buffer, to)? {
             RequestId::OVER => Ok(()),
-            begun => Requests::of(self.core()).wait(begun)?.status.ok().map(drop),
+            begun => Requests::new(self.core()).wait(begun)?.status.ok().map(drop),
         }
     }
 
@@ -184,7 +186,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send`].
     pub fn isend(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Request> {
-        Ok(Request::of(self.core(), self.begin_send(mode, buffer, to)?))
+        Ok(Request::new_with_id(self.core(), self.begin_send(mode, buffer, to)?))
     }
 
     /// Starts to send as [`Comm::isend`] does, for callers that keep requests by number.
@@ -203,7 +205,7 @@ impl Comm {
             None => Ok(RequestId::OVER),
             Some((process, label)) => self.core().with(|engine| {
                 let begun = engine.send_for(process, label, buffer, how)?;
-                Ok(Requests::begun(engine, begun, Some(self.id())))
+                Ok(Requests::from_started(engine, begun, Some(self.id())))
             }),
         }
     }
@@ -236,7 +238,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::receive`].
     pub fn ireceive(&self, buffer: Buffer, from: With) -> Result<Request> {
-        Ok(Request::of(self.core(), self.begin_receive(buffer, from)?))
+        Ok(Request::new_with_id(self.core(), self.begin_receive(buffer, from)?))
     }
 
     /// Starts to receive as [`Comm::ireceive`] does, for callers that keep requests by number.
@@ -395,7 +397,7 @@ impl Comm {
     pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: With) -> Result<Request> {
         let parts = parts_of(&buffer, parts)?;
         let Some((to, Label { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
-        let announced = Announced { parts, first_tag: self.tags_of_parts(parts), bytes: buffer.len() };
+        let announced = PartsInfo { parts, first_tag: self.tags_of_parts(parts), bytes: buffer.len() };
         let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::Announcing)?);
         self.core().with(|engine| -> Result<()> {
             if let Begun::Under(key) = engine.send(to, Label { context, tag }, &said, Mode::Standard)? {
@@ -404,7 +406,7 @@ impl Comm {
             Ok(())
         })?;
         let context = self.context(Plane::Parts)?;
-        let sending = Arc::new(Sending { to, context, buffer, announced, state: Lock::default() });
+        let sending = Arc::new(PartitionedSend { to, context, buffer, announced, state: Lock::default() });
         let (core, parts) = (self.core().clone(), Parts::Send(sending.clone()));
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
@@ -416,15 +418,15 @@ impl Comm {
     pub fn receive_parts_init(&self, buffer: Buffer, parts: i32, from: With) -> Result<Request> {
         let parts = parts_of(&buffer, parts)?;
         let Some((from, Label { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
-        let (into, names) = (Buffer::own(&[0; ANNOUNCED])?, self.peers().clone());
+        let (into, names) = (Buffer::own(&[0; PARTS_INFO_LEN])?, self.peers().clone());
         let wanted = Wanted { context: self.context(Plane::Announcing)?, source: Some(from), tag: Some(tag) };
         let receive = Receive { wanted, buffer: into.clone(), names: Names::Of(names.clone()) };
         let key = self.core().with(|engine| {
             let begun = engine.receive(receive);
             engine.under(begun)
         });
-        let (context, state) = (self.context(Plane::Parts)?, Lock::new(Got::new(key, into)));
-        let receiving = Arc::new(Receiving { from, tag, names, context, buffer, parts, state });
+        let (context, state) = (self.context(Plane::Parts)?, Lock::new(ReceiveProgress::new(key, into)));
+        let receiving = Arc::new(PartitionedReceive { from, tag, names, context, buffer, parts, state });
         let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
         Ok(Request::partitioned(
             self,
@@ -435,13 +437,17 @@ impl Comm {
 
     /// A partitioned request to or from `MPI_PROC_NULL`.
     fn no_parts(&self) -> Request {
-        Request::partitioned(self, Arc::new(|| Ok(Begun::Over(Status::of_nobody()))), Parts::Nobody)
+        Request::partitioned(self, Arc::new(|| Ok(Begun::Over(Status::of_nobody()))), Parts::Null)
     }
 }
 
 fn parts_of(buffer: &Buffer, parts: i32) -> Result<u32> {
-    let text =
-        || Error::new(Class::COUNT, format_args!("{} elements are not {parts} partitions", buffer.count()));
+    let text = || {
+        Error::new(
+            Class::COUNT,
+            format_args!("{} elements cannot be divided into {parts} partitions", buffer.count()),
+        )
+    };
     u32::try_from(parts)
         .ok()
         .filter(|parts| *parts > 0 && buffer.count() % i64::from(*parts) == 0)

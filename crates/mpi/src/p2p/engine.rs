@@ -28,11 +28,13 @@ use verbs::{SendOp, Sge};
 
 use crate::error::{Error, Result};
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Access, Announced, Answer, Body, Brought, Lent, Names, Operation, Work};
-use crate::p2p::shm_copy::Share;
+use crate::p2p::operation::{
+    Access, ArrivedData, Lent, MatchReport, Names, OpState, Operation, RtsInfo, UnexpectedBody,
+};
+use crate::p2p::shm_copy::SharedMessage;
 use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
-use crate::peers::transport::{Event, HeldAt};
+use crate::peers::transport::{Event, MessagePlace};
 use crate::status::Status;
 use crate::tool::{Gauge, Happening};
 
@@ -49,14 +51,14 @@ impl Engine {
             Gauge::UnexpectedMessages => messages as u64,
             Gauge::UnexpectedMost => most as u64,
             Gauge::UnexpectedTotal => kept,
-            Gauge::MatchLooks => self.looked,
+            Gauge::MatchLooks => self.compared,
             Gauge::Operations => self.operations.iter().count() as u64,
             Gauge::Connections => self.transport.open() as u64,
             Gauge::WaitingRequests => self.transport.waiting() as u64,
             Gauge::MemoryFound => self.transport.reached[0],
             Gauge::MemoryRegistered => self.transport.reached[1],
             Gauge::CollectivesScheduled => self.scheduled,
-            Gauge::ConnectionsRefused => self.transport.door().refused(),
+            Gauge::ConnectionsRefused => self.transport.admission().refused(),
         }
     }
 
@@ -66,7 +68,7 @@ impl Engine {
             Some(portals) => portals.forget(context),
             None => {
                 for (envelope, body) in self.matching.forget(context) {
-                    if let Body::Announced(rts) = body {
+                    if let UnexpectedBody::Rts(rts) = body {
                         self.fragments.give_up(envelope.source, rts.id);
                     }
                 }
@@ -80,19 +82,19 @@ impl Engine {
         if let Some(portals) = &mut self.portals {
             portals.poll();
         }
-        self.react();
+        self.handle_events();
         // Operations that a task starts can complete immediately; no caller may go to sleep before they are processed.
         while self.advance_tasks() {
-            self.react();
+            self.handle_events();
         }
-        let looked = self.matching.looked();
-        if looked > 0 {
-            self.looked += looked;
-            self.host.charge_step(Step::Match, looked);
+        let compared = self.matching.compared();
+        if compared > 0 {
+            self.compared += compared;
+            self.host.charge_step(Step::Match, compared);
         }
     }
 
-    fn react(&mut self) {
+    fn handle_events(&mut self) {
         self.end_of_portals();
         loop {
             while let Some(event) = self.transport.next_event() {
@@ -105,7 +107,7 @@ impl Engine {
                     Event::Sent(key) => self.end(key, Status::empty()),
                     Event::Landed { from, place } => self.landed(from, place),
                     Event::Accessed(key) => {
-                        self.accessed(key);
+                        self.access_completed(key);
                         self.resume();
                     }
                     Event::Lost { process, error } => self.lose(process, &error),
@@ -118,32 +120,31 @@ impl Engine {
         }
     }
 
-    fn received(&mut self, from: u32, what: &Received, place: HeldAt) {
+    fn received(&mut self, from: u32, what: &Received, place: MessagePlace) {
         match what.message {
             Message::Eager { label, answer } => {
                 let envelope = Envelope { source: from, label };
                 let (buf, range) = self.transport.payload(what, place);
-                let brought = Brought::Slot(buf, range.start, range.len());
+                let brought = ArrivedData::Slot(buf, range.start, range.len());
                 self.host.charge_copy(range.len() as u64);
-                let answer = answer.map(Answer::Peer);
+                let answer = answer.map(MatchReport::Peer);
                 if let Some(key) = self.matching.arrive(&envelope) {
                     let operation = self.operations.get_mut(key);
                     let status = operation.and_then(|operation| operation.take(&envelope, brought));
                     status.into_iter().for_each(|status| self.end(key, status));
                     self.answer(from, answer);
                 } else if let Ok(bytes) = brought.to_vec() {
-                    self.keep(envelope, Body::Here { bytes, answer });
+                    self.keep(envelope, UnexpectedBody::Data { bytes, answer });
                 }
             }
             Message::Rts { label, id, at, frag_bytes, put } => {
-                let (envelope, rts) =
-                    (Envelope { source: from, label }, Announced { id, at, frag_bytes, put });
+                let (envelope, rts) = (Envelope { source: from, label }, RtsInfo { id, at, frag_bytes, put });
                 if frag_bytes > 0 {
                     self.fragments.expect(from, id, frag_bytes);
                 }
                 match self.matching.arrive(&envelope) {
                     Some(key) => self.fetch(key, envelope, rts),
-                    None => self.keep(envelope, Body::Announced(rts)),
+                    None => self.keep(envelope, UnexpectedBody::Rts(rts)),
                 }
                 if what.len > 0 {
                     self.fragment(from, id, what, place);
@@ -159,15 +160,15 @@ impl Engine {
                     self.end(key, if ok { Status::empty() } else { failed() });
                 }
             }
-            Message::CancelReq { id } => self.give_back(from, id),
-            Message::CancelRsp { id } => self.given_back(from, SlotKey::from_number(id)),
+            Message::CancelReq { id } => self.handle_cancel_req(from, id),
+            Message::CancelRsp { id } => self.handle_cancel_rsp(from, SlotKey::from_number(id)),
             Message::ShmCts { id, key, at, place, turn } => {
-                let share = Share { place, turn, length: at.length };
-                self.help(from, SlotKey::from_number(id), key, share, at);
+                let share = SharedMessage { place, turn, length: at.length };
+                self.start_sender_copy(from, SlotKey::from_number(id), key, share, at);
             }
             Message::ShmFin { key, pieces } => self.copied(from, SlotKey::from_number(key), pieces),
-            Message::CollCheck { label, called } => self.asked(from, label, called),
-            Message::CollMismatch { label, called } => self.refused(from, label, called),
+            Message::CollCheck { label, called } => self.handle_coll_check(from, label, called),
+            Message::CollMismatch { label, called } => self.handle_coll_mismatch(from, label, called),
             // The transport handles these.
             Message::Credit | Message::Leave => {}
         }
@@ -185,16 +186,16 @@ impl Engine {
     ) -> Result<Begun> {
         self.host.charge_step(Step::Request, 1);
         let access = Access { process, left: requests.len(), lent };
-        let key = self.operations.insert(Operation::new(Work::Access(Box::new(access))));
+        let key = self.operations.insert(Operation::new(OpState::Access(Box::new(access))));
         self.started(key, |engine| {
             requests.iter().try_for_each(|(op, piece)| engine.transport.access(process, *op, *piece, key))
         })
     }
 
     /// One request of an access has completed, or one read of a receive.
-    fn accessed(&mut self, key: SlotKey) {
-        let Some(Operation { work: Work::Access(access), .. }) = self.operations.get_mut(key) else {
-            return self.fetched(key);
+    fn access_completed(&mut self, key: SlotKey) {
+        let Some(Operation { state: OpState::Access(access), .. }) = self.operations.get_mut(key) else {
+            return self.piece_completed(key);
         };
         access.left -= 1;
         if access.left > 0 {

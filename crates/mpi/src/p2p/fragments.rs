@@ -2,7 +2,7 @@
 
 use host::SlotKey;
 
-use crate::p2p::operation::Brought;
+use crate::p2p::operation::ArrivedData;
 
 /// The destination of a message's fragments.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Fragments {
     }
 
     /// A fragment has arrived: returns the receive that it is for, if one has matched its message.
-    pub(crate) fn arrive(&mut self, from: u32, id: u64, part: Brought<'_>) -> Option<SlotKey> {
+    pub(crate) fn arrive(&mut self, from: u32, id: u64, part: ArrivedData<'_>) -> Option<SlotKey> {
         let at = self.find(from, id)?;
         let message = &mut self.0[at];
         // A peer that sends more than it has announced is faulty: the fragment is dropped.
@@ -101,16 +101,16 @@ mod tests {
         for (from, id) in [(3, 7), (3, 8), (4, 7)] {
             parts.expect(from, id, 6);
         }
-        assert_eq!(parts.arrive(3, 7, Brought::Bytes(b"abcd")), None);
-        assert_eq!(parts.arrive(3, 7, Brought::Bytes(b"too long")), None);
+        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"abcd")), None);
+        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"too long")), None);
         assert_eq!(parts.take(3, 7, key), b"abcd");
-        assert_eq!(parts.arrive(3, 7, Brought::Bytes(b"ef")), Some(key));
-        assert_eq!(parts.arrive(3, 7, Brought::Bytes(b"")), None, "all have come");
-        assert_eq!(parts.arrive(3, 8, Brought::Bytes(b"ghijkl")), None);
+        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"ef")), Some(key));
+        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"")), None, "all have come");
+        assert_eq!(parts.arrive(3, 8, ArrivedData::Bytes(b"ghijkl")), None);
         parts.lose(3);
         assert_eq!(parts.take(3, 8, key), b"ghijkl", "what has come counts");
         parts.give_up(4, 7);
-        assert_eq!(parts.arrive(4, 7, Brought::Bytes(b"mnopqr")), None);
+        assert_eq!(parts.arrive(4, 7, ArrivedData::Bytes(b"mnopqr")), None);
         assert!(parts.0.is_empty());
     }
 }

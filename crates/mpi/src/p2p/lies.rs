@@ -48,16 +48,16 @@ fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
     let others = 1..SIZE as u32;
     others.clone().for_each(|other| all[0].core().with(|e| e.transport.connect(other)).expect("reached"));
     let is_open = |at: u32, to| all[at as usize].core().with(|e| e.transport.is_open(to));
-    move_until(&all, || others.clone().all(|other| is_open(0, other) && is_open(other, 0)));
+    progress_until(&all, || others.clone().all(|other| is_open(0, other) && is_open(other, 0)));
     all
 }
 
 /// Has all processes make progress until a condition holds.
-fn move_until(all: &[Process], is_there: impl Fn() -> bool) {
+fn progress_until(all: &[Process], is_there: impl Fn() -> bool) {
     let patience = std::time::Instant::now();
     while !is_there() {
         all.iter().for_each(Process::progress);
-        assert!(patience.elapsed().as_secs() < 60, "that never comes");
+        assert!(patience.elapsed().as_secs() < 60, "the condition does not hold within 60 s");
     }
 }
 
@@ -91,7 +91,7 @@ fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey 
     })
 }
 
-fn say(process: &Process, messages: &[Message]) {
+fn send_messages(process: &Process, messages: &[Message]) {
     let to = 1 - process.world().rank() as u32;
     process.core().with(|engine| {
         for message in messages {
@@ -107,7 +107,7 @@ fn is_over(process: &Process, key: SlotKey) -> bool {
 /// Goal: a receive does not complete while its own device writes to the memory. Method: the sender claims immediately that it has
 /// copied all pieces, or more than exist, while the receiver is copying.
 #[test]
-fn a_receive_lasts_until_its_own_pieces_are_there() {
+fn receive_waits_for_its_own_pieces() {
     for pieces in [PIECES, u32::MAX] {
         let both = pair();
         let (sent, got) =
@@ -119,10 +119,10 @@ fn a_receive_lasts_until_its_own_pieces_are_there() {
             engine.under(begun)
         });
         let sending = begin_send(&both[1], &sent);
-        say(&both[1], &[Message::ShmFin { key: receiving.number(), pieces }]);
+        send_messages(&both[1], &[Message::ShmFin { key: receiving.number(), pieces }]);
         both[0].progress();
         assert!(!is_over(&both[0], receiving), "with its pieces under way");
-        move_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
+        progress_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
         assert_eq!(
             both[0].core().with(|engine| engine.take(receiving)).map(|s| s.class()),
             Some(Class::SUCCESS)
@@ -134,7 +134,7 @@ fn a_receive_lasts_until_its_own_pieces_are_there() {
 /// Goal: a sender accepts one invitation, and its send does not complete while its own device reads the memory. Method: the
 /// receiver invites it twice, and reports completion at the same time.
 #[test]
-fn a_send_lasts_until_its_own_pieces_are_there() {
+fn send_waits_for_its_own_pieces() {
     let both = pair();
     let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
     let sending = begin_send(&both[0], &sent);
@@ -151,24 +151,24 @@ fn a_send_lasts_until_its_own_pieces_are_there() {
         (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), reach)
     });
     let done = Message::Fin { id: sending.number(), ok: true };
-    say(&both[1], &invited);
-    say(&both[1], &[done]);
+    send_messages(&both[1], &invited);
+    send_messages(&both[1], &[done]);
     both[0].progress();
     assert!(!is_over(&both[0], sending), "with its pieces under way");
     (0..4).for_each(|_| both[0].progress());
-    let said = all_said(&both[1]);
+    let said = take_all_stored(&both[1]);
     let [Message::Rts { .. }, Message::ShmFin { key: 5, pieces: PIECES }] = said[..] else {
         panic!("the sender has said {said:?}");
     };
     assert!(got.to_vec() == data());
-    say(&both[1], &[done]);
-    move_until(&both, || is_over(&both[0], sending));
+    send_messages(&both[1], &[done]);
+    progress_until(&both, || is_over(&both[0], sending));
 }
 
 /// Goal: false statements of a sender or a receiver about a fragmented message are ignored. Method: over iWARP, fragments that are
 /// too long or belong to no message, and CTSs for more than is left, or for no send; each is followed by the correct message.
 #[test]
-fn lies_about_parts_mean_nothing() {
+fn false_fragments_and_cts_are_ignored() {
     let both = job_on::<2>("iwarp");
     let say_with = |message, bytes: &[u8]| {
         let payload = Payload::Own(bytes.to_vec());
@@ -178,19 +178,19 @@ fn lies_about_parts_mean_nothing() {
         let flush = Buffer::own(&[0; 20]).expect("memory");
         let receiving = begin_receive(&both[0], &flush);
         say_with(Message::Eager { label: LABEL, answer: None }, b"that is all of it ok");
-        move_until(&both, || is_over(&both[0], receiving));
+        progress_until(&both, || is_over(&both[0], receiving));
         assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
     };
     let got = Buffer::own(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
     let at = Exposed { addr: 0, rkey: 0, length: 8 };
-    say(&both[1], &[Message::Rts { label: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
+    send_messages(&both[1], &[Message::Rts { label: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
     say_with(Message::Frag { id: 9 }, &[1; 16]);
     say_with(Message::Frag { id: 10 }, &[1; 8]);
     heard("wrong parts");
     assert!(!is_over(&both[0], receiving), "its part has not come");
     say_with(Message::Frag { id: 9 }, b"the part");
-    move_until(&both, || is_over(&both[0], receiving));
+    progress_until(&both, || is_over(&both[0], receiving));
     assert_eq!(got.to_vec(), b"the part");
 
     let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
@@ -201,7 +201,7 @@ fn lies_about_parts_mean_nothing() {
     let sending = both[0].core().with(begun);
     let id = sending.number();
     let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
-    say(
+    send_messages(
         &both[1],
         &[
             Message::Cts { id, at: long, place: 0 },
@@ -212,14 +212,14 @@ fn lies_about_parts_mean_nothing() {
     heard("wrong places");
     assert!(!is_over(&both[0], sending), "nobody has said where to write");
     let receiving = begin_receive(&both[1], &got);
-    move_until(&both, || is_over(&both[0], sending) && is_over(&both[1], receiving));
+    progress_until(&both, || is_over(&both[0], sending) && is_over(&both[1], receiving));
     assert!(got.to_vec() == data());
 }
 
 /// Goal: a peer's cancel reply without a request is ignored, and a peer can cancel only its own messages. Method: a peer replies
 /// for a send that was not cancelled, and cancels messages that it has not sent, and a message of another process.
 #[test]
-fn lies_about_taking_back_mean_nothing() {
+fn false_cancel_messages_are_ignored() {
     let all = job::<3>();
     let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
     let sending = begin_send_to(1, &all[0], &sent);
@@ -235,8 +235,8 @@ fn lies_about_taking_back_mean_nothing() {
     (0..4).for_each(|_| all.iter().for_each(Process::progress));
     assert!(!is_over(&all[0], sending), "nobody has cancelled it");
     let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
-    move_until(&all, || is_over(&all[1], receiving[0]) && is_over(&all[0], receiving[1]));
-    move_until(&all, || is_over(&all[0], sending) && is_over(&all[2], others));
+    progress_until(&all, || is_over(&all[1], receiving[0]) && is_over(&all[0], receiving[1]));
+    progress_until(&all, || is_over(&all[0], sending) && is_over(&all[2], others));
     let how = all[0].core().with(|engine| engine.take(sending)).expect("over");
     assert!(!how.cancelled && got.to_vec() == data());
 }
@@ -244,7 +244,7 @@ fn lies_about_taking_back_mean_nothing() {
 /// Goal: in an exchange each process reads for itself. Method: compares the messages of a receiver that also sends with those of a
 /// pure receiver.
 #[test]
-fn who_sends_invites_nobody() {
+fn receiver_that_also_sends_invites_no_copies() {
     for sends in [true, false] {
         let both = pair();
         let (sent, got) =
@@ -256,7 +256,7 @@ fn who_sends_invites_nobody() {
         let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
         both[0].core().with(|engine| engine.receive(Receive { wanted, buffer: got, names: Names::One(1) }));
         (0..4).for_each(|_| both[0].progress());
-        let said = all_said(&both[1]);
+        let said = take_all_stored(&both[1]);
         let expected = match said[..] {
             [Message::Rts { .. }, Message::Fin { ok: true, .. }] => sends,
             [Message::ShmCts { .. }, Message::Fin { ok: true, .. }] => !sends,
@@ -269,7 +269,7 @@ fn who_sends_invites_nobody() {
 /// Goal: of many long messages at a time both sides copy each. Method: more messages than are copied at the same time, all waiting
 /// when the sender polls.
 #[test]
-fn both_copy_each_of_many() {
+fn both_sides_copy_each_of_many_messages() {
     const MANY: usize = 20;
     let both = pair();
     let sent: Vec<Buffer> = (0..MANY).map(|_| Buffer::own(&data()).expect("memory")).collect();
@@ -281,7 +281,7 @@ fn both_copy_each_of_many() {
     let mut said = Vec::new();
     for _ in 0..2 * MANY {
         both[0].progress();
-        said.extend(all_said(&both[1]));
+        said.extend(take_all_stored(&both[1]));
     }
     assert!(
         receiving.iter().all(|key| is_over(&both[0], *key)) && got.iter().all(|got| got.to_vec() == data())
@@ -313,16 +313,16 @@ fn messages_of_others_pass_those_of_a_lost_process() {
     let sender = all[2].take().expect("there");
     let is_share = |message: &Message| matches!(message, Message::ShmCts { .. });
     let invited = |said: Vec<Message>| said.iter().filter(|message| is_share(message)).count();
-    let at_once = invited(all_said(&sender));
+    let at_once = invited(take_all_stored(&sender));
     assert!(at_once > 0 && at_once < MANY, "{at_once} of the messages behind the other's");
     all[1] = None;
     let mut later = 0;
     for _ in 0..4 * MANY {
         receiver.progress();
-        later += invited(all_said(&sender));
+        later += invited(take_all_stored(&sender));
     }
     assert_eq!(at_once + later, MANY);
-    move_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
+    progress_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
     let ended = |key: SlotKey| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
     let ended: Vec<_> = receiving.into_iter().map(ended).collect();
     assert_eq!(ended[MANY - 1], Some(Class::PROC_ABORTED), "{ended:?}");
@@ -336,8 +336,8 @@ fn ended(process: &Process, key: SlotKey) -> (Class, String) {
     (status.class(), status.error.map_or_else(String::new, |error| error.text.clone()))
 }
 
-/// Goal: [`Message::Leave`] can be sent while the peer receives nothing, and arrives after all earlier messages. Method: a process fills the
-/// peer's memory with messages, and leaves.
+/// Goal: [`Message::Leave`] can be sent while the peer receives nothing, and arrives after all earlier messages. Method: a process
+/// fills the peer's memory with messages, and leaves.
 #[test]
 fn leaving_needs_no_room_at_the_peer() {
     for device in ["shm", "iwarp"] {
@@ -350,15 +350,15 @@ fn leaving_needs_no_room_at_the_peer() {
         while both[1].core().with(send) {
             sent += 1;
         }
-        move_until(&both[1..], || both[1].core().with(|engine| engine.transport.leave(true)));
+        progress_until(&both[1..], || both[1].core().with(|engine| engine.transport.leave(true)));
         let got = Buffer::own(&[0; 8]).expect("memory");
         for number in 0..sent {
             let receiving = begin_receive(&both[0], &got);
-            move_until(&both[..1], || is_over(&both[0], receiving));
+            progress_until(&both[..1], || is_over(&both[0], receiving));
             assert_eq!(ended(&both[0], receiving).0, Class::SUCCESS, "{number} of {sent} on {device}");
         }
         let receiving = begin_receive(&both[0], &got);
-        move_until(&both[..1], || is_over(&both[0], receiving));
+        progress_until(&both[..1], || is_over(&both[0], receiving));
         let (class, text) = ended(&both[0], receiving);
         assert!(class == Class::PROC_ABORTED && text.contains("has left"), "{text}");
     }
@@ -366,14 +366,14 @@ fn leaving_needs_no_room_at_the_peer() {
 
 /// Goal: messages after [`Message::Leave`] are ignored. Method: a process sends some.
 #[test]
-fn what_follows_a_farewell_is_ignored() {
+fn messages_after_leave_are_ignored() {
     for device in ["shm", "iwarp"] {
         let both = job_on::<2>(device);
         let got = Buffer::own(&[0; 8]).expect("memory");
         let receiving = begin_receive(&both[0], &got);
         let eager = Message::Eager { label: LABEL, answer: None };
-        say(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);
-        move_until(&both, || is_over(&both[0], receiving));
+        send_messages(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);
+        progress_until(&both, || is_over(&both[0], receiving));
         (0..100).for_each(|_| both.iter().for_each(Process::progress));
         let how = ended(&both[0], receiving);
         assert!(how.1.contains("has left"), "{device} {how:?}");
@@ -408,7 +408,7 @@ fn store(process: &Process, bytes: Vec<u8>) {
 /// Goal: records arrive whole and in order, whether they are received immediately or late. Method: random lengths up to the
 /// longest, and a receiver that lags behind at random.
 #[test]
-fn records_come_in_order_however_late_they_are_taken() {
+fn records_received_late_stay_in_order() {
     let both = pair();
     let most = both[0].core().with(|engine| engine.transport.payload_max(1)).expect("reached");
     assert_eq!(most, 16 << 10, "a record's, and not a slot's");
@@ -434,7 +434,7 @@ fn records_come_in_order_however_late_they_are_taken() {
 }
 
 /// Takes all messages that the other process has stored for this one.
-fn all_said(process: &Process) -> Vec<Message> {
+fn take_all_stored(process: &Process) -> Vec<Message> {
     let mut all = Vec::new();
     process.core().with(|engine| {
         let transport = &mut engine.transport;

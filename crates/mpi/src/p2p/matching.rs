@@ -29,7 +29,7 @@ pub(crate) struct Match {
 impl Match {
     /// Whether it accepts a message with this label.
     #[inline]
-    pub(crate) fn takes(&self, label: &Label) -> bool {
+    pub(crate) fn accepts(&self, label: &Label) -> bool {
         label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
     }
 }
@@ -46,7 +46,7 @@ pub(crate) struct Envelope {
 impl Wanted {
     /// Whether it accepts this message of its context.
     #[inline]
-    pub(crate) fn takes(&self, envelope: &Envelope) -> bool {
+    pub(crate) fn accepts(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
             && self.tag.is_none_or(|tag| tag == envelope.label.tag)
     }
@@ -66,8 +66,8 @@ pub(crate) struct Matching<R, M> {
     queues: Vec<Queue<R, M>>,
     /// The index of the queue used last: most often the next one, too.
     last: usize,
-    /// Entries compared since [`Matching::looked`] was last called.
-    looked: u64,
+    /// Entries compared since [`Matching::compared`] was last called.
+    compared: u64,
     /// Counts of unexpected messages: in total, now, and the most at a time.
     kept: u64,
     waiting: usize,
@@ -76,7 +76,7 @@ pub(crate) struct Matching<R, M> {
 
 impl<R, M> Default for Matching<R, M> {
     fn default() -> Self {
-        Self { queues: Vec::new(), last: 0, looked: 0, kept: 0, waiting: 0, most: 0 }
+        Self { queues: Vec::new(), last: 0, compared: 0, kept: 0, waiting: 0, most: 0 }
     }
 }
 
@@ -118,15 +118,15 @@ impl<R: PartialEq, M> Matching<R, M> {
     #[inline]
     pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
         let receives = &mut self.known(envelope.label.context)?.receives;
-        if receives.front().is_some_and(|(wanted, _)| wanted.takes(envelope)) {
+        if receives.front().is_some_and(|(wanted, _)| wanted.accepts(envelope)) {
             let first = receives.pop_front();
-            self.looked += 1;
+            self.compared += 1;
             return first.map(|(_, receive)| receive);
         }
-        let at = receives.iter().position(|(wanted, _)| wanted.takes(envelope));
-        let looked = at.map_or(receives.len(), |at| at + 1) as u64;
+        let at = receives.iter().position(|(wanted, _)| wanted.accepts(envelope));
+        let compared = at.map_or(receives.len(), |at| at + 1) as u64;
         let found = at.and_then(|at| receives.remove(at)).map(|(_, receive)| receive);
-        self.looked += looked;
+        self.compared += compared;
         found
     }
 
@@ -143,7 +143,7 @@ impl<R: PartialEq, M> Matching<R, M> {
             taken += 1;
         }
         queue.receives.drain(..taken);
-        self.looked += taken as u64;
+        self.compared += taken as u64;
     }
 
     /// Adds an unexpected message.
@@ -176,14 +176,14 @@ impl<R: PartialEq, M> Matching<R, M> {
         if messages.is_empty() {
             return None;
         }
-        let at = messages.iter().position(|(envelope, _)| wanted.takes(envelope));
-        self.looked += at.map_or(messages.len(), |at| at + 1) as u64;
+        let at = messages.iter().position(|(envelope, _)| wanted.accepts(envelope));
+        self.compared += at.map_or(messages.len(), |at| at + 1) as u64;
         at
     }
 
     /// Whether unexpected messages of a context wait.
     #[inline]
-    pub(crate) fn keeps(&mut self, context: u64) -> bool {
+    pub(crate) fn has_unexpected(&mut self, context: u64) -> bool {
         self.known(context).is_some_and(|queue| !queue.messages.is_empty())
     }
 
@@ -269,8 +269,8 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// How many entries were compared since this was last called.
-    pub(crate) fn looked(&mut self) -> u64 {
-        std::mem::take(&mut self.looked)
+    pub(crate) fn compared(&mut self) -> u64 {
+        std::mem::take(&mut self.compared)
     }
 }
 
@@ -339,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_and_receives_meet_as_mpi_says(events in events()) {
+        fn matching_agrees_with_the_reference(events in events()) {
             let (mut matching, mut plain) = (Matching::<u32, u32>::default(), Plain::default());
             for (number, event) in (0_u32..).zip(events) {
                 match event {
@@ -394,12 +394,12 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_counted() {
+    fn comparisons_are_counted() {
         let mut matching = Matching::<u32, u32>::default();
         let wanted = |tag| Wanted { context: 0, source: None, tag: Some(tag) };
         (0..10).for_each(|tag| matching.post(wanted(tag), tag as u32));
         let envelope = Envelope { source: 0, label: Label { context: 0, tag: 4 } };
         assert_eq!(matching.arrive(&envelope), Some(4));
-        assert_eq!((matching.looked(), matching.looked()), (5, 0));
+        assert_eq!((matching.compared(), matching.compared()), (5, 0));
     }
 }

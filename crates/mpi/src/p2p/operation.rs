@@ -6,7 +6,7 @@ use verbs::Buf;
 use crate::comm::group::Group;
 use crate::error::{Class, Error};
 use crate::memory::{Buffer, Piece};
-use crate::p2p::bsend_space::Share;
+use crate::p2p::bsend_space::SpaceShare;
 use crate::p2p::matching::{Envelope, Wanted};
 use crate::p2p::over_portals::{Found, Name};
 use crate::p2p::proto::Proto;
@@ -20,14 +20,14 @@ pub(crate) type Table<T> = SlotTable<T, { (1 << 30) - 1 }>;
 
 /// The data of an arrived message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Brought<'a> {
+pub(crate) enum ArrivedData<'a> {
     /// In a slot: the buffer, an offset, and a length in bytes.
     Slot(&'a Buf, usize, usize),
     /// In a copy of the message.
     Bytes(&'a [u8]),
 }
 
-impl Brought<'_> {
+impl ArrivedData<'_> {
     /// Its length in bytes.
     pub(crate) fn len(self) -> usize {
         match self {
@@ -48,7 +48,7 @@ impl Brought<'_> {
         }
     }
 
-    /// Copies as [`Brought::store`] does, into one piece.
+    /// Copies as [`ArrivedData::store`] does, into one piece.
     #[inline]
     fn store_in(self, piece: Piece) -> verbs::Result<()> {
         match self {
@@ -71,7 +71,7 @@ impl Brought<'_> {
 
 /// Where a match is reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum MatchReport {
     /// To the sender, by its number for its request.
     Peer(u64),
     /// To a request of this process, which sent to itself.
@@ -80,7 +80,7 @@ pub(crate) enum Answer {
 
 /// A long message, as announced by its RTS.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct RtsInfo {
     /// The sender's number for its request.
     pub(crate) id: u64,
     /// The payload in the sender's memory; with `put` only its length is valid.
@@ -91,7 +91,7 @@ pub(crate) struct Announced {
     pub(crate) put: bool,
 }
 
-impl Announced {
+impl RtsInfo {
     /// How many of the first `wanted` bytes do not arrive without a CTS.
     pub(crate) fn rest(&self, wanted: u64) -> u64 {
         wanted.saturating_sub(self.frag_bytes.into())
@@ -100,21 +100,21 @@ impl Announced {
 
 /// The contents of an unexpected message.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum UnexpectedBody {
     /// Its data have arrived.
-    Here { bytes: Vec<u8>, answer: Option<Answer> },
+    Data { bytes: Vec<u8>, answer: Option<MatchReport> },
     /// The address of its data.
-    Announced(Announced),
+    Rts(RtsInfo),
     /// A message that Portals holds.
     Found(Found),
 }
 
-impl Body {
+impl UnexpectedBody {
     /// Bytes of the message.
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Here { bytes, .. } => bytes.len() as u64,
-            Self::Announced(rts) => rts.at.length,
+            Self::Data { bytes, .. } => bytes.len() as u64,
+            Self::Rts(rts) => rts.at.length,
             Self::Found(found) => found.len,
         }
     }
@@ -216,7 +216,7 @@ impl Receive {
 
     /// Stores a message's data, which completes the receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
+    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store(&self.buffer) {
             Ok(()) => self.status(envelope, data.len() as u64),
             Err(error) => Status::failed(error.into()),
@@ -255,7 +255,7 @@ pub(crate) struct LongReceive {
     pub(crate) receive: Receive,
     pub(crate) envelope: Envelope,
     /// The message's RTS.
-    pub(crate) rts: Announced,
+    pub(crate) rts: RtsInfo,
     /// The sender has yet to write the rest of it.
     pub(crate) is_open: bool,
     /// Bytes that have arrived in fragments.
@@ -277,7 +277,7 @@ impl LongReceive {
     /// The receive of a message into memory at `addr`; nothing has arrived or is in progress.
     pub(crate) fn new(
         receive: Receive,
-        (envelope, rts): (Envelope, Announced),
+        (envelope, rts): (Envelope, RtsInfo),
         reach: Registration,
         (addr, staging): (u64, Option<Buf>),
     ) -> Self {
@@ -320,7 +320,7 @@ pub(crate) struct LongSend {
     pub(crate) staging: Option<Buf>,
     pub(crate) buffer: Buffer,
     /// This side's part in copying them, if it has one.
-    pub(crate) helping: Option<ShmHelp>,
+    pub(crate) sender_copy: Option<SenderCopy>,
     /// The part that this side writes to the receiver, if it does.
     pub(crate) writing: Option<PutSend>,
     /// The protocol of the RTS, until the message is counted.
@@ -330,12 +330,12 @@ pub(crate) struct LongSend {
 impl LongSend {
     /// The send of contiguous data of the program; counted as `uncounted` when the receiver answers.
     pub(crate) fn new(reach: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
-        Self { reach, staging: None, buffer, helping: None, writing: None, uncounted }
+        Self { reach, staging: None, buffer, sender_copy: None, writing: None, uncounted }
     }
 
     /// Whether this process's device is copying pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
-        self.helping.as_ref().is_some_and(|helping| helping.under_way > 0)
+        self.sender_copy.as_ref().is_some_and(|sender_copy| sender_copy.under_way > 0)
             || self.writing.as_ref().is_some_and(|writing| writing.under_way > 0)
     }
 }
@@ -351,7 +351,7 @@ pub(crate) struct PutSend {
 
 /// The part of a message that its sender copies on the receiver's invitation.
 #[derive(Debug)]
-pub(crate) struct ShmHelp {
+pub(crate) struct SenderCopy {
     pub(crate) copying: Copying,
     /// The receiver's number for its request.
     pub(crate) key: u64,
@@ -370,7 +370,7 @@ pub(crate) struct Plain {
 impl Plain {
     /// Stores a message's data, which completes the receive.
     #[inline]
-    fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Status {
+    fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store_in(self.into) {
             Ok(()) => {
                 let source = self.names.rank_of(envelope.source);
@@ -390,7 +390,7 @@ impl Plain {
 
 /// The kind of an operation, and its state.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum OpState {
     /// A send, complete when its answer arrives, or without one when the message has been sent. `held` keeps the data accessible
     /// for the peer.
     Send { to: u32, answered: bool, held: Option<Box<LongSend>> },
@@ -407,19 +407,19 @@ pub(crate) enum Work {
     /// An operation in several steps.
     Task,
     /// Completed.
-    Over(Status),
+    Completed(Status),
 }
 
 /// An operation in progress. It is small, since each message has one.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    pub(crate) work: Work,
+    pub(crate) state: OpState,
     /// Detached: removed when it completes, since no caller asks for its status.
     pub(crate) free: bool,
     /// A send whose receiver was asked to drop the message.
     pub(crate) withdrawing: bool,
     /// The part of a space for buffered sends that it uses.
-    pub(crate) buffered: Option<Box<Share>>,
+    pub(crate) buffered: Option<Box<SpaceShare>>,
     comm: u64,
 }
 
@@ -432,14 +432,14 @@ const NO_COMM: u64 = u64::MAX;
 impl Operation {
     /// Creates an operation whose status a caller will ask for.
     #[inline]
-    pub(crate) fn new(work: Work) -> Self {
-        Self { work, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
+    pub(crate) fn new(state: OpState) -> Self {
+        Self { state, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
     }
 
     /// Creates an operation as [`Operation::new`] does, for a communicator.
     #[inline]
-    pub(crate) fn of(work: Work, comm: u64) -> Self {
-        Self { comm, ..Self::new(work) }
+    pub(crate) fn for_comm(state: OpState, comm: u64) -> Self {
+        Self { comm, ..Self::new(state) }
     }
 
     /// The number of its communicator, if a request names it.
@@ -450,24 +450,24 @@ impl Operation {
 
     /// Sets its communicator.
     #[inline]
-    pub(crate) fn belongs(&mut self, comm: u64) {
+    pub(crate) fn set_comm(&mut self, comm: u64) {
         self.comm = comm;
     }
 
     /// The ranks of its possible senders, if it is an unmatched receive.
     pub(crate) fn names(&self) -> Option<Names> {
-        match &self.work {
-            Work::Receive(receive) => Some(receive.names.clone()),
-            Work::Plain(plain) => Some(plain.names.into()),
+        match &self.state {
+            OpState::Receive(receive) => Some(receive.names.clone()),
+            OpState::Plain(plain) => Some(plain.names.into()),
             _ => None,
         }
     }
 
     /// The receive that this message has matched; `None` if the operation is not a receive.
     pub(crate) fn receive(&self, envelope: &Envelope) -> Option<Receive> {
-        match &self.work {
-            Work::Receive(receive) => Some(Receive::clone(receive)),
-            Work::Plain(Plain { into, names }) => {
+        match &self.state {
+            OpState::Receive(receive) => Some(Receive::clone(receive)),
+            OpState::Plain(Plain { into, names }) => {
                 let Envelope { source, label } = *envelope;
                 let wanted = Wanted { context: label.context, source: Some(source), tag: Some(label.tag) };
                 Some(Receive { wanted, buffer: into.buffer(), names: (*names).into() })
@@ -478,10 +478,10 @@ impl Operation {
 
     /// Stores the data of the message that a receive has matched. Returns its status; `None` if the operation is not a receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: Brought<'_>) -> Option<Status> {
-        match &self.work {
-            Work::Plain(plain) => Some(plain.take(envelope, data)),
-            Work::Receive(receive) => Some(receive.take(envelope, data)),
+    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Option<Status> {
+        match &self.state {
+            OpState::Plain(plain) => Some(plain.take(envelope, data)),
+            OpState::Receive(receive) => Some(receive.take(envelope, data)),
             _ => None,
         }
     }
@@ -490,8 +490,8 @@ impl Operation {
     ///
     /// # Errors
     /// The memory's.
-    pub(crate) fn take_part(&mut self, data: Brought<'_>) -> verbs::Result<bool> {
-        let Work::LongReceive(reading) = &mut self.work else { return Ok(false) };
+    pub(crate) fn take_part(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
+        let OpState::LongReceive(reading) = &mut self.state else { return Ok(false) };
         let at = reading.brought as usize;
         match (&reading.staging, reading.receive.buffer.piece()) {
             (None, Some(all)) => {
@@ -516,11 +516,15 @@ impl Operation {
 
     /// Whether it cannot complete successfully without this process.
     pub(crate) fn needs(&self, process: u32) -> bool {
-        match &self.work {
-            Work::Send { to, .. } => *to == process,
-            Work::LongReceive(reading) => reading.envelope.source == process,
-            Work::Access(access) => access.process == process,
-            Work::Receive(_) | Work::Plain(_) | Work::Portals(_) | Work::Task | Work::Over(_) => false,
+        match &self.state {
+            OpState::Send { to, .. } => *to == process,
+            OpState::LongReceive(reading) => reading.envelope.source == process,
+            OpState::Access(access) => access.process == process,
+            OpState::Receive(_)
+            | OpState::Plain(_)
+            | OpState::Portals(_)
+            | OpState::Task
+            | OpState::Completed(_) => false,
         }
     }
 }

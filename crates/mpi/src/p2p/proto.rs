@@ -10,7 +10,7 @@ use verbs::{Access, DeviceAttr};
 
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
-use crate::peers::nic::{COPIED_MAX, Cut, INLINE, Sizes};
+use crate::peers::nic::{COPIED_MAX, FragmentSizes, INLINE, Sizes};
 
 /// The cost of a protocol for a message, apart from time per byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Conditions {
 
     /// The conditions of a send.
     #[inline]
-    pub(crate) fn of(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
+    pub(crate) fn new(in_place: bool, is_local: bool, is_blocking: bool) -> Self {
         Self(u8::from(in_place) | u8::from(is_local) << 1 | u8::from(is_blocking) << 2)
     }
 
@@ -131,11 +131,11 @@ pub(crate) struct Protocols {
 
 impl Protocols {
     /// Computes the table of an endpoint.
-    pub(crate) fn of(traits: Traits, chosen: &Chosen) -> Self {
+    pub(crate) fn new(traits: Traits, chosen: &Chosen) -> Self {
         let Traits { short, room, zcopy, both } = traits;
         let eager = if zcopy { room.min(COPIED_MAX) } else { room };
         let eager_max = (eager as u64).min(chosen.eager_max);
-        let Cut { part, whole } = Cut::of(room);
+        let FragmentSizes { part, whole } = FragmentSizes::new(room);
         let row = |proto, max: u64, needs| Row { proto, max, needs };
         let get = row(Proto::RndvGet, u64::MAX, Conditions::NONE);
         let first = |proto, max: usize| row(proto, eager_max.min(max as u64), Conditions::NONE);
@@ -212,12 +212,12 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
     let traits = Traits {
         short: if attr.maps_peers { ShortPath::Stored } else { ShortPath::Sent },
         room: if attr.maps_peers { sizes.record_payload() } else { sizes.slot_payload() },
-        // The same conditions as `Nic::lends` and `Nic::reaches_both_ways`.
+        // The same conditions as `Nic::zcopy` and `Nic::reaches_both_ways`.
         zcopy: attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
-    let table = Protocols::of(traits, &Chosen::default());
-    let bands = table.bands(Conditions::of(true, true, true));
+    let table = Protocols::new(traits, &Chosen::default());
+    let bands = table.bands(Conditions::new(true, true, true));
     let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks), table.fragment) };
     bands.into_iter().map(of).collect()
 }
@@ -226,7 +226,7 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
 fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: usize) -> String {
     match proto {
         Proto::Own => "copied within the process".into(),
-        Proto::EagerLine => "stored in a cache line that both write in turn, if the message answers one; others go by the ring".into(),
+        Proto::EagerLine => "stored in a cache line that both write in turn, if the message answers one; other messages use the ring".into(),
         Proto::EagerRing => {
             let ring = sizes.ring;
             format!("stored in a ring of {ring} B in the receiver's NIC memory, and copied out of it")
@@ -240,28 +240,28 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: 
             )
         }
         Proto::EagerCopy => {
-            format!("with its header the message has more than the {INLINE} B that go inline: copied to a slot, and out of one")
+            format!("with its header the message has more than the {INLINE} B that can be sent inline: copied into a slot, and out of one")
         }
         Proto::EagerFrag => format!(
-            "fragments of {fragment} B leave from the program's memory, and the receiver copies one out of its slot while the next one is \
-             on its way"
+            "fragments of {fragment} B are sent from the program's memory, and the receiver copies one out of its slot while the next one is \
+             in flight"
         ),
         Proto::RndvGet => {
             let reached = match attr.implicit_mr {
-                Some(_) => "a region of all memory, so that nothing is registered for it",
-                None => "a region that is registered at either end, or on modelled cards taken from the registration cache",
+                Some(_) => "a region of all memory, so that no memory is registered for it",
+                None => "a region that is registered at either end, or on modelled cards found in the registration cache",
             };
             format!(
-                "more than a message of a job of {ranks} brings along: an RTS says where the data are, and the receiver reads them by RDMA \
+                "more than an eager message holds in a job of {ranks}: an RTS has the address of the data, and the receiver reads them by RDMA \
                  through {reached}"
             )
         }
         Proto::RndvPut => format!(
-            "an RTS announces the message, and the first {fragment} B follow at once, while the receiver answers by a CTS; the sender \
+            "an RTS announces the message, and the first {fragment} B follow without waiting, while the receiver answers by a CTS; the sender \
              writes the rest by RDMA. A send that does not block exposes the data instead, and the receiver reads them (rndv/get)"
         ),
         Proto::RndvShm => {
-            "the receiver reads pieces, and the sender writes others after a CTS: each claims a piece by a word in NIC memory that both map"
+            "the receiver reads pieces, and the sender writes others after a CTS: each side claims pieces by a word in NIC memory that both map"
                 .into()
         }
     }
@@ -316,9 +316,9 @@ mod tests {
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
-        let table = Protocols::of(traits, &Chosen::default());
+        let table = Protocols::new(traits, &Chosen::default());
         let of = |len, in_place, is_local, is_blocking| {
-            table.select(len, Conditions::of(in_place, is_local, is_blocking))
+            table.select(len, Conditions::new(in_place, is_local, is_blocking))
         };
         assert_eq!(of(100 << 10, true, true, false), Proto::EagerFrag);
         assert_eq!(of(100 << 10, true, false, true), Proto::RndvPut);
@@ -333,13 +333,13 @@ mod tests {
     fn a_lower_eager_limit_sends_less_eagerly() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
         let chosen = Chosen { eager_max: 1000, ..Chosen::default() };
-        let table = Protocols::of(traits, &chosen);
-        let bands = table.bands(Conditions::of(true, true, true));
+        let table = Protocols::new(traits, &chosen);
+        let bands = table.bands(Conditions::new(true, true, true));
         assert_eq!(bands, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvPut)]);
         assert_eq!(table.eager_max(), 1000);
-        let none = Protocols::of(traits, &Chosen { eager_max: 0, ..chosen });
+        let none = Protocols::new(traits, &Chosen { eager_max: 0, ..chosen });
         assert_eq!(
-            none.bands(Conditions::of(true, true, true)),
+            none.bands(Conditions::new(true, true, true)),
             [(0, Proto::EagerInline), (1, Proto::RndvPut)]
         );
     }

@@ -37,7 +37,7 @@ impl Engine {
             }
         };
         let memory = if staging.is_none() { buffer.memory() } else { None };
-        let reach = self.transport.reach_in(process, (address as usize, len as usize), memory, false)?;
+        let reach = self.transport.register_in(process, (address as usize, len as usize), memory, false)?;
         let step = self.transport.nic_of(process)?.shared.access_max();
         let (mut requests, mut done) = (Vec::with_capacity(places.len()), 0);
         for (place, length) in places {

@@ -1,4 +1,4 @@
-//! [`Share`]: long messages that both processes copy piece by piece: the receiver reads, the sender writes.
+//! [`SharedMessage`]: long messages that both processes copy piece by piece: the receiver reads, the sender writes.
 //!
 //! A side claims a piece before copying it, by a counter in a word of NIC memory that both map. So neither waits for the other to
 //! start, and the side that is less busy copies more. The receiver claims pieces from the start, the sender from the end: when a
@@ -27,7 +27,7 @@ const PLACES: u32 = 8;
 
 /// A message that both sides copy, as both describe it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct SharedMessage {
     /// The index of its word.
     pub(crate) place: u32,
     /// The sequence number of the message among those of the word.
@@ -36,7 +36,7 @@ pub(crate) struct Share {
     pub(crate) length: u64,
 }
 
-impl Share {
+impl SharedMessage {
     fn piece(&self) -> u64 {
         let least = self.length.div_ceil(PIECES_MAX);
         (self.length / 8).clamp(PIECE_MIN, PIECE_MAX).max(least).next_multiple_of(4096)
@@ -83,21 +83,21 @@ impl Share {
 
 /// The words of a line, which the receiver assigns to messages in the order in which they began to wait.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct ClaimWords {
     turns: [u32; PLACES as usize],
     taken: [bool; PLACES as usize],
     /// The messages that wait, and the bytes of each.
     waiting: VecDeque<(SlotKey, u64)>,
 }
 
-impl Words {
+impl ClaimWords {
     /// Queues a message of this many bytes for a word.
     pub(crate) fn wait(&mut self, key: SlotKey, length: u64) {
         self.waiting.push_back((key, length));
     }
 
     /// Assigns a word to the message that has waited longest; `None` if no message waits, or all words are in use.
-    pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(SlotKey, Share)> {
+    pub(crate) fn next(&mut self, memory: &Buf, words: usize) -> Option<(SlotKey, SharedMessage)> {
         let (key, length) = *self.waiting.front()?;
         let share = self.begin(memory, words, length)?;
         self.waiting.pop_front();
@@ -105,17 +105,17 @@ impl Words {
     }
 
     /// Assigns a word to a message of this many bytes; `None` if all words are in use.
-    fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<Share> {
+    fn begin(&mut self, memory: &Buf, words: usize, length: u64) -> Option<SharedMessage> {
         let place = self.taken.iter().position(|taken| !taken)?;
         self.turns[place] = self.turns[place].wrapping_add(1);
-        let share = Share { place: place as u32, turn: self.turns[place], length };
+        let share = SharedMessage { place: place as u32, turn: self.turns[place], length };
         share.begin(memory, words)?;
         self.taken[place] = true;
         Some(share)
     }
 
     /// Frees the word; all pieces were claimed.
-    pub(crate) fn end(&mut self, share: &Share) {
+    pub(crate) fn end(&mut self, share: &SharedMessage) {
         if let Some(taken) = self.taken.get_mut(share.place as usize) {
             *taken = false;
         }
@@ -125,7 +125,7 @@ impl Words {
 /// One side's part in copying a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copying {
-    pub(crate) share: Share,
+    pub(crate) share: SharedMessage,
     /// Whether this side is the receiver, which owns the word.
     pub(crate) receives: bool,
     local: u64,
@@ -136,7 +136,7 @@ pub(crate) struct Copying {
 impl Copying {
     /// Describes a copy between memory at a local address and the peer's.
     pub(crate) fn new(
-        share: Share,
+        share: SharedMessage,
         receives: bool,
         local: u64,
         reach: &Registration,
@@ -160,7 +160,7 @@ mod tests {
     fn pieces_are_claimed_once_and_cover_all() {
         let memory = Buf::alloc(128).expect("memory");
         for length in [SHARED_MIN, SHARED_MIN + 1, 1 << 20, (4 << 20) + 12_345, 100 << 20, 5 << 32] {
-            let share = Words::default().begin(&memory, 64, length).expect("free");
+            let share = ClaimWords::default().begin(&memory, 64, length).expect("free");
             let claimed =
                 |receives| std::iter::from_fn(|| share.claim(&memory, 64, receives)).collect::<Vec<_>>();
             let (mut all, theirs) = std::thread::scope(|scope| {
@@ -181,14 +181,18 @@ mod tests {
 
     #[test]
     fn a_late_sender_claims_nothing_of_another_message() {
-        let (memory, mut words) = (Buf::alloc(64).expect("memory"), Words::default());
-        let all: Vec<Share> =
+        let (memory, mut words) = (Buf::alloc(64).expect("memory"), ClaimWords::default());
+        let all: Vec<SharedMessage> =
             (0..PLACES).map(|_| words.begin(&memory, 0, SHARED_MIN).expect("free")).collect();
         assert_eq!(words.begin(&memory, 0, SHARED_MIN), None);
         words.end(&all[3]);
         let next = words.begin(&memory, 0, SHARED_MIN).expect("free again");
         assert_eq!((next.place, all[3].claim(&memory, 0, false)), (all[3].place, None));
         assert!(next.claim(&memory, 0, false).is_some() && all[2].claim(&memory, 0, false).is_some());
-        assert_eq!(Share { place: PLACES, ..next }.claim(&memory, 0, false), None, "a peer that lies");
+        assert_eq!(
+            SharedMessage { place: PLACES, ..next }.claim(&memory, 0, false),
+            None,
+            "a peer that lies"
+        );
     }
 }

@@ -14,7 +14,7 @@ use crate::status::{ANY_SOURCE, ANY_TAG};
 
 /// Polls for a message before a receive is posted. Other threads that wait for the engine's lock wait hardly longer for this many
 /// polls than for a short message.
-const LOOKS: u32 = 128;
+const POLLS: u32 = 128;
 
 /// The tag of a receive, where `Some(None)` matches any tag; `None` if the tag is not valid.
 #[inline]
@@ -60,7 +60,7 @@ impl Comm {
         let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::Point).ok()?);
         let tag = wanted_tag(from.tag)?;
         self.core().with(|engine| {
-            engine.take_piece(process, &Match { context, tag }, into, self.core().looks(LOOKS))
+            engine.take_piece(process, &Match { context, tag }, into, self.core().looks(POLLS))
         })
     }
 }

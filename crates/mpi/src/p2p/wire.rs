@@ -79,7 +79,8 @@ pub(crate) enum Message {
         /// The immediate value of the last write.
         place: u32,
     },
-    /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has started, and the sender may copy pieces, too.
+    /// Clear to send for a message that both sides copy (`shm_copy`): the receiver has started, and the sender may copy pieces,
+    /// too.
     ShmCts {
         /// The sender's number for its request.
         id: u64,
@@ -454,7 +455,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_understood(message in messages(), credits in any::<u16>()) {
+        fn messages_parse_as_encoded(message in messages(), credits in any::<u16>()) {
             let bytes = message.bytes(credits);
             let len = bytes.as_slice().len();
             prop_assert_eq!(Message::parse(&padded(bytes.as_slice()), len), Some((message, credits)));
@@ -470,7 +471,7 @@ mod tests {
 
         /// No input panics, and whatever is accepted is encoded to the same bytes again.
         #[test]
-        fn nonsense_is_refused_or_means_something(bytes in any::<[u8; 32]>(), more in any::<[u8; 16]>(), len in 0..100_usize) {
+        fn random_bytes_are_rejected_or_encode_equally(bytes in any::<[u8; 32]>(), more in any::<[u8; 16]>(), len in 0..100_usize) {
             let mut all = [0; HEAD_MAX];
             all[..32].copy_from_slice(&bytes);
             all[32..].copy_from_slice(&more);
@@ -483,7 +484,7 @@ mod tests {
 
         /// The short encoder and parser agree with the general ones.
         #[test]
-        fn words_of_short_messages_are_the_bytes(label in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
+        fn short_encoding_equals_the_general_one(label in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
             let label = Label { context: label.0, tag: label.1 };
             let said = eager_words(label, len);
             let bytes = Message::Eager { label, answer: None }.bytes(len);
@@ -509,7 +510,7 @@ mod tests {
         }
 
         #[test]
-        fn no_message_is_an_empty_place_or_a_mark_of_a_ring(message in messages(), len in any::<u16>()) {
+        fn first_byte_is_never_empty_or_a_mark(message in messages(), len in any::<u16>()) {
             let bytes = message.bytes(len);
             prop_assert!(![0, 0xff].contains(&bytes.as_slice()[0]));
             prop_assert_eq!(length_of(&padded(bytes.as_slice())), usize::from(len));

@@ -36,8 +36,9 @@ impl Address {
         for name in std::iter::once(&self.node).chain(self.ports.iter().map(|(_, fabric)| fabric)) {
             let plain = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | ';' | '\\');
             if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(plain) {
-                let text =
-                    format!("'{name}' is no name of a node or a fabric: 1 to {NAME_MAX} plain characters");
+                let text = format!(
+                    "'{name}' is not a valid name of a node or a fabric: use 1 to {NAME_MAX} printable characters"
+                );
                 return Err(Error::new(Class::ARG, text));
             }
         }
@@ -55,7 +56,7 @@ impl Address {
     /// # Errors
     /// [`Class::OTHER`] for text that no process publishes.
     pub(crate) fn parse(note: &str) -> Result<Self> {
-        let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is no address of a process"));
+        let wrong = || Error::new(Class::OTHER, format_args!("'{note}' is not the address of a process"));
         let mut parts = note.split(',');
         let node = parts.next().filter(|node| !node.is_empty()).ok_or_else(wrong)?.to_owned();
         let seed = parts.next().and_then(Seed::from_hex).ok_or_else(wrong)?;
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_say_what_was_meant() {
+    fn notes_parse_as_encoded() {
         let mut both = address("a", &["shm/a", "iwarp"]);
         both.ports[1].0 = "[fe80::1]:7".parse().expect("an address");
         assert_eq!(Address::parse(&both.note().expect("plain")), Ok(both));

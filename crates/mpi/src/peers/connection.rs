@@ -18,7 +18,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Match;
 use crate::p2p::proto::{Chosen, Proto, Protocols, ShortPath, Traits};
-use crate::p2p::shm_copy::{Copying, Share, Words};
+use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, Message, is_eager, line_message, parse_eager, parse_line,
 };
@@ -37,13 +37,13 @@ pub(crate) enum Payload<'a> {
     Own(Vec<u8>),
     /// Contiguous data of the program, sent by the device without a copy. They do not change until the device has read them: a
     /// later request reports that, or this one, if it has a `key`, which is returned with its completion.
-    Lent { bytes: Piece, from: Sge, key: Option<SlotKey> },
+    Zcopy { bytes: Piece, from: Sge, key: Option<SlotKey> },
 }
 
 impl Payload<'_> {
     /// The key that is returned when data without a copy have been sent.
     fn key(&self) -> Option<SlotKey> {
-        if let Self::Lent { key, .. } = self { *key } else { None }
+        if let Self::Zcopy { key, .. } = self { *key } else { None }
     }
 
     /// The bytes of a payload of up to [`LINE_MAX`] bytes, padded with zeros.
@@ -63,13 +63,13 @@ impl transport::Payload for Payload<'_> {
             Self::User(buffer) => buffer.len() as usize,
             Self::Piece(piece) => piece.len(),
             Self::Own(bytes) => bytes.len(),
-            Self::Lent { bytes, .. } => bytes.len(),
+            Self::Zcopy { bytes, .. } => bytes.len(),
         }
     }
 
     #[inline]
     fn sge(&self) -> Option<Sge> {
-        if let Self::Lent { from, .. } = self { Some(*from) } else { None }
+        if let Self::Zcopy { from, .. } = self { Some(*from) } else { None }
     }
 
     #[inline]
@@ -79,7 +79,7 @@ impl transport::Payload for Payload<'_> {
             Self::User(buffer) => buffer.load(into),
             Self::Piece(piece) => piece.buffer().load(into),
             Self::Own(bytes) => into.copy_from_slice(bytes),
-            Self::Lent { bytes, .. } => bytes.buffer().load(into),
+            Self::Zcopy { bytes, .. } => bytes.buffer().load(into),
         }
     }
 
@@ -90,14 +90,14 @@ impl transport::Payload for Payload<'_> {
             Self::User(buffer) => buffer.load_to(memory, at),
             Self::Piece(piece) => piece.load_to(memory, at),
             Self::Own(bytes) => memory.write(at, bytes),
-            Self::Lent { bytes, .. } => bytes.load_to(memory, at),
+            Self::Zcopy { bytes, .. } => bytes.load_to(memory, at),
         }
     }
 }
 
 /// The memory that holds an arrived message until it is released.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Held {
+pub(crate) enum MessageMemory {
     /// A slot.
     Slot(u32),
     /// The lines of the ring before this one.
@@ -165,7 +165,7 @@ pub(crate) enum Copied {
 #[inline(always)]
 fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into: Piece) -> Taken {
     match parse_line(message) {
-        Some((label, len)) if wanted.takes(&label) && len <= into.len() => {
+        Some((label, len)) if wanted.accepts(&label) && len <= into.len() => {
             into.put_words([message.words[LINE_PAYLOAD], message.words[LINE_PAYLOAD + 1]], len);
             line.consume();
             Taken::Message { tag: label.tag, len }
@@ -183,7 +183,7 @@ fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Res
     let [first, second, one, two] = inbox.words(found);
     let (label, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
     let len = whole - HEAD;
-    if !wanted.takes(&label) || len > into.len() {
+    if !wanted.accepts(&label) || len > into.len() {
         return Ok(None);
     }
     if len > LINE_MAX {
@@ -196,7 +196,7 @@ fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Res
 
 #[cold]
 fn nonsense() -> Error {
-    Error::new(Class::OTHER, "the peer sent what no process of this version sends")
+    Error::new(Class::OTHER, "the peer sent a message that this version does not know")
 }
 
 /// The state of this side's [`Message::Leave`].
@@ -233,7 +233,7 @@ pub(crate) struct Connection {
     /// Present on an open connection if inbox and outbox are.
     line: Option<Box<DuplexLine>>,
     /// The claim words in this side's memory for long messages that both sides copy.
-    words: Words,
+    words: ClaimWords,
     /// Whether the line is in this side's memory.
     is_lower: bool,
     /// The memory that the peer offers.
@@ -242,7 +242,7 @@ pub(crate) struct Connection {
     /// Payload bytes of the longest message for the peer's slots.
     slot_payload: usize,
     /// Messages complete locally, when they have been sent; where delivery matters, the peer reports it.
-    lends: bool,
+    zcopy: bool,
     leaving: Leaving,
     /// Counters of sent messages.
     pub(crate) traffic: Traffic,
@@ -260,13 +260,13 @@ impl Connection {
         (is_lower, process): (bool, u32),
     ) -> Result<Self> {
         // Data sent without a copy are a second scatter/gather element after the header.
-        let pieces = if nic.lends() { 2 } else { 1 };
+        let pieces = if nic.zcopy() { 2 } else { 1 };
         let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
         let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
         let fast = nic.write_ring().map(Box::new);
         let rings = fast.is_some() && nic.device.attr().write_ring;
         // This table is replaced when the connection opens.
-        let (room, zcopy) = (nic.slot_payload_to(process), nic.lends());
+        let (room, zcopy) = (nic.slot_payload_to(process), nic.zcopy());
         let before = Traits { short: ShortPath::Sent, room, zcopy, both: false };
         Ok(Self {
             process,
@@ -279,15 +279,15 @@ impl Connection {
             fast,
             rings,
             line: None,
-            words: Words::default(),
+            words: ClaimWords::default(),
             is_lower,
             offered: None,
             sizes,
             slot_payload: nic.slot_payload_to(process),
-            lends: nic.lends(),
+            zcopy: nic.zcopy(),
             leaving: Leaving::No,
             traffic: Traffic::default(),
-            protocols: Protocols::of(before, &Chosen::default()),
+            protocols: Protocols::new(before, &Chosen::default()),
         })
     }
 
@@ -343,18 +343,18 @@ impl Connection {
             (None, Some(_)) => ShortPath::Written,
             (None, None) => ShortPath::Sent,
         };
-        let traits = Traits { short, room: self.payload_max(), zcopy: self.lends, both };
-        self.protocols = Protocols::of(traits, chosen);
+        let traits = Traits { short, room: self.payload_max(), zcopy: self.zcopy, both };
+        self.protocols = Protocols::new(traits, chosen);
     }
 
     /// The memory that holds a message's payload.
-    pub(crate) fn memory(&self, held: Held) -> &Buf {
-        if let (Held::Lines(_), Some(fast)) = (held, &self.fast) {
+    pub(crate) fn memory(&self, held: MessageMemory) -> &Buf {
+        if let (MessageMemory::Lines(_), Some(fast)) = (held, &self.fast) {
             return fast.buf();
         }
         match (held, &self.inbox, &self.line) {
-            (Held::Lines(_), Some(inbox), _) => inbox.buf(),
-            (Held::Line, _, Some(line)) => line.memory(),
+            (MessageMemory::Lines(_), Some(inbox), _) => inbox.buf(),
+            (MessageMemory::Line, _, Some(line)) => line.memory(),
             _ => self.queue.buf(),
         }
     }
@@ -392,7 +392,7 @@ impl Connection {
 
     /// Sends a message; the caller has checked [`Connection::may_send`]. The payload may be reused when this returns.
     ///
-    /// For data [sent without a copy](Payload::Lent), a completion reports that instead.
+    /// For data [sent without a copy](Payload::Zcopy), a completion reports that instead.
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
             let len = payload.len();
@@ -421,7 +421,7 @@ impl Connection {
     /// The flags of a request: where the device may send payload without a copy, messages complete locally.
     fn flags(&self, op: SendOp) -> SendFlags {
         match op {
-            SendOp::Send | SendOp::WriteImm(..) if self.lends => SendFlags::LOCAL,
+            SendOp::Send | SendOp::WriteImm(..) if self.zcopy => SendFlags::LOCAL,
             SendOp::Write(_) => self.write_flags(),
             _ => SendFlags::empty(),
         }
@@ -622,13 +622,13 @@ impl Connection {
     }
 
     /// The message that has waited longest, and the claim word assigned to it; `None` while all words are in use.
-    pub(crate) fn next_share(&mut self) -> Option<(SlotKey, Share)> {
+    pub(crate) fn next_share(&mut self) -> Option<(SlotKey, SharedMessage)> {
         let inbox = self.inbox.as_ref()?;
         self.words.next(inbox.buf(), USER_LINE)
     }
 
     /// Frees the claim word of a message that was copied whole.
-    pub(crate) fn end_share(&mut self, share: &Share) {
+    pub(crate) fn end_share(&mut self, share: &SharedMessage) {
         self.words.end(share);
     }
 
@@ -744,7 +744,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Class::OTHER`] for an invalid message.
-    pub(crate) fn stored(&mut self) -> Result<Option<(Received, Held)>> {
+    pub(crate) fn stored(&mut self) -> Result<Option<(Received, MessageMemory)>> {
         let Some(inbox) = &mut self.inbox else {
             let Some(fast) = &mut self.fast else { return Ok(None) };
             if !fast.has_record() {
@@ -752,7 +752,7 @@ impl Connection {
             }
             let mut message = Message::Credit;
             let Record { at, len, upto } = fast.take(&mut message)?;
-            return Ok(Some((Received { message, at, len }, Held::Lines(upto))));
+            return Ok(Some((Received { message, at, len }, MessageMemory::Lines(upto))));
         };
         let found = inbox.peek()?;
         if let Some(line) = &mut self.line
@@ -761,37 +761,39 @@ impl Connection {
             let ((label, len), at) = (parse_line(&short).ok_or_else(nonsense)?, line.offset_of(LINE_PAYLOAD));
             line.take();
             let message = Message::Eager { label, answer: None };
-            return Ok(Some((Received { message, at, len }, Held::Line)));
+            return Ok(Some((Received { message, at, len }, MessageMemory::Line)));
         }
         let Some(found) = found else { return Ok(None) };
         let mut message = Message::Credit;
         let Record { at, len, upto } = inbox.decode(&found, &mut message)?;
         inbox.take(upto);
-        Ok(Some((Received { message, at, len }, Held::Lines(upto))))
+        Ok(Some((Received { message, at, len }, MessageMemory::Lines(upto))))
     }
 
     /// Releases the memory of a message.
     #[inline]
-    pub(crate) fn release(&mut self, held: Held, message: &Message) -> Result<()> {
+    pub(crate) fn release(&mut self, held: MessageMemory, message: &Message) -> Result<()> {
         match (held, &mut self.inbox) {
-            (Held::Slot(slot), _) => self.release_slot(slot, message),
-            (Held::Lines(upto), Some(inbox)) => {
+            (MessageMemory::Slot(slot), _) => self.release_slot(slot, message),
+            (MessageMemory::Lines(upto), Some(inbox)) => {
                 if inbox.release(upto) {
                     self.queue.qp().ring()?;
                 }
                 Ok(())
             }
-            (Held::Line, _) => {
+            (MessageMemory::Line, _) => {
                 self.line.as_deref_mut().into_iter().for_each(DuplexLine::release);
                 if !self.open {
                     self.acknowledge_line();
                 }
                 Ok(())
             }
-            (Held::Lines(upto), None) => match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {
-                true => self.publish(),
-                false => Ok(()),
-            },
+            (MessageMemory::Lines(upto), None) => {
+                match self.fast.as_mut().is_some_and(|fast| fast.release(upto)) {
+                    true => self.publish(),
+                    false => Ok(()),
+                }
+            }
         }
     }
 

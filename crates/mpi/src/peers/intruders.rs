@@ -24,13 +24,13 @@ use crate::process::{Config, Process};
 use crate::tool::Gauge;
 
 /// A program without the key that uses a device of the same kind.
-struct Stranger {
+struct Attacker {
     cm: Cm,
     cq: Cq,
     device: Device,
 }
 
-impl Stranger {
+impl Attacker {
     fn new(device: Device) -> Self {
         Self {
             cm: device.create_cm().expect("a channel"),
@@ -167,14 +167,14 @@ fn is_open(process: &Process, to: u32) -> bool {
 
 /// Goal: a process rejects an attacker that knows all but the key, keeps its state, and serves the honest peer afterwards. A replay
 /// of the peer's own request is rejected, too.
-fn strangers_are_refused(device: &str) {
+fn attackers_are_rejected(device: &str) {
     let both = pair(device);
-    let stranger = Stranger::new(fabric::open(device, &host::real::host()).expect("a device"));
+    let attacker = Attacker::new(fabric::open(device, &host::real::host()).expect("a device"));
     let addr = address(&both[1], 0).ports[0].0;
     let wait = || both.iter().for_each(Process::progress);
     let tries = tries(&both[0], &both[1]);
     for (what, said) in &tries {
-        check_refusal(what, said, &stranger.is_rejected(addr, said, wait));
+        check_refusal(what, said, &attacker.is_rejected(addr, said, wait));
     }
     assert_eq!(both[0].gauge(Gauge::ConnectionsRefused), tries.len() as u64);
     assert_eq!(both[0].connected(), []);
@@ -185,7 +185,7 @@ fn strangers_are_refused(device: &str) {
         wait();
         assert!(patience.elapsed().as_secs() < 60, "the honest peer is not served");
     }
-    let replayed = stranger.is_rejected(addr, &request, wait);
+    let replayed = attacker.is_rejected(addr, &request, wait);
     assert!(Refusal::parse(&replayed, PROTOCOL).is_some(), "replayed: {replayed:?}");
     assert_eq!(
         (both[0].connected(), both[0].gauge(Gauge::ConnectionsRefused)),
@@ -194,18 +194,18 @@ fn strangers_are_refused(device: &str) {
 }
 
 #[test]
-fn strangers_are_refused_on_iwarp() {
-    strangers_are_refused("iwarp");
+fn attackers_are_rejected_on_iwarp() {
+    attackers_are_rejected("iwarp");
 }
 
 #[test]
-fn strangers_are_refused_on_shm() {
-    strangers_are_refused("shm");
+fn attackers_are_rejected_on_shm() {
+    attackers_are_rejected("shm");
 }
 
 /// The replies of a program that listens in a process's place.
 #[derive(Clone, Copy, Debug)]
-enum Posing {
+enum FakeReply {
     /// A reply without a proof.
     Accepts,
     /// The request's own proof as the reply.
@@ -219,22 +219,22 @@ enum Posing {
 }
 
 /// An attacker that listens, and answers one request after the other until `is_over`.
-fn pose(
-    stranger: &Stranger,
-    how: Posing,
+fn serve_fake_replies(
+    attacker: &Attacker,
+    how: FakeReply,
     own: Challenge,
     mut wait: impl FnMut(),
     is_over: impl Fn() -> bool,
 ) {
     let (mut qps, mut asked, patience) = (Vec::new(), 0_u8, std::time::Instant::now());
     while !is_over() {
-        assert!(patience.elapsed().as_secs() < 60, "the stranger is not given up");
-        let Some(CmEvent::ConnectRequest(request)) = stranger.cm.poll_event() else {
+        assert!(patience.elapsed().as_secs() < 60, "the attacker is not given up");
+        let Some(CmEvent::ConnectRequest(request)) = attacker.cm.poll_event() else {
             wait();
             continue;
         };
         asked += 1;
-        assert!(asked < 20, "it is asked for ever");
+        assert!(asked < 20, "it retries forever");
         let said = request.private_data.clone();
         let challenge = |byte| {
             auth::Gate::new(
@@ -244,24 +244,24 @@ fn pose(
             )
         };
         match how {
-            Posing::Accepts | Posing::Reflects => {
+            FakeReply::Accepts | FakeReply::Reflects => {
                 let mut reply = vec![0; auth::REPLY];
                 reply[..4].copy_from_slice(&PROTOCOL.magic);
-                if let Posing::Reflects = how {
+                if let FakeReply::Reflects = how {
                     reply[4..20].copy_from_slice(&said[24..40]);
                     reply[20..].copy_from_slice(&said[40..56]);
                 }
-                let qp = stranger.qp();
-                stranger.cm.accept(request, &qp, &ConnParam::with_private_data(reply)).expect("accept");
+                let qp = attacker.qp();
+                attacker.cm.accept(request, &qp, &ConnParam::with_private_data(reply)).expect("accept");
                 qps.push(qp);
             }
-            Posing::Challenges => {
+            FakeReply::Challenges => {
                 let refusal =
                     challenge(asked).check(&said, |_| None).expect_err("no key").expect("a challenge");
                 request.reject(&refusal.bytes(PROTOCOL)).expect("reject");
             }
-            Posing::Starts if asked < 4 => request.reject(NOT_YET).expect("reject"),
-            Posing::Refuses | Posing::Starts => {
+            FakeReply::Starts if asked < 4 => request.reject(NOT_YET).expect("reject"),
+            FakeReply::Refuses | FakeReply::Starts => {
                 request.reject(&Refusal(own).bytes(PROTOCOL)).expect("reject")
             }
         }
@@ -270,8 +270,14 @@ fn pose(
 
 /// Goal: a process that reaches a program without the key in place of its peer gives the peer up with a clear error, and sends it
 /// nothing. Method: the peer's note names the attacker's listener.
-fn a_listener_without_the_key_is_given_up(device: &str) {
-    for how in [Posing::Accepts, Posing::Reflects, Posing::Challenges, Posing::Refuses, Posing::Starts] {
+fn connect_to_a_listener_without_the_key_fails(device: &str) {
+    for how in [
+        FakeReply::Accepts,
+        FakeReply::Reflects,
+        FakeReply::Challenges,
+        FakeReply::Refuses,
+        FakeReply::Starts,
+    ] {
         let host = host::real::host();
         let board = Board::new(2);
         let open = || fabric::open(device, &host).expect("a device");
@@ -281,16 +287,16 @@ fn a_listener_without_the_key_is_given_up(device: &str) {
             other.join().expect("started");
             process
         });
-        let stranger = Stranger::new(open());
+        let attacker = Attacker::new(open());
         let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let listener: Listener = stranger.cm.listen(any, 4).expect("a listener");
+        let listener: Listener = attacker.cm.listen(any, 4).expect("a listener");
         let mut note = address(&process, 1);
         note.ports[0].0 = listener.addr();
         board.seat(1, &host).put("mpi-1", &note.note().expect("plain")).expect("put");
         let own = note.seed.challenge(PROTOCOL, name(&process, 0), 0);
         send_short(&process, 1);
         let lost = || process.core().with(|engine| engine.transport.lost(1).cloned());
-        pose(&stranger, how, own, || process.progress(), || lost().is_some());
+        serve_fake_replies(&attacker, how, own, || process.progress(), || lost().is_some());
         let error = lost().expect("it was given up");
         assert_eq!(error.class, Class::PROC_ABORTED);
         let (where_to, what) = (listener.addr().to_string(), "does not know the key of this job");
@@ -299,13 +305,13 @@ fn a_listener_without_the_key_is_given_up(device: &str) {
 }
 
 #[test]
-fn a_listener_without_the_key_is_given_up_on_iwarp() {
-    a_listener_without_the_key_is_given_up("iwarp");
+fn connect_to_a_listener_without_the_key_fails_on_iwarp() {
+    connect_to_a_listener_without_the_key_fails("iwarp");
 }
 
 #[test]
-fn a_listener_without_the_key_is_given_up_on_shm() {
-    a_listener_without_the_key_is_given_up("shm");
+fn connect_to_a_listener_without_the_key_fails_on_shm() {
+    connect_to_a_listener_without_the_key_fails("shm");
 }
 
 /// Passed from rank 1 to the attacker: the address of rank 0, the private data of the attempts, and a request for the replay.
@@ -332,19 +338,19 @@ fn honest(process: &Process, plan: &Plan) {
 }
 
 /// Tries every request in the first 200 ms, and replays one in the next. Each try starts at a random time.
-fn intrude(host: &Host, plan: &Plan, seed: u64) {
+fn attack(host: &Host, plan: &Plan, seed: u64) {
     let mut rng = host::Rng::new(seed);
     pause(host, Span::from_ms(10));
     let (victim, mut tries, request) = plan.lock().expect("no panic").take().expect("rank 1 came first");
     rng.shuffle(&mut tries);
-    let stranger = Stranger::new(fabric::open(CARD, host).expect("a card"));
+    let attacker = Attacker::new(fabric::open(CARD, host).expect("a card"));
     let wait = || pause(host, Span::from_us(5));
     for (what, said) in &tries {
         pause(host, Span::from_us(rng.below(1000)));
-        check_refusal(what, said, &stranger.is_rejected(victim, said, wait));
+        check_refusal(what, said, &attacker.is_rejected(victim, said, wait));
     }
     pause(host, Span::from_ms(200));
-    assert!(Refusal::parse(&stranger.is_rejected(victim, &request, wait), PROTOCOL).is_some(), "replayed");
+    assert!(Refusal::parse(&attacker.is_rejected(victim, &request, wait), PROTOCOL).is_some(), "replayed");
 }
 
 /// Runs a world with a job of two and an attacker; returns its trace.
@@ -372,7 +378,7 @@ fn world(seed: u64) -> u64 {
     }
     let node = world.node("node");
     let host = node.host();
-    world.rank("stranger", &[&node], move || intrude(&host, &plan, seed)).expect("a rank");
+    world.rank("attacker", &[&node], move || attack(&host, &plan, seed)).expect("a rank");
     let ended = world.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     let (count, connected) = refused.lock().expect("no panic").clone();
     assert_eq!((count, connected), (13, vec![(1, false)]), "seed {seed}");
@@ -381,7 +387,7 @@ fn world(seed: u64) -> u64 {
 
 /// Goal: the same as on real devices, for any timing; and keys that derive from the seed make equal worlds.
 #[test]
-fn strangers_are_refused_in_virtual_time() {
+fn attackers_are_rejected_in_virtual_time() {
     for seed in 1..=20 {
         let trace = world(seed);
         if seed % 5 == 0 {

@@ -48,25 +48,25 @@ const LINE: usize = 64;
 /// is cheaper than another message.
 pub(crate) const COPIED_MAX: usize = 32 << 10;
 /// The largest fragment of a long message. The receiver copies one fragment out of its slot while the next one arrives.
-const PART_MAX: usize = 32 << 10;
+const FRAGMENT_MAX: usize = 32 << 10;
 /// Fragments of the longest message that is sent without a CTS. Copying this many takes as long as agreeing on a destination for
 /// RDMA.
-const WHOLE_PARTS: usize = 4;
+const FRAGMENTS_WITHOUT_CTS: usize = 4;
 
 /// How long messages are fragmented where they are sent without a copy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct FragmentSizes {
     /// Bytes of a fragment.
     pub(crate) part: usize,
     /// The longest message that is sent entirely in fragments.
     pub(crate) whole: u64,
 }
 
-impl Cut {
+impl FragmentSizes {
     /// Computes the sizes for slots with room for this many bytes.
-    pub(crate) fn of(room: usize) -> Self {
-        let part = room.min(PART_MAX);
-        Self { part, whole: (WHOLE_PARTS * part) as u64 }
+    pub(crate) fn new(room: usize) -> Self {
+        let part = room.min(FRAGMENT_MAX);
+        Self { part, whole: (FRAGMENTS_WITHOUT_CTS * part) as u64 }
     }
 }
 
@@ -140,8 +140,8 @@ pub(crate) struct Nic {
     addr: SocketAddr,
     /// Messages are written to peers' memory by RDMA.
     writes: bool,
-    /// The device can send from all memory, so that long messages may be [sent without a copy](Nic::lends).
-    lends: bool,
+    /// The device can send from all memory, so that long messages may be [sent without a copy](Nic::zcopy).
+    zcopy: bool,
     /// The number of processes of the job.
     size: u32,
 }
@@ -191,8 +191,8 @@ impl Nic {
         };
         let shared = transport::Nic::open(&device, &config, &screen)?;
         let addr = SocketAddr::new(port.address, shared.addr().port());
-        let lends = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
-        Ok(Self { device, shared, sizes, addr, writes, lends, size })
+        let zcopy = shared.registrations.has_all() && !attr.maps_peers && !writes && !is_model;
+        Ok(Self { device, shared, sizes, addr, writes, zcopy, size })
     }
 
     /// Its listening address. The address is unspecified if it listens at several.
@@ -227,17 +227,17 @@ impl Nic {
 
     /// The longest message that is sent in fragments, in bytes; 0 if none is.
     pub(crate) fn parts_max(&self) -> usize {
-        if self.lends { Cut::of(self.sizes.slot_payload()).whole as usize } else { 0 }
+        if self.zcopy { FragmentSizes::new(self.sizes.slot_payload()).whole as usize } else { 0 }
     }
 
     /// Whether long messages are sent from the program's memory, and written into the receiver's: on devices that can send from all
     /// memory, if a peer's memory cannot be mapped.
-    pub(crate) fn lends(&self) -> bool {
-        self.lends
+    pub(crate) fn zcopy(&self) -> bool {
+        self.zcopy
     }
 
     /// Registers memory of the program for a peer's writes, until the registration is dropped.
-    pub(crate) fn let_in(&self, bytes: (usize, usize)) -> Result<Registration> {
+    pub(crate) fn register_for_writes(&self, bytes: (usize, usize)) -> Result<Registration> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         Ok(Registration::Own(Arc::new(register(self.shared.pd(), bytes, access, Arc::new(()))?)))
     }
@@ -319,7 +319,7 @@ mod tests {
         let device = fabric::open("iwarp", &host::real::host()).expect("a device");
         let port = Port { device, address: [0, 0, 0, 0].into(), fabric: "iwarp".into() };
         let told = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address"));
-        let nic = Nic::open(&port, &told, (2, 0), false, crate::peers::trust::door())
+        let nic = Nic::open(&port, &told, (2, 0), false, crate::peers::trust::admission())
             .expect("a device that listens");
         assert!(nic.addr().ip().is_unspecified() && nic.addr().port() != 0);
         let is_heard = |address: &str| std::net::TcpStream::connect((address, nic.addr().port())).is_ok();

@@ -18,13 +18,13 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::Match;
 use crate::p2p::proto::{Chosen, Conditions, Proto, Protocols, ShortPath, Traits};
-use crate::p2p::shm_copy::{Copying, Share};
+use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
-use crate::peers::connection::{Connection, Copied, Held, Next, Payload, Received, Short, Taken};
+use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
 use crate::peers::links::Links;
 use crate::peers::nic::{Nic, Port};
-use crate::peers::trust::{self, Door, JobSecret, Keyring, Members, PROTOCOL};
+use crate::peers::trust::{self, ConnectAdmission, JobSecret, Keyring, Members, PROTOCOL};
 
 /// How long a process may take to answer a connect request: it does so when it next calls MPI, which may take it hours. If it has
 /// ended, the device reports that.
@@ -40,7 +40,7 @@ pub(crate) enum Event {
         /// The message.
         what: Received,
         /// The memory that holds it.
-        place: HeldAt,
+        place: MessagePlace,
     },
     /// A message has been sent, and its payload may be reused.
     Sent(SlotKey),
@@ -71,15 +71,15 @@ pub(crate) enum Event {
 
 /// The location of a message: its connection, and its memory there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HeldAt {
+pub(crate) struct MessagePlace {
     connection: usize,
-    held: Held,
+    held: MessageMemory,
 }
 
 /// A request that waits for a connection, for credits, or for room.
 #[derive(Debug)]
-enum Task {
-    Send { message: Message, payload: Payload<'static>, told: Option<SlotKey> },
+enum QueuedRequest {
+    Send { message: Message, payload: Payload<'static>, sent_key: Option<SlotKey> },
     Access { op: SendOp, piece: Sge, key: SlotKey },
 }
 
@@ -87,8 +87,8 @@ enum Task {
 #[derive(Debug)]
 enum PeerState {
     None,
-    Asking(usize),
-    Answering(usize),
+    Connecting(usize),
+    Accepting(usize),
     Open(usize),
     Gone(Gone),
 }
@@ -104,8 +104,8 @@ struct Gone {
 #[derive(Debug)]
 struct Peer {
     process: u32,
-    way: PeerState,
-    queue: VecDeque<Task>,
+    state: PeerState,
+    queue: VecDeque<QueuedRequest>,
 }
 
 /// Completions per poll of a completion queue.
@@ -121,10 +121,10 @@ const PART: usize = 64;
 
 /// The index in `peers` of each process of the job, in parts that are allocated on first use: most processes of a large job never
 /// communicate with each other.
-struct Places(Vec<Option<Box<[u32; PART]>>>);
+struct PeerIndices(Vec<Option<Box<[u32; PART]>>>);
 
-impl Places {
-    fn of(size: u32) -> Self {
+impl PeerIndices {
+    fn new(size: u32) -> Self {
         Self((0..size.div_ceil(PART as u32)).map(|_| None).collect())
     }
 
@@ -148,7 +148,7 @@ impl Places {
 
 /// The route to a peer: the local port, the peer's address, and the seed of its challenges.
 #[derive(Debug)]
-struct Way {
+struct Route {
     port: usize,
     addr: SocketAddr,
     seed: Seed,
@@ -162,7 +162,7 @@ pub(crate) struct Transport {
     strangers: Strangers,
     address: Address,
     nics: Vec<Nic>,
-    known: Places,
+    indices: PeerIndices,
     peers: Vec<Peer>,
     connections: Links,
     /// Connections that have ended, and whether their peers may still store in their memory. They are dropped when no event refers
@@ -179,7 +179,7 @@ pub(crate) struct Transport {
     /// Connect requests of this process without an answer yet, by the place of the connection.
     attempts: Attempts,
     /// Checks incoming connect requests; shared with the devices.
-    door: Arc<Door>,
+    admission: Arc<ConnectAdmission>,
     members: Arc<Members>,
     /// Connections whose peers may store messages in this process's memory.
     stored_to: Vec<usize>,
@@ -220,14 +220,14 @@ impl Transport {
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
         let sizes = (size, bootstrap.strangers());
-        let (door, own) = (trust::door(), bootstrap.random_key()?);
+        let (admission, own) = (trust::admission(), bootstrap.random_key()?);
         let seed = Seed::from_key(own.derive("seed", &[]));
-        let told = &addresses[..addresses.len().min(ADDRESSES_MAX)];
-        let open = |port| Nic::open(port, told, sizes, fast_path, door.clone());
+        let published = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+        let open = |port| Nic::open(port, published, sizes, fast_path, admission.clone());
         let nics: Vec<Nic> = ports.iter().map(open).collect::<Result<_>>()?;
         let listens = nics.iter().zip(ports).map(|(nic, port)| (nic.addr(), port.fabric.clone()));
         let ports = listens.collect();
-        let addresses = told.to_vec();
+        let addresses = published.to_vec();
         let address = Address { node: node.to_owned(), ports, addresses, seed: seed.clone() };
         bootstrap.put(&note_of(rank), &address.note()?)?;
         if rank == 0 {
@@ -238,14 +238,14 @@ impl Transport {
         let secret = JobSecret::parse(&bootstrap.get("mpi-job")?)?;
         let me = Identity { job: secret.job, rank };
         let members = Arc::new(Members::new(me, size, Keyring::new(secret)));
-        door.open(auth::Identity(me.bytes()), seed, members.clone());
+        admission.open(auth::Identity(me.bytes()), seed, members.clone());
         Ok(Self {
             host: host.clone(),
             rank,
             strangers: Strangers::new(me, size),
             address,
             nics,
-            known: Places::of(size),
+            indices: PeerIndices::new(size),
             peers: Vec::new(),
             connections: Links::default(),
             ended: Vec::new(),
@@ -254,7 +254,7 @@ impl Transport {
             begun: Vec::new(),
             past: Vec::new(),
             attempts: Attempts::new(PROTOCOL, own.derive("nonces", &[])),
-            door,
+            admission,
             members,
             stored_to: Vec::new(),
             turn: 0,
@@ -309,8 +309,8 @@ impl Transport {
     /// Notifies a process that may sleep, after stores in memory that it polls.
     #[inline]
     pub(crate) fn ring(&mut self, process: u32) {
-        let at = self.known.get(process);
-        if let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(at)
+        let at = self.indices.get(process);
+        if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
             && let Err(error) = self.connections[*number].qp().ring()
         {
             self.lose(at, error.into());
@@ -323,8 +323,8 @@ impl Transport {
     }
 
     /// The check of incoming connect requests.
-    pub(crate) fn door(&self) -> &Door {
-        &self.door
+    pub(crate) fn admission(&self) -> &ConnectAdmission {
+        &self.admission
     }
 
     /// The processes that may connect to this one, and the keys that it shares with them.
@@ -354,7 +354,7 @@ impl Transport {
     /// As [`Strangers::introduce`].
     pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
         let number = self.strangers.introduce(identity, address)?;
-        self.known.grow(number + 1);
+        self.indices.grow(number + 1);
         Ok(number)
     }
 
@@ -364,7 +364,7 @@ impl Transport {
     }
 
     /// The memory and the range of a message's payload.
-    pub(crate) fn payload(&self, what: &Received, place: HeldAt) -> (&Buf, Range<usize>) {
+    pub(crate) fn payload(&self, what: &Received, place: MessagePlace) -> (&Buf, Range<usize>) {
         (self.connections[place.connection].memory(place.held), what.at..what.at + what.len)
     }
 
@@ -402,8 +402,8 @@ impl Transport {
     fn protocols_before(&mut self, to: u32) -> Result<Protocols> {
         let port = self.port_of(to)?;
         let nic = &self.nics[port];
-        let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.lends());
-        Ok(Protocols::of(Traits { short, room, zcopy, both: false }, &self.chosen))
+        let (short, room, zcopy) = (ShortPath::Sent, nic.slot_payload_to(to), nic.zcopy());
+        Ok(Protocols::new(Traits { short, room, zcopy, both: false }, &self.chosen))
     }
 
     /// Sets size limits of protocols, for existing and future connections.
@@ -425,10 +425,14 @@ impl Transport {
     }
 
     /// Registers memory for a process's writes, until the registration is dropped.
-    pub(crate) fn let_in(&mut self, process: u32, bytes: (usize, usize)) -> Result<Registration> {
+    pub(crate) fn register_for_writes(
+        &mut self,
+        process: u32,
+        bytes: (usize, usize),
+    ) -> Result<Registration> {
         let port = self.port_of(process)?;
         self.reached[1] += 1;
-        self.nics[port].let_in(bytes)
+        self.nics[port].register_for_writes(bytes)
     }
 
     /// The device that reaches a process.
@@ -445,11 +449,11 @@ impl Transport {
         len: usize,
         remote: bool,
     ) -> Result<Registration> {
-        self.reach_in(process, (address, len), None, remote)
+        self.register_in(process, (address, len), None, remote)
     }
 
     /// Registers memory as [`Transport::reach`] does, for bytes that may be part of memory whose registrations are cached.
-    pub(crate) fn reach_in(
+    pub(crate) fn register_in(
         &mut self,
         process: u32,
         bytes: (usize, usize),
@@ -479,7 +483,7 @@ impl Transport {
         if !self.has_lost {
             return None;
         }
-        match &self.peers.get(self.known.get(process))?.way {
+        match &self.peers.get(self.indices.get(process))?.state {
             PeerState::Gone(gone) => Some(gone),
             _ => None,
         }
@@ -488,8 +492,10 @@ impl Transport {
     /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        let at = self.known.get(to);
-        let Some(Peer { way: PeerState::Open(number), queue, .. }) = self.peers.get(at) else { return false };
+        let at = self.indices.get(to);
+        let Some(Peer { state: PeerState::Open(number), queue, .. }) = self.peers.get(at) else {
+            return false;
+        };
         let connection = &mut self.connections[*number];
         if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
@@ -510,7 +516,7 @@ impl Transport {
     /// The process is lost, or cannot be reached.
     pub(crate) fn send_now(&mut self, to: u32, message: &Message, payload: &Payload<'_>) -> Result<bool> {
         let at = self.peer(to)?;
-        let (PeerState::Open(number), true) = (&self.peers[at].way, self.peers[at].queue.is_empty()) else {
+        let (PeerState::Open(number), true) = (&self.peers[at].state, self.peers[at].queue.is_empty()) else {
             return Ok(false);
         };
         let connection = &mut self.connections[*number];
@@ -521,7 +527,7 @@ impl Transport {
         sent.map_err(|error| self.lose(at, error))
     }
 
-    /// Queues a message; [`Event::Sent`] with `told` reports when it has been sent.
+    /// Queues a message; [`Event::Sent`] with `sent_key` reports when it has been sent.
     ///
     /// # Errors
     /// As [`Transport::send_now`].
@@ -530,10 +536,10 @@ impl Transport {
         to: u32,
         message: Message,
         payload: Payload<'static>,
-        told: Option<SlotKey>,
+        sent_key: Option<SlotKey>,
     ) -> Result<()> {
         let at = self.peer(to)?;
-        self.peers[at].queue.push_back(Task::Send { message, payload, told });
+        self.peers[at].queue.push_back(QueuedRequest::Send { message, payload, sent_key });
         self.pump(at);
         Ok(())
     }
@@ -552,7 +558,7 @@ impl Transport {
     /// As [`Transport::send`].
     pub(crate) fn access(&mut self, process: u32, op: SendOp, piece: Sge, key: SlotKey) -> Result<()> {
         let at = self.peer(process)?;
-        self.peers[at].queue.push_back(Task::Access { op, piece, key });
+        self.peers[at].queue.push_back(QueuedRequest::Access { op, piece, key });
         self.pump(at);
         Ok(())
     }
@@ -572,23 +578,23 @@ impl Transport {
         } else {
             common_ports(theirs, &self.address).map(|(far, near)| (near, far))
         };
-        common.ok_or_else(|| Error::lost(process, "it has no device that reaches it from here"))
+        common.ok_or_else(|| Error::lost(process, "no device of this process reaches it"))
     }
 
     /// Whether a process is connected.
     pub(crate) fn is_open(&self, process: u32) -> bool {
-        self.peers.get(self.known.get(process)).is_some_and(|peer| matches!(peer.way, PeerState::Open(_)))
+        self.peers.get(self.indices.get(process)).is_some_and(|peer| matches!(peer.state, PeerState::Open(_)))
     }
 
     /// Maps a peer's NIC memory for load and store; `None` if it is not connected, or its memory cannot be mapped.
     pub(crate) fn map(&self, process: u32, at: RemoteAddr, len: usize) -> Option<Buf> {
-        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
         self.connections[number].qp().map(at, len).ok()
     }
 
     /// Whether both processes can copy a message to this one.
     pub(crate) fn may_share(&self, from: u32, length: u64) -> bool {
-        let Some(Peer { way: PeerState::Open(number), .. }) = self.peers.get(self.known.get(from)) else {
+        let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(self.indices.get(from)) else {
             return false;
         };
         let connection = &self.connections[*number];
@@ -603,19 +609,19 @@ impl Transport {
     }
 
     /// The message from a process that has waited longest, and the claim word assigned to it; `None` while all words are in use.
-    pub(crate) fn next_share(&mut self, from: u32) -> Option<(SlotKey, Share)> {
+    pub(crate) fn next_share(&mut self, from: u32) -> Option<(SlotKey, SharedMessage)> {
         self.open_to(from)?.next_share()
     }
 
     /// Frees the claim word of a message that was copied whole.
-    pub(crate) fn end_share(&mut self, from: u32, share: &Share) {
+    pub(crate) fn end_share(&mut self, from: u32, share: &SharedMessage) {
         if let Some(connection) = self.open_to(from) {
             connection.end_share(share);
         }
     }
 
     fn open_to(&mut self, process: u32) -> Option<&mut Connection> {
-        let PeerState::Open(number) = self.peers.get(self.known.get(process))?.way else { return None };
+        let PeerState::Open(number) = self.peers.get(self.indices.get(process))?.state else { return None };
         Some(&mut self.connections[number])
     }
 
@@ -626,7 +632,7 @@ impl Transport {
     /// As [`Transport::send`].
     pub(crate) fn copy(&mut self, with: u32, copying: &Copying, key: SlotKey) -> Result<(u32, bool)> {
         let at = self.peer(with)?;
-        let PeerState::Open(number) = self.peers[at].way else { return Ok((0, false)) };
+        let PeerState::Open(number) = self.peers[at].state else { return Ok((0, false)) };
         let mut count = 0;
         self.polls = 0;
         loop {
@@ -665,7 +671,7 @@ impl Transport {
 
     /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
-        self.peers.iter().filter(|peer| matches!(peer.way, PeerState::Open(_))).count()
+        self.peers.iter().filter(|peer| matches!(peer.state, PeerState::Open(_))).count()
     }
 
     /// Whether all messages and accesses were sent and have completed.
@@ -680,13 +686,13 @@ impl Transport {
         self.leaves = true;
         let mut have_heard = true;
         for at in self.announced_to(all) {
-            match self.peers[at].way {
+            match self.peers[at].state {
                 PeerState::Open(number) => match self.connections[number].leave(&self.host) {
                     Ok(has_heard) => have_heard &= has_heard,
                     Err(error) => drop(self.lose(at, error)),
                 },
                 // Neither state lasts: the peer answers, sends its first message, or is lost.
-                PeerState::Asking(_) | PeerState::Answering(_) => have_heard = false,
+                PeerState::Connecting(_) | PeerState::Accepting(_) => have_heard = false,
                 PeerState::None | PeerState::Gone(_) => {}
             }
         }
@@ -737,7 +743,7 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn next(&mut self, number: usize) -> Next {
         self.connections[number].next().unwrap_or_else(|error| {
-            self.lose(self.known.get(self.connections[number].process), error);
+            self.lose(self.indices.get(self.connections[number].process), error);
             Next::Nothing
         })
     }
@@ -746,7 +752,7 @@ impl Transport {
     #[inline]
     pub(crate) fn pass(&mut self, number: usize, short: &Short) {
         if let Err(error) = self.connections[number].pass(short) {
-            self.lose(self.known.get(self.connections[number].process), error);
+            self.lose(self.indices.get(self.connections[number].process), error);
         }
     }
 
@@ -758,14 +764,14 @@ impl Transport {
     }
 
     /// Releases the memory of a message.
-    pub(crate) fn release(&mut self, place: HeldAt, message: &Message) {
+    pub(crate) fn release(&mut self, place: MessagePlace, message: &Message) {
         let connection = &mut self.connections[place.connection];
         let process = connection.process;
-        if matches!(place.held, Held::Slot(_)) && connection.has_failed() {
+        if matches!(place.held, MessageMemory::Slot(_)) && connection.has_failed() {
             return;
         }
         if let Err(error) = connection.release(place.held, message) {
-            let at = self.known.get(process);
+            let at = self.indices.get(process);
             self.lose(at, error);
         }
     }
@@ -795,7 +801,7 @@ impl Transport {
     /// The connection by which a process may store messages in this process's memory.
     #[inline]
     pub(crate) fn stored_by(&self, process: u32) -> Option<usize> {
-        match self.peers.get(self.known.get(process))?.way {
+        match self.peers.get(self.indices.get(process))?.state {
             PeerState::Open(number) if self.connections[number].is_mapped() => Some(number),
             _ => None,
         }
@@ -809,18 +815,18 @@ impl Transport {
     }
 
     /// The next message that a peer has stored, in the form of [`Event::Received`].
-    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, HeldAt)> {
+    pub(crate) fn next_stored(&mut self, number: usize) -> Option<(u32, Received, MessagePlace)> {
         let connection = &mut self.connections[number];
         let from = connection.process;
         match connection.stored() {
             Ok(Some((what, _))) if what.message == Message::Leave => {
-                self.leaves_now(self.known.get(from), number);
+                self.leaves_now(self.indices.get(from), number);
                 None
             }
-            Ok(Some((what, held))) => Some((from, what, HeldAt { connection: number, held })),
+            Ok(Some((what, held))) => Some((from, what, MessagePlace { connection: number, held })),
             Ok(None) => None,
             Err(error) => {
-                let at = self.known.get(from);
+                let at = self.indices.get(from);
                 self.lose(at, error);
                 None
             }
@@ -831,7 +837,7 @@ impl Transport {
     #[inline]
     pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
         self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
-            self.lose(self.known.get(self.connections[number].process), error);
+            self.lose(self.indices.get(self.connections[number].process), error);
             Taken::Unknown
         })
     }
@@ -840,14 +846,14 @@ impl Transport {
     #[inline(always)]
     pub(crate) fn take_from(&mut self, number: usize, take: impl FnOnce(&mut Connection) -> Result<()>) {
         if let Err(error) = take(&mut self.connections[number]) {
-            self.lose(self.known.get(self.connections[number].process), error);
+            self.lose(self.indices.get(self.connections[number].process), error);
         }
     }
 
     /// Sends queued messages to a peer whose memory may have room again, since no event reports that.
     #[inline]
     pub(crate) fn pump_stored(&mut self, number: usize) {
-        let at = self.known.get(self.connections[number].process);
+        let at = self.indices.get(self.connections[number].process);
         if !self.peers[at].queue.is_empty() {
             self.pump(at);
         }
@@ -879,8 +885,8 @@ impl Transport {
 
     /// The number of the connection to a peer, or of the attempt to create one.
     fn number_of(&self, peer: usize) -> Option<usize> {
-        match self.peers[peer].way {
-            PeerState::Asking(number) | PeerState::Answering(number) | PeerState::Open(number) => {
+        match self.peers[peer].state {
+            PeerState::Connecting(number) | PeerState::Accepting(number) | PeerState::Open(number) => {
                 Some(number)
             }
             PeerState::None | PeerState::Gone(_) => None,
@@ -891,10 +897,10 @@ impl Transport {
         let (number, slot) = of_completion(wc);
         let Some(number) = self.connections.place_of(number) else { return };
         let connection = &mut self.connections[number];
-        let (process, at) = (connection.process, self.known.get(connection.process));
+        let (process, at) = (connection.process, self.indices.get(connection.process));
         if self.number_of(at) != Some(number) {
             if !wc.is_ok() {
-                self.has_ended(number);
+                self.retire(number);
             }
             return;
         }
@@ -914,7 +920,7 @@ impl Transport {
             Some(slot) => match connection.received(slot, wc.byte_len) {
                 Ok(what) if what.message == Message::Leave => return self.leaves_now(at, number),
                 Ok(what) => {
-                    let place = HeldAt { connection: number, held: Held::Slot(slot) };
+                    let place = MessagePlace { connection: number, held: MessageMemory::Slot(slot) };
                     self.events.push_back(Event::Received { from: process, what, place });
                 }
                 Err(error) => drop(self.lose(at, error)),
@@ -932,14 +938,14 @@ impl Transport {
     /// Sends queued messages, as many as possible.
     fn pump(&mut self, at: usize) {
         let peer = &mut self.peers[at];
-        let PeerState::Open(number) = peer.way else { return };
+        let PeerState::Open(number) = peer.state else { return };
         let connection = &mut self.connections[number];
         while let Some(task) = peer.queue.front() {
             let done = match task {
-                Task::Send { message, payload, .. } if connection.may_send(message, payload) => {
+                QueuedRequest::Send { message, payload, .. } if connection.may_send(message, payload) => {
                     connection.send(&self.host, message, payload)
                 }
-                Task::Access { op, piece, key } if connection.may_access(*op) => {
+                QueuedRequest::Access { op, piece, key } if connection.may_access(*op) => {
                     self.polls = 0;
                     connection.access(*op, *piece, *key)
                 }
@@ -949,7 +955,7 @@ impl Transport {
                 self.lose(at, error);
                 return;
             }
-            if let Some(Task::Send { told: Some(key), .. }) = peer.queue.pop_front() {
+            if let Some(QueuedRequest::Send { sent_key: Some(key), .. }) = peer.queue.pop_front() {
                 self.events.push_back(Event::Sent(key));
             }
         }
@@ -962,7 +968,7 @@ impl Transport {
             Class::PROC_ABORTED => error,
             _ => Error::lost(process, error.text),
         };
-        if let PeerState::Gone(_) = self.peers[at].way {
+        if let PeerState::Gone(_) = self.peers[at].state {
             return error;
         }
         let number = self.number_of(at);
@@ -971,10 +977,10 @@ impl Transport {
             while let Ok(Some((what, held))) = self.connections[number].stored() {
                 if what.message == Message::Leave {
                     self.leaves_now(at, number);
-                    self.has_ended(number);
+                    self.retire(number);
                     return Error::left(process);
                 }
-                let place = HeldAt { connection: number, held };
+                let place = MessagePlace { connection: number, held };
                 self.events.push_back(Event::Received { from: process, what, place });
             }
         }
@@ -995,7 +1001,7 @@ impl Transport {
         let gone = Gone { error: Error::left(process), has_left: true };
         self.events.push_back(Event::Left { process, error: gone.error.clone() });
         self.connections[number].left();
-        self.unlist(number);
+        self.stop_polling(number);
         self.left.push(number);
         self.set_gone(at, gone);
     }
@@ -1005,12 +1011,12 @@ impl Transport {
         self.attempts.forget(number);
         self.connections[number].open = false;
         self.connections[number].qp().to_error();
-        self.unlist(number);
+        self.stop_polling(number);
     }
 
     /// Removes a connection from those whose memory is polled. The others keep their turns, so that a poll before sleeping checks
     /// every connection.
-    fn unlist(&mut self, number: usize) {
+    fn stop_polling(&mut self, number: usize) {
         if let Some(place) = self.stored_to.iter().position(|other| *other == number) {
             self.stored_to.remove(place);
             self.turn -= usize::from(place < self.turn);
@@ -1018,13 +1024,13 @@ impl Transport {
     }
 
     fn set_gone(&mut self, at: usize, gone: Gone) {
-        self.peers[at].way = PeerState::Gone(gone);
+        self.peers[at].state = PeerState::Gone(gone);
         self.has_lost = true;
         self.peers[at].queue.clear();
     }
 
     /// A connection whose peer has left, or an attempt that was given up, has ended.
-    fn has_ended(&mut self, number: usize) {
+    fn retire(&mut self, number: usize) {
         for list in [&mut self.left, &mut self.given_up] {
             if let Some(place) = list.iter().position(|other| *other == number) {
                 list.swap_remove(place);
@@ -1051,58 +1057,58 @@ impl Transport {
 
     /// The index of a process in `peers`; connects to it if that has not started.
     fn peer(&mut self, process: u32) -> Result<usize> {
-        let at = self.acquaint(process);
-        if let PeerState::None = self.peers[at].way {
-            self.ask(at).map_err(|error| self.lose(at, error))?;
+        let at = self.peer_index(process);
+        if let PeerState::None = self.peers[at].state {
+            self.connect_to(at).map_err(|error| self.lose(at, error))?;
         }
-        match &self.peers[at].way {
+        match &self.peers[at].state {
             PeerState::Gone(gone) => Err(gone.error.clone()),
             _ => Ok(at),
         }
     }
 
-    fn acquaint(&mut self, process: u32) -> usize {
-        let known = self.known.get(process);
+    fn peer_index(&mut self, process: u32) -> usize {
+        let known = self.indices.get(process);
         if known < self.peers.len() {
             return known;
         }
-        self.known.set(process, self.peers.len());
-        self.peers.push(Peer { process, way: PeerState::None, queue: VecDeque::new() });
+        self.indices.set(process, self.peers.len());
+        self.peers.push(Peer { process, state: PeerState::None, queue: VecDeque::new() });
         self.peers.len() - 1
     }
 
     fn port_of(&mut self, process: u32) -> Result<usize> {
-        let known = self.known.get(process);
+        let known = self.indices.get(process);
         if known < self.peers.len()
             && let Some(connection) = self.connection_of(known)
         {
             return Ok(connection.port);
         }
-        self.way_to(process).map(|way| way.port)
+        self.route_to(process).map(|route| route.port)
     }
 
     /// The route to a peer.
-    fn way_to(&self, process: u32) -> Result<Way> {
+    fn route_to(&self, process: u32) -> Result<Route> {
         let theirs = self.address_of(process)?;
         let (port, far) = self.ports_between(process, &theirs)?;
         let reached = theirs.reached_from(&self.address, far);
-        let addr = reached.ok_or_else(|| Error::new(Class::INTERN, "a port of a peer's is not there"))?;
-        Ok(Way { port, addr, seed: theirs.seed })
+        let addr = reached.ok_or_else(|| Error::new(Class::INTERN, "a port of the peer does not exist"))?;
+        Ok(Route { port, addr, seed: theirs.seed })
     }
 
-    fn ask(&mut self, at: usize) -> Result<()> {
+    fn connect_to(&mut self, at: usize) -> Result<()> {
         let process = self.peers[at].process;
-        let way = self.way_to(process)?;
-        let connection = self.new_connection(way.port, process)?;
+        let route = self.route_to(process)?;
+        let connection = self.new_connection(route.port, process)?;
         let number = self.connect_by(connection, true);
-        self.peers[at].way = PeerState::Asking(number);
-        self.ask_by(number, &way)
+        self.peers[at].state = PeerState::Connecting(number);
+        self.send_request(number, &route)
     }
 
     /// Creates a connection for the next free place.
     fn new_connection(&mut self, port: usize, process: u32) -> Result<Connection> {
         let is_lower = self.is_before(process);
-        let full = || Error::new(Class::OTHER, "this process has as many connections as it can name");
+        let full = || Error::new(Class::OTHER, "this process has the most connections that are possible");
         let number = self.connections.vacancy().ok_or_else(full)?;
         Connection::new(&mut self.nics[port], port, number, (is_lower, process))
     }
@@ -1119,26 +1125,26 @@ impl Transport {
         number
     }
 
-    fn ask_again(&mut self, number: usize) -> Result<()> {
-        let way = self.way_to(self.connections[number].process)?;
-        self.ask_by(number, &way)
+    fn retry_request(&mut self, number: usize) -> Result<()> {
+        let route = self.route_to(self.connections[number].process)?;
+        self.send_request(number, &route)
     }
 
     /// Sends a connect request. Its first challenge derives from the peer's seed: this process has not connected to it before.
-    fn ask_by(&mut self, number: usize, way: &Way) -> Result<()> {
+    fn send_request(&mut self, number: usize, route: &Route) -> Result<()> {
         let process = self.connections[number].process;
         let key = self.shared_with(process)?;
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
-        let target = Target { key, from, to, challenge: way.seed.challenge(PROTOCOL, from, 0) };
+        let target = Target { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
         let connection = &self.connections[number];
         let said = self.attempts.request(number, target, connection.offer());
         let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
-        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), way.addr, &param)?)
+        Ok(self.nics[connection.port].shared.cm.connect(connection.qp(), route.addr, &param)?)
     }
 
     fn connection_event(&mut self, port: usize, event: CmEvent) {
         let (qp_num, outcome) = match event {
-            CmEvent::ConnectRequest(request) => return self.asked(port, request),
+            CmEvent::ConnectRequest(request) => return self.handle_connect_request(port, request),
             CmEvent::Established { qp_num, private_data, .. } => (qp_num, Ok(private_data)),
             CmEvent::Rejected { qp_num, private_data } => return self.rejected(port, qp_num, &private_data),
             CmEvent::ConnectFailed { qp_num, why } => (qp_num, Err(why.to_string())),
@@ -1159,11 +1165,11 @@ impl Transport {
     /// Checks that the reply to a request of this process comes from the intended peer, and records the peer's offer. On the
     /// accepting side nothing is left to check, since the request was checked.
     fn check_reply(&mut self, at: usize, number: usize, said: &[u8]) -> Result<(), String> {
-        if let PeerState::Answering(_) = self.peers[at].way {
+        if let PeerState::Accepting(_) = self.peers[at].state {
             return Ok(());
         }
         if !self.attempts.contains(number) {
-            return Err("it was not asked".to_owned());
+            return Err("it replied without a request".to_owned());
         }
         let offer = self.attempts.check_reply(number, said);
         let offer = offer.ok_or_else(|| self.unproved(self.peers[at].process))?;
@@ -1175,7 +1181,8 @@ impl Transport {
 
     /// The error text for a peer without a valid proof.
     fn unproved(&self, process: u32) -> String {
-        let at = self.way_to(process).map_or_else(|_| "there".to_owned(), |way| format!("at {}", way.addr));
+        let at =
+            self.route_to(process).map_or_else(|_| "there".to_owned(), |route| format!("at {}", route.addr));
         format!(
             "what listens {at} does not know the key of this job: another program has that port now, or the two jobs were not introduced; \
              start all processes of a job by one command of one launcher"
@@ -1191,15 +1198,15 @@ impl Transport {
         if said.starts_with(LEFT) {
             self.attempts.forget(number);
             self.leaves_now(at, number);
-            return self.has_ended(number);
+            return self.retire(number);
         }
         let process = self.peers[at].process;
         let lost = |why| Err(Error::lost(process, why));
         let asked = match self.attempts.rejected(number, said) {
             // The peer's own attempt is used instead, or it has just started. Retrying until its request arrives costs little, and
             // detects that a peer has ended meanwhile.
-            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.ask_again(number),
-            Some(Rejection::Again) => self.ask_again(number),
+            _ if said.starts_with(CROSSED) || said.starts_with(NOT_YET) => self.retry_request(number),
+            Some(Rejection::Again) => self.retry_request(number),
             Some(Rejection::Unproved) => lost(self.unproved(process)),
             Some(Rejection::Other) | None => lost("it refused the connection".to_owned()),
         };
@@ -1219,7 +1226,7 @@ impl Transport {
     }
 
     fn opened(&mut self, at: usize, number: usize) {
-        self.peers[at].way = PeerState::Open(number);
+        self.peers[at].state = PeerState::Open(number);
         let connection = &mut self.connections[number];
         let both = self.nics[connection.port].reaches_both_ways();
         if let Err(error) = connection.opened(both, &self.chosen) {
@@ -1236,12 +1243,12 @@ impl Transport {
             connection.port == port && connection.qp().num() == qp_num
         };
         if let Some(number) = old.clone().find(is_it) {
-            self.has_ended(number);
+            self.retire(number);
         }
     }
 
     /// Handles a connect request that has passed the screen.
-    fn asked(&mut self, port: usize, mut request: ConnectRequest) {
+    fn handle_connect_request(&mut self, port: usize, mut request: ConnectRequest) {
         let me = self.strangers.identity(self.rank);
         let proved: Option<Proved> = request.take_screened();
         let from = |proved: &Proved| self.strangers.number(Identity::parse(&proved.from().0)?);
@@ -1251,11 +1258,11 @@ impl Transport {
         if self.leaves {
             return drop(request.reject(LEFT));
         }
-        let at = self.acquaint(from);
-        let stage = match self.peers[at].way {
+        let at = self.peer_index(from);
+        let stage = match self.peers[at].state {
             PeerState::None => Stage::None,
-            PeerState::Asking(_) => Stage::Asking,
-            PeerState::Answering(_) => Stage::Answering,
+            PeerState::Connecting(_) => Stage::Asking,
+            PeerState::Accepting(_) => Stage::Answering,
             PeerState::Open(_) | PeerState::Gone(_) => Stage::Done,
         };
         match answer(stage, me, self.strangers.identity(from)) {
@@ -1276,19 +1283,19 @@ impl Transport {
             connection.is_offered(offer);
         }
         // A peer that was accepted before is at another stage and was refused there, so this does not happen.
-        let replayed = || Error::lost(process, "its request to connect was sent twice");
-        let reply = self.door.accept(proved, connection.offer()).ok_or_else(replayed)?;
+        let replayed = || Error::lost(process, "its connect request was sent twice");
+        let reply = self.admission.accept(proved, connection.offer()).ok_or_else(replayed)?;
         let param = ConnParam::with_private_data(reply);
         let accepted = self.nics[port].shared.cm.accept(request, connection.qp(), &param);
         let number = self.connect_by(connection, false);
-        if let PeerState::Asking(given_up) = self.peers[at].way {
+        if let PeerState::Connecting(given_up) = self.peers[at].state {
             self.attempts.forget(given_up);
             self.connections[given_up].has_room = false;
             self.nics[self.connections[given_up].port].shared.give_room_back();
-            self.unlist(given_up);
+            self.stop_polling(given_up);
             self.given_up.push(given_up);
         }
-        self.peers[at].way = PeerState::Answering(number);
+        self.peers[at].state = PeerState::Accepting(number);
         Ok(accepted?)
     }
 }

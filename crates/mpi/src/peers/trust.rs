@@ -55,7 +55,7 @@ impl JobSecret {
         let wrong = || {
             Error::new(
                 Class::OTHER,
-                "the note with the job's key is damaged: process 0 of the job has another version",
+                "the note with the job's key is invalid: process 0 of the job has another version",
             )
         };
         let (job, key) = note.split_once('-').ok_or_else(wrong)?;
@@ -110,11 +110,11 @@ pub(crate) struct Members {
 
 /// The check of connect requests. Devices listen before the job's key is known; until then all requests are rejected with
 /// [`NOT_YET`], and the initiator retries.
-pub(crate) type Door = Admission<Arc<Members>>;
+pub(crate) type ConnectAdmission = Admission<Arc<Members>>;
 
 /// Creates a check that rejects all requests, until it is opened.
-pub(crate) fn door() -> Arc<Door> {
-    Arc::new(Door::new(PROTOCOL, NOT_YET))
+pub(crate) fn admission() -> Arc<ConnectAdmission> {
+    Arc::new(ConnectAdmission::new(PROTOCOL, NOT_YET))
 }
 
 impl Members {

@@ -18,7 +18,7 @@ use crate::status::Status;
 
 /// The sender's announcement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced {
+pub(crate) struct PartsInfo {
     pub(crate) parts: u32,
     /// The tag of the first part; the others have the following tags.
     pub(crate) first_tag: u32,
@@ -26,13 +26,13 @@ pub(crate) struct Announced {
     pub(crate) bytes: u64,
 }
 
-/// Bytes of an encoded [`Announced`].
-pub(crate) const ANNOUNCED: usize = 16;
+/// Bytes of an encoded [`PartsInfo`].
+pub(crate) const PARTS_INFO_LEN: usize = 16;
 
-impl Announced {
+impl PartsInfo {
     /// Encodes the announcement.
-    pub(crate) fn bytes(self) -> [u8; ANNOUNCED] {
-        let mut bytes = [0; ANNOUNCED];
+    pub(crate) fn bytes(self) -> [u8; PARTS_INFO_LEN] {
+        let mut bytes = [0; PARTS_INFO_LEN];
         bytes[..4].copy_from_slice(&self.parts.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.first_tag.to_le_bytes());
         bytes[8..].copy_from_slice(&self.bytes.to_le_bytes());
@@ -55,18 +55,18 @@ fn tag_of(first: u32, part: u32) -> i32 {
 
 /// A partitioned send, which may be started repeatedly.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PartitionedSend {
     pub(crate) to: u32,
     /// The context of the parts' messages.
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
-    pub(crate) announced: Announced,
-    pub(crate) state: Lock<Sent>,
+    pub(crate) announced: PartsInfo,
+    pub(crate) state: Lock<SendProgress>,
 }
 
 /// The progress of a started send.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SendProgress {
     ready: Vec<bool>,
     left: u32,
     under_way: Vec<SlotKey>,
@@ -75,7 +75,7 @@ pub(crate) struct Sent {
 
 /// A partitioned receive, which may be started repeatedly.
 #[derive(Debug)]
-pub(crate) struct Receiving {
+pub(crate) struct PartitionedReceive {
     pub(crate) from: u32,
     /// The program's tag.
     pub(crate) tag: i32,
@@ -84,21 +84,21 @@ pub(crate) struct Receiving {
     pub(crate) buffer: Buffer,
     /// The number of parts on the receiver's side.
     pub(crate) parts: u32,
-    pub(crate) state: Lock<Got>,
+    pub(crate) state: Lock<ReceiveProgress>,
 }
 
 /// The progress of a started receive.
 #[derive(Debug)]
-pub(crate) struct Got {
+pub(crate) struct ReceiveProgress {
     /// The receive of the sender's announcement, and its buffer.
     announcing: Option<(SlotKey, Buffer)>,
-    announced: Option<Announced>,
+    announced: Option<PartsInfo>,
     /// The receives of the sender's parts; `None` for parts that have arrived.
     pending: Vec<Option<SlotKey>>,
     posted: bool,
 }
 
-impl Got {
+impl ReceiveProgress {
     /// The initial state, with the receive of the announcement.
     pub(crate) fn new(key: SlotKey, into: Buffer) -> Self {
         Self { announcing: Some((key, into)), announced: None, pending: Vec::new(), posted: false }
@@ -109,21 +109,22 @@ impl Got {
 #[derive(Clone, Debug)]
 pub(crate) enum Parts {
     /// To or from `MPI_PROC_NULL`: always complete.
-    Nobody,
+    Null,
     /// Parts of a send.
-    Send(Arc<Sending>),
+    Send(Arc<PartitionedSend>),
     /// Parts of a receive.
-    Receive(Arc<Receiving>),
+    Receive(Arc<PartitionedReceive>),
 }
 
-struct SendTask(Arc<Sending>, Host);
-struct ReceiveTask(Arc<Receiving>, Host);
+struct SendTask(Arc<PartitionedSend>, Host);
+struct ReceiveTask(Arc<PartitionedReceive>, Host);
 
-impl Sending {
+impl PartitionedSend {
     /// Starts the send, which then waits for its parts.
     pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
         let (host, parts) = (engine.host().clone(), self.announced.parts);
-        *self.state.lock(&host) = Sent { ready: vec![false; parts as usize], left: parts, ..Sent::default() };
+        *self.state.lock(&host) =
+            SendProgress { ready: vec![false; parts as usize], left: parts, ..SendProgress::default() };
         engine.begin(Box::new(SendTask(self.clone(), host)))
     }
 
@@ -134,8 +135,14 @@ impl Sending {
     pub(crate) fn ready(&self, engine: &mut Engine, first: i32, last: i32) -> Result<()> {
         let host = engine.host().clone();
         let mut state = self.state.lock(&host);
-        let wrong =
-            |part: i32| Error::new(Class::ARG, format_args!("partition {part} is not one that waits"));
+        let wrong = |part: i32| {
+            Error::new(
+                Class::ARG,
+                format_args!(
+                    "partition {part} does not exist, is ready already, or its request is not started"
+                ),
+            )
+        };
         for part in first..=last {
             let waits = usize::try_from(part).ok().and_then(|part| state.ready.get_mut(part));
             let ready = waits.filter(|ready| !**ready).ok_or_else(|| wrong(part))?;
@@ -150,7 +157,7 @@ impl Sending {
                 Err(error) => state.failed = Some(error),
             }
         }
-        engine.stir();
+        engine.wake_tasks();
         Ok(())
     }
 }
@@ -158,7 +165,7 @@ impl Sending {
 impl Task for SendTask {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
         let mut state = self.0.state.lock(&self.1);
-        let Sent { under_way, failed, .. } = &mut *state;
+        let SendProgress { under_way, failed, .. } = &mut *state;
         under_way.retain(|key| match engine.take(*key) {
             Some(status) => {
                 *failed = failed.take().or(status.ok().err());
@@ -171,7 +178,7 @@ impl Task for SendTask {
     }
 }
 
-impl Receiving {
+impl PartitionedReceive {
     /// Starts to receive.
     pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
         let host = engine.host().clone();
@@ -185,7 +192,7 @@ impl Receiving {
     /// [`Class::ARG`] for a part that does not exist.
     pub(crate) fn has_arrived(&self, host: &Host, part: i32) -> Result<bool> {
         let part = u32::try_from(part).ok().filter(|part| *part < self.parts);
-        let none = || Error::new(Class::ARG, format_args!("there are only {} partitions", self.parts));
+        let none = || Error::new(Class::ARG, format_args!("the request has only {} partitions", self.parts));
         let part = u64::from(part.ok_or_else(none)?);
         let state = self.state.lock(host);
         let Some(announced) = state.announced.filter(|_| state.posted) else { return Ok(false) };
@@ -195,7 +202,7 @@ impl Receiving {
         Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))
     }
 
-    fn post(&self, engine: &mut Engine, state: &mut Got, announced: Announced) {
+    fn post(&self, engine: &mut Engine, state: &mut ReceiveProgress, announced: PartsInfo) {
         let len = announced.bytes / u64::from(announced.parts);
         let receive = |part: u32| {
             let tag = Some(tag_of(announced.first_tag, part));
@@ -208,13 +215,17 @@ impl Receiving {
         state.posted = true;
     }
 
-    fn advance(&self, engine: &mut Engine, state: &mut Got) -> Result<bool> {
+    fn advance(&self, engine: &mut Engine, state: &mut ReceiveProgress) -> Result<bool> {
         if let Some((key, into)) = &state.announcing {
             let Some(status) = engine.take(*key) else { return Ok(false) };
             status.ok()?;
-            let announced = Announced::parse(&into.to_vec());
-            let wrong =
-                || Error::new(Class::OTHER, "the sender has announced what no process of this version does");
+            let announced = PartsInfo::parse(&into.to_vec());
+            let wrong = || {
+                Error::new(
+                    Class::OTHER,
+                    "the sender's announcement has a format that this version does not know",
+                )
+            };
             state.announced = Some(announced.ok_or_else(wrong)?);
             state.announcing = None;
         }

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::p2p::engine::{Begun, Engine};
 use crate::req::partitioned::Parts;
-use crate::req::special::{Generalized, Special, Starter, State, What};
+use crate::req::special::{Generalized, RequestKind, RequestState, Special, Starter};
 use crate::status::{Ended, Status};
 
 /// The number of a request (`MPI_Request`), for interfaces whose programs hold numbers, as C does. [`Requests`] resolves it. The
@@ -23,12 +23,12 @@ pub struct RequestId(u64);
 
 /// A decoded number.
 #[derive(Clone, Copy)]
-enum Named {
+enum DecodedId {
     Null,
-    Over,
+    Completed,
     Operation(SlotKey),
     Special(SlotKey),
-    Nothing,
+    Invalid,
 }
 
 impl RequestId {
@@ -65,14 +65,14 @@ impl RequestId {
     }
 
     #[inline]
-    fn named(self) -> Named {
+    fn decode(self) -> DecodedId {
         let key = SlotKey::from_number(self.0 >> 2);
         match self.0 {
-            0 => Named::Null,
-            1 => Named::Over,
-            number if number & 3 == 1 => Named::Operation(key),
-            number if number & 3 == 3 => Named::Special(key),
-            _ => Named::Nothing,
+            0 => DecodedId::Null,
+            1 => DecodedId::Completed,
+            number if number & 3 == 1 => DecodedId::Operation(key),
+            number if number & 3 == 3 => DecodedId::Special(key),
+            _ => DecodedId::Invalid,
         }
     }
 
@@ -91,18 +91,18 @@ impl RequestId {
 
 /// The current state of a request.
 #[derive(Clone, Copy)]
-enum Now {
+enum WaitState {
     Inactive,
-    Over,
-    Under(SlotKey),
+    Completed,
+    InProgress(SlotKey),
 }
 
-impl Now {
+impl WaitState {
     #[inline]
     fn is_over(self, engine: &mut Engine) -> bool {
         match self {
-            Self::Under(key) => engine.is_over(key),
-            Self::Inactive | Self::Over => true,
+            Self::InProgress(key) => engine.is_over(key),
+            Self::Inactive | Self::Completed => true,
         }
     }
 
@@ -123,8 +123,8 @@ pub enum Any<T = Status> {
 }
 
 #[cold]
-fn nothing() -> Error {
-    Error::new(Class::REQUEST, "it is no request, or one that is over or was freed")
+fn invalid_request() -> Error {
+    Error::new(Class::REQUEST, "the handle is not a request, or its request was completed or freed")
 }
 
 /// The requests of a process by their numbers. What is documented here for a number also holds for [`Request`]. A number that names
@@ -134,20 +134,20 @@ pub struct Requests<'a>(&'a Core);
 
 impl<'a> Requests<'a> {
     /// The requests of a process.
-    pub(crate) fn of(core: &'a Core) -> Self {
+    pub(crate) fn new(core: &'a Core) -> Self {
         Self(core)
     }
 
     /// Returns the request of a started operation.
     #[inline(always)]
-    pub(crate) fn begun(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
+    pub(crate) fn from_started(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
         let key = match begun {
             Begun::Under(key) => key,
             Begun::Over(status) if status.is_empty() => return RequestId::OVER,
             Begun::Over(_) => engine.under(begun),
         };
         if let Some(comm) = comm {
-            engine.belongs(key, comm);
+            engine.set_comm(key, comm);
         }
         RequestId::operation(key)
     }
@@ -157,28 +157,28 @@ impl<'a> Requests<'a> {
     }
 
     #[inline]
-    fn now(self, id: RequestId) -> Result<Now> {
-        match id.named() {
-            Named::Operation(key) => Ok(Now::Under(key)),
-            Named::Over => Ok(Now::Over),
-            Named::Null => Ok(Now::Inactive),
-            Named::Special(key) => self.special_now(key),
-            Named::Nothing => Err(nothing()),
+    fn wait_state(self, id: RequestId) -> Result<WaitState> {
+        match id.decode() {
+            DecodedId::Operation(key) => Ok(WaitState::InProgress(key)),
+            DecodedId::Completed => Ok(WaitState::Completed),
+            DecodedId::Null => Ok(WaitState::Inactive),
+            DecodedId::Special(key) => self.special_wait_state(key),
+            DecodedId::Invalid => Err(invalid_request()),
         }
     }
 
-    fn special_now(self, key: SlotKey) -> Result<Now> {
-        Ok(match self.0.specials().get_mut(key).ok_or_else(nothing)?.state {
-            State::Inactive => Now::Inactive,
-            State::Over(_) => Now::Over,
-            State::Under(key) => Now::Under(key),
+    fn special_wait_state(self, key: SlotKey) -> Result<WaitState> {
+        Ok(match self.0.specials().get_mut(key).ok_or_else(invalid_request)?.state {
+            RequestState::Inactive => WaitState::Inactive,
+            RequestState::Completed(_) => WaitState::Completed,
+            RequestState::InProgress(key) => WaitState::InProgress(key),
         })
     }
 
-    fn all_now(self, ids: &[RequestId]) -> Result<Vec<Now>> {
+    fn wait_states(self, ids: &[RequestId]) -> Result<Vec<WaitState>> {
         let mut all = Vec::with_capacity(ids.len());
         for id in ids {
-            all.push(self.now(*id)?);
+            all.push(self.wait_state(*id)?);
         }
         Ok(all)
     }
@@ -188,31 +188,31 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn is_active(self, id: RequestId) -> Result<bool> {
-        self.now(id).map(Now::is_active)
+        self.wait_state(id).map(WaitState::is_active)
     }
 
     /// Whether it can be started (again).
     pub fn is_persistent(self, id: RequestId) -> bool {
-        let Named::Special(key) = id.named() else { return false };
+        let DecodedId::Special(key) = id.decode() else { return false };
         let mut specials = self.0.specials();
-        specials.get_mut(key).is_some_and(|special| !matches!(special.what, What::Program(_)))
+        specials.get_mut(key).is_some_and(|special| !matches!(special.what, RequestKind::Program(_)))
     }
 
     /// Returns how completed requests ended; they become null, or inactive if persistent. If a number names no request, nothing
     /// changes.
     fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<Ended>> {
-        let is_there = |id: &RequestId| match id.named() {
-            Named::Operation(key) => engine.has(key),
+        let is_there = |id: &RequestId| match id.decode() {
+            DecodedId::Operation(key) => engine.has(key),
             _ => true,
         };
         if !ids.iter().all(is_there) {
-            return Err(nothing());
+            return Err(invalid_request());
         }
         let mut ended = Vec::with_capacity(ids.len());
         for id in ids {
-            ended.push(match id.named() {
-                Named::Operation(key) => engine.collect(key).ok_or_else(nothing)?,
-                // Placeholders: special requests are collected by [`Requests::ask_specials`].
+            ended.push(match id.decode() {
+                DecodedId::Operation(key) => engine.take_ended(key).ok_or_else(invalid_request)?,
+                // Placeholders: special requests are collected by [`Requests::collect_specials`].
                 _ => Ended::nothing(),
             });
         }
@@ -220,9 +220,9 @@ impl<'a> Requests<'a> {
     }
 
     /// Fills in the results of special requests, which [`Requests::gather`] has left empty.
-    fn ask_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
+    fn collect_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
         for (id, ended) in ids.iter().zip(&mut ended) {
-            if let Named::Special(key) = id.named() {
+            if let DecodedId::Special(key) = id.decode() {
                 *ended = self.collect_special(key)?;
             }
         }
@@ -230,9 +230,11 @@ impl<'a> Requests<'a> {
     }
 
     fn collect(self, id: RequestId) -> Result<Ended> {
-        match id.named() {
-            Named::Special(key) => self.collect_special(key),
-            Named::Operation(key) => self.0.with(|engine| engine.collect(key)).ok_or_else(nothing),
+        match id.decode() {
+            DecodedId::Special(key) => self.collect_special(key),
+            DecodedId::Operation(key) => {
+                self.0.with(|engine| engine.take_ended(key)).ok_or_else(invalid_request)
+            }
             _ => Ok(Ended::nothing()),
         }
     }
@@ -240,16 +242,20 @@ impl<'a> Requests<'a> {
     fn collect_special(self, key: SlotKey) -> Result<Ended> {
         let (state, what, comm) = {
             let mut specials = self.0.specials();
-            let special = specials.get_mut(key).ok_or_else(nothing)?;
-            let state = std::mem::replace(&mut special.state, State::Inactive);
+            let special = specials.get_mut(key).ok_or_else(invalid_request)?;
+            let state = std::mem::replace(&mut special.state, RequestState::Inactive);
             (state, special.what.clone(), special.comm)
         };
         let status = match state {
-            State::Inactive => Status::empty(),
-            State::Over(status) => status,
-            State::Under(key) => self.0.with(|engine| engine.take(key)).unwrap_or_else(Status::empty),
+            RequestState::Inactive => Status::empty(),
+            RequestState::Completed(status) => status,
+            RequestState::InProgress(key) => {
+                self.0.with(|engine| engine.take(key)).unwrap_or_else(Status::empty)
+            }
         };
-        let What::Program(program) = what else { return Ok(Ended { status, comm, is_persistent: true }) };
+        let RequestKind::Program(program) = what else {
+            return Ok(Ended { status, comm, is_persistent: true });
+        };
         self.remove(key);
         let mut status = program.query();
         if let Err(error) = program.free() {
@@ -265,13 +271,13 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`]; [`Class::OTHER`] when the world of this process ends first.
     #[inline]
     pub fn wait(self, id: RequestId) -> Result<Ended> {
-        match id.named() {
-            Named::Operation(key) => {
-                let over = |engine: &mut Engine| engine.is_over(key).then(|| engine.collect(key));
-                self.0.wait("MPI_Wait", over)?.ok_or_else(nothing)
+        match id.decode() {
+            DecodedId::Operation(key) => {
+                let over = |engine: &mut Engine| engine.is_over(key).then(|| engine.take_ended(key));
+                self.0.wait("MPI_Wait", over)?.ok_or_else(invalid_request)
             }
             _ => {
-                if let Now::Under(key) = self.now(id)? {
+                if let WaitState::InProgress(key) = self.wait_state(id)? {
                     self.0.wait("MPI_Wait", |engine| engine.is_over(key).then_some(()))?;
                 }
                 self.collect(id)
@@ -284,7 +290,7 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn test(self, id: RequestId) -> Result<Option<Ended>> {
-        let now = self.now(id)?;
+        let now = self.wait_state(id)?;
         let is_over = self.0.test(|engine| now.is_over(engine).then_some(()));
         is_over.map(|()| self.collect(id)).transpose()
     }
@@ -294,24 +300,24 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn peek(self, id: RequestId) -> Result<Option<Status>> {
-        let (over, what) = match id.named() {
-            Named::Special(key) => {
+        let (over, what) = match id.decode() {
+            DecodedId::Special(key) => {
                 let mut specials = self.0.specials();
-                let special = specials.get_mut(key).ok_or_else(nothing)?;
+                let special = specials.get_mut(key).ok_or_else(invalid_request)?;
                 (special.state.clone(), Some(special.what.clone()))
             }
-            Named::Operation(key) => (State::Under(key), None),
-            Named::Null | Named::Over => (State::Inactive, None),
-            Named::Nothing => return Err(nothing()),
+            DecodedId::Operation(key) => (RequestState::InProgress(key), None),
+            DecodedId::Null | DecodedId::Completed => (RequestState::Inactive, None),
+            DecodedId::Invalid => return Err(invalid_request()),
         };
         let look = |engine: &mut Engine| match &over {
-            State::Inactive => Some(Ok(Status::empty())),
-            State::Over(status) => Some(Ok(status.clone())),
-            State::Under(key) if engine.has(*key) => engine.peek(*key).map(Ok),
-            State::Under(_) => Some(Err(nothing())),
+            RequestState::Inactive => Some(Ok(Status::empty())),
+            RequestState::Completed(status) => Some(Ok(status.clone())),
+            RequestState::InProgress(key) if engine.has(*key) => engine.peek(*key).map(Ok),
+            RequestState::InProgress(_) => Some(Err(invalid_request())),
         };
         let Some(status) = self.0.test(look).transpose()? else { return Ok(None) };
-        Ok(Some(if let Some(What::Program(program)) = what { program.query() } else { status }))
+        Ok(Some(if let Some(RequestKind::Program(program)) = what { program.query() } else { status }))
     }
 
     /// Waits for all requests; returns how they ended, in their order.
@@ -319,10 +325,10 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// As [`Requests::wait`]; if a number names no request, nothing changes.
     pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<Ended>> {
-        if ids.iter().all(|id| matches!(id.named(), Named::Null | Named::Over)) {
+        if ids.iter().all(|id| matches!(id.decode(), DecodedId::Null | DecodedId::Completed)) {
             return Ok(vec![Ended::nothing(); ids.len()]);
         }
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         // A completed request stays completed.
         let mut over = 0;
         let all_over = |engine: &mut Engine| {
@@ -330,7 +336,7 @@ impl<'a> Requests<'a> {
             (over == now.len()).then(|| Self::gather(engine, ids))
         };
         let ended = self.0.wait("MPI_Waitall", all_over)??;
-        self.ask_specials(ids, ended)
+        self.collect_specials(ids, ended)
     }
 
     /// Waits for `count` requests, as long as each completed when it was started, or is an operation that completes without an
@@ -345,8 +351,9 @@ impl<'a> Requests<'a> {
         id: impl Fn(usize) -> RequestId,
         mut put: impl FnMut(usize, &Status),
     ) -> Result<bool> {
-        let mut over =
-            (0..count).take_while(|at| matches!(id(*at).named(), Named::Null | Named::Over)).count();
+        let mut over = (0..count)
+            .take_while(|at| matches!(id(*at).decode(), DecodedId::Null | DecodedId::Completed))
+            .count();
         let nothing = Status::empty();
         if over == count {
             (0..count).for_each(|at| put(at, &nothing));
@@ -356,8 +363,8 @@ impl<'a> Requests<'a> {
             while over < count {
                 let id = id(over);
                 let is_well = match id.key() {
-                    Some(key) => engine.has_ended_well(key)?,
-                    None => matches!(id.named(), Named::Null | Named::Over),
+                    Some(key) => engine.has_succeeded(key)?,
+                    None => matches!(id.decode(), DecodedId::Null | DecodedId::Completed),
                 };
                 if !is_well {
                     return Some(false);
@@ -365,7 +372,8 @@ impl<'a> Requests<'a> {
                 over += 1;
             }
             for at in 0..count {
-                let is_given = id(at).key().is_some_and(|key| engine.hand_out(key, |status| put(at, status)));
+                let is_given =
+                    id(at).key().is_some_and(|key| engine.take_success(key, |status| put(at, status)));
                 if !is_given {
                     // A request that completed when it was started, or that occurs twice.
                     put(at, &nothing);
@@ -380,12 +388,12 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// As [`Requests::wait_all`].
     pub fn test_all(self, ids: &[RequestId]) -> Result<Option<Vec<Ended>>> {
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         let all_over = |engine: &mut Engine| {
             now.iter().all(|now| now.is_over(engine)).then(|| Self::gather(engine, ids))
         };
         let Some(ended) = self.0.test(all_over).transpose()? else { return Ok(None) };
-        self.ask_specials(ids, ended).map(Some)
+        self.collect_specials(ids, ended).map(Some)
     }
 
     /// Waits until one has completed; returns its index, and how it ended. `None` if none is active.
@@ -393,11 +401,11 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// As [`Requests::wait`].
     pub fn wait_any(self, ids: &[RequestId]) -> Result<Option<(usize, Ended)>> {
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
         }
-        let at = self.0.wait("MPI_Waitany", |engine| first_over(&now, engine))?;
+        let at = self.0.wait("MPI_Waitany", |engine| first_completed(&now, engine))?;
         self.collect(ids[at]).map(|ended| Some((at, ended)))
     }
 
@@ -406,11 +414,11 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn test_any(self, ids: &[RequestId]) -> Result<Any<Ended>> {
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(Any::Inactive);
         }
-        match self.0.test(|engine| first_over(&now, engine)) {
+        match self.0.test(|engine| first_completed(&now, engine)) {
             Some(at) => self.collect(ids[at]).map(|ended| Any::Over(at, ended)),
             None => Ok(Any::Pending),
         }
@@ -422,11 +430,11 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// As [`Requests::wait`].
     pub fn wait_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
         }
-        let some = |engine: &mut Engine| Some(which_over(&now, engine)).filter(|which| !which.is_empty());
+        let some = |engine: &mut Engine| Some(all_completed(&now, engine)).filter(|which| !which.is_empty());
         let which = self.0.wait("MPI_Waitsome", some)?;
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
@@ -436,11 +444,11 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
-        let now = self.all_now(ids)?;
+        let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
         }
-        let which = self.0.test(|engine| Some(which_over(&now, engine))).unwrap_or_default();
+        let which = self.0.test(|engine| Some(all_completed(&now, engine))).unwrap_or_default();
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
@@ -450,18 +458,23 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`] for a request that is not persistent, or is active; the operation's.
     pub fn start(self, id: RequestId) -> Result<()> {
         let wrong = |why| Error::new(Class::REQUEST, why);
-        let key = match id.named() {
-            Named::Special(key) => key,
-            Named::Nothing => return Err(nothing()),
-            Named::Null => return Err(wrong("a null request cannot be started")),
+        let key = match id.decode() {
+            DecodedId::Special(key) => key,
+            DecodedId::Invalid => return Err(invalid_request()),
+            DecodedId::Null => return Err(wrong("a null request cannot be started")),
             _ => return Err(wrong("only a persistent request can be started")),
         };
         let starter = {
             let mut specials = self.0.specials();
-            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            let special = specials.get_mut(key).ok_or_else(invalid_request)?;
             match (&special.what, &special.state) {
-                (What::Program(_), _) => return Err(wrong("only a persistent request can be started")),
-                (What::Persistent(starter) | What::Parts(starter, _), State::Inactive) => starter.clone(),
+                (RequestKind::Program(_), _) => {
+                    return Err(wrong("only a persistent request can be started"));
+                }
+                (
+                    RequestKind::Persistent(starter) | RequestKind::Parts(starter, _),
+                    RequestState::Inactive,
+                ) => starter.clone(),
                 _ => return Err(wrong("the request is active already; wait for it first")),
             }
         };
@@ -479,19 +492,21 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`] for a null or inactive request.
     pub fn cancel(self, id: RequestId) -> Result<()> {
         let program = self.what(id).and_then(|what| match what {
-            What::Program(program) => Some(program),
+            RequestKind::Program(program) => Some(program),
             _ => None,
         });
-        match (self.now(id)?, program) {
-            (Now::Under(key), Some(program)) => {
+        match (self.wait_state(id)?, program) {
+            (WaitState::InProgress(key), Some(program)) => {
                 program.cancel(self.0.with(|engine| engine.peek(key)).is_some())
             }
-            (Now::Under(key), None) => self.0.with(|engine| {
+            (WaitState::InProgress(key), None) => self.0.with(|engine| {
                 engine.cancel(key);
-                engine.has(key).then_some(()).ok_or_else(nothing)
+                engine.has(key).then_some(()).ok_or_else(invalid_request)
             }),
-            (Now::Over, _) => Ok(()),
-            (Now::Inactive, _) => Err(Error::new(Class::REQUEST, "only an active request can be cancelled")),
+            (WaitState::Completed, _) => Ok(()),
+            (WaitState::Inactive, _) => {
+                Err(Error::new(Class::REQUEST, "only an active request can be cancelled"))
+            }
         }
     }
 
@@ -500,40 +515,40 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn free(self, id: RequestId) -> Result<()> {
-        match id.named() {
-            Named::Null | Named::Over => Ok(()),
-            Named::Nothing => Err(nothing()),
-            Named::Operation(key) => self.0.with(|engine| {
+        match id.decode() {
+            DecodedId::Null | DecodedId::Completed => Ok(()),
+            DecodedId::Invalid => Err(invalid_request()),
+            DecodedId::Operation(key) => self.0.with(|engine| {
                 let is_there = engine.has(key);
                 engine.free(key);
-                is_there.then_some(()).ok_or_else(nothing)
+                is_there.then_some(()).ok_or_else(invalid_request)
             }),
-            Named::Special(key) => self.free_special(key),
+            DecodedId::Special(key) => self.free_special(key),
         }
     }
 
     fn free_special(self, key: SlotKey) -> Result<()> {
         let (state, what) = {
             let mut specials = self.0.specials();
-            let special = specials.get_mut(key).ok_or_else(nothing)?;
+            let special = specials.get_mut(key).ok_or_else(invalid_request)?;
             (special.state.clone(), special.what.clone())
         };
         let has_ended = match state {
-            State::Under(operation) => self.0.with(|engine| {
+            RequestState::InProgress(operation) => self.0.with(|engine| {
                 let has_ended = engine.is_over(operation);
                 engine.free(operation);
                 has_ended
             }),
-            State::Inactive | State::Over(_) => true,
+            RequestState::Inactive | RequestState::Completed(_) => true,
         };
-        let is_programs = matches!(what, What::Program(_));
+        let is_programs = matches!(what, RequestKind::Program(_));
         // A generalized request stays in the table until the program completes it.
         if has_ended || !is_programs {
             self.remove(key);
         }
         match what {
             // An error could no longer be reported to a caller.
-            What::Program(program) if has_ended => program.free().or(Ok(())),
+            RequestKind::Program(program) if has_ended => program.free().or(Ok(())),
             _ => Ok(()),
         }
     }
@@ -546,15 +561,15 @@ impl<'a> Requests<'a> {
 
     /// The [`Comm::id`] of its communicator, if it has one, whose error handler gets its errors.
     pub fn comm(self, id: RequestId) -> Option<u64> {
-        match id.named() {
-            Named::Operation(key) => self.0.with(|engine| engine.comm(key)),
-            Named::Special(key) => self.0.specials().get_mut(key)?.comm,
+        match id.decode() {
+            DecodedId::Operation(key) => self.0.with(|engine| engine.comm(key)),
+            DecodedId::Special(key) => self.0.specials().get_mut(key)?.comm,
             _ => None,
         }
     }
 
-    fn what(self, id: RequestId) -> Option<What> {
-        let Named::Special(key) = id.named() else { return None };
+    fn what(self, id: RequestId) -> Option<RequestKind> {
+        let DecodedId::Special(key) = id.decode() else { return None };
         self.0.specials().get_mut(key).map(|special| special.what.clone())
     }
 
@@ -563,13 +578,18 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`] for another request; the error of the program's function, which is called here if the request was freed.
     pub fn complete(self, id: RequestId) -> Result<()> {
-        let (Some(What::Program(program)), Now::Under(key)) = (self.what(id), self.now(id)?) else {
-            return Err(Error::new(Class::REQUEST, "only a generalized request is completed by the program"));
+        let (Some(RequestKind::Program(program)), WaitState::InProgress(key)) =
+            (self.what(id), self.wait_state(id)?)
+        else {
+            return Err(Error::new(
+                Class::REQUEST,
+                "only a generalized request can be completed by the program",
+            ));
         };
         if !self.0.with(|engine| engine.complete(key)) {
             return Ok(());
         }
-        if let Named::Special(key) = id.named() {
+        if let DecodedId::Special(key) = id.decode() {
             self.remove(key);
         }
         program.free()
@@ -582,11 +602,11 @@ impl<'a> Requests<'a> {
     /// ready: the request is not started, or they are ready already.
     pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
         match self.what(id) {
-            Some(What::Parts(_, Parts::Nobody)) => Ok(()),
-            Some(What::Parts(_, Parts::Send(sending))) => {
+            Some(RequestKind::Parts(_, Parts::Null)) => Ok(()),
+            Some(RequestKind::Parts(_, Parts::Send(sending))) => {
                 self.0.with(|engine| sending.ready(engine, first, last))
             }
-            _ => Err(Error::new(Class::REQUEST, "only a request that sends in partitions has some ready")),
+            _ => Err(Error::new(Class::REQUEST, "only a partitioned send has partitions to mark as ready")),
         }
     }
 
@@ -595,23 +615,23 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not a partitioned receive; [`Class::ARG`] for a part that does not exist.
     pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
-        let is_inactive = matches!(self.now(id)?, Now::Inactive);
+        let is_inactive = matches!(self.wait_state(id)?, WaitState::Inactive);
         match self.what(id) {
             None if is_inactive => Ok(true),
-            Some(What::Parts(_, Parts::Nobody)) => Ok(true),
-            Some(What::Parts(_, Parts::Receive(receiving))) => {
+            Some(RequestKind::Parts(_, Parts::Null)) => Ok(true),
+            Some(RequestKind::Parts(_, Parts::Receive(receiving))) => {
                 self.0.test(|_| None::<()>);
                 Ok(receiving.has_arrived(self.0.host(), part)? || is_inactive)
             }
-            _ => Err(Error::new(Class::REQUEST, "only a request that receives in partitions gets some")),
+            _ => Err(Error::new(Class::REQUEST, "only a partitioned receive has partitions that arrive")),
         }
     }
 
     /// Converts a number to a C integer above 2^30; `None` for a number without a table entry, and beyond 2^20 requests at a time.
     pub fn integer(self, id: RequestId) -> Option<i32> {
-        match id.named() {
-            Named::Operation(key) => RequestId::integer_of(key, false),
-            Named::Special(key) => RequestId::integer_of(key, true),
+        match id.decode() {
+            DecodedId::Operation(key) => RequestId::integer_of(key, false),
+            DecodedId::Special(key) => RequestId::integer_of(key, true),
             _ => None,
         }
     }
@@ -620,7 +640,7 @@ impl<'a> Requests<'a> {
     pub fn from_integer(self, integer: i32) -> Option<RequestId> {
         let place = (integer as u32 >> 1) & ((1 << RequestId::PLACE_BITS) - 1);
         let id = if integer & 1 == 0 {
-            RequestId::operation(self.0.with(|engine| engine.at(place))?)
+            RequestId::operation(self.0.with(|engine| engine.key_at(place))?)
         } else {
             RequestId::special(self.0.specials().key_at(place)?)
         };
@@ -628,11 +648,11 @@ impl<'a> Requests<'a> {
     }
 }
 
-fn first_over(now: &[Now], engine: &mut Engine) -> Option<usize> {
+fn first_completed(now: &[WaitState], engine: &mut Engine) -> Option<usize> {
     now.iter().position(|now| now.is_active() && now.is_over(engine))
 }
 
-fn which_over(now: &[Now], engine: &mut Engine) -> Vec<usize> {
+fn all_completed(now: &[WaitState], engine: &mut Engine) -> Vec<usize> {
     let over = |at: &usize| now[*at].is_active() && now[*at].is_over(engine);
     (0..now.len()).filter(over).collect()
 }
@@ -679,46 +699,47 @@ impl std::fmt::Debug for Request {
 
 impl Request {
     /// The request with this number.
-    pub(crate) fn of(core: &Core, id: RequestId) -> Self {
+    pub(crate) fn new_with_id(core: &Core, id: RequestId) -> Self {
         Self(Some((core.clone(), id)))
     }
 
     /// Creates a request for a started operation of a communicator.
     pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
-        let id = comm.core().with(|engine| Requests::begun(engine, begun, Some(comm.id())));
-        Self::of(comm.core(), id)
+        let id = comm.core().with(|engine| Requests::from_started(engine, begun, Some(comm.id())));
+        Self::new_with_id(comm.core(), id)
     }
 
-    fn special(core: &Core, comm: Option<&Comm>, what: What, state: State) -> Self {
+    fn special(core: &Core, comm: Option<&Comm>, what: RequestKind, state: RequestState) -> Self {
         let special = Special { state, what, comm: comm.map(Comm::id) };
-        Self::of(core, Requests(core).insert(special))
+        Self::new_with_id(core, Requests(core).insert(special))
     }
 
     /// Creates an inactive persistent request.
     pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
-        Self::special(comm.core(), Some(comm), What::Persistent(starter), State::Inactive)
+        Self::special(comm.core(), Some(comm), RequestKind::Persistent(starter), RequestState::Inactive)
     }
 
     /// Creates an inactive persistent request for a partitioned message.
     pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
-        Self::special(comm.core(), Some(comm), What::Parts(starter, parts), State::Inactive)
+        Self::special(comm.core(), Some(comm), RequestKind::Parts(starter, parts), RequestState::Inactive)
     }
 
     /// Creates a request for an operation without a communicator.
     pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
-        Self::of(core, core.with(|engine| Requests::begun(engine, begun, None)))
+        Self::new_with_id(core, core.with(|engine| Requests::from_started(engine, begun, None)))
     }
 
     /// Creates a generalized request, which [`Requests::complete`] completes.
     pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
         let begun = core.with(Engine::open);
-        Self::special(core, None, What::Program(program), begun.into())
+        Self::special(core, None, RequestKind::Program(program), begun.into())
     }
 
     /// A handle for other threads, if they can affect the request while a thread waits for it.
     pub fn remote(&self) -> Option<Remote> {
         let (core, id) = self.0.as_ref()?;
-        let is_for_others = matches!(Requests(core).what(*id)?, What::Parts(..) | What::Program(_));
+        let is_for_others =
+            matches!(Requests(core).what(*id)?, RequestKind::Parts(..) | RequestKind::Program(_));
         is_for_others.then(|| Remote(core.clone(), *id))
     }
 
@@ -754,7 +775,7 @@ impl Request {
     }
 
     /// Updates the request after its operation has completed, and returns the status.
-    fn left(&mut self, ended: Result<Ended>) -> Status {
+    fn finish(&mut self, ended: Result<Ended>) -> Status {
         match ended {
             Ok(Ended { status, is_persistent, .. }) => {
                 if !is_persistent {
@@ -770,7 +791,7 @@ impl Request {
     pub fn test(&mut self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         let ended = Requests(core).test(*id).transpose()?;
-        Some(self.left(ended))
+        Some(self.finish(ended))
     }
 
     /// Returns the status as [`Requests::peek`] does.
@@ -783,7 +804,7 @@ impl Request {
     pub fn wait(&mut self) -> Status {
         let Some((core, id)) = &self.0 else { return Status::empty() };
         let ended = Requests(core).wait(*id);
-        self.left(ended)
+        self.finish(ended)
     }
 
     /// Starts as [`Requests::start`] does.
@@ -810,7 +831,7 @@ impl Request {
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         let Some((core, ids)) = several(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
-            Ok(ended) => all_left(requests, ended),
+            Ok(ended) => finish_all(requests, ended),
             Err(error) => requests.iter().map(|_| Status::failed(error.clone())).collect(),
         }
     }
@@ -819,7 +840,7 @@ impl Request {
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
-            Ok(ended) => ended.map(|ended| all_left(requests, ended)),
+            Ok(ended) => ended.map(|ended| finish_all(requests, ended)),
             Err(error) => Some(requests.iter().map(|_| Status::failed(error.clone())).collect()),
         }
     }
@@ -828,7 +849,7 @@ impl Request {
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
         let (core, ids) = several(requests)?;
         match Requests(&core).wait_any(&ids) {
-            Ok(found) => found.map(|(at, ended)| (at, requests[at].left(Ok(ended)))),
+            Ok(found) => found.map(|(at, ended)| (at, requests[at].finish(Ok(ended)))),
             Err(error) => Some((0, Status::failed(error))),
         }
     }
@@ -837,7 +858,7 @@ impl Request {
     pub fn test_any(requests: &mut [&mut Self]) -> Any {
         let Some((core, ids)) = several(requests) else { return Any::Inactive };
         match Requests(&core).test_any(&ids) {
-            Ok(Any::Over(at, ended)) => Any::Over(at, requests[at].left(Ok(ended))),
+            Ok(Any::Over(at, ended)) => Any::Over(at, requests[at].finish(Ok(ended))),
             Ok(Any::Inactive) => Any::Inactive,
             Ok(Any::Pending) => Any::Pending,
             Err(error) => Any::Over(0, Status::failed(error)),
@@ -848,13 +869,13 @@ impl Request {
     /// active.
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
-        some_left(requests, Requests(&core).wait_some(&ids))
+        finish_some(requests, Requests(&core).wait_some(&ids))
     }
 
     /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active.
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
-        some_left(requests, Requests(&core).test_some(&ids))
+        finish_some(requests, Requests(&core).test_some(&ids))
     }
 }
 
@@ -877,18 +898,18 @@ fn empty(requests: &[&mut Request]) -> Vec<Status> {
     requests.iter().map(|_| Status::empty()).collect()
 }
 
-fn all_left(requests: &mut [&mut Request], ended: Vec<Ended>) -> Vec<Status> {
-    requests.iter_mut().zip(ended).map(|(request, ended)| request.left(Ok(ended))).collect()
+fn finish_all(requests: &mut [&mut Request], ended: Vec<Ended>) -> Vec<Status> {
+    requests.iter_mut().zip(ended).map(|(request, ended)| request.finish(Ok(ended))).collect()
 }
 
-fn some_left(
+fn finish_some(
     requests: &mut [&mut Request],
     ended: Result<Option<Vec<(usize, Ended)>>>,
 ) -> Option<Vec<(usize, Status)>> {
     match ended {
         Ok(ended) => {
             let ended = ended?.into_iter();
-            Some(ended.map(|(at, ended)| (at, requests[at].left(Ok(ended)))).collect())
+            Some(ended.map(|(at, ended)| (at, requests[at].finish(Ok(ended)))).collect())
         }
         Err(error) => Some(vec![(0, Status::failed(error))]),
     }
@@ -900,7 +921,7 @@ impl Comm {
     pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Begun>) -> Result<RequestId> {
         self.core().with(|engine| {
             let begun = act(engine)?;
-            Ok(Requests::begun(engine, begun, Some(self.id())))
+            Ok(Requests::from_started(engine, begun, Some(self.id())))
         })
     }
 }

@@ -30,25 +30,25 @@ pub trait Generalized: Send + Sync {
 
 /// The state of a special request.
 #[derive(Clone)]
-pub(crate) enum State {
+pub(crate) enum RequestState {
     /// It is not started.
     Inactive,
-    Over(Status),
-    Under(SlotKey),
+    Completed(Status),
+    InProgress(SlotKey),
 }
 
-impl From<Begun> for State {
+impl From<Begun> for RequestState {
     fn from(begun: Begun) -> Self {
         match begun {
-            Begun::Over(status) => Self::Over(status),
-            Begun::Under(key) => Self::Under(key),
+            Begun::Over(status) => Self::Completed(status),
+            Begun::Under(key) => Self::InProgress(key),
         }
     }
 }
 
 /// The kind of a special request.
 #[derive(Clone)]
-pub(crate) enum What {
+pub(crate) enum RequestKind {
     Persistent(Starter),
     Parts(Starter, Parts),
     Program(Arc<dyn Generalized>),
@@ -56,8 +56,8 @@ pub(crate) enum What {
 
 /// A persistent, partitioned or generalized request.
 pub(crate) struct Special {
-    pub(crate) state: State,
-    pub(crate) what: What,
+    pub(crate) state: RequestState,
+    pub(crate) what: RequestKind,
     /// The number of its communicator, if it has one.
     pub(crate) comm: Option<u64>,
 }
@@ -65,9 +65,9 @@ pub(crate) struct Special {
 impl std::fmt::Debug for Special {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self.state {
-            State::Inactive => "Special(inactive)",
-            State::Over(_) => "Special(over)",
-            State::Under(_) => "Special(under way)",
+            RequestState::Inactive => "Special(inactive)",
+            RequestState::Completed(_) => "Special(completed)",
+            RequestState::InProgress(_) => "Special(in progress)",
         })
     }
 }

@@ -4,7 +4,7 @@
 use host::SlotKey;
 
 use super::Engine;
-use crate::p2p::operation::{Answer, Body, Work};
+use crate::p2p::operation::{MatchReport, OpState, UnexpectedBody};
 use crate::p2p::wire::Message;
 use crate::peers::connection::Payload;
 use crate::status::Status;
@@ -12,14 +12,14 @@ use crate::status::Status;
 impl Engine {
     /// Cancels an operation, if possible; otherwise it completes normally.
     pub(crate) fn cancel(&mut self, key: SlotKey) {
-        let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.work) {
-            Some(Work::Receive(_) | Work::Plain(_)) => self.matching.cancel(&key),
-            Some(Work::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
-            Some(Work::Send { to, answered: true, .. }) => {
+        let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.state) {
+            Some(OpState::Receive(_) | OpState::Plain(_)) => self.matching.cancel(&key),
+            Some(OpState::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
+            Some(OpState::Send { to, answered: true, .. }) => {
                 let to = *to;
-                return self.withdraw(to, key);
+                return self.request_cancel(to, key);
             }
-            Some(Work::Portals(name)) => {
+            Some(OpState::Portals(name)) => {
                 let name = *name;
                 self.portals.as_deref_mut().is_some_and(|portals| portals.cancel(name))
             }
@@ -32,13 +32,15 @@ impl Engine {
 
     /// Removes a message from this process to itself; returns whether no receive had matched it.
     fn take_from_self(&mut self, key: SlotKey) -> bool {
-        let is_it =
-            |body: &Body| matches!(body, Body::Here { answer: Some(Answer::Own(of)), .. } if *of == key);
+        let is_it = |body: &UnexpectedBody| match body {
+            UnexpectedBody::Data { answer: Some(MatchReport::Own(of)), .. } => *of == key,
+            _ => false,
+        };
         self.matching.withdraw(self.rank, is_it).is_some()
     }
 
     /// Asks the receiver of a message to drop it.
-    fn withdraw(&mut self, to: u32, key: SlotKey) {
+    fn request_cancel(&mut self, to: u32, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         if !std::mem::replace(&mut operation.withdrawing, true) {
             // A send to a lost process is failed by the loss.
@@ -47,14 +49,14 @@ impl Engine {
     }
 
     /// A peer cancels a message. If a receive has matched it, the peer gets the FIN of the match instead.
-    pub(super) fn give_back(&mut self, to: u32, id: u64) {
-        let is_it = |body: &Body| match body {
-            Body::Here { answer: Some(Answer::Peer(of)), .. } => *of == id,
-            Body::Announced(rts) => rts.id == id,
+    pub(super) fn handle_cancel_req(&mut self, to: u32, id: u64) {
+        let is_it = |body: &UnexpectedBody| match body {
+            UnexpectedBody::Data { answer: Some(MatchReport::Peer(of)), .. } => *of == id,
+            UnexpectedBody::Rts(rts) => rts.id == id,
             _ => false,
         };
         let Some(body) = self.matching.withdraw(to, is_it) else { return };
-        if let Body::Announced(rts) = body {
+        if let UnexpectedBody::Rts(rts) = body {
             self.fragments.give_up(to, rts.id);
         }
         // A lost peer needs no reply.
@@ -62,7 +64,7 @@ impl Engine {
     }
 
     /// A peer has dropped a message; counts only if this process asked for it.
-    pub(super) fn given_back(&mut self, from: u32, key: SlotKey) {
+    pub(super) fn handle_cancel_rsp(&mut self, from: u32, key: SlotKey) {
         let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
         if is_asked && self.awaits(key, from) {
             self.end(key, cancelled());

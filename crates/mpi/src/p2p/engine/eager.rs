@@ -6,7 +6,7 @@ use host::Step;
 
 use super::{Begun, Engine};
 use crate::error::Result;
-use crate::p2p::operation::{Operation, Work};
+use crate::p2p::operation::{OpState, Operation};
 use crate::p2p::wire::{Label, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
@@ -24,7 +24,7 @@ impl Engine {
             return Ok(Begun::Over(Status::empty()));
         }
         self.host.charge_step(Step::Request, 1);
-        let key = self.operations.insert(Operation::new(Work::Send { to, answered, held: None }));
+        let key = self.operations.insert(Operation::new(OpState::Send { to, answered, held: None }));
         let message = Message::Eager { label, answer: answered.then(|| key.number()) };
         self.started(key, |engine| {
             if answered && engine.transport.send_now(to, &message, &payload)? {
@@ -37,7 +37,7 @@ impl Engine {
                 Payload::Piece(piece) if answered => Payload::Own(piece.buffer().to_vec()),
                 Payload::Piece(piece) => Payload::Piece(piece),
                 Payload::Own(bytes) => Payload::Own(bytes),
-                Payload::Lent { bytes, from, key } => Payload::Lent { bytes, from, key },
+                Payload::Zcopy { bytes, from, key } => Payload::Zcopy { bytes, from, key },
                 Payload::None => Payload::None,
             };
             engine.transport.send(to, message, payload, (!answered).then_some(key))

@@ -6,10 +6,10 @@ use verbs::Sge;
 use super::{Begun, Engine};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
-use crate::p2p::operation::{Brought, LongSend, Operation, Work};
+use crate::p2p::operation::{ArrivedData, LongSend, OpState, Operation};
 use crate::p2p::wire::{Exposed, Label, Message};
 use crate::peers::connection::{Payload, Received};
-use crate::peers::transport::HeldAt;
+use crate::peers::transport::MessagePlace;
 use crate::status::Status;
 use host::SlotKey;
 
@@ -21,17 +21,17 @@ impl Engine {
         let (address, len) = bytes.place();
         let reach = self.transport.reach(to, address as usize, len as usize, false)?;
         let whole = reach.sge(address, len as u32);
-        let work = Work::Send {
+        let state = OpState::Send {
             to,
             answered: false,
             held: Some(Box::new(LongSend::new(reach, buffer.clone(), None))),
         };
-        let key = self.operations.insert(Operation::new(work));
+        let key = self.operations.insert(Operation::new(state));
         let at = Exposed { addr: 0, rkey: 0, length: len };
         let message = Message::Rts { label, id: key.number(), at, frag_bytes: len as u32, put: false };
         let begun =
             self.started(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;
-        self.lent += 1;
+        self.long_sends += 1;
         Ok(begun)
     }
 
@@ -51,7 +51,7 @@ impl Engine {
             let [bytes, others] = left.split(fragment);
             let (addr, len) = bytes.place();
             let from = Sge { addr, length: len as u32, ..whole };
-            let payload = Payload::Lent { bytes, from, key: key.filter(|_| others.len() == 0) };
+            let payload = Payload::Zcopy { bytes, from, key: key.filter(|_| others.len() == 0) };
             self.transport.send(to, message, payload, None)?;
             (message, left) = (Message::Frag { id }, others);
         }
@@ -59,20 +59,20 @@ impl Engine {
     }
 
     /// A fragment of a message has arrived.
-    pub(super) fn fragment(&mut self, from: u32, id: u64, what: &Received, place: HeldAt) {
+    pub(super) fn fragment(&mut self, from: u32, id: u64, what: &Received, place: MessagePlace) {
         let (buf, range) = self.transport.payload(what, place);
-        let brought = Brought::Slot(buf, range.start, range.len());
+        let brought = ArrivedData::Slot(buf, range.start, range.len());
         self.host.charge_copy(range.len() as u64);
         if let Some(key) = self.fragments.arrive(from, id, brought)
             && let Some(operation) = self.operations.get_mut(key)
         {
             let is_there = operation.take_part(brought);
-            self.took(key, is_there);
+            self.fragment_stored(key, is_there);
         }
     }
 
     /// Handles a fragment that a receive has stored; `is_there` is true if the receive now has all data.
-    pub(super) fn took(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
+    pub(super) fn fragment_stored(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
         match is_there {
             Ok(false) => {}
             Ok(true) => self.finish_reading(key),

@@ -3,16 +3,16 @@
 use host::SlotKey;
 
 use super::Engine;
-use crate::p2p::operation::{Operation, Work};
+use crate::p2p::operation::{OpState, Operation};
 use crate::p2p::over_portals::Portals;
 use crate::status::{Ended, Status};
 
 impl Engine {
     /// Whether an operation has completed successfully; `None` while it is in progress.
     #[inline]
-    pub(crate) fn has_ended_well(&mut self, key: SlotKey) -> Option<bool> {
+    pub(crate) fn has_succeeded(&mut self, key: SlotKey) -> Option<bool> {
         match self.operations.get_mut(key) {
-            Some(Operation { work: Work::Over(status), .. }) => Some(status.error.is_none()),
+            Some(Operation { state: OpState::Completed(status), .. }) => Some(status.error.is_none()),
             Some(_) => None,
             None => Some(false),
         }
@@ -21,22 +21,22 @@ impl Engine {
     /// Returns the status of a completed operation, and removes it.
     pub(crate) fn take(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
-            Some(Operation { work: Work::Over(_), .. }) => {}
+            Some(Operation { state: OpState::Completed(_), .. }) => {}
             Some(_) => return None,
             None => return Some(Status::empty()),
         }
-        match self.operations.remove(key)?.work {
-            Work::Over(status) => Some(status),
+        match self.operations.remove(key)?.state {
+            OpState::Completed(status) => Some(status),
             _ => None,
         }
     }
 
     /// Returns the status of a request's completed operation, and removes it; `None` if there is none.
     #[inline(always)]
-    pub(crate) fn collect(&mut self, key: SlotKey) -> Option<Ended> {
+    pub(crate) fn take_ended(&mut self, key: SlotKey) -> Option<Ended> {
         self.operations.remove_by(key, |operation| {
             let comm = operation.comm();
-            let Work::Over(status) = &mut operation.work else { return None };
+            let OpState::Completed(status) = &mut operation.state else { return None };
             // The status is all that a completed operation holds.
             let status = std::mem::replace(status, Status::empty());
             Some(Ended { status, comm, is_persistent: false })
@@ -46,10 +46,10 @@ impl Engine {
     /// Passes the status of a request's operation to `show` if it has completed without an error, and removes it; returns whether
     /// it has.
     #[inline(always)]
-    pub(crate) fn hand_out(&mut self, key: SlotKey, show: impl FnOnce(&Status)) -> bool {
-        let shown = self.operations.remove_by(key, |operation| match &operation.work {
+    pub(crate) fn take_success(&mut self, key: SlotKey, show: impl FnOnce(&Status)) -> bool {
+        let shown = self.operations.remove_by(key, |operation| match &operation.state {
             // A successful status owns no memory.
-            Work::Over(status) if status.error.is_none() => {
+            OpState::Completed(status) if status.error.is_none() => {
                 show(status);
                 Some(())
             }
@@ -60,9 +60,9 @@ impl Engine {
 
     /// Sets the communicator of an operation.
     #[inline]
-    pub(crate) fn belongs(&mut self, key: SlotKey, comm: u64) {
+    pub(crate) fn set_comm(&mut self, key: SlotKey, comm: u64) {
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.belongs(comm);
+            operation.set_comm(comm);
         }
     }
 
@@ -76,7 +76,7 @@ impl Engine {
         let is_of = |operation: &Operation| operation.comm() == Some(comm);
         self.operations
             .iter()
-            .any(|(_, operation)| is_of(operation) && !matches!(operation.work, Work::Over(_)))
+            .any(|(_, operation)| is_of(operation) && !matches!(operation.state, OpState::Completed(_)))
     }
 
     /// Whether the operation exists.
@@ -86,20 +86,20 @@ impl Engine {
     }
 
     /// The operation at an index of the table.
-    pub(crate) fn at(&self, place: u32) -> Option<SlotKey> {
+    pub(crate) fn key_at(&self, place: u32) -> Option<SlotKey> {
         self.operations.key_at(place)
     }
 
     /// Whether an operation has completed.
     #[inline]
     pub(crate) fn is_over(&mut self, key: SlotKey) -> bool {
-        self.operations.get_mut(key).is_none_or(|operation| matches!(operation.work, Work::Over(_)))
+        self.operations.get_mut(key).is_none_or(|operation| matches!(operation.state, OpState::Completed(_)))
     }
 
     /// Returns the status of a completed operation, and keeps it.
     pub(crate) fn peek(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
-            Some(Operation { work: Work::Over(status), .. }) => Some(status.clone()),
+            Some(Operation { state: OpState::Completed(status), .. }) => Some(status.clone()),
             Some(_) => None,
             None => Some(Status::empty()),
         }
@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) fn free(&mut self, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
         operation.free = true;
-        if let Work::Over(_) = operation.work {
+        if let OpState::Completed(_) = operation.state {
             self.operations.remove(key);
         }
     }
@@ -117,7 +117,7 @@ impl Engine {
     /// Whether the peers have received, or can fetch without this process, all that it has sent.
     pub(crate) fn is_drained(&self) -> bool {
         let sends = |(key, operation): (SlotKey, &Operation)| {
-            matches!(operation.work, Work::Send { .. }) && !self.abandoned.contains(&key)
+            matches!(operation.state, OpState::Send { .. }) && !self.abandoned.contains(&key)
         };
         let portals = self.portals.as_deref();
         portals.is_none_or(Portals::is_drained)

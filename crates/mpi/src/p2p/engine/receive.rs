@@ -9,7 +9,9 @@ use crate::comm::group::Group;
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::{Envelope, Match, Wanted};
-use crate::p2p::operation::{Answer, Body, Brought, Names, Operation, Plain, Receive, Work, envelope_status};
+use crate::p2p::operation::{
+    ArrivedData, MatchReport, Names, OpState, Operation, Plain, Receive, UnexpectedBody, envelope_status,
+};
 use crate::p2p::over_portals::Started;
 use crate::p2p::wire::Message;
 use crate::peers::connection::{Next, Payload, Short, Taken};
@@ -18,10 +20,10 @@ use crate::status::Status;
 use crate::tool::Happening;
 
 /// After this many receives by the fast path, the next one makes progress first.
-const HASTE_MAX: u32 = 256;
+const FAST_RECEIVES_MAX: u32 = 256;
 
 /// Polls in a row for messages stored by Portals, where a poll costs more.
-const PORTALS_LOOKS: u32 = 4;
+const PORTALS_POLLS: u32 = 4;
 
 /// The result of [`Engine::receive_stored`].
 #[derive(Debug)]
@@ -38,13 +40,13 @@ pub(crate) enum Stored {
 #[derive(Debug)]
 pub(crate) struct Claimed {
     envelope: Envelope,
-    body: Body,
+    body: UnexpectedBody,
     names: Group,
 }
 
 impl Engine {
     /// Receives a message from a process without posting a receive, if no message or receive waits in its context and the message
-    /// is the next one that the process has stored; polls `looks` times. Returns its tag and its length; if `None`, nothing has
+    /// is the next one that the process has stored; polls `polls` times. Returns its tag and its length; if `None`, nothing has
     /// happened.
     #[inline]
     pub(crate) fn take_piece(
@@ -52,24 +54,24 @@ impl Engine {
         from: u32,
         wanted: &Match,
         into: Piece,
-        looks: u32,
+        polls: u32,
     ) -> Option<(i32, usize)> {
         let stored = self.transport.stored_by(from);
         if (stored.is_none() && self.portals.is_none()) || !self.matching.is_idle(wanted.context) {
             return None;
         }
-        self.hasty = self.hasty.wrapping_add(1);
-        if self.hasty.is_multiple_of(HASTE_MAX) {
+        self.fast_receives = self.fast_receives.wrapping_add(1);
+        if self.fast_receives.is_multiple_of(FAST_RECEIVES_MAX) {
             // A program that never has to wait must still make progress on other operations.
             self.progress(true);
             return None;
         }
         if let Some(portals) = self.portals(wanted.context) {
             let wanted = Wanted { context: wanted.context, source: Some(from), tag: wanted.tag };
-            return portals.take_piece(&wanted, into, looks);
+            return portals.take_piece(&wanted, into, polls);
         }
         let number = stored?;
-        for _ in 0..looks {
+        for _ in 0..polls {
             match self.transport.take_piece(number, wanted, into) {
                 Taken::Nothing => {}
                 Taken::Message { tag, len } => return Some((tag, len)),
@@ -85,7 +87,10 @@ impl Engine {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);
         let wanted = receive.wanted;
-        if self.portals.is_some() || self.matching.keeps(wanted.context) || self.lost(&wanted).is_some() {
+        if self.portals.is_some()
+            || self.matching.has_unexpected(wanted.context)
+            || self.lost(&wanted).is_some()
+        {
             return self.receive_early(receive);
         }
         self.await_message(receive)
@@ -98,7 +103,7 @@ impl Engine {
             return None;
         }
         let receives = self.matching.receives(wanted.context)?;
-        let key = self.operations.insert_with(|| Operation::of(Work::Plain(plain), comm));
+        let key = self.operations.insert_with(|| Operation::for_comm(OpState::Plain(plain), comm));
         receives.push_back((wanted, key));
         Some(key)
     }
@@ -120,7 +125,7 @@ impl Engine {
 
     /// Returns how a receive over Portals started; an error becomes its status.
     fn received_by_portals(&mut self, started: Result<Started>) -> Begun {
-        if let Ok(Started::Over(status)) = started {
+        if let Ok(Started::Completed(status)) = started {
             self.end_of_portals();
             return Begun::Over(status);
         }
@@ -130,22 +135,22 @@ impl Engine {
     #[inline(always)]
     fn await_message(&mut self, receive: Receive) -> Begun {
         let wanted = receive.wanted;
-        let work = match receive.plain() {
-            Some(plain) => Work::Plain(plain),
-            None => Work::Receive(Box::new(receive)),
+        let state = match receive.plain() {
+            Some(plain) => OpState::Plain(plain),
+            None => OpState::Receive(Box::new(receive)),
         };
-        let key = self.operations.insert(Operation::new(work));
+        let key = self.operations.insert(Operation::new(state));
         self.matching.post(wanted, key);
         Begun::Under(key)
     }
 
-    /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `looks` times.
+    /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `polls` times.
     #[inline]
-    pub(crate) fn await_stored(&mut self, receive: &Receive, looks: u32) -> Option<Status> {
+    pub(crate) fn await_stored(&mut self, receive: &Receive, polls: u32) -> Option<Status> {
         if let Some(portals) = self.portals(receive.wanted.context) {
-            return portals.receive_stored(receive, looks).break_value().flatten();
+            return portals.receive_stored(receive, polls).break_value().flatten();
         }
-        let mut left = looks;
+        let mut left = polls;
         loop {
             let number = match self.receive_stored(receive) {
                 Stored::Received(status) => return Some(status),
@@ -164,7 +169,7 @@ impl Engine {
     pub(crate) fn receive_stored(&mut self, receive: &Receive) -> Stored {
         let wanted = &receive.wanted;
         if let Some(portals) = self.portals(wanted.context) {
-            return match portals.receive_stored(receive, PORTALS_LOOKS) {
+            return match portals.receive_stored(receive, PORTALS_POLLS) {
                 ControlFlow::Break(Some(status)) => Stored::Received(status),
                 ControlFlow::Break(None) => Stored::Unknown,
                 ControlFlow::Continue(()) => Stored::Nothing(None),
@@ -178,8 +183,8 @@ impl Engine {
                 Next::Short(short) => {
                     let (source, buf) = self.transport.origin(number, &short);
                     let envelope = Envelope { source, label: short.label };
-                    if short.label.context == wanted.context && wanted.takes(&envelope) {
-                        let status = receive.take(&envelope, Brought::Slot(buf, short.at, short.len));
+                    if short.label.context == wanted.context && wanted.accepts(&envelope) {
+                        let status = receive.take(&envelope, ArrivedData::Slot(buf, short.at, short.len));
                         self.transport.pass(number, &short);
                         return Stored::Received(status);
                     }
@@ -193,20 +198,20 @@ impl Engine {
         Stored::Unknown
     }
 
-    fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: Body) -> Begun {
+    fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: UnexpectedBody) -> Begun {
         match body {
-            Body::Here { bytes, answer } => {
-                let status = receive.take(&envelope, Brought::Bytes(&bytes));
+            UnexpectedBody::Data { bytes, answer } => {
+                let status = receive.take(&envelope, ArrivedData::Bytes(&bytes));
                 self.host.charge_copy(status.bytes);
                 self.answer(envelope.source, answer);
                 Begun::Over(status)
             }
-            Body::Announced(rts) => {
-                let key = self.operations.insert(Operation::new(Work::Receive(Box::new(receive))));
+            UnexpectedBody::Rts(rts) => {
+                let key = self.operations.insert(Operation::new(OpState::Receive(Box::new(receive))));
                 self.fetch(key, envelope, rts);
                 Begun::Under(key)
             }
-            Body::Found(found) => match &mut self.portals {
+            UnexpectedBody::Found(found) => match &mut self.portals {
                 Some(portals) => {
                     let started = portals.receive_found(receive, &found);
                     self.received_by_portals(started)
@@ -234,7 +239,7 @@ impl Engine {
                 let found = portals.claim(wanted);
                 self.end_of_portals();
                 let found = found?;
-                (found.envelope, Body::Found(found))
+                (found.envelope, UnexpectedBody::Found(found))
             }
             None => self.matching.receive(wanted)?,
         };
@@ -259,10 +264,10 @@ impl Engine {
         transport.take_from(number, |connection| {
             let (from, mut failed) = (connection.process, None);
             matching.each_first(|wanted, key| {
-                let Some(Operation { work, free: false, .. }) = operations.get_mut(*key) else {
+                let Some(Operation { state, free: false, .. }) = operations.get_mut(*key) else {
                     return false;
                 };
-                let Work::Plain(plain) = work else { return false };
+                let OpState::Plain(plain) = state else { return false };
                 if count == STORED_MAX || wanted.source.is_some_and(|source| source != from) {
                     return false;
                 }
@@ -272,7 +277,7 @@ impl Engine {
                         host.charge_copy(len as u64);
                         let status = plain.status(from, tag, len);
                         // A plain receive owns nothing, so its destructor need not run.
-                        std::mem::forget(std::mem::replace(work, Work::Over(status)));
+                        std::mem::forget(std::mem::replace(state, OpState::Completed(status)));
                         count += 1;
                         true
                     }
@@ -286,7 +291,7 @@ impl Engine {
             failed.map_or(Ok(()), Err)
         });
         if count > 0 {
-            (self.news, self.stirred) = (true, true);
+            (self.has_completed, self.tasks_ready) = (true, true);
         }
     }
 
@@ -316,19 +321,19 @@ impl Engine {
         let (source, buf) = self.transport.origin(number, short);
         let envelope = Envelope { source, label: short.label };
         self.host.charge_copy(short.len as u64);
-        let brought = Brought::Slot(buf, short.at, short.len);
+        let brought = ArrivedData::Slot(buf, short.at, short.len);
         if let Some(key) = self.matching.arrive(&envelope) {
             let status =
                 self.operations.get_mut(key).and_then(|operation| operation.take(&envelope, brought));
             status.into_iter().for_each(|status| self.end(key, status));
         } else if let Ok(bytes) = brought.to_vec() {
-            self.keep(envelope, Body::Here { bytes, answer: None });
+            self.keep(envelope, UnexpectedBody::Data { bytes, answer: None });
         }
         self.transport.pass(number, short);
     }
 
     /// Keeps an unexpected message.
-    pub(super) fn keep(&mut self, envelope: Envelope, body: Body) {
+    pub(super) fn keep(&mut self, envelope: Envelope, body: UnexpectedBody) {
         if self.watch.is_some() {
             let (from, tag) = (envelope.source, envelope.label.tag);
             self.note(Happening::Unexpected { from, tag, bytes: body.len() });
@@ -337,21 +342,21 @@ impl Engine {
     }
 
     /// Completes a receive with its data.
-    pub(super) fn take_in(&mut self, key: SlotKey, envelope: &Envelope, data: Brought<'_>) {
+    pub(super) fn complete_receive(&mut self, key: SlotKey, envelope: &Envelope, data: ArrivedData<'_>) {
         let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
         status.into_iter().for_each(|status| self.end(key, status));
     }
 
     /// Reports a match to the sender, if it waits for that.
-    pub(super) fn answer(&mut self, from: u32, answer: Option<Answer>) {
+    pub(super) fn answer(&mut self, from: u32, answer: Option<MatchReport>) {
         match answer {
-            Some(Answer::Peer(id)) => self.tell(from, id, true),
-            Some(Answer::Own(key)) => self.end(key, Status::empty()),
+            Some(MatchReport::Peer(id)) => self.send_fin(from, id, true),
+            Some(MatchReport::Own(key)) => self.end(key, Status::empty()),
             None => {}
         }
     }
 
-    pub(super) fn tell(&mut self, process: u32, id: u64, ok: bool) {
+    pub(super) fn send_fin(&mut self, process: u32, id: u64, ok: bool) {
         // A lost peer needs no FIN.
         drop(self.transport.send(process, Message::Fin { id, ok }, Payload::None, None));
     }

@@ -7,7 +7,7 @@ use super::{Begun, Engine};
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Announced, Brought, LongReceive, LongSend, Operation, Receive, Work};
+use crate::p2p::operation::{ArrivedData, LongReceive, LongSend, OpState, Operation, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
 use crate::p2p::wire::{Exposed, Label, Message};
 use crate::peers::connection::Payload;
@@ -28,19 +28,19 @@ impl Engine {
         let (addr, staging) = self.one_piece_of(buffer, copy)?;
         self.host.charge_step(Step::Request, 1);
         let memory = if staging.is_none() { buffer.memory() } else { None };
-        let reach = self.transport.reach_in(to, (addr, len), memory, true)?;
+        let reach = self.transport.register_in(to, (addr, len), memory, true)?;
         let remote = reach.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
         let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvGet));
         held.staging = staging;
-        let key = self.operations.insert(Operation::new(Work::Send {
+        let key = self.operations.insert(Operation::new(OpState::Send {
             to,
             answered: true,
             held: Some(Box::new(held)),
         }));
         let message = Message::Rts { label, id: key.number(), at, frag_bytes: 0, put: false };
         let begun = self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
-        self.lent += 1;
+        self.long_sends += 1;
         Ok(begun)
     }
 
@@ -59,35 +59,35 @@ impl Engine {
     }
 
     /// Starts to fetch the data of a message that a receive has matched.
-    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: Announced) {
+    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: RtsInfo) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         let (from, id) = (envelope.source, rts.id);
         if rts.at.length.min(receive.buffer.len()) == 0 && rts.frag_bytes == 0 {
-            self.tell(from, id, true);
+            self.send_fin(from, id, true);
             return self.end(key, receive.status(&envelope, rts.at.length));
         }
         let here = self.fragments.take(from, id, key);
         if let Err(error) = self.read(key, receive, envelope, rts) {
             self.fragments.give_up(from, id);
-            self.tell(from, id, false);
+            self.send_fin(from, id, false);
             return self.end(key, Status::failed(error));
         }
         if !here.is_empty()
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.take_part(Brought::Bytes(&here));
-            self.took(key, is_there);
+            let is_there = operation.take_part(ArrivedData::Bytes(&here));
+            self.fragment_stored(key, is_there);
         }
         // A kept message may lack fragments that can no longer arrive.
         if let Some(error) = self.transport.lost(from).cloned()
-            && let Some(Operation { work: Work::LongReceive(_), .. }) = self.operations.get_mut(key)
+            && let Some(Operation { state: OpState::LongReceive(_), .. }) = self.operations.get_mut(key)
         {
             self.end(key, Status::failed(error));
         }
     }
 
-    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, rts: Announced) -> Result<()> {
+    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, rts: RtsInfo) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
             Some((addr, _)) => (addr as u64, None),
@@ -102,17 +102,17 @@ impl Engine {
         }
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
-        let reach = self.transport.reach_in(from, (addr as usize, wanted as usize), memory, false)?;
+        let reach = self.transport.register_in(from, (addr as usize, wanted as usize), memory, false)?;
         // A process that also sends a long message takes part in an exchange, where its peer has as much to read: if both also
         // copied each other's pieces, that would only move memory between caches.
-        if self.lent == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
+        if self.long_sends == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
             let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
             reading.left = wanted;
             if let Some(operation) = self.operations.get_mut(key) {
-                operation.work = Work::LongReceive(Box::new(reading));
+                operation.state = OpState::LongReceive(Box::new(reading));
             }
             self.transport.await_share(from, key, wanted);
-            self.share_on(from);
+            self.start_shared_copies(from);
             return Ok(());
         }
         let (at, first) = (rts.at, u64::from(rts.frag_bytes).min(wanted));
@@ -125,26 +125,26 @@ impl Engine {
         let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
         (reading.left, reading.under_way) = (under_way + u64::from(rts.frag_bytes > 0), under_way);
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.work = Work::LongReceive(Box::new(reading));
+            operation.state = OpState::LongReceive(Box::new(reading));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
     }
 
     /// A piece has been copied.
-    pub(super) fn fetched(&mut self, key: SlotKey) {
-        match self.operations.get_mut(key).map(|operation| &mut operation.work) {
-            Some(Work::LongReceive(reading)) => {
+    pub(super) fn piece_completed(&mut self, key: SlotKey) {
+        match self.operations.get_mut(key).map(|operation| &mut operation.state) {
+            Some(OpState::LongReceive(reading)) => {
                 reading.left = reading.left.saturating_sub(1);
                 reading.under_way = reading.under_way.saturating_sub(1);
                 if reading.is_whole() {
                     self.finish_reading(key);
                 } else {
                     // An error means that the peer is lost, which an event reports.
-                    drop(self.copy_on(key));
+                    drop(self.continue_receiver_copy(key));
                 }
             }
-            Some(Work::Send { answered: false, .. }) => self.end(key, Status::empty()),
-            Some(Work::Send { held: Some(sending), .. }) => {
+            Some(OpState::Send { answered: false, .. }) => self.end(key, Status::empty()),
+            Some(OpState::Send { held: Some(sending), .. }) => {
                 if let Some(writing) = &mut sending.writing {
                     writing.under_way = writing.under_way.saturating_sub(1);
                     if writing.under_way == 0 {
@@ -152,10 +152,10 @@ impl Engine {
                     }
                     return;
                 }
-                if let Some(helping) = &mut sending.helping {
-                    (helping.under_way, helping.copied) =
-                        (helping.under_way.saturating_sub(1), helping.copied + 1);
-                    self.help_on(key);
+                if let Some(sender_copy) = &mut sending.sender_copy {
+                    (sender_copy.under_way, sender_copy.copied) =
+                        (sender_copy.under_way.saturating_sub(1), sender_copy.copied + 1);
+                    self.continue_sender_copy(key);
                 }
             }
             _ => {}
@@ -164,7 +164,8 @@ impl Engine {
 
     /// All pieces of a message have arrived.
     pub(super) fn finish_reading(&mut self, key: SlotKey) {
-        let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key) else {
+        let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
+        else {
             return;
         };
         let (from, rts) = (reading.envelope.source, reading.rts);
@@ -181,9 +182,9 @@ impl Engine {
         }
         // A sender that wrote or sent all data needs no FIN.
         if !written && u64::from(rts.frag_bytes) < rts.at.length {
-            self.tell(from, rts.id, true);
+            self.send_fin(from, rts.id, true);
         }
         self.end(key, status);
-        self.share_on(from);
+        self.start_shared_copies(from);
     }
 }

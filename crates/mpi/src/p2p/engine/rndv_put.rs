@@ -7,7 +7,7 @@ use super::{Begun, Engine};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Announced, LongReceive, LongSend, Operation, PutSend, Receive, Work};
+use crate::p2p::operation::{LongReceive, LongSend, OpState, Operation, PutSend, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
 use crate::p2p::wire::{Exposed, Label, Message};
 use crate::peers::connection::Payload;
@@ -23,14 +23,14 @@ impl Engine {
         let whole = buffer.piece().unwrap_or(Piece::nothing());
         let (addr, len) = whole.place();
         self.host.charge_step(Step::Request, 1);
-        let reach = self.transport.reach_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
+        let reach = self.transport.register_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
         // The receiver answers, so at least half waits for the CTS.
         let fragment = self.transport.fragment_to(to)?.min(len as usize / 2);
         let [first, rest] = whole.split(fragment);
         let begin = reach.sge(addr, first.len() as u32);
         let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvPut));
         held.writing = Some(PutSend { rest, under_way: 0 });
-        let key = self.operations.insert(Operation::new(Work::Send {
+        let key = self.operations.insert(Operation::new(OpState::Send {
             to,
             answered: true,
             held: Some(Box::new(held)),
@@ -42,7 +42,7 @@ impl Engine {
             engine.transport.send(to, message, Payload::None, None)?;
             engine.post_fragments(to, Message::Frag { id }, (first, begin), None)
         })?;
-        self.lent += 1;
+        self.long_sends += 1;
         Ok(begun)
     }
 
@@ -51,20 +51,20 @@ impl Engine {
         &mut self,
         key: SlotKey,
         receive: Receive,
-        (envelope, rts): (Envelope, Announced),
+        (envelope, rts): (Envelope, RtsInfo),
         (addr, staging): (u64, Option<Buf>),
     ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
         let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
         let reach = match rest {
             0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
-            _ => self.transport.let_in(from, (at as usize, rest as usize))?,
+            _ => self.transport.register_for_writes(from, (at as usize, rest as usize))?,
         };
         let remote = reach.remote(at);
         let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
         (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.work = Work::LongReceive(Box::new(reading));
+            operation.state = OpState::LongReceive(Box::new(reading));
         }
         if rest == 0 {
             return Ok(());
@@ -76,7 +76,7 @@ impl Engine {
 
     /// A CTS has arrived: writes the rest of this process's message.
     pub(super) fn cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
-        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+        let Some(Operation { state: OpState::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
@@ -108,7 +108,7 @@ impl Engine {
     /// The rest of a message has been written to this process.
     pub(super) fn landed(&mut self, from: u32, place: u32) {
         let Some(key) = self.operations.key_at(place) else { return };
-        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && std::mem::take(&mut reading.is_open)
         {

@@ -5,18 +5,18 @@ use verbs::Buf;
 
 use super::Engine;
 use crate::error::Result;
-use crate::p2p::operation::{Operation, ShmHelp, Work};
+use crate::p2p::operation::{OpState, Operation, SenderCopy};
 use crate::p2p::proto::Proto;
-use crate::p2p::shm_copy::{Copying, Share};
+use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{Exposed, Message};
 use crate::peers::connection::Payload;
 
 impl Engine {
     /// Starts to copy queued messages of a process together with it, while claim words are free: reading one alone would take
     /// longer than waiting for those before it.
-    pub(super) fn share_on(&mut self, from: u32) {
+    pub(super) fn start_shared_copies(&mut self, from: u32) {
         while let Some((key, share)) = self.transport.next_share(from) {
-            let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+            let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
             else {
                 self.transport.end_share(from, &share);
                 continue;
@@ -30,14 +30,14 @@ impl Engine {
             let message = Message::ShmCts { id, key: key.number(), at: into, place, turn };
             // An error means that the peer is lost, which an event reports.
             if self.transport.send(from, message, Payload::None, None).is_ok() {
-                drop(self.copy_on(key));
+                drop(self.continue_receiver_copy(key));
             }
         }
     }
 
     /// Continues to copy a message at the receiver.
-    pub(super) fn copy_on(&mut self, key: SlotKey) -> Result<()> {
-        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+    pub(super) fn continue_receiver_copy(&mut self, key: SlotKey) -> Result<()> {
+        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && let Some(copying) = &reading.copying
         {
             let (begun, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
@@ -50,8 +50,15 @@ impl Engine {
     }
 
     /// Copies pieces of a message of this process, on the receiver's invitation.
-    pub(super) fn help(&mut self, to: u32, id: SlotKey, key: u64, share: Share, at: Exposed) {
-        let Some(Operation { work: Work::Send { to: known, held: Some(sending), .. }, .. }) =
+    pub(super) fn start_sender_copy(
+        &mut self,
+        to: u32,
+        id: SlotKey,
+        key: u64,
+        share: SharedMessage,
+        at: Exposed,
+    ) {
+        let Some(Operation { state: OpState::Send { to: known, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
@@ -59,14 +66,14 @@ impl Engine {
         let staged = sending.staging.as_ref().map(Buf::addr);
         let local = staged.or_else(|| sending.buffer.one_piece().map(|(addr, _)| addr as u64));
         let Some(local) = local.filter(|_| *known == to && at.length <= sending.buffer.len()) else { return };
-        if sending.helping.is_some() {
+        if sending.sender_copy.is_some() {
             // A receiver invites only once; this message is ignored.
             return;
         }
         let copying = Copying::new(share, false, local, &sending.reach, at);
-        sending.helping = Some(ShmHelp { copying, key, under_way: 0, copied: 0 });
+        sending.sender_copy = Some(SenderCopy { copying, key, under_way: 0, copied: 0 });
         self.count_long(id, to, Some(Proto::RndvShm));
-        self.help_on(id);
+        self.continue_sender_copy(id);
     }
 
     fn stall(&mut self, key: SlotKey) {
@@ -79,30 +86,30 @@ impl Engine {
     pub(super) fn resume(&mut self) {
         for key in std::mem::take(&mut self.stalled) {
             // An error means that the peer is lost, which an event reports.
-            drop(self.copy_on(key));
-            self.help_on(key);
+            drop(self.continue_receiver_copy(key));
+            self.continue_sender_copy(key);
         }
     }
 
     /// Continues to copy a message at the sender.
-    pub(super) fn help_on(&mut self, id: SlotKey) {
-        let Some(Operation { work: Work::Send { to, held: Some(sending), .. }, .. }) =
+    pub(super) fn continue_sender_copy(&mut self, id: SlotKey) {
+        let Some(Operation { state: OpState::Send { to, held: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
         };
-        let (to, Some(helping)) = (*to, &mut sending.helping) else { return };
+        let (to, Some(sender_copy)) = (*to, &mut sending.sender_copy) else { return };
         // For a lost peer nothing is copied.
-        let (begun, is_stalled) = self.transport.copy(to, &helping.copying, id).unwrap_or_default();
-        helping.under_way += begun;
+        let (begun, is_stalled) = self.transport.copy(to, &sender_copy.copying, id).unwrap_or_default();
+        sender_copy.under_way += begun;
         if is_stalled {
             return self.stall(id);
         }
-        if helping.under_way > 0 {
+        if sender_copy.under_way > 0 {
             return;
         }
-        let (key, pieces) = (helping.key, helping.copied);
-        sending.helping = None;
+        let (key, pieces) = (sender_copy.key, sender_copy.copied);
+        sending.sender_copy = None;
         if pieces > 0 {
             drop(self.transport.send(to, Message::ShmFin { key, pieces }, Payload::None, None));
         }
@@ -110,7 +117,7 @@ impl Engine {
 
     /// The sender has finished its pieces of a message that both copy.
     pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
-        if let Some(Operation { work: Work::LongReceive(reading), .. }) = self.operations.get_mut(key)
+        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
             && reading.envelope.source == from
             && reading.copying.is_some()
         {

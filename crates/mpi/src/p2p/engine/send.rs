@@ -8,7 +8,7 @@ use super::{Begun, Engine};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
-use crate::p2p::operation::{Answer, Body, Brought, Operation, Work};
+use crate::p2p::operation::{ArrivedData, MatchReport, OpState, Operation, UnexpectedBody};
 use crate::p2p::proto::{Conditions, Proto};
 use crate::p2p::wire::Label;
 use crate::peers::connection::Payload;
@@ -111,7 +111,7 @@ impl Engine {
             return self.send_to_self(label, copy.unwrap_or_else(|| buffer.to_vec()), answered);
         }
         let in_place = copy.is_none() && !buffer.is_scattered();
-        let has = Conditions::of(in_place, !answered, blocks);
+        let has = Conditions::new(in_place, !answered, blocks);
         match self.transport.protocol(to, buffer.len(), has)? {
             Proto::EagerFrag => self.send_fragments(to, label, &buffer),
             Proto::RndvPut => self.send_rndv_put(to, label, &buffer),
@@ -131,16 +131,20 @@ impl Engine {
 
     fn send_to_self(&mut self, label: Label, bytes: Vec<u8>, answered: bool) -> Result<Begun> {
         let envelope = Envelope { source: self.rank, label };
-        self.own.count(Proto::Own, bytes.len());
+        self.self_traffic.count(Proto::Own, bytes.len());
         self.host.charge_copy(bytes.len() as u64);
         if let Some(key) = self.matching.arrive(&envelope) {
-            self.take_in(key, &envelope, Brought::Bytes(&bytes));
+            self.complete_receive(key, &envelope, ArrivedData::Bytes(&bytes));
             return Ok(Begun::Over(Status::empty()));
         }
         let key = answered.then(|| {
-            self.operations.insert(Operation::new(Work::Send { to: self.rank, answered: true, held: None }))
+            self.operations.insert(Operation::new(OpState::Send {
+                to: self.rank,
+                answered: true,
+                held: None,
+            }))
         });
-        self.keep(envelope, Body::Here { bytes, answer: key.map(Answer::Own) });
+        self.keep(envelope, UnexpectedBody::Data { bytes, answer: key.map(MatchReport::Own) });
         Ok(key.map_or(Begun::Over(Status::empty()), Begun::Under))
     }
 

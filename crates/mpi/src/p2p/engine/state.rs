@@ -6,10 +6,10 @@ use pmi::profile::Traffic;
 
 use crate::coll::check::Ledger;
 use crate::error::{Error, Result};
-use crate::p2p::bsend_space::Spaces;
+use crate::p2p::bsend_space::BsendSpaces;
 use crate::p2p::fragments::Fragments;
 use crate::p2p::matching::{Matching, Wanted};
-use crate::p2p::operation::{Body, Operation, Table, Work};
+use crate::p2p::operation::{OpState, Operation, Table, UnexpectedBody};
 use crate::p2p::over_portals::{self, Portals, Started};
 use crate::p2p::proto::Proto;
 use crate::p2p::wire::{Called, Label};
@@ -52,25 +52,25 @@ pub(crate) struct Engine {
     pub(crate) portals: Option<Box<Portals>>,
     pub(super) host: Host,
     pub(super) rank: u32,
-    pub(super) matching: Matching<SlotKey, Body>,
+    pub(super) matching: Matching<SlotKey, UnexpectedBody>,
     /// Fragments of long messages that have arrived, or are expected.
     pub(super) fragments: Fragments,
     pub(super) operations: Table<Operation>,
     pub(super) tasks: Vec<(SlotKey, Box<dyn Task>)>,
     /// A task may be able to continue.
-    pub(super) stirred: bool,
+    pub(super) tasks_ready: bool,
     /// Space for buffered sends.
-    pub(crate) spaces: Spaces,
-    /// An operation has completed since [`Engine::take_news`] was last called.
-    pub(super) news: bool,
+    pub(crate) spaces: BsendSpaces,
+    /// An operation has completed since [`Engine::take_completed`] was last called.
+    pub(super) has_completed: bool,
     /// Messages that both sides copy, and that wait for room in a send queue.
     pub(super) stalled: Vec<SlotKey>,
     /// Long sends in progress.
-    pub(super) lent: u32,
+    pub(super) long_sends: u32,
     /// Messages from this process to itself.
-    pub(super) own: Traffic,
+    pub(super) self_traffic: Traffic,
     /// Comparisons made by the matching queues.
-    pub(super) looked: u64,
+    pub(super) compared: u64,
     /// Collective operations that were started as schedules.
     pub(crate) scheduled: u64,
     /// The collective operations that this process has called.
@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     /// The recorder of events, while a tool watches.
     pub(crate) watch: Option<Box<Watch>>,
     /// Receives that began with a poll of only their source's stored messages.
-    pub(super) hasty: u32,
+    pub(super) fast_receives: u32,
 }
 
 impl std::fmt::Debug for Engine {
@@ -101,18 +101,18 @@ impl Engine {
             fragments: Fragments::default(),
             operations: Table::default(),
             tasks: Vec::new(),
-            stirred: false,
-            spaces: Spaces::default(),
-            news: false,
+            tasks_ready: false,
+            spaces: BsendSpaces::default(),
+            has_completed: false,
             stalled: Vec::new(),
-            lent: 0,
-            own: Traffic::default(),
-            looked: 0,
+            long_sends: 0,
+            self_traffic: Traffic::default(),
+            compared: 0,
             scheduled: 0,
             ledger: Ledger::default(),
             abandoned: Vec::new(),
             watch: None,
-            hasty: 0,
+            fast_receives: 0,
         }
     }
 
@@ -130,11 +130,11 @@ impl Engine {
     /// Makes an operation of what has started over Portals, and completes the operations that Portals has reported meanwhile.
     pub(super) fn begun_by_portals(&mut self, started: Result<Started>) -> Result<Begun> {
         let begun = match started? {
-            Started::Over(status) => Begun::Over(status.ok()?),
-            Started::Under(name) => {
-                let key = self.operations.insert(Operation::new(Work::Portals(name)));
+            Started::Completed(status) => Begun::Over(status.ok()?),
+            Started::InProgress(name) => {
+                let key = self.operations.insert(Operation::new(OpState::Portals(name)));
                 if let Some(portals) = &mut self.portals {
-                    portals.belongs(name, key);
+                    portals.set_operation(name, key);
                 }
                 Begun::Under(key)
             }
@@ -145,7 +145,7 @@ impl Engine {
 
     /// Completes the operations whose completion Portals has reported.
     pub(super) fn end_of_portals(&mut self) {
-        while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_over) {
+        while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_completed) {
             self.end(key, status);
         }
     }
@@ -167,12 +167,12 @@ impl Engine {
 
     /// Messages and bytes from this process to itself.
     pub(crate) fn own(&self) -> &Traffic {
-        &self.own
+        &self.self_traffic
     }
 
     /// Whether an operation has completed since this was last called.
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_completed(&mut self) -> bool {
+        std::mem::take(&mut self.has_completed)
     }
 
     /// Records an event, while a tool watches.
@@ -185,7 +185,7 @@ impl Engine {
     /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the protocol of the
     /// RTS.
     pub(super) fn count_long(&mut self, key: SlotKey, to: u32, shown: Option<Proto>) {
-        if let Some(Operation { work: Work::Send { held: Some(held), .. }, .. }) =
+        if let Some(Operation { state: OpState::Send { held: Some(held), .. }, .. }) =
             self.operations.get_mut(key)
             && let Some(proto) = held.uncounted.take()
         {
@@ -196,8 +196,8 @@ impl Engine {
     /// Whether an operation is a send that an answer from this peer may complete. Any other key is invalid, and so is an answer
     /// before this side has copied its pieces; both are ignored.
     pub(super) fn awaits(&mut self, key: SlotKey, from: u32) -> bool {
-        self.operations.get_mut(key).is_some_and(|operation| match &operation.work {
-            Work::Send { to, answered: true, held } => {
+        self.operations.get_mut(key).is_some_and(|operation| match &operation.state {
+            OpState::Send { to, answered: true, held } => {
                 *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
             }
             _ => false,
@@ -214,11 +214,11 @@ impl Engine {
     #[inline]
     pub(super) fn end(&mut self, key: SlotKey, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        if let Work::Send { held: Some(_), .. } = operation.work {
-            self.lent -= 1;
+        if let OpState::Send { held: Some(_), .. } = operation.state {
+            self.long_sends -= 1;
         }
-        operation.work = Work::Over(status);
-        (self.news, self.stirred) = (true, true);
+        operation.state = OpState::Completed(status);
+        (self.has_completed, self.tasks_ready) = (true, true);
         if let Some(share) = operation.buffered.take() {
             self.spaces.give_back(*share);
         }

@@ -3,7 +3,7 @@
 use host::SlotKey;
 
 use super::{Begun, Engine, Task};
-use crate::p2p::operation::{Operation, Work};
+use crate::p2p::operation::{OpState, Operation};
 use crate::p2p::wire::{Called, Label, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
@@ -15,14 +15,14 @@ impl Engine {
         if let Some(status) = task.advance(self) {
             return Begun::Over(status);
         }
-        let key = self.operations.insert(Operation::new(Work::Task));
+        let key = self.operations.insert(Operation::new(OpState::Task));
         self.tasks.push((key, task));
         Begun::Under(key)
     }
 
     /// Creates an operation that another part completes, by [`Engine::complete`].
     pub(crate) fn open(&mut self) -> Begun {
-        Begun::Under(self.operations.insert(Operation::new(Work::Task)))
+        Begun::Under(self.operations.insert(Operation::new(OpState::Task)))
     }
 
     /// Completes an operation of [`Engine::open`]; returns whether it was freed, so that no caller asks for it.
@@ -33,22 +33,22 @@ impl Engine {
     }
 
     /// Has the tasks advance, though no operation has completed.
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
+    pub(crate) fn wake_tasks(&mut self) {
+        self.tasks_ready = true;
     }
 
     /// Returns a key for a started operation, also if it has completed already.
     pub(crate) fn under(&mut self, begun: Begun) -> SlotKey {
         match begun {
             Begun::Under(key) => key,
-            Begun::Over(status) => self.operations.insert(Operation::new(Work::Over(status))),
+            Begun::Over(status) => self.operations.insert(Operation::new(OpState::Completed(status))),
         }
     }
 
     /// Advances all tasks if there is a reason to; returns whether there was.
     pub(super) fn advance_tasks(&mut self) -> bool {
-        let stirred = std::mem::take(&mut self.stirred);
-        if stirred && !self.tasks.is_empty() {
+        let tasks_ready = std::mem::take(&mut self.tasks_ready);
+        if tasks_ready && !self.tasks.is_empty() {
             let mut tasks = std::mem::take(&mut self.tasks);
             tasks.retain_mut(|(key, task)| match task.advance(self) {
                 Some(status) => {
@@ -61,7 +61,7 @@ impl Engine {
             tasks.append(&mut self.tasks);
             self.tasks = tasks;
         }
-        stirred
+        tasks_ready
     }
 
     /// Whether a task may wait for a message that is never sent.
@@ -91,9 +91,9 @@ impl Engine {
 
     /// The process that a send or a receive waits for.
     pub(crate) fn awaited(&mut self, key: SlotKey) -> Option<u32> {
-        match &self.operations.get_mut(key)?.work {
-            Work::Receive(_) | Work::Plain(_) => self.matching.wanted_by(&key)?.source,
-            Work::Send { to, .. } => Some(*to),
+        match &self.operations.get_mut(key)?.state {
+            OpState::Receive(_) | OpState::Plain(_) => self.matching.wanted_by(&key)?.source,
+            OpState::Send { to, .. } => Some(*to),
             _ => None,
         }
     }
@@ -120,17 +120,17 @@ impl Engine {
     }
 
     /// A process asks whether this one has called the same operation.
-    pub(super) fn asked(&mut self, from: u32, label: Label, called: Called) {
+    pub(super) fn handle_coll_check(&mut self, from: u32, label: Label, called: Called) {
         if let Some(called) = self.ledger.differs(label, called) {
             self.tell_of(from, Message::CollMismatch { label, called });
         }
     }
 
     /// A process has called a different operation, or has given up.
-    pub(super) fn refused(&mut self, from: u32, label: Label, called: Called) {
+    pub(super) fn handle_coll_mismatch(&mut self, from: u32, label: Label, called: Called) {
         let mut tasks = std::mem::take(&mut self.tasks);
         tasks.iter_mut().for_each(|(_, task)| task.refuse(self, from, label, called));
         tasks.append(&mut self.tasks);
-        (self.tasks, self.stirred) = (tasks, true);
+        (self.tasks, self.tasks_ready) = (tasks, true);
     }
 }

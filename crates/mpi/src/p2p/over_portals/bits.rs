@@ -27,15 +27,15 @@ fn fold(context: u64) -> Option<u64> {
 }
 
 /// The match bits of a message, and of a receive for exactly this label; `None` if the context does not fit.
-pub(super) fn of_label(label: Label) -> Option<u64> {
+pub(super) fn match_bits_of(label: Label) -> Option<u64> {
     Some(fold(label.context)? << TAG_BITS | label.tag as u64 & TAG)
 }
 
 /// The match bits and the ignore bits of a receive.
-pub(super) fn of_wanted(wanted: &Wanted) -> Option<(u64, u64)> {
+pub(super) fn receive_bits_of(wanted: &Wanted) -> Option<(u64, u64)> {
     let any = if wanted.tag.is_none() { TAG } else { 0 };
     let label = Label { context: wanted.context, tag: wanted.tag.unwrap_or_default() };
-    Some((of_label(label)?, LONG | any))
+    Some((match_bits_of(label)?, LONG | any))
 }
 
 /// The tag of a message.
@@ -64,8 +64,8 @@ mod tests {
             let context = contexts[usize::from(!same.0)];
             let tag = (!is_any).then_some(tags[usize::from(!same.1)]);
             let wanted = Wanted { context, source: None, tag };
-            let bits = of_label(label).expect("carried") | if is_long { LONG } else { 0 };
-            let (wants, ignores) = of_wanted(&wanted).expect("carried");
+            let bits = match_bits_of(label).expect("carried") | if is_long { LONG } else { 0 };
+            let (wants, ignores) = receive_bits_of(&wanted).expect("carried");
             let fits = context == label.context && tag.is_none_or(|tag| tag == label.tag);
             prop_assert_eq!((bits ^ wants) & !ignores == 0, fits);
             prop_assert_eq!(super::tag(bits), label.tag);

@@ -10,5 +10,5 @@ pub(super) const READS: u32 = 1;
 /// The MPI error for an error of Portals.
 pub(super) fn failed(error: portals::Error) -> Error {
     let class = if error == portals::Error::NoSpace { Class::NO_MEM } else { Class::INTERN };
-    Error::new(class, format_args!("Portals refused: {error}"))
+    Error::new(class, format_args!("Portals returned an error: {error}"))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(super) fn of(envelope: Envelope, event: &Event) -> Self {
+    pub(super) fn from_event(envelope: Envelope, event: &Event) -> Self {
         let is_long = event.match_bits & LONG != 0;
         Self { envelope, len: event.rlength, opened: event.hdr_data, is_long, bytes: Vec::new() }
     }

@@ -19,7 +19,7 @@ use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::{Envelope, Wanted};
-use crate::p2p::operation::{Brought, Receive, Table};
+use crate::p2p::operation::{ArrivedData, Receive, Table};
 use crate::p2p::wire::Label;
 use crate::peers::nic::Port;
 use crate::status::Status;
@@ -28,16 +28,16 @@ use crate::status::Status;
 const EVENTS: usize = 1 << 24;
 /// The user pointer of a search for one message, and of requests whose events are ignored.
 const CLAIM: u64 = u64::MAX;
-const NOBODY: u64 = 0;
+const IGNORED: u64 = 0;
 
 /// How a send or a receive has started.
 #[derive(Debug)]
 pub(crate) enum Started {
     /// It has completed already.
-    Over(Status),
-    /// It is in progress under this name. After [`Portals::belongs`] has set its operation, [`Portals::next_over`] reports its
-    /// completion.
-    Under(Name),
+    Completed(Status),
+    /// It is in progress under this name. After [`Portals::set_operation`] has set its operation, [`Portals::next_completed`]
+    /// reports its completion.
+    InProgress(Name),
 }
 
 /// A send in progress.
@@ -114,7 +114,7 @@ pub(crate) struct Portals {
     overflow: Overflow,
     events: VecDeque<Event>,
     found: Option<Found>,
-    over: VecDeque<(SlotKey, Status)>,
+    completed: VecDeque<(SlotKey, Status)>,
 }
 
 impl Portals {
@@ -140,7 +140,7 @@ impl Portals {
         };
         let (eq, all, silent) = ni.call(set_up).ok_or_else(closed)?.map_err(failed)?;
         let overflow = ni.call(Overflow::new).ok_or_else(closed)??;
-        opening::meet(&ni, bootstrap)?;
+        opening::exchange_addresses(&ni, bootstrap)?;
         Ok(Self {
             ni,
             host: host.clone(),
@@ -153,7 +153,7 @@ impl Portals {
             overflow,
             events: VecDeque::new(),
             found: None,
-            over: VecDeque::new(),
+            completed: VecDeque::new(),
         })
     }
 
@@ -162,7 +162,7 @@ impl Portals {
         self.ni.node()
     }
 
-    /// Calls the interface, and fetches its events; the caller must call [`Portals::settle`] afterwards.
+    /// Calls the interface, and fetches its events; the caller must call [`Portals::handle_events`] afterwards.
     fn call<T>(&mut self, act: impl FnOnce(&mut Engine) -> portals::Result<T>) -> Result<T> {
         let Self { ni, eq, events, .. } = self;
         let done = ni.call_then(act, |engine, done| {
@@ -175,18 +175,18 @@ impl Portals {
     /// Sends bytes, if the message can be sent immediately; returns whether it was. If not, nothing has happened.
     #[inline]
     pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        let Some(bits) = bits::of_label(label) else { return false };
+        let Some(bits) = bits::match_bits_of(label) else { return false };
         let (offset, len) = piece.place();
-        let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), NOBODY);
+        let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), IGNORED);
         let local = Local { md: self.silent, offset };
         self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
     }
 
     /// Receives bytes into one piece without posting a receive, if the matching message is the next message from its source; polls
-    /// `looks` times. Returns its tag and its length; if `None`, nothing has happened.
+    /// `polls` times. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
-    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, looks: u32) -> Option<(i32, usize)> {
-        match self.take_at_once(wanted, into.place(), looks) {
+    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, polls: u32) -> Option<(i32, usize)> {
+        match self.take_at_once(wanted, into.place(), polls) {
             Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
             Taken::Nothing | Taken::Other => None,
         }
@@ -195,12 +195,12 @@ impl Portals {
     /// Receives as [`Portals::take_piece`] does, for a [`Receive`]. Breaks with its status, or with `None` if a later poll cannot
     /// succeed either.
     #[inline]
-    pub(crate) fn receive_stored(&self, receive: &Receive, looks: u32) -> ControlFlow<Option<Status>> {
+    pub(crate) fn receive_stored(&self, receive: &Receive, polls: u32) -> ControlFlow<Option<Status>> {
         let wanted = &receive.wanted;
         let (Some((addr, len)), Some(source)) = (receive.buffer.one_piece(), wanted.source) else {
             return ControlFlow::Break(None);
         };
-        match self.take_at_once(wanted, (addr as u64, len as u64), looks) {
+        match self.take_at_once(wanted, (addr as u64, len as u64), polls) {
             Taken::Put(bits, len) => {
                 let label = Label { context: wanted.context, tag: bits::tag(bits) };
                 ControlFlow::Break(Some(receive.status(&Envelope { source, label }, len)))
@@ -211,13 +211,13 @@ impl Portals {
     }
 
     #[inline]
-    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), looks: u32) -> Taken {
-        let Some((match_bits, ignore_bits)) = bits::of_wanted(wanted) else { return Taken::Other };
+    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), polls: u32) -> Taken {
+        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return Taken::Other };
         let source = source_of(wanted);
         let options = ONCE | EntryOptions::NO_TRUNCATE;
         let entry =
             Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), options) };
-        self.ni.take_at_once(MESSAGES, &entry, looks)
+        self.ni.take_at_once(MESSAGES, &entry, polls)
     }
 
     /// Starts a send. With `answered` it completes when a receive has got the message.
@@ -225,7 +225,7 @@ impl Portals {
     /// # Errors
     /// Portals has no room for it, or cannot deliver it.
     pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, answered: bool) -> Result<Started> {
-        let bits = bits::of_label(label).ok_or_else(uncarried)?;
+        let bits = bits::match_bits_of(label).ok_or_else(uncarried)?;
         let copy = if buffer.is_scattered() { Some(buffer.copied()?) } else { None };
         let data = copy.as_ref().unwrap_or(buffer);
         let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
@@ -234,9 +234,9 @@ impl Portals {
         let target = Process::rank(to);
         if !is_opened {
             let local = Local { md: self.silent, offset: addr };
-            let put = transfer(Action::Put, len, (target, MESSAGES), NOBODY);
+            let put = transfer(Action::Put, len, (target, MESSAGES), IGNORED);
             if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
-                return Ok(Started::Over(Status::empty()));
+                return Ok(Started::Completed(Status::empty()));
             }
         }
         let key = self.sends.insert(Outgoing::new(to, is_opened));
@@ -245,7 +245,7 @@ impl Portals {
             put: Some(Local { md: self.all, offset: addr }),
             ack: if is_opened { AckReq::Full } else { AckReq::None },
             match_bits: if is_long { bits | LONG } else { bits },
-            hdr_data: if is_opened { number } else { NOBODY },
+            hdr_data: if is_opened { number } else { IGNORED },
             ..transfer(Action::Put, len, (target, MESSAGES), number)
         };
         let entry = is_opened.then(|| opened(Region::new(addr, len), number, target));
@@ -261,15 +261,15 @@ impl Portals {
                 return Err(error);
             }
         }
-        self.settle();
+        self.handle_events();
         let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
         if let Some(status) = outgoing.status.take() {
             self.sends.remove(key);
-            return Ok(Started::Over(status));
+            return Ok(Started::Completed(status));
         }
         outgoing.data = Some(copy.unwrap_or_else(|| buffer.clone()));
         self.under_way += 1;
-        Ok(Started::Under(Name::Send(key)))
+        Ok(Started::InProgress(Name::Send(key)))
     }
 
     /// Starts a receive.
@@ -277,7 +277,7 @@ impl Portals {
     /// # Errors
     /// Portals has no room for it.
     pub(crate) fn receive(&mut self, receive: Receive) -> Result<Started> {
-        let (match_bits, ignore_bits) = bits::of_wanted(&receive.wanted).ok_or_else(uncarried)?;
+        let (match_bits, ignore_bits) = bits::receive_bits_of(&receive.wanted).ok_or_else(uncarried)?;
         let source = source_of(&receive.wanted);
         let incoming = Incoming::new(receive)?;
         let (addr, len) = incoming.place();
@@ -294,7 +294,7 @@ impl Portals {
                 return Err(error);
             }
         }
-        self.settle();
+        self.handle_events();
         Ok(self.received(key))
     }
 
@@ -304,9 +304,9 @@ impl Portals {
         match status {
             Some(status) => {
                 self.receives.remove(key);
-                Started::Over(status)
+                Started::Completed(status)
             }
-            None => Started::Under(Name::Receive(key)),
+            None => Started::InProgress(Name::Receive(key)),
         }
     }
 
@@ -316,19 +316,19 @@ impl Portals {
     /// As [`Portals::receive`].
     pub(crate) fn receive_found(&mut self, receive: Receive, found: &Found) -> Result<Started> {
         if !found.is_long {
-            let status = receive.take(&found.envelope, Brought::Bytes(&found.bytes));
-            self.get(found, (0, 0), NOBODY);
-            self.settle();
-            return Ok(Started::Over(status));
+            let status = receive.take(&found.envelope, ArrivedData::Bytes(&found.bytes));
+            self.get(found, (0, 0), IGNORED);
+            self.handle_events();
+            return Ok(Started::Completed(status));
         }
         let key = self.receives.insert(Incoming::new(receive)?);
         self.get_all(key, found);
-        self.settle();
+        self.handle_events();
         Ok(self.received(key))
     }
 
     /// Sets the operation of a send or a receive, under which its completion is reported.
-    pub(crate) fn belongs(&mut self, name: Name, to: SlotKey) {
+    pub(crate) fn set_operation(&mut self, name: Name, to: SlotKey) {
         let of = match name {
             Name::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.of),
             Name::Receive(key) => self.receives.get_mut(key).map(|incoming| &mut incoming.of),
@@ -348,7 +348,7 @@ impl Portals {
         if is_out {
             self.receives.remove(key);
         }
-        self.settle();
+        self.handle_events();
         is_out
     }
 
@@ -363,7 +363,7 @@ impl Portals {
     }
 
     fn search(&mut self, wanted: &Wanted, search: Search) -> Option<Found> {
-        let (match_bits, ignore_bits) = bits::of_wanted(wanted)?;
+        let (match_bits, ignore_bits) = bits::receive_bits_of(wanted)?;
         let entry = Entry {
             source: source_of(wanted),
             match_bits,
@@ -373,7 +373,7 @@ impl Portals {
         self.found = None;
         // The search's result is an event that has been fetched already: unexpected messages are short, or only a header.
         self.call(|engine| engine.search(MESSAGES, entry, search, CLAIM)).ok()?;
-        self.settle();
+        self.handle_events();
         let mut found = self.found.take()?;
         found.envelope.label.context = wanted.context;
         Some(found)
@@ -382,24 +382,24 @@ impl Portals {
     /// Drops the messages of a freed context.
     pub(crate) fn forget(&mut self, context: u64) {
         let wanted = Wanted { context, source: None, tag: None };
-        let Some((match_bits, ignore_bits)) = bits::of_wanted(&wanted) else { return };
+        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(&wanted) else { return };
         let options = ONCE - EntryOptions::USE_ONCE;
         let entry = Entry { match_bits, ignore_bits, ..Entry::taking_all(Region::new(0, 0), options) };
         // A search fails only for an invalid entry.
-        self.call(|engine| engine.search(MESSAGES, entry, Search::Delete, NOBODY)).unwrap_or(());
-        self.settle();
+        self.call(|engine| engine.search(MESSAGES, entry, Search::Delete, IGNORED)).unwrap_or(());
+        self.handle_events();
     }
 
     /// Polls for events.
     pub(crate) fn poll(&mut self) {
         let Self { ni, eq, events, .. } = self;
         ni.look(|engine| take_all(engine, *eq, events));
-        self.settle();
+        self.handle_events();
     }
 
     /// The next completed operation, and its status.
-    pub(crate) fn next_over(&mut self) -> Option<(SlotKey, Status)> {
-        self.over.pop_front()
+    pub(crate) fn next_completed(&mut self) -> Option<(SlotKey, Status)> {
+        self.completed.pop_front()
     }
 
     /// The interface that matches messages.
@@ -413,13 +413,13 @@ impl Portals {
     }
 
     /// Handles all fetched events, including those caused by handling them.
-    fn settle(&mut self) {
+    fn handle_events(&mut self) {
         while let Some(event) = self.events.pop_front() {
-            self.told(&event);
+            self.handle_event(&event);
         }
     }
 
-    fn told(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &Event) {
         let key = SlotKey::from_number(event.user_ptr);
         match event.kind {
             EventKind::Send => self.sending(key, |outgoing| {
@@ -449,7 +449,7 @@ impl Portals {
                     getting.map_or(0, |(_, len)| len),
                 );
             }
-            EventKind::PutOverflow => self.came_before(key, event),
+            EventKind::PutOverflow => self.handle_overflow(key, event),
             EventKind::Search if event.fail == Fail::Ok => self.found = self.find(event),
             EventKind::AutoUnlink => {
                 let overflow = &mut self.overflow;
@@ -484,7 +484,7 @@ impl Portals {
         let status = if has_failed { lost() } else { Status::empty() };
         match of {
             Some(of) => {
-                self.over.push_back((of, status));
+                self.completed.push_back((of, status));
                 self.sends.remove(key);
                 self.under_way -= 1;
             }
@@ -509,13 +509,13 @@ impl Portals {
     }
 
     /// A message arrived before the receive that matches it.
-    fn came_before(&mut self, key: SlotKey, event: &Event) {
+    fn handle_overflow(&mut self, key: SlotKey, event: &Event) {
         if event.user_ptr == CLAIM {
             self.found = self.find(event);
             return;
         }
         let Some(envelope) = self.envelope(key, event) else { return };
-        let found = Found::of(envelope, event);
+        let found = Found::from_event(envelope, event);
         if found.is_long {
             return self.get_all(key, &found);
         }
@@ -523,18 +523,21 @@ impl Portals {
         self.host.charge_copy(event.mlength);
         let status = match self.overflow.find(event.start) {
             Some((block, at)) => {
-                incoming.receive.take(&envelope, Brought::Slot(block, at, event.mlength as usize))
+                incoming.receive.take(&envelope, ArrivedData::Slot(block, at, event.mlength as usize))
             }
-            None => Status::failed(Error::new(Class::INTERN, "a message lies where no block is")),
+            None => Status::failed(Error::new(
+                Class::INTERN,
+                "Portals stored a message outside of all overflow blocks",
+            )),
         };
-        self.get(&found, (0, 0), NOBODY);
+        self.get(&found, (0, 0), IGNORED);
         self.end_receive(key, status);
     }
 
     /// The message that a search found, with the data of a short message, since the next event may free them.
     fn find(&self, event: &Event) -> Option<Found> {
         let label = Label { context: 0, tag: bits::tag(event.match_bits) };
-        let found = Found::of(Envelope { source: event.initiator.nid, label }, event);
+        let found = Found::from_event(Envelope { source: event.initiator.nid, label }, event);
         if event.kind == EventKind::Search || found.is_long {
             return Some(found);
         }
@@ -553,7 +556,7 @@ impl Portals {
 
     /// Gets `len` bytes of the data that a sender has exposed, if it has: this also reports the match to the sender.
     fn get(&mut self, found: &Found, (addr, len): (u64, u64), number: u64) {
-        if found.opened == NOBODY {
+        if found.opened == IGNORED {
             return;
         }
         let get = Transfer {
@@ -569,7 +572,7 @@ impl Portals {
         let Some(incoming) = self.receives.get_mut(key) else { return };
         match incoming.of {
             Some(of) => {
-                self.over.push_back((of, status));
+                self.completed.push_back((of, status));
                 self.receives.remove(key);
             }
             None => incoming.status = Some(status),
@@ -604,7 +607,7 @@ fn transfer(action: Action, length: u64, (target, pt_index): (Process, u32), use
         match_bits: 0,
         remote_offset: 0,
         user_ptr,
-        hdr_data: NOBODY,
+        hdr_data: IGNORED,
     }
 }
 
@@ -619,9 +622,9 @@ fn take_all(engine: &mut Engine, eq: EqHandle, into: &mut VecDeque<Event>) {
 }
 
 fn closed() -> Error {
-    Error::new(Class::INTERN, "the interface of Portals is closed")
+    Error::new(Class::INTERN, "the Portals interface is closed")
 }
 
 fn uncarried() -> Error {
-    Error::new(Class::INTERN, "messages of this context do not go over Portals")
+    Error::new(Class::INTERN, "Portals does not carry messages of this context")
 }

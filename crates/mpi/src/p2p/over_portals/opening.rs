@@ -15,14 +15,14 @@ fn note_of(rank: u32) -> String {
 }
 
 fn other(why: impl std::fmt::Display) -> Error {
-    Error::new(Class::OTHER, format_args!("messages cannot go over Portals: {why}"))
+    Error::new(Class::OTHER, format_args!("Portals cannot carry messages: {why}"))
 }
 
 /// Opens an interface on a device, without any peers.
 pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Result<Ni> {
     let address = match port.address {
         IpAddr::V4(address) => address,
-        IpAddr::V6(_) => return Err(other("the device has an address of IPv6 only")),
+        IpAddr::V6(_) => return Err(other("the device has only an IPv6 address")),
     };
     // SAFETY: entries and descriptors name memory of buffers whose operations are in progress, as promised to `Buffer::new`, and of
     // this library's own; the lane keeps either until Portals reports that it no longer uses it. Test:
@@ -32,18 +32,23 @@ pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Res
 }
 
 /// Publishes the address of this process, and reads those of the others. Collective.
-pub(super) fn meet(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
+pub(super) fn exchange_addresses(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
     let (rank, size, node) = (bootstrap.rank(), bootstrap.size(), ni.node());
     bootstrap.put(&note_of(rank), &note(node.me(), node.seed().as_ref()))?;
     bootstrap.fence()?;
     let process = |rank| {
         let note = bootstrap.get(&note_of(rank))?;
-        let (process, seed) = parse(&note).ok_or_else(|| other(format_args!("'{note}' is no process")))?;
+        let (process, seed) =
+            parse(&note).ok_or_else(|| other(format_args!("'{note}' is not the address of a process")))?;
         seed.into_iter().for_each(|seed| node.learn_seed(process, seed));
         Ok(process)
     };
     let processes = (0..size).map(process).collect::<Result<Vec<_>>>()?;
-    if ni.set_map(&processes) { Ok(()) } else { Err(other("this process is not among the job's")) }
+    if ni.set_map(&processes) {
+        Ok(())
+    } else {
+        Err(other("this process is not among the processes of the job"))
+    }
 }
 
 /// Encodes a process, and the seed of its challenges if it is random.
