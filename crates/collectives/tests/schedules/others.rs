@@ -344,7 +344,7 @@ fn where_further_messages_cost_little_trees_are_flat() {
 
 #[test]
 fn the_guide_shows_the_code_as_it_is_and_what_it_comes_to() {
-    let guide = include_str!("../../../../docs/adding-a-collective.md");
+    let guide = include_str!("../../../../docs/internals/adding-a-collective.md");
     let code = include_str!("../../src/bcast/flat.rs");
     assert!(guide.contains(&format!("```rust\n{code}```")), "the guide shows another src/bcast/flat.rs");
     let costs = Costs { alpha: 1e-6, gap: 1e-7, beta: 1e-9, gamma: 0.0 };
