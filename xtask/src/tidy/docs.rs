@@ -5,18 +5,19 @@ use super::{Finding, Source};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The documents whose paths are checked.
+/// The documents at the root whose paths are checked. Those of all pages below `docs/` are checked as well.
 const DOCUMENTS: [&str; 5] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md", "SECURITY.md"];
 
-/// The documents whose symbols are checked.
-const OF_SYMBOLS: [&str; 2] = ["ARCHITECTURE.md", "docs/internals/adding-a-nic.md"];
+/// Where the documents for maintainers are, whose symbols are checked.
+const OF_SYMBOLS: [&str; 3] = ["ARCHITECTURE.md", "docs/internals/", "docs/decisions/"];
 
 /// Files at the root that a path without a folder may mean.
 const ROOT_ENDINGS: [&str; 2] = [".md", ".toml"];
 
 /// Every path in backticks exists.
 pub(super) fn paths(root: &Path, tracked: &BTreeSet<String>, path: &str, text: &str) -> Vec<Finding> {
-    if !DOCUMENTS.contains(&path) {
+    let is_page = path.starts_with("docs/") && path.ends_with(".md");
+    if !is_page && !DOCUMENTS.contains(&path) {
         return Vec::new();
     }
     let missing = named(text).filter(|(_, name)| is_missing(root, tracked, name));
@@ -36,7 +37,7 @@ pub(super) fn identifiers(sources: &[Source]) -> BTreeSet<&str> {
 
 /// Every symbol in backticks is one that the sources have.
 pub(super) fn symbols(identifiers: &BTreeSet<&str>, path: &str, text: &str) -> Vec<Finding> {
-    if !OF_SYMBOLS.contains(&path) {
+    if !OF_SYMBOLS.iter().any(|place| path.starts_with(place)) {
         return Vec::new();
     }
     let missing = named(text).filter_map(|(line, name)| {
@@ -148,6 +149,19 @@ mod tests {
             let found = missing(&format!("See `{name}`.\n"));
             assert!(found.len() == 1 && found[0].contains(name), "{name}: {found:?}");
         }
+    }
+
+    #[test]
+    fn pages_of_the_book_are_checked_and_other_files_are_not() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let tracked = ["docs/a.md".to_owned()].into();
+        let found = |path| paths(root.path(), &tracked, path, "See `docs/b.md`.\n").len();
+        assert_eq!(
+            ["docs/a.md", "docs/internals/shm.md", "docs/book.toml", "crates/a.md"].map(found),
+            [1, 1, 0, 0]
+        );
+        let gone = |path| symbols(&BTreeSet::new(), path, "See `gone_for`.\n").len();
+        assert_eq!(["docs/internals/shm.md", "docs/decisions/0001.md", "docs/a.md"].map(gone), [1, 1, 0]);
     }
 
     #[test]
