@@ -6,7 +6,7 @@ use super::tables::PaperTable;
 use super::terminal::{modelled, published};
 use crate::history::criteria::Change;
 use crate::papers::figure::Figure;
-use crate::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
+use crate::papers::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS, citation};
 use crate::real::{Comparison, OTHERS, OURS};
 use crate::reproduction::{PaperScore, Reproduction};
 use crate::verdicts::judge::{Class, Row};
@@ -40,7 +40,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
             (criteria(all))
             (fitted(all))
             (assumed(all))
-            (reading())
+            (reading(all))
         }
     };
     Ok(document("Nicety: the papers beside the model", &body, &data))
@@ -610,7 +610,7 @@ fn assumed_line(one: &Assumed) -> Markup {
     }
 }
 
-fn reading() -> Markup {
+fn reading(all: &Reproduction) -> Markup {
     let terms = [
         ("predicted", "Nothing in a machine file was taken from the row. Only these rows are scored."),
         (
@@ -644,6 +644,8 @@ fn reading() -> Markup {
         section #reading {
             h2 { "How to read this" }
             dl { @for (term, text) in terms { dt { (term) } dd { (text) } } }
+            h3 { "The papers" }
+            ul { @for PaperScore { paper, .. } in &all.papers { li { (citation(paper)) "." } } }
         }
     }
 }

@@ -6,6 +6,7 @@ use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Tab
 
 use super::tables::PaperTable;
 use crate::papers::contradictions::Contradiction;
+use crate::papers::published::citation;
 use crate::reproduction::{PaperScore, Reproduction};
 use crate::verdicts::judge::{Class, Row};
 use crate::verdicts::score::{Score, worst};
@@ -188,6 +189,7 @@ fn scores(out: &mut String, all: &Reproduction, width: usize, colour: bool) {
     for PaperScore { paper, complete, score } in &all.papers {
         let of = if *complete { "predicted rows only" } else { "of the rows asked for" };
         let _ = writeln!(out, "{}", strong(&format!("Score of {paper} ({of})"), colour));
+        let _ = writeln!(out, "{}", wrapped(&format!("{}.", citation(paper)), width));
         if !all.changes.is_empty() {
             let changed = format!("with values changed in all machine files: {}", all.changes.join(" "));
             let _ = writeln!(out, "{}", wrapped(&changed, width));

@@ -74,6 +74,33 @@ pub const MULTIRAIL: &str = "multirail-udapl";
 /// Key of the paper about an accelerated Portals on SeaStar.
 pub const ACCEL: &str = "accel-portals";
 
+/// The citation of a paper: authors, title, venue and year; its key if there is no such paper.
+pub(crate) fn citation(paper: &str) -> &str {
+    match paper {
+        NICMEM => {
+            "Jiesheng Wu, Amith R. Mamidala, Dhabaleswar K. Panda: Can NIC Memory in InfiniBand Benefit Communication \
+             Performance? A Study with Mellanox Adapter. Technical report, The Ohio State University, 2004"
+        }
+        THESIS => {
+            "Balasubramanian Chandrasekaran: Micro-benchmark Level Performance Evaluation and Comparison of High Speed \
+             Cluster Interconnects. Master's thesis, The Ohio State University, 2003"
+        }
+        IWARP => {
+            "Sundeep Narravula, Amith Mamidala, Abhinav Vishnu, Gopal Santhanaraman, Dhabaleswar K. Panda: High Performance \
+             MPI over iWARP: Early Experiences. Technical Report OSU-CISRC-4/07-TR28, The Ohio State University, 2007"
+        }
+        MULTIRAIL => {
+            "Jie Cai, Alistair P. Rendell, Peter E. Strazdins: Non-threaded and Threaded Approaches to MultiRail \
+             Communication with uDAPL. Sixth IFIP International Conference on Network and Parallel Computing (NPC), 2009"
+        }
+        ACCEL => {
+            "Ron Brightwell, Trammell Hudson, Kevin Pedretti, Keith D. Underwood: An Accelerated Implementation of Portals on \
+             the Cray SeaStar. Cray User Group Annual Technical Conference (CUG), 2006"
+        }
+        other => other,
+    }
+}
+
 impl Published {
     /// Whether it is a claim without a number.
     #[must_use]
@@ -162,6 +189,22 @@ mod tests {
         let count = |paper| rows.iter().filter(|row| row.paper == paper).count();
         let counts = [NICMEM, THESIS, IWARP, MULTIRAIL, ACCEL].map(count);
         assert_eq!((counts, rows.len()), ([147, 250, 90, 144, 128], 759));
+    }
+
+    #[test]
+    fn citations_are_those_of_the_papers_pages() {
+        let pages = [
+            (NICMEM, include_str!("../../../../docs/papers/nic-memory.md")),
+            (THESIS, include_str!("../../../../docs/papers/interconnects.md")),
+            (IWARP, include_str!("../../../../docs/papers/mpi-iwarp.md")),
+            (MULTIRAIL, include_str!("../../../../docs/papers/multirail-udapl.md")),
+            (ACCEL, include_str!("../../../../docs/papers/portals-seastar.md")),
+        ];
+        for (paper, page) in pages {
+            let plain = page.replace(['>', '*'], "");
+            let words: Vec<&str> = plain.split_whitespace().collect();
+            assert!(words.join(" ").contains(citation(paper)), "{paper}: the page has another citation");
+        }
     }
 
     #[test]
