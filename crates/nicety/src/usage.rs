@@ -140,3 +140,43 @@ fn texts(wrong: &clap::Error, kind: ContextKind) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/documents/mod.rs"]
+mod documents;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmd::mpirun::line::modern;
+
+    fn refusal(words: &[String]) -> Option<clap::Error> {
+        let parsed = command().try_get_matches_from(modern(words.iter().map(OsString::from)));
+        let refused = parsed.and_then(|matches| Cli::from_arg_matches(&matches)).err()?;
+        let is_question = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        (!is_question).then_some(refused)
+    }
+
+    /// Goal: the documents show no command that the program refuses. Method: the parser reads each of them.
+    #[test]
+    fn every_documented_command_is_accepted() {
+        let commands = documents::commands();
+        assert!(commands.len() >= 60, "only {} commands were found", commands.len());
+        let refused: Vec<String> = commands
+            .iter()
+            .filter_map(|command| {
+                let why = refusal(&command.words)?;
+                Some(format!("{}: {}\n{why}", command.place, command.words.join(" ")))
+            })
+            .collect();
+        assert!(refused.is_empty(), "{}", refused.join("\n"));
+    }
+
+    #[test]
+    fn a_wrong_documented_command_is_refused() {
+        let page = "```console\n$ nicety bench --qick && nicety devices\n```\n";
+        let commands = documents::of_page("a.md", page);
+        let refused: Vec<bool> = commands.iter().map(|command| refusal(&command.words).is_some()).collect();
+        assert_eq!(refused, [true, false]);
+    }
+}

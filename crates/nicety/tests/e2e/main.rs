@@ -6,6 +6,8 @@ mod compare;
 mod completions;
 mod devices;
 mod doctor;
+#[path = "../documents/mod.rs"]
+mod documents;
 mod hostile;
 mod hosts;
 mod mpicc;

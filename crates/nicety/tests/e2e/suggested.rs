@@ -1,9 +1,11 @@
 //! Commands that the program itself suggests: none of them is refused.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::common::{nicety, nicety_in};
+use crate::documents;
 
 /// The words of a command as a shell has them, without what it is piped into and without the remark behind it.
 fn words(line: &str) -> Vec<String> {
@@ -39,4 +41,81 @@ fn every_suggested_measurement_is_accepted() {
         let ended = nicety_in(&examples, command.iter().map(String::as_str).chain(["--dry-run"]));
         assert_eq!(ended.status, Some(0), "nicety {}: {ended:?}", command.join(" "));
     }
+}
+
+/// Whether a reader puts something else in the place of this word, such as FILE.
+fn is_placeholder(word: &str) -> bool {
+    word.len() >= 3 && word.chars().all(|c| c.is_ascii_uppercase())
+}
+
+/// A folder with the files that documented commands name: a plan, hosts and a token.
+fn files_of_documents() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
+    std::fs::copy(plan, folder.path().join("survey.toml")).expect("the plan is there");
+    std::fs::write(folder.path().join("hosts"), "localhost slots=64\n").expect("written");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").expect("written");
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).expect("its owner's");
+    folder
+}
+
+/// Puts a program in the place of each that a command starts by a relative path, such as `./ring`.
+fn make_programs(folder: &Path, words: &[String]) {
+    let is_program = |word: &&String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
+        word.contains('/') && !word.starts_with('/') && word.chars().all(plain)
+    };
+    for program in words.iter().filter(is_program).map(|word| folder.join(word)).filter(|path| !path.exists())
+    {
+        std::fs::create_dir_all(program.parent().expect("it has a folder")).expect("created");
+        std::os::unix::fs::symlink("/bin/true", program).expect("linked");
+    }
+}
+
+/// Goal: what the documents show works. Method: each measurement and each job in them is asked for, but not made, in a folder
+/// that has the files they name; each explanation is printed.
+#[test]
+fn every_documented_measurement_and_job_is_accepted() {
+    let folder = files_of_documents();
+    let mut asked = 0;
+    for documented in documents::commands() {
+        let mut words = documented.words[1..].to_vec();
+        let Some(command) = words.first().cloned().filter(|_| !words.iter().any(|word| is_placeholder(word)))
+        else {
+            continue;
+        };
+        match command.as_str() {
+            "bench" | "mpirun" if !words.iter().any(|word| word == "--dry-run") => {
+                words.insert(1, "--dry-run".to_owned());
+            }
+            "bench" | "mpirun" | "explain" => {}
+            _ => continue,
+        }
+        // Programs are in the folder of the test.
+        if let Some(at) = words.iter().position(|word| word == "--wdir") {
+            words.drain(at..at + 2);
+        }
+        make_programs(folder.path(), &words);
+        let ended = nicety_in(folder.path(), &words);
+        assert_eq!(ended.status, Some(0), "{}: nicety {}: {ended:?}", documented.place, words.join(" "));
+        asked += 1;
+    }
+    assert!(asked >= 30, "only {asked} commands were found");
+}
+
+#[test]
+fn commands_are_found_in_fenced_blocks_of_shells() {
+    let found = |text: &str| {
+        let found = documents::of_page("a.md", text).into_iter();
+        found.map(|command| (command.place, command.words.join("|"))).collect::<Vec<_>>()
+    };
+    let at = |line: usize, words: &str| (format!("a.md:{line}"), words.to_owned());
+    let console = "nicety devices\n```console\n$ nicety run -- rping -s &\nnicety is output\n$ eval \"$(nicety run --print-env)\" && make\n```\n";
+    assert_eq!(found(console), [at(3, "nicety|run|--|rping|-s"), at(5, "nicety|run|--print-env")]);
+    let plain = "```\nnicety doctor   says what would spoil numbers\nip netns exec a nicety serve >log # for b\n```\n";
+    assert_eq!(found(plain), [at(2, "nicety|doctor"), at(3, "nicety|serve")]);
+    let quoted = "```sh\nA=1 nicety bench --device 'model:a(b=1)' | jq '.a' ; cargo build -p nicety\n```\n";
+    assert_eq!(found(quoted), [at(2, "nicety|bench|--device|model:a(b=1)")]);
+    assert_eq!(found("```rust\nnicety devices\n```\n"), []);
 }
