@@ -207,6 +207,11 @@ fn modelled(name: &str) -> Result<Option<nic_model::Config>> {
     (kind.parse)(&name).map(|_| None)
 }
 
+/// The program in the guide compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/rust.md")]
+struct Guide;
+
 #[cfg(test)]
 mod tests {
     use super::*;
