@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use xtask::packages;
 use xtask::workspace::{Workspace, capture, counted, run as run_command};
 
 /// One thing that CI checks.
@@ -21,6 +22,7 @@ struct Step {
 
 /// CI, in order.
 const STEPS: &[Step] = &[
+    Step { name: "setup", command: "cargo xtask setup", run: |_| packages::setup() },
     Step {
         name: "fmt",
         command: "cargo fmt --all --check",

@@ -121,14 +121,14 @@ mod tests {
         assert_eq!(missing(&needed), ["a", "b"]);
     }
 
-    /// Goal: what the README tells people to install is what CI needs. Method: both name the same packages.
+    /// Goal: contributors are asked to install what CI needs. Method: both name the same packages.
     #[test]
-    fn the_readme_names_the_packages() {
-        let readme = include_str!("../../README.md");
-        let line = readme
+    fn contributing_names_the_packages() {
+        let contributing = include_str!("../../CONTRIBUTING.md");
+        let line = contributing
             .lines()
             .find(|line| line.starts_with("apt-get install gcc "))
-            .expect("the README has the line");
+            .expect("CONTRIBUTING.md has the line");
         let packages: Vec<&str> = FOR_CI.iter().map(|(_, package)| *package).collect();
         assert_eq!(line.trim_start_matches("apt-get install "), packages.join(" "));
     }

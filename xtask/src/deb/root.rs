@@ -59,7 +59,7 @@ works "nicety run -- ibv_devices, and rping, server and client"
 rping_on iwarp@127.0.0.1 127.0.0.1
 works "rping over iwarp"
 sh -c 'eval "$(nicety run --print-env)" && ibv_devices' | grep -q nicety0
-works "the README's line for a job of CI"
+works "the line for a CI job (docs/guides/verbs.md)"
 nicety mpicc --show -o ring ring.c | grep -q -- '-I/usr/include/nicety .*-L/usr/lib/nicety '
 works "nicety mpicc, which finds mpi.h and the library"
 test -e /usr/include/nicety/portals4.h && ldd /usr/lib/nicety/libportals.so | grep -q libc && ! ldd /usr/lib/nicety/libportals.so | grep -q 'not found'
