@@ -1,5 +1,5 @@
 //! `interop`, which `cargo xtask interop` builds and runs: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
-//! this and ended after it, uDAPL and verbs under Debian's programs, and PMI with MPICH's launchers and programs. `docs/interop.md` says what is shown against whom.
+//! this and ended after it, uDAPL and verbs under Debian's programs, and PMI with MPICH's launchers and programs. `docs/results/interop.md` says what is shown against whom.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -32,7 +32,7 @@ use clap::Parser;
 use std::process::ExitCode;
 use xtask::workspace::Workspace;
 
-/// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
+/// Try ours against programs of others (docs/results/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
 /// minutes, not in CI.
 #[derive(Parser)]
 #[command(name = "interop", bin_name = "cargo xtask interop", args_conflicts_with_subcommands = true)]

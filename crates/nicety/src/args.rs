@@ -157,7 +157,7 @@ pub(crate) struct BenchArgs {
     /// Write the results as JSON; - for standard output, which then carries nothing else
     #[arg(long, value_name = "FILE|-")]
     pub(crate) json: Option<Target>,
-    /// Write the results as CSV, a row for each (docs/results-csv.md); - as above
+    /// Write the results as CSV, a row for each (docs/reference/results-csv.md); - as above
     #[arg(long, value_name = "FILE|-")]
     pub(crate) csv: Option<Target>,
     /// Write the results for the textfile collector of Prometheus' node exporter; - as above
@@ -246,7 +246,7 @@ EXAMPLES
                                           where `nicety serve --listen 0.0.0.0 --token-file token` runs
   nicety bench hotspot --device iwarp --peer 10.0.0.2,10.0.0.3,10.0.0.4 --token-file token
                                           this host serves three, in each of which `nicety serve` runs
-  nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/plan-files.md
+  nicety bench --plan survey.toml         a matrix of experiments, devices and sizes; docs/reference/plan-files.md
 
 CONFIGURATION (~/.config/nicety/config.toml, or --config FILE; the command line goes before it)
   device = \"iwarp\"      instead of shm

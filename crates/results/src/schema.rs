@@ -1,6 +1,6 @@
 //! The result file: versioned JSON that carries a run's numbers with everything needed to defend them.
 //!
-//! One [`Run`] is one file. `docs/results-schema.md` says the same for readers of the JSON. Invariants: every
+//! One [`Run`] is one file. `docs/reference/results-schema.md` says the same for readers of the JSON. Invariants: every
 //! number is finite; `ratio` is always measured / floor; the environment is an allow-list (no environment
 //! variables, user names or paths); readers ignore fields they do not know, so adding one is not a new version.
 

@@ -1,4 +1,4 @@
-//! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/interop.md`.
+//! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/results/interop.md`.
 
 use super::capture::Direction;
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};

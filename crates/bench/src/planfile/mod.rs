@@ -1,7 +1,7 @@
 //! Plan files: several plans in one TOML text, each part a matrix of experiments, devices, sizes and settings.
 //!
 //! Everything that is wrong is said at once, with the line where it stands, before anything is measured. What was
-//! measured of a plan file is kept by [`crate::launch::Journal`]. `docs/plan-files.md` has the format.
+//! measured of a plan file is kept by [`crate::launch::Journal`]. `docs/reference/plan-files.md` has the format.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -52,7 +52,8 @@ pub fn read(text: &str) -> Result<Vec<Part>, Vec<Mistake>> {
     mistakes.retain(|mistake| !broken.iter().any(|lines| lines.contains(&mistake.line)));
     mistakes.extend(syntax);
     if drafts.is_empty() && mistakes.is_empty() {
-        let what = "there is no part; begin one with [part.NAME], and see docs/plan-files.md".to_owned();
+        let what =
+            "there is no part; begin one with [part.NAME], and see docs/reference/plan-files.md".to_owned();
         mistakes.push(Mistake { line: 1, what });
     }
     let mut names = BTreeSet::new();

@@ -266,7 +266,7 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
         let reads = [read(1, c.b.host.remote(0), &sinks[0]), read(2, mr.remote(0), &sinks[1])];
         c.a.qp.post_sends(&reads).expect("two reads");
         if env.a.name().starts_with("rails") {
-            // The rails answer independently, and a failure on one rail ends the connection (CAVEATS).
+            // The rails answer independently, and a failure on one rail ends the connection (docs/limits.md).
             failed_as(c.a.sent(), 1, &[WcStatus::Success, WcStatus::WrFlushErr]);
         } else {
             ok(c.a.sent(), 1, WcOpcode::Read);

@@ -100,8 +100,8 @@ fn the_iwarp_paper_comes_out_as_well_as_it_did() {
     );
 }
 
-/// Goal: the score of the multirail paper does not sink unseen. Method: all of its rows, computed; what CAVEATS.md says of
-/// them is the least that must come out.
+/// Goal: the score of the multirail paper does not sink unseen. Method: all of its rows, computed; docs/results/deviations.md
+/// has the lowest score that is allowed.
 #[test]
 fn the_multirail_paper_comes_out_as_well_as_it_did() {
     let ended = nicety(["reproduce", "multirail-udapl", "--json", "-"]);

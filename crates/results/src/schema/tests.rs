@@ -4,7 +4,7 @@ use super::*;
 
 /// The example of the documentation, so that it cannot go stale.
 fn example() -> &'static str {
-    let doc = include_str!("../../../../docs/results-schema.md");
+    let doc = include_str!("../../../../docs/reference/results-schema.md");
     let start = doc.find("```json\n").expect("an example") + 8;
     let end = start + doc[start..].find("```").expect("its end");
     &doc[start..end]
@@ -35,7 +35,9 @@ fn the_columns_of_the_csv_are_documented() {
     run().to_csv(&mut text).expect("csv");
     let text = String::from_utf8(text).expect("text");
     let head: std::collections::BTreeSet<&str> = text.lines().next().expect("a header").split(',').collect();
-    let rows = include_str!("../../../../docs/results-csv.md").lines().filter(|line| line.starts_with("| `"));
+    let rows = include_str!("../../../../docs/reference/results-csv.md")
+        .lines()
+        .filter(|line| line.starts_with("| `"));
     let named = rows.flat_map(|row| row.split('|').nth(1).expect("a column").split('`').skip(1).step_by(2));
     assert_eq!(named.collect::<std::collections::BTreeSet<&str>>(), head);
 }
