@@ -17,6 +17,7 @@ mod ships;
 mod siege;
 mod silent;
 mod suite;
+mod support;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -59,6 +60,8 @@ enum Check {
         #[arg(long)]
         bless: bool,
     },
+    /// Write the lists of functions in docs/reference/support.md from the tables of the C interfaces.
+    Support,
     /// Check that every fuzz corpus is replayed by an ordinary test.
     Corpora,
     /// Build a Debian package of what ships.
@@ -71,7 +74,7 @@ enum Check {
     Loom,
     /// Run the tests of the protocol and of what every C face needs under Miri.
     Miri,
-    /// Try ours against programs of others (docs/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
+    /// Try ours against programs of others (docs/results/interop.md): Linux's iWARP in a guest, Debian's for uDAPL and verbs, MPICH's launchers;
     /// minutes, not in CI.
     #[command(disable_help_flag = true)]
     Interop {
@@ -103,6 +106,7 @@ fn run(check: Check) -> anyhow::Result<()> {
         Check::Licences => println!("{}", licences::check(&workspace)?),
         Check::Tidy { bless: true } => println!("{}", tidy::bless(&workspace)?),
         Check::Tidy { bless: false } => println!("{}", tidy::check(&workspace)?),
+        Check::Support => println!("{}", support::write(&workspace)?),
         Check::Corpora => println!("{}", corpora::check(&workspace)?),
         Check::Deb { tried } => println!("{}", deb::check(&workspace, tried)?),
         Check::Loom => println!("{}", loom::check(&workspace)?),

@@ -1,10 +1,8 @@
-//! What is made of the table of functions: the exported symbols, and the list in CAVEATS.md. After a change of the table,
-//! `BLESS=1 cargo test -p abi-verbs --test table` writes the list.
+//! functions.txt names what the library exports, and every function that it calls done or partial has a test in C.
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -104,65 +102,5 @@ fn nothing_of_the_installed_libraries_is_missing() {
         let is_known = |symbol: &&String| !symbol.contains("PRIVATE") || symbol.ends_with("PRIVATE_34");
         let missing: Vec<_> = theirs.difference(&ours).filter(is_known).collect();
         assert!(missing.is_empty(), "{}: {missing:?}", name.display());
-    }
-}
-
-const BEGIN: &str = "<!-- From crates/abi-verbs/functions.txt: ";
-const END: &str = "<!-- End of the functions of verbs. -->";
-
-/// The list in CAVEATS.md, without the names for programs from before 2007.
-fn list() -> String {
-    let all = functions();
-    let mut nodes: BTreeMap<&str, usize> = BTreeMap::new();
-    all.iter().for_each(|function| *nodes.entry(function.name).or_default() += 1);
-    let current: Vec<_> =
-        all.iter().filter(|function| function.node != "IBVERBS_1.0" || nodes[function.name] == 1).collect();
-    let mut text = format!("{BEGIN}BLESS=1 cargo test -p abi-verbs --test table -->\n");
-    for (state, word) in [("done", "Done"), ("partial", "Partial"), ("unsupported", "Unsupported")] {
-        let those: Vec<_> = current.iter().filter(|function| function.state == state).collect();
-        write!(text, "\n**{word}, {} of {}.**", those.len(), current.len()).expect("a string");
-        if state == "partial" {
-            text.push_str("\n\n");
-            for function in those {
-                writeln!(text, "- `{}`: {}", function.name, function.left_out.unwrap_or_default())
-                    .expect("a string");
-            }
-        } else {
-            let names: Vec<_> = those.iter().map(|function| function.name).collect();
-            wrap(&mut text, &names.join(", "));
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// Appends words, in lines of at most 120 characters.
-fn wrap(text: &mut String, words: &str) {
-    let mut width = 40;
-    for word in words.split(' ') {
-        width += word.len() + 1;
-        let break_here = width > 120;
-        if break_here {
-            width = word.len();
-        }
-        text.push(if break_here { '\n' } else { ' ' });
-        text.push_str(word);
-    }
-    text.push('\n');
-}
-
-#[test]
-fn caveats_has_the_list() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../CAVEATS.md");
-    let caveats = fs::read_to_string(&path).expect("it is there");
-    let (before, rest) = caveats.split_once(BEGIN).expect("the list has a beginning");
-    let (_, after) = rest.split_once(END).expect("and an end");
-    let expected = format!("{before}{}{END}{after}", list());
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, expected).expect("written");
-    } else {
-        let differs = caveats.lines().zip(expected.lines()).find(|(found, wanted)| found != wanted);
-        let hint = "BLESS=1 cargo test -p abi-verbs --test table writes it";
-        assert!(caveats == expected, "{hint}; the first line that differs: {differs:?}");
     }
 }

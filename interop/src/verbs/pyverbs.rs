@@ -27,7 +27,7 @@ const TESTS: &str = "usr/share/doc/rdma-core/tests";
 /// How long the tests of a module may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What fails, and stands in CAVEATS.md.
+/// Tests that fail, each with the reason.
 const KNOWN: &[(&str, &str)] = &[
     ("test_dm_write_bad_flow", "NIC memory is copied at any address, not at multiples of 4 alone"),
     ("test_dm_bad_access", "likewise"),

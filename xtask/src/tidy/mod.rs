@@ -25,6 +25,7 @@ mod unsafety;
 pub(crate) use finding::Finding;
 pub(crate) use source::Source;
 
+use crate::support;
 use anyhow::{Context, Result, bail};
 use exceptions::Exceptions;
 use limits::Limits;
@@ -137,6 +138,8 @@ fn findings(
         found.extend(docs::symbols(&identifiers, path, text));
         found.extend(modules::check(&tree.paths, path, text));
     }
+    let stale = support::stale(&tree.texts);
+    found.extend(stale.map(|(line, what)| Finding::new(support::PAGE, line, "support", what)));
     found.extend(trees::check(&tree.sources));
     found.extend(limits.check(&tree.sources, &tree.texts));
     found.extend(text::sizes(&tree.sizes));
