@@ -21,6 +21,7 @@ mod text;
 mod tokens;
 mod trees;
 mod unsafety;
+mod variables;
 
 pub(crate) use finding::Finding;
 pub(crate) use source::Source;
@@ -140,6 +141,7 @@ fn findings(
     }
     let stale = support::stale(&tree.texts);
     found.extend(stale.map(|(line, what)| Finding::new(support::PAGE, line, "support", what)));
+    found.extend(variables::check(&tree.texts));
     found.extend(trees::check(&tree.sources));
     found.extend(limits.check(&tree.sources, &tree.texts));
     found.extend(text::sizes(&tree.sizes));
