@@ -137,9 +137,13 @@ fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     let doc = stage.join(DOC);
     write(&doc.join("copyright"), &notices::copyright(workspace)?)?;
     write(&doc.join("third-party"), &notices::third_party(workspace, &ships::tree(workspace)?)?)?;
-    let documents = ["CAVEATS.md", "README.md", "SECURITY.md"].map(|name| (name, name));
-    for (from, to) in [("CHANGELOG.md", "changelog")].into_iter().chain(documents) {
-        write(&doc.join(to), &fs::read_to_string(workspace.root.join(from))?)?;
+    write(&doc.join("changelog"), &fs::read_to_string(workspace.root.join("CHANGELOG.md"))?)?;
+    // With their paths, so that links between them work.
+    for path in workspace.files()? {
+        let is_page = path.starts_with("docs/") && path.ends_with(".md");
+        if is_page || ["README.md", "SECURITY.md"].contains(&path.as_str()) {
+            write(&doc.join(&path), &fs::read_to_string(workspace.root.join(&path))?)?;
+        }
     }
     let pages = fs::read_dir(&pages)?.collect::<Result<Vec<_>, _>>()?.into_iter().map(|page| page.path());
     let more = ["changelog", "third-party"].map(|name| doc.join(name));

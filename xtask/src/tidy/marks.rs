@@ -1,4 +1,4 @@
-//! No unfinished marks in code: what is left to do is an issue, what is left out is a line in CAVEATS.md.
+//! No unfinished marks in code: what is left to do is an issue, what is missing is a line in docs/limits.md.
 
 use super::tokens::Kind;
 use super::{Finding, Source};
@@ -18,7 +18,8 @@ pub(super) fn unfinished(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if let Some(mark) = words(line).find(|word| MARKS.contains(word)) {
-            let what = format!("`{mark}`: finish it, or open an issue and say in CAVEATS.md what is missing");
+            let what =
+                format!("`{mark}`: finish it, or open an issue and say in docs/limits.md what is missing");
             findings.push(Finding::new(path, index + 1, "mark", what));
         }
     }
