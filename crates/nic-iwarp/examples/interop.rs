@@ -84,7 +84,7 @@ fn run(options: &Options) -> Outcome<String> {
                 usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size above 8 MiB")?;
             for way in (0..6).map(|bit| 1 << bit).filter(|way| ways & way != 0) {
                 if way == 2 && size == 0 {
-                    // Linux siw may answer a zero-length read with data when it is busy (docs/interop.md).
+                    // Linux siw may answer a zero-length read with data when it is busy (docs/results/interop.md).
                     continue;
                 }
                 driver.seed += 1;

@@ -35,7 +35,7 @@ pub enum Mpa {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FpduSize {
     /// As large as possible; 60,000 bytes with CRCs. TCP splits them as it likes, and the cost per FPDU does not
-    /// depend on its size. The fastest choice at every MTU that was tried; CAVEATS.md has the figures.
+    /// depend on its size. The fastest choice at every MTU that was tried; docs/results/speed.md has them.
     #[default]
     Largest,
     /// One FPDU fits one TCP segment, as RFC 5044 recommends for hardware receivers.

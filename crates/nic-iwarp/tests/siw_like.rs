@@ -1,4 +1,4 @@
-//! A peer on a plain socket that imitates the peculiarities of Linux siw (`docs/interop.md`).
+//! A peer on a plain socket that imitates the peculiarities of Linux siw (`docs/results/interop.md`).
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

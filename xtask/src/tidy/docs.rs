@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The documents at the root whose paths are checked. Those of all pages below `docs/` are checked as well.
-const DOCUMENTS: [&str; 5] = ["ARCHITECTURE.md", "README.md", "CAVEATS.md", "CONTRIBUTING.md", "SECURITY.md"];
+const DOCUMENTS: [&str; 4] = ["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md", "SECURITY.md"];
 
 /// Where the documents for maintainers are, whose symbols are checked.
 const OF_SYMBOLS: [&str; 3] = ["ARCHITECTURE.md", "docs/internals/", "docs/decisions/"];

@@ -88,7 +88,7 @@ mod tests {
             );
             assert_eq!(lines("Cargo.lock", &text), []);
         }
-        assert_eq!(lines("README.md", "docs/adding-a-nic.md, https://docs.rs/loom\n"), []);
+        assert_eq!(lines("README.md", "docs/internals/adding-a-nic.md, https://docs.rs/loom\n"), []);
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct Negotiated {
 
 impl Negotiated {
     /// Whether zero-length reads may be used to ask this peer whether something has arrived. With Linux siw they may
-    /// not: while it sends, it answers them with bytes of earlier sends (docs/interop.md). siw neither accepts nor
+    /// not: while it sends, it answers them with bytes of earlier sends (docs/results/interop.md). siw neither accepts nor
     /// offers a Send as the first message, and replies in revision 2 unless the request was in revision 1.
     #[must_use]
     pub fn may_ask(&self) -> bool {

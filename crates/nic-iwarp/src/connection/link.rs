@@ -36,7 +36,7 @@ const CRC_FPDU_LEN: u32 = 60_000;
 
 /// An initiator repeats a message to a peer that has not sent anything: first after this time, at most this often,
 /// each pause four times the one before. Linux siw may overlook data right behind its reply until more arrives
-/// (docs/interop.md).
+/// (docs/results/interop.md).
 const NUDGE_AFTER: Span = Span::from_ms(50);
 const NUDGES: u32 = 4;
 
