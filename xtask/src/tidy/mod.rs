@@ -13,6 +13,7 @@ mod hashes;
 mod idioms;
 mod length;
 mod limits;
+mod links;
 mod marks;
 mod modules;
 mod source;
@@ -142,6 +143,7 @@ fn findings(
     let stale = support::stale(&tree.texts);
     found.extend(stale.map(|(line, what)| Finding::new(support::PAGE, line, "support", what)));
     found.extend(variables::check(&tree.texts));
+    found.extend(links::check(&tree.paths, &tree.texts));
     found.extend(trees::check(&tree.sources));
     found.extend(limits.check(&tree.sources, &tree.texts));
     found.extend(text::sizes(&tree.sizes));
