@@ -25,6 +25,19 @@ pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'
     alone
 }
 
+/// As [`progress`], but does not skip rails: it waits until it has taken from each that expects something, or others have since
+/// this call. A thread that is suspended while it takes may have polled before the completion came that this call is for, and
+/// nothing would report that again. In virtual time no thread is suspended there.
+fn progress_all(device: &Inner, polling: &Polling) {
+    let has_turned = polling.next_turns();
+    if progress(device, polling) || device.shared.host.node().is_some() {
+        return;
+    }
+    let look = || (progress(device, polling) || has_turned()).then_some(());
+    // It has no deadline: others hold a rail for no more than a batch of completions.
+    let _ = device.shared.host.poll("completions that another thread takes", None, look);
+}
+
 /// Reports to the program if the rails' reports satisfy its request.
 #[inline]
 pub(crate) fn handle_reports(device: &Inner, polling: &Polling) {
@@ -80,14 +93,14 @@ pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: 
 /// Has the service poll the rails' queues when they report, for a thread that is about to sleep.
 pub(crate) fn watch(device: &Inner, polling: &Polling) {
     if polling.completions.watch() {
-        progress(device, polling);
+        progress_all(device, polling);
     }
 }
 
 /// As [`watch`], for requests that wait for completions while nobody may poll.
 pub(crate) fn watch_for_requests(device: &Inner, polling: &Polling) {
     if polling.completions.watch_for_requests() {
-        progress(device, polling);
+        progress_all(device, polling);
     }
 }
 
@@ -130,7 +143,7 @@ pub(crate) fn progress_channels(device: &Inner) {
         while let Some(id) = channel.poll_event() {
             let Some(polling) = device.cq_of_rail(rail, id) else { continue };
             polling.on_report();
-            progress(device, &polling);
+            progress_all(device, &polling);
             if polling.completions.take_watch_request() || polling.completions.bell.is_awaited() {
                 // The report may have been about other completions than those that are waited for.
                 watch(device, &polling);
