@@ -48,8 +48,14 @@ pub(super) fn symbols(identifiers: &BTreeSet<&str>, path: &str, text: &str) -> V
     missing.collect()
 }
 
+/// How names of C interfaces and of environment variables begin, which are no identifiers of Rust.
+const FOREIGN: [&str; 3] = ["MPI_", "PMPI_", "NICETY_"];
+
 /// The parts of a name that only a symbol can have: a path with `::`, a call, CamelCase or snake_case.
 fn symbol(name: &str) -> Option<Vec<&str>> {
+    if FOREIGN.iter().any(|prefix| name.starts_with(prefix)) {
+        return None;
+    }
     let bare = name.strip_suffix("()").unwrap_or(name);
     let parts: Vec<&str> = bare.split("::").collect();
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';

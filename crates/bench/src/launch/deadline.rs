@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::SHARE_MIN;
 use crate::floor::FLOOR;
-use crate::plan::{CheckedPlan, DEADLINE};
+use crate::plan::{CheckedPlan, DEADLINE, SHARE_MIN};
 use results::stats::LAUNCHES_FOR_95;
 
 /// The part of the time in which the first launch shows how fast the machine is, before it is cut.

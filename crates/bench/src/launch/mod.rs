@@ -46,9 +46,6 @@ pub mod wire;
 mod worker;
 pub mod world;
 
-/// Launches sample at least this share of their time, however slow the rest is.
-const SHARE_MIN: f64 = 0.1;
-
 pub use crate::machine::{now, since, watch_noise};
 pub use call::call_agent;
 pub use command::WorkerCommand;

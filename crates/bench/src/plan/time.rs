@@ -12,6 +12,8 @@ use results::stats::LAUNCHES_FOR_95;
 pub(crate) const WALL: f64 = 1.2;
 /// A run of which the number of launches is not given ends within this many times its budget: cells are dropped for that.
 pub(crate) const DEADLINE: f64 = 2.0;
+/// Launches sample at least this share of their time, however slow the rest is.
+pub(crate) const SHARE_MIN: f64 = 0.1;
 /// Starting the processes of a launch, calibrating, two looks at the noise, opening the device.
 pub(crate) const LAUNCH_S: f64 = 0.15;
 /// Connecting for a cell, announcing its rounds, comparing its contents.

@@ -18,8 +18,8 @@ use sha2::{Digest as _, Sha256};
 use verbs::host::Bytes;
 use verbs::host::bounded;
 
-use super::sample::Sample;
 use crate::experiment::{Cell, Settings};
+use crate::launch::sample::Sample;
 use crate::machine;
 use crate::plan::CheckedPlan;
 use results::plain::{self, Numbers};
@@ -452,5 +452,4 @@ fn program() -> String {
 }
 
 #[cfg(test)]
-#[path = "journal_tests.rs"]
 mod tests;
