@@ -37,7 +37,7 @@ pub fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBuf> {
     places.flat_map(|place| names.iter().map(move |name| place.join(name))).find(|path| path.exists())
 }
 
-/// Where libraries lie: where cargo puts them, and where installing does (README.md).
+/// Folders of libraries, relative to the program: those of cargo, and those of an installation (docs/start/install.md).
 pub const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
 /// The library of MPI's standard ABI, as programs ask for it.
