@@ -1,5 +1,4 @@
-//! [`Call`]: from the arguments of a collective operation to blocks of data, as schedules know them; what is wrong with them is
-//! said here.
+//! [`Call`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them.
 
 use collectives::{Blocks, Buffer as Side, Kind, Neighbours, Root, Span, Type};
 use datatypes::Op;
@@ -11,13 +10,13 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::status::{PROC_NULL, ROOT};
 
-/// Among whom a call moves data.
+/// The ranks between which a call moves data.
 pub(crate) enum Which {
     All(Kind),
     Neighbours(Neighbours),
 }
 
-/// A call as schedules see it.
+/// A call in the form that schedules use.
 pub(crate) struct Call {
     pub(crate) kind: Which,
     pub(crate) root: Root,
@@ -25,13 +24,13 @@ pub(crate) struct Call {
     pub(crate) output: Blocks,
     pub(crate) places: Places,
     pub(crate) op: Option<Op>,
-    /// Whether all blocks are known to have one size, at all members.
+    /// Whether all blocks have one size, known at all members.
     pub(crate) even: bool,
-    /// Bytes by which all members choose alike.
+    /// The size in bytes from which all members choose the same algorithm.
     pub(crate) bytes: u64,
 }
 
-/// What is given, or got: the blocks, and the buffers that they lie in.
+/// The input or the output: its blocks and their buffers.
 struct Data {
     blocks: Blocks,
     buffers: Vec<Buffer>,
@@ -42,12 +41,12 @@ impl Data {
         Self { blocks: Blocks::none(), buffers: Vec::new() }
     }
 
-    /// One block, of all elements.
+    /// One block with all elements.
     fn one(side: Side, buffer: &Buffer) -> Self {
         Self { blocks: Blocks::one(span(side, 0, buffer, buffer.count())), buffers: vec![buffer.clone()] }
     }
 
-    /// Blocks that follow each other.
+    /// Consecutive blocks.
     fn row(side: Side, buffer: &Buffer, count: usize) -> Result<Self> {
         let each = buffer.count() / count.max(1) as i64;
         if each * count as i64 != buffer.count() {
@@ -58,7 +57,7 @@ impl Data {
         Ok(Self { blocks: Blocks::Even { first, count }, buffers: vec![buffer.clone()] })
     }
 
-    /// Blocks that lie anywhere, each in a buffer of its own.
+    /// Blocks at any addresses, each with its own buffer.
     fn list(side: Side, buffers: &[Buffer], count: usize) -> Result<Self> {
         if buffers.len() != count {
             let text = format!("there are {} blocks, where {count} belong", buffers.len());
@@ -68,13 +67,13 @@ impl Data {
         Ok(Self { blocks: Blocks::Anywhere(spans.collect()), buffers: buffers.to_vec() })
     }
 
-    /// So many times the same block.
+    /// The same block, `count` times.
     fn same(buffer: &Buffer, count: usize) -> Self {
         let block = span(Side::Input, 0, buffer, buffer.count());
         Self { blocks: Blocks::Anywhere(vec![block; count].into()), buffers: vec![buffer.clone()] }
     }
 
-    /// One of the blocks, for the other side: it lies in place.
+    /// One of the blocks, used in place by the other side.
     fn block(&self, rank: i32) -> Self {
         Self { blocks: Blocks::one(self.blocks.of(rank as usize)), buffers: Vec::new() }
     }
@@ -90,12 +89,12 @@ fn span(side: Side, at: usize, buffer: &Buffer, count: i64) -> Span {
     Span::new(side, datatype, 0, count, extent, size)
 }
 
-/// Who a process is in a call with a root.
+/// The role of a process in a call with a root.
 struct Part {
     root: Root,
-    /// It is the root.
+    /// This process is the root.
     is_root: bool,
-    /// It is one of those that give to the root, or get from it.
+    /// This process sends to the root or receives from it.
     is_member: bool,
 }
 
@@ -194,7 +193,7 @@ impl Call {
         Ok(Self { root: part.root, ..Self::new(Kind::Bcast, Data::none(), data, buffer.len()) })
     }
 
-    /// With `even` all blocks have one size, which all members know.
+    /// With `even`, all blocks have one size, which all members know.
     fn gather(
         comm: &Comm,
         call: &Collective,
@@ -220,7 +219,7 @@ impl Call {
         Ok(Self { root: part.root, even, ..Self::new(Kind::Gather, from, into, bytes) })
     }
 
-    /// With `even` all blocks have one size, which all members know.
+    /// With `even`, all blocks have one size, which all members know.
     fn scatter(
         comm: &Comm,
         call: &Collective,
@@ -262,7 +261,7 @@ impl Call {
             None if comm.is_inter() => return Err(not_in_place(call)),
             None => Data { blocks: into.blocks.clone(), buffers: Vec::new() },
         };
-        // Blocks of several sizes are known to those alone who exchange them.
+        // Only the two ranks that exchange a block of variable size know its size.
         let bytes = if into.blocks.is_even() { into.blocks.of(0).bytes } else { 0 };
         Ok(Self::new(Kind::Alltoall, from, into, bytes))
     }
@@ -290,7 +289,7 @@ impl Call {
         Ok(Self { root: part.root, op, ..Self::new(Kind::Reduce, from, into, bytes) })
     }
 
-    /// What reduces one vector to another.
+    /// A reduction of one vector to another.
     fn vector(
         comm: &Comm,
         call: &Collective,

@@ -1,5 +1,5 @@
-//! How a [`Comm`] carries out a [`Collective`]: by a schedule of the crate `collectives`, for blocking, nonblocking and persistent calls.
-//! Blocking calls use an [exchange](crate::coll::shm) instead, where members share memory.
+//! Carries out a [`Collective`] on a [`Comm`] by a schedule of the crate `collectives`: blocking, nonblocking and persistent. Where
+//! members share memory, blocking calls use an [exchange](crate::coll::shm) instead.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::p2p::engine::{Begun, Engine};
 use crate::p2p::wire::{Called, Label};
 use crate::req::request::Request;
 
-/// Begins a planned operation.
+/// Starts a planned operation.
 fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
     engine.scheduled += 1;
     if let Some(called) = plan.called {
@@ -27,13 +27,14 @@ fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
 }
 
 impl Comm {
-    /// Carries out a collective operation, and returns when this process's part in it has ended.
+    /// Carries out a collective operation, and returns when this process's part in it has completed.
     ///
     /// # Errors
-    /// [`Class::ROOT`] for a root that there is not; [`Class::COUNT`] for counts that do not fit the number of ranks; [`Class::BUFFER`]
-    /// in place where that is not possible; [`Class::OP`] for an operator that does not reduce the type; [`Class::COMM`] for a
-    /// scan of an intercommunicator; [`Class::TOPOLOGY`] for neighbours of a communicator without a topology;
-    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] when members' arguments do not fit; [`Class::PROC_ABORTED`] when one is lost.
+    /// [`Class::ROOT`] for a root that does not exist; [`Class::COUNT`] for counts that do not match the number of ranks;
+    /// [`Class::BUFFER`] for `MPI_IN_PLACE` where it is not allowed; [`Class::OP`] for an operator that does not reduce the type;
+    /// [`Class::COMM`] for a scan of an intercommunicator; [`Class::TOPOLOGY`] for neighbours of a communicator without a topology;
+    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] when members' arguments do not match; [`Class::PROC_ABORTED`] when a member is
+    /// lost.
     pub fn collective(&self, call: &Collective) -> Result<()> {
         if let Some(done) = self.exchange(call) {
             return done;
@@ -43,22 +44,22 @@ impl Comm {
         self.core().finish(call.name(), begun).ok().map(drop)
     }
 
-    /// Carries out a short operation on contiguous elements as [`Comm::collective`] does, if it needs no messages. Returns `None`
-    /// otherwise, and then nothing has happened.
+    /// Carries out a short operation on contiguous elements as [`Comm::collective`] does, if it needs no messages. Otherwise it
+    /// does nothing and returns `None`.
     #[inline]
     pub fn collective_at_once(&self, call: &PlainCall) -> Option<Result<()>> {
         self.own_exchange().carry_out_plain(call)
     }
 
-    /// Carries out a collective operation without messages, if that is possible.
+    /// Carries out a collective operation without messages, if possible.
     pub(crate) fn exchange(&self, call: &Collective) -> Option<Result<()>> {
         self.own_exchange().carry_out(self, call)
     }
 
-    /// Begins a collective operation.
+    /// Starts a collective operation.
     ///
     /// # Errors
-    /// As [`Comm::collective`] for the arguments; the others are in the request's status.
+    /// As [`Comm::collective`] for the arguments; other errors are in the request's status.
     pub fn icollective(&self, call: &Collective) -> Result<Request> {
         let plan = self.plan(call, Self::next_background)?;
         let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));

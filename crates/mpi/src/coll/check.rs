@@ -1,6 +1,6 @@
-//! [`Ledger`]: how members that have not called alike find out, where they would wait for each other for ever. Sizes decide
-//! which algorithm goes, and so who sends to whom. Whoever waits long asks those that it waits for; who has called something else, or
-//! has given up, says so, and the operation fails at both.
+//! [`Ledger`]: detects mismatched collectives, which would deadlock. Message sizes decide the algorithm, and thereby the
+//! communication pattern. A member that waits long queries the peers it waits for. A peer that has called another operation, or has
+//! given up, replies so, and the operation fails at both.
 
 use collectives::{Kind, Root};
 use host::Span;
@@ -8,7 +8,7 @@ use host::Span;
 use crate::error::{Class, Error};
 use crate::p2p::wire::{Called, Label};
 
-/// How long a member waits before it asks, and before it asks again; after the last time it waits for good.
+/// Waits before the first and each further query. After the last one, a member waits without limit.
 pub(crate) const PATIENCE: [Span; 6] = [
     Span::from_ms(500),
     Span::from_ms(1000),
@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: [Span; 6] = [
 ];
 
 impl Called {
-    /// An operation of all members.
+    /// A call by all members of the communicator.
     pub(crate) fn new(kind: Kind, root: Root, bytes: u64) -> Self {
         let at = Kind::ALL.iter().position(|known| *known == kind);
         let root = match root {
@@ -29,7 +29,7 @@ impl Called {
         Self { kind: at.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX), root, bytes }
     }
 
-    /// Why an operation that called `self` does not go on, when a process has called `other`, or the same and has given up.
+    /// The error of an operation that called `self`, when another process has called `other`, or has called the same and given up.
     pub(crate) fn differs(self, process: u32, other: Self) -> Error {
         if self == other {
             let text = format!("process {process} of the job has given up the same operation");
@@ -48,10 +48,10 @@ impl std::fmt::Display for Called {
     }
 }
 
-/// Operations of late.
+/// Number of recent operations that a ledger records.
 const KEPT: usize = 32;
 
-/// What this process has called of late.
+/// The recent calls of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: [Option<Entry>; KEPT],
@@ -66,20 +66,20 @@ struct Entry {
 }
 
 impl Ledger {
-    /// An operation has begun.
+    /// Records the start of an operation.
     #[inline]
     pub(crate) fn begin(&mut self, label: Label, called: Called) {
         self.entries[self.next] = Some(Entry { label, called, gave_up: false });
         self.next = (self.next + 1) % KEPT;
     }
 
-    /// An operation has failed.
+    /// Records that an operation has failed.
     pub(crate) fn give_up(&mut self, label: Label) {
         let entries = self.entries.iter_mut().flatten().filter(|entry| entry.label == label);
         entries.for_each(|entry| entry.gave_up = true);
     }
 
-    /// What this process has called by a label, if that is something else than `called`, or has failed.
+    /// This process's call with a label, if it differs from `called` or has failed.
     pub(crate) fn differs(&self, label: Label, called: Called) -> Option<Called> {
         let mut entries = self.entries.iter().flatten().filter(|entry| entry.label == label);
         entries.find(|entry| entry.gave_up || entry.called != called).map(|entry| entry.called)

@@ -7,11 +7,11 @@ use crate::memory::Buffer;
 
 /// A collective operation, as one process calls it.
 ///
-/// Where a buffer holds a block for each rank, or for each neighbour, it is a [`Buffer`] of all of them, one behind the other: its
-/// count is that of a block times their number. Where blocks lie anywhere, there is a buffer for each. `None` is `MPI_IN_PLACE`:
-/// the input is where the output goes, or for scatters the other way round. What MPI calls not significant at a process is not
-/// looked at: it may be [`Buffer::nothing`]. In an intercommunicator, blocks go by ranks of the other group, and `root` is
-/// [`crate::ROOT`] or [`crate::PROC_NULL`] in the root's group.
+/// Where a buffer holds a block for each rank, or for each neighbour, it is one [`Buffer`] with all blocks in sequence: its count
+/// is a block's count times the number of blocks. Where blocks have separate addresses, each has its own buffer. `None` is
+/// `MPI_IN_PLACE`: the input is read from the output buffer, or for scatters the other way round. Arguments that MPI calls not
+/// significant at a process are ignored, and may be [`Buffer::nothing`]. In an intercommunicator, blocks are indexed by ranks of
+/// the other group, and `root` is [`crate::ROOT`] or [`crate::PROC_NULL`] in the root's group.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields of all variants are described at the enum")]
 pub enum Collective {
@@ -19,11 +19,11 @@ pub enum Collective {
     Barrier,
     /// `MPI_Bcast`.
     Bcast { buffer: Buffer, root: i32 },
-    /// `MPI_Gather`. `input` is one block, `output` has all.
+    /// `MPI_Gather`. `input` is one block, `output` holds all blocks.
     Gather { input: Option<Buffer>, output: Buffer, root: i32 },
     /// `MPI_Gatherv`.
     Gatherv { input: Option<Buffer>, output: Vec<Buffer>, root: i32 },
-    /// `MPI_Scatter`. `input` has all blocks, `output` is one.
+    /// `MPI_Scatter`. `input` holds all blocks, `output` is one.
     Scatter { input: Buffer, output: Option<Buffer>, root: i32 },
     /// `MPI_Scatterv`.
     Scatterv { input: Vec<Buffer>, output: Option<Buffer>, root: i32 },
@@ -31,7 +31,7 @@ pub enum Collective {
     Allgather { input: Option<Buffer>, output: Buffer },
     /// `MPI_Allgatherv`.
     Allgatherv { input: Option<Buffer>, output: Vec<Buffer> },
-    /// `MPI_Alltoall`. Both have all blocks.
+    /// `MPI_Alltoall`. Both hold all blocks.
     Alltoall { input: Option<Buffer>, output: Buffer },
     /// `MPI_Alltoallv` and `MPI_Alltoallw`.
     Alltoallw { input: Option<Vec<Buffer>>, output: Vec<Buffer> },
@@ -39,14 +39,14 @@ pub enum Collective {
     Reduce { input: Option<Buffer>, output: Buffer, op: Op, root: i32 },
     /// `MPI_Allreduce`.
     Allreduce { input: Option<Buffer>, output: Buffer, op: Op },
-    /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`. `counts` are the elements of each block, by ranks of the own group. In
-    /// place, `output` has all blocks, else one.
+    /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`. `counts` are the elements of each block, by ranks of the local group.
+    /// In place, `output` holds all blocks, otherwise one.
     ReduceScatter { input: Option<Buffer>, output: Buffer, counts: Vec<i64>, op: Op },
     /// `MPI_Scan`.
     Scan { input: Option<Buffer>, output: Buffer, op: Op },
     /// `MPI_Exscan`.
     Exscan { input: Option<Buffer>, output: Buffer, op: Op },
-    /// `MPI_Neighbor_allgather`. `input` is one block, `output` has one for each source.
+    /// `MPI_Neighbor_allgather`. `input` is one block, `output` has a block for each source.
     NeighborAllgather { input: Buffer, output: Buffer },
     /// `MPI_Neighbor_allgatherv`.
     NeighborAllgatherv { input: Buffer, output: Vec<Buffer> },
@@ -82,10 +82,11 @@ impl Collective {
         }
     }
 
-    /// That no block that goes out lies in memory that comes in, as MPI asks. Of vectors, blocks are compared that have the same number.
+    /// Checks that no send block overlaps a receive block, as MPI requires. Of vectors, only blocks with the same index are
+    /// compared.
     ///
     /// # Errors
-    /// [`Class::BUFFER`] if one does.
+    /// [`Class::BUFFER`] if two overlap.
     #[inline]
     pub fn check_apart(&self) -> Result<()> {
         let shares = match self {

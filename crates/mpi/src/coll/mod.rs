@@ -1,12 +1,12 @@
 //! Collective operations.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `calls` | what a [`Comm`](crate::Comm) does with a [`Collective`](crate::Collective) |
+//! | `calls` | how a [`Comm`](crate::Comm) carries out a [`Collective`](crate::Collective) |
 //! | `collective`, `args` | [`Collective`](crate::Collective): collective operations, and the checks of their arguments |
 //! | `tuning` | the choice of algorithms |
-//! | `places`, `sched` | schedules with memory in the place of spans; how they are carried out |
-//! | `check` | how members find out that they have not called alike |
+//! | `places`, `sched` | schedules with memory in place of spans, and their execution |
+//! | `check` | detection of mismatched collectives |
 //! | `shm` | collective operations without messages, where members map the same memory |
 
 pub(crate) mod args;

@@ -1,4 +1,4 @@
-//! [`Places`]: from the spans of a schedule to memory, and from its ranks to processes.
+//! [`Places`]: translates the spans of a schedule to memory, and its ranks to processes.
 
 use collectives::{Operands, Peer, Schedule, Span, Step, Type};
 use datatypes::{Basic, Datatype, Op};
@@ -9,12 +9,12 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::p2p::wire::Label;
 
-/// The buffers of a call. Where each block has a buffer of its own, spans have the block's number in their type.
+/// The buffers of a call. Where each block has its own buffer, the type of a span is the block's number.
 #[derive(Debug)]
 pub(crate) struct Places {
-    /// What is given, by number of block or the only one.
+    /// Input buffers: one for each block, or a single one.
     input: Vec<Buffer>,
-    /// What is got.
+    /// Output buffers.
     output: Vec<Buffer>,
     scratch: Vec<Buffer>,
 }
@@ -24,12 +24,12 @@ fn wrong() -> Error {
 }
 
 impl Places {
-    /// Those of a call that gives and gets these.
+    /// The buffers of a call with this input and output.
     pub(crate) fn new(input: Vec<Buffer>, output: Vec<Buffer>) -> Self {
         Self { input, output, scratch: Vec::new() }
     }
 
-    /// The plan that a schedule stands for, with scratch memory of its own.
+    /// The plan for a schedule, with its own scratch memory.
     pub(crate) fn plan(
         mut self,
         schedule: &Schedule,

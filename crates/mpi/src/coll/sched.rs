@@ -1,4 +1,4 @@
-//! [`Run`]: a collective operation under way: the rounds of its plan, one after the other.
+//! [`Run`]: a collective operation in progress, which carries out the rounds of its plan in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::p2p::operation::{Names, Receive};
 use crate::p2p::wire::{Called, Label, Message};
 use crate::status::{Status, UNDEFINED};
 
-/// A step of a schedule, with processes and memory in the place of ranks and spans.
+/// A step of a schedule, with processes and memory in place of ranks and spans.
 #[derive(Debug)]
 pub(crate) enum Act {
     /// Sends to a process.
@@ -28,23 +28,23 @@ pub(crate) enum Act {
     Copy { from: Buffer, to: Buffer },
 }
 
-/// What this process does in a collective operation. It can be carried out any number of times.
+/// What this process does in a collective operation. A plan can be carried out any number of times.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) rounds: Vec<Vec<Act>>,
-    /// What all its messages match.
+    /// The label that all its messages match.
     pub(crate) label: Label,
     pub(crate) op: Option<Op>,
-    /// What the other members must have called, too; nothing is known of others' calls otherwise.
+    /// The call that the other members must have made too; `None` if calls are not compared.
     pub(crate) called: Option<Called>,
 }
 
 /// A plan that is being carried out.
 pub(crate) struct Run {
     plan: Arc<Plan>,
-    /// Rounds begun.
+    /// Rounds started.
     begun: usize,
-    /// Sends and receives of the present round that are not over, with the bytes that a receive is to bring.
+    /// Sends and receives of the current round that have not completed, with the size that a receive expects.
     pending: Vec<(SlotKey, Option<u64>)>,
     failed: Option<Error>,
 }
@@ -97,18 +97,18 @@ impl Task for Run {
             return;
         }
         self.failed.get_or_insert_with(|| own.differs(from, called));
-        // What is being moved comes to its end.
+        // Transfers in flight run to completion.
         self.pending.retain(|(key, _)| !engine.abandon(*key));
     }
 }
 
 impl Run {
-    /// A plan, to be begun.
+    /// A run that has not started.
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
         Self { plan, begun: 0, pending: Vec::new(), failed: None }
     }
 
-    /// The operation has failed: the others that this process would talk to wait for nothing.
+    /// Reports a failed operation to the peers of this process, so that they stop waiting.
     fn give_up(&self, engine: &mut Engine) {
         let Some(called) = self.plan.called else { return };
         engine.gave_up(self.plan.label);
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// A send or a receive has ended.
+    /// Records the status of a completed send or receive.
     fn over(&mut self, status: Status, bytes: Option<u64>) {
         let few = bytes.filter(|bytes| status.bytes < *bytes);
         let error = match (status.error, few) {
@@ -136,7 +136,7 @@ impl Run {
         self.failed.get_or_insert(error);
     }
 
-    /// Begins all steps of the present round: receives first, so that data find their place.
+    /// Starts all steps of the current round: receives first, so that arriving data match posted buffers.
     fn round(&mut self, engine: &mut Engine) -> Result<()> {
         let plan = self.plan.clone();
         let round = &plan.rounds[self.begun - 1];
@@ -144,7 +144,7 @@ impl Run {
             if let Act::Receive { from, buffer } = act {
                 let Label { context, tag } = plan.label;
                 let wanted = Wanted { context, source: Some(*from), tag: Some(tag) };
-                // Nobody asks by what rank the source is known.
+                // The source's rank is not needed.
                 let begun =
                     engine.receive(Receive { wanted, buffer: buffer.clone(), names: Names::One(UNDEFINED) });
                 self.began(begun, Some(buffer.len()));

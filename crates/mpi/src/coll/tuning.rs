@@ -1,4 +1,4 @@
-//! [`Tuning`]: by what algorithms are chosen. All processes have that of process 0, so that they choose alike.
+//! [`Tuning`]: how collective algorithms are chosen. All processes use the tuning of process 0, so that their choices agree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,30 +13,30 @@ use crate::peers::nic::Port;
 /// How collective algorithms are chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tuning {
-    /// What messages cost; `None` derives it from the last device, which is that between hosts if there are several.
+    /// Message costs; `None` derives them from the last device, which is the inter-host one if there are several.
     pub costs: Option<Costs>,
-    /// The algorithm of a kind by name, for calls that it can carry out; others go by cost.
+    /// A named algorithm for a kind, used for the calls it can carry out. Other calls are chosen by cost.
     pub algorithms: BTreeMap<Kind, String>,
 }
 
 const NOTE: &str = "mpi-tuning";
 
-/// What is assumed of a device that does not say: a message through memory. Measured on two cores of an EPYC, in a guest: 8 bytes 0.3 to
-/// 0.5 us, 1 MiB 60 to 120 us. Reducing costs nothing besides, as far as that decides anything: of two ranks an allreduce of 64 KiB took 11 us
-/// by recursive doubling and 39 by Rabenseifner's algorithm, of 1 MiB 160 and 430, which reduces half as much, but reads what another core
-/// has just written.
+/// Costs of a device that reports none: messages through memory. Measured on two cores of an EPYC, in a guest: 8 bytes took 0.3 to
+/// 0.5 us, 1 MiB 60 to 120 us. Reduction costs are zero, because they do not decide anything: with two ranks an allreduce of 64 KiB
+/// took 11 us by recursive doubling and 39 by Rabenseifner's algorithm, of 1 MiB 160 and 430. The latter reduces half as much, but
+/// reads data that another core has just written.
 const MEMORY: Costs = Costs { alpha: 0.4e-6, gap: 0.2e-6, beta: 1.0 / 8e9, gamma: 0.0 };
-/// What is assumed of TCP, to a process that sleeps or has its turn behind others: four ranks on two cores over the loopback took 50 us for a
-/// broadcast of 8 KiB in two rounds and 170 for an allreduce; 1 MiB between two took 220 to 260. A chain and parts cost them more than
-/// a tree: of 1 MiB a broadcast took 850 us by a binomial tree, 1,680 by scattering, 2,200 by a chain.
+/// Costs of TCP to a process that sleeps or waits for a core. Four ranks on two cores over the loopback took 50 us for a broadcast
+/// of 8 KiB in two rounds and 170 for an allreduce; 1 MiB between two ranks took 220 to 260. A chain and parts cost more than a
+/// tree: a broadcast of 1 MiB took 850 us by a binomial tree, 1,680 by scattering, 2,200 by a chain.
 const TCP: Costs = Costs { alpha: 40e-6, gap: 20e-6, beta: 1.0 / 5e9, gamma: 0.0 };
-/// Seconds for a byte reduced that came by a link.
+/// Seconds to reduce a byte received over a link.
 const REDUCED: f64 = 1.0 / 6e9;
-/// Seconds that a message over a link takes, whatever its size.
+/// Seconds of latency of a message over a link, independent of its size.
 const LINK_ALPHA: f64 = 5e-6;
 
 impl Tuning {
-    /// What is assumed of a device, from what it says of itself, and of nothing else: jobs that meet must choose alike.
+    /// Costs of a device, derived only from its own attributes: jobs that connect to each other must choose alike.
     pub fn costs_of(attr: &DeviceAttr) -> Costs {
         match attr.link_rate {
             None if attr.maps_peers => MEMORY,
@@ -50,7 +50,7 @@ impl Tuning {
         Algorithm::of(kind).map(|algorithm| algorithm.name)
     }
 
-    /// Process 0 tells what all are to use, before the first fence.
+    /// Publishes process 0's tuning, before the first fence.
     pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {
             if !Algorithm::of(*kind).any(|algorithm| algorithm.name == name) {
@@ -71,7 +71,7 @@ impl Tuning {
         bootstrap.put(NOTE, &note)
     }
 
-    /// What process 0 has told.
+    /// Reads the tuning that process 0 has published.
     pub(crate) fn learn(bootstrap: &dyn Bootstrap) -> Result<Self> {
         let note = bootstrap.get(NOTE)?;
         Self::parse(&note)
@@ -90,7 +90,7 @@ impl Tuning {
         Some(Self { costs, algorithms: parts.map(algorithm).collect::<Option<_>>()? })
     }
 
-    /// The algorithm for a call, and its segment.
+    /// The algorithm for a call, and its segment size.
     pub(crate) fn choose(&self, case: Case) -> Choice {
         let choice = choose(case, self.costs.unwrap_or(MEMORY));
         let named = self.algorithms.get(&case.kind).and_then(|name| Algorithm::named(name, &case).ok());
@@ -102,7 +102,7 @@ impl Tuning {
 mod tests {
     use super::*;
 
-    /// Goal: what is explained is what is done: where ranks share memory they go that way whatever the size, and so it is the cheapest.
+    /// Goal: the explained choice is the real one. Ranks with shared memory always use it, so it must be the cheapest at any size.
     #[test]
     fn where_memory_is_shared_it_is_cheapest_for_all_sizes() {
         let attr = fabric::attr("shm").expect("it opens");
@@ -120,7 +120,8 @@ mod tests {
         }
     }
 
-    /// Goal: over TCP ranks of one host do not wait for each other more often than they must. Method: what four of them took least time for.
+    /// Goal: over TCP, ranks of one host wait for each other no more often than needed. Method: expect the algorithms that were
+    /// fastest with four ranks.
     #[test]
     fn few_rounds_are_cheap_over_tcp() {
         let costs = Tuning::costs_of(&fabric::attr("iwarp").expect("it opens"));

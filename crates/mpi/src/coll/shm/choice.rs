@@ -1,4 +1,4 @@
-//! Which calls of a communicator go by its [`CommExchange`]. All members come to the same.
+//! Decides which calls of a communicator use its [`CommExchange`]. All members reach the same decision.
 
 use collectives::{Case, Kind};
 use verbs::DeviceAttr;
@@ -12,19 +12,19 @@ use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::memory::Buffer;
 
-/// Bytes that each of so many ranks of a host can show to all others at a time in memory of a device that they share, above which they
-/// are read where they lie: [`Case::shared`].
+/// Bytes that each of `ranks` ranks of a host can show to all others at a time in shared device memory. Longer data are read
+/// directly from the owner's buffer: [`Case::shared`].
 pub fn shared_bytes(attr: &DeviceAttr, ranks: u32) -> u64 {
     if attr.maps_peers && (2..=MEMBERS_MAX as u32).contains(&ranks) { SHOWN_MAX as u64 } else { 0 }
 }
 
-/// Calls of a communicator that could go by an exchange, and go by messages, before one is made. Making it takes as long as some ten
-/// short calls by messages on a communicator whose members know each other, and a hundred on the first one: few calls are better off
-/// without. All members count alike.
+/// Eligible calls of a communicator that use messages before an exchange is created. Creating it takes as long as about ten short
+/// calls by messages on a communicator whose members are connected, and a hundred on the first communicator, so it does not pay for
+/// few calls. All members count the same calls.
 const CALLS_BEFORE: u32 = 8;
 
 impl CommExchange {
-    /// Carries out a call, if it is one that goes this way; what is wrong with it is said elsewhere.
+    /// Carries out a call if it uses the exchange. Invalid calls are left to the message path, which reports the error.
     pub(crate) fn carry_out(&mut self, comm: &Comm, call: &Collective) -> Option<Result<()>> {
         if matches!(self.state, State::Impossible) {
             return None;
@@ -54,7 +54,7 @@ impl CommExchange {
         }
     }
 
-    /// The exchange, if the last call of this kind went this way, as another one like it does.
+    /// The exchange, if the last call of this kind used it, because a similar call will too.
     #[inline]
     fn known(&mut self, kind: Kind) -> Option<&mut Exchange> {
         match (&mut self.state, &self.last[kind as usize]) {
@@ -63,7 +63,7 @@ impl CommExchange {
         }
     }
 
-    /// As [`CommExchange::carry_out`], of what is short and simple: nothing if it goes another way, or is none of these.
+    /// As [`CommExchange::carry_out`] for short calls on contiguous data. Returns `None` if the call does not qualify.
     #[inline]
     pub(crate) fn carry_out_plain(&mut self, call: &PlainCall) -> Option<Result<()>> {
         let exchange = self.known(call.kind())?;
@@ -83,8 +83,8 @@ impl CommExchange {
     }
 }
 
-/// What all members know alike of a call that can go this way and is sound. It says nothing of bytes: members that come with different
-/// ones must go the same way, to learn of it.
+/// The properties of a valid call that are the same at all members. Sizes are left out: members with different sizes must take the
+/// same path, so that the mismatch is detected.
 fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
     let (size, is_rank) = (comm.size() as usize, |root: i32| (0..comm.size()).contains(&root));
     let even = |buffer: &Buffer| buffer.count() % size as i64 == 0;
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::{Board, Config, Port, Process, Tuning};
 
-    /// Runs a body in threads on a device, with an algorithm for barriers by name.
+    /// Runs a body in threads on a device, with a named algorithm for barriers.
     fn in_threads(device: &'static str, ranks: u32, barrier: Option<&'static str>, body: fn(&Process)) {
         let (host, board) = (host::real::host(), Board::new(ranks));
         let run = |rank: u32| {
@@ -146,12 +146,12 @@ mod tests {
         ranks.into_iter().for_each(Task::join);
     }
 
-    /// Whether a call goes this way, on a communicator that has had enough others.
+    /// Whether a call uses the exchange, on a communicator that has had enough earlier calls.
     fn goes_this_way(comm: &Comm, call: &Collective) -> bool {
         (0..=CALLS_BEFORE).any(|_| comm.exchange(call).map(|done| done.expect("valid")).is_some())
     }
 
-    /// Goal: communicators of few calls need no memory, and all members come to it with the same call, whatever the calls are.
+    /// Goal: communicators with few calls need no memory, and all members switch at the same call, whatever the calls are.
     #[test]
     fn the_first_calls_go_by_messages() {
         in_threads("shm", 3, None, |process| {
@@ -195,7 +195,7 @@ mod tests {
         });
     }
 
-    /// Where there is no memory to share, everything goes by messages.
+    /// Without memory to share, all calls use messages.
     #[test]
     fn without_memory_nothing_goes_this_way() {
         in_threads("shm(dm=4KiB)", 2, None, |process| {
@@ -204,8 +204,8 @@ mod tests {
         });
     }
 
-    /// Goal: a root need not wait for others that come late, and they find what it gave, in order. Method: seven broadcasts return at the
-    /// root before the other member has begun the first of them.
+    /// Goal: a root need not wait for late members, which find the data of each operation in order. Method: seven broadcasts return
+    /// at the root before the other member starts the first of them.
     #[test]
     fn a_root_may_be_ahead() {
         use std::sync::atomic::{AtomicBool, Ordering};
@@ -232,20 +232,20 @@ mod tests {
         });
     }
 
-    /// Goal: memory comes back when all are done with it. Method: more communicators than there is memory for.
+    /// Goal: memory is freed when all members have finished with it. Method: create more communicators than fit into memory.
     #[test]
     fn memory_of_communicators_comes_back() {
         in_threads("shm(dm=1MiB)", 2, None, |process| {
             for round in 0..100 {
                 let comm = process.world().dup().expect("made");
                 assert!(goes_this_way(&comm, &Collective::Barrier), "communicator {round}");
-                // All have passed when the next one is made.
+                // All members have passed when the next communicator is created.
             }
         });
     }
 
-    /// Goal: who still waits for a note of another finds it, however soon that one leaves and takes its memory back. Method: an
-    /// operation in which both wait for both, and the end of the communicator right behind it.
+    /// Goal: a member that waits for another's flag finds it, even if that member leaves and frees its memory soon. Method: an
+    /// operation in which both wait for both, directly followed by the end of the communicator.
     #[test]
     fn memory_stays_while_a_member_looks_at_it() {
         in_threads("shm", 2, None, |process| {

@@ -1,11 +1,11 @@
-//! [`Desks`]: the memory that members of a communicator show things in: a desk for each, where it alone writes.
+//! [`Desks`]: the shared memory in which members of a communicator show data. Each member writes only to its own desk.
 //!
-//! Operations are numbered. A desk has places for several of them: for each a line with the operation's number, the length and what is
-//! short, so that it is one transfer between processors; so a root may be ahead, and who comes later finds what several operations gave.
-//! For what is longer there is room for two. What is longer than that is lent:
-//! the line says where it lies in the member's own memory, and the others read it there. A line of its own says up to which operation
-//! the member has passed, that is, takes nothing more of others; and whether it ended one with an error. Nobody shows anything where
-//! somebody may still take what was there; and who lends waits until all have passed.
+//! Operations are numbered. A desk has slots for several operations. Each slot is a line with the operation's number, the length
+//! and short data, so that one cache-line transfer moves all of it. A root may therefore run ahead, and late members find the data
+//! of several operations. There is space for the longer data of two operations. Data above [`SHOWN_MAX`] are lent: the line
+//! contains their address in the member's own memory, and the others read them there. A further line holds the last operation that
+//! the member has passed, after which it reads nothing more of others, and whether it ended one with an error. No member overwrites
+//! data that another may still read; a lender waits until all have passed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,43 +14,43 @@ use verbs::{Buf, Mr, RemoteAddr, Words};
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 
-/// Bytes that a member can show at a time.
+/// Bytes that a member can show in one operation.
 pub(crate) const SHOWN_MAX: usize = 8 << 10;
-/// Operations that a desk can have a line of, and those that it can have longer data of.
+/// Operations for which a desk has a line, and for which it has space for longer data.
 const PLACES: u64 = 8;
 const ROOMS: u64 = 2;
-/// What processors transfer, and what they fetch ahead: two lines.
+/// The unit that processors transfer, and the two lines that they prefetch together.
 const LINE: usize = 64;
 const WORD: usize = 8;
 const PAIR: usize = 2 * LINE;
-/// Number and length before what is short, or before where that is which is lent.
+/// Bytes of operation number and length, which precede short data or the address of lent data.
 const HEAD: usize = 16;
-/// In the place of the length: what is lent; and what is lent with a part of the result.
+/// Flags in the length: the data are lent; they are lent with a part of the result.
 const LENT: u64 = 1 << 63;
 const WITH_PART: u64 = 1 << 62;
-/// In a member's line: up to where it has passed, up to where its part of a result is there, and for each place the operation that it
-/// ended with an error, with the error's class in the lowest byte.
+/// Offsets in a member's line: the last operation whose part of the result is complete, and for each slot the operation that ended
+/// with an error, with the error's class in the lowest byte.
 const REDUCED: usize = 8;
 const REFUSED: usize = 16;
 const CLASS_BITS: u32 = 8;
-/// What a member has passed that has left.
+/// The `passed` value of a member that has left.
 const LEFT: u64 = u64::MAX;
 const SHORT: usize = LINE - HEAD;
-/// A desk: the line of what it has passed, a line for each place, and the rooms.
+/// Size of a desk: the progress line, a line for each slot, and the space for longer data.
 const DESK: usize = PAIR + PLACES as usize * PAIR + ROOMS as usize * SHOWN_MAX;
 const _: () = assert!(REFUSED + PLACES as usize * WORD <= PAIR);
 
 /// What a member gives in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// So many bytes, at its desk.
+    /// This many bytes, at its desk.
     Here(usize),
-    /// So many bytes of its memory, where they lie, and where its part of the result will lie, if it has one.
+    /// This many bytes of its own memory at `at`, and the address for its part of the result, if it has one.
     There { len: u64, at: RemoteAddr, part: Option<RemoteAddr> },
 }
 
 impl Shown {
-    /// Bytes of it.
+    /// Their size in bytes.
     pub(super) fn len(self) -> u64 {
         match self {
             Self::Here(len) => len as u64,
@@ -59,7 +59,7 @@ impl Shown {
     }
 }
 
-/// The memory, as one member has it.
+/// One member's view of the memory.
 #[derive(Debug)]
 pub(super) struct Desks {
     memory: Buf,
@@ -68,7 +68,7 @@ pub(super) struct Desks {
 }
 
 impl Desks {
-    /// Bytes of so many.
+    /// Size in bytes for this many members.
     pub(super) fn len(members: usize) -> usize {
         members * DESK
     }
@@ -79,7 +79,7 @@ impl Desks {
         Ok(Self { memory, words, members })
     }
 
-    /// Nothing is shown, and no operation was passed. Nobody else has the memory yet.
+    /// Resets all slots and progress lines. No other member has the memory yet.
     pub(super) fn clear(&self) {
         for member in 0..self.members {
             (0..PAIR / 8).for_each(|word| self.word(member * DESK + 8 * word).store(0, Ordering::Relaxed));
@@ -87,7 +87,8 @@ impl Desks {
         }
     }
 
-    /// Which operation all others must have passed before so many bytes are shown in one, or something is lent, which takes none.
+    /// The operation that all others must have passed before `len` bytes are shown in operation `number`. Lent data need no space:
+    /// their length counts as zero.
     #[inline]
     pub(super) fn needed(number: u64, len: usize) -> u64 {
         number.saturating_sub(if len <= SHORT { PLACES } else { ROOMS })
@@ -104,7 +105,7 @@ impl Desks {
         Ok(())
     }
 
-    /// As [`Desks::show`], of bytes in one piece.
+    /// As [`Desks::show`], for contiguous bytes.
     #[inline]
     pub(super) fn show_piece(&self, member: usize, number: u64, piece: Piece) -> Result<()> {
         let (head, len) = (Self::head_at(member, number), piece.len());
@@ -114,7 +115,7 @@ impl Desks {
         Ok(())
     }
 
-    /// As [`Desks::take`], into one piece.
+    /// As [`Desks::take`], into a contiguous piece.
     #[inline]
     pub(super) fn take_piece(
         &self,
@@ -126,13 +127,14 @@ impl Desks {
         Ok(into.store_from(&self.memory, at, into.len())?)
     }
 
-    /// Copies all that a member [has shown](Self::shown) here, as many bytes as there are.
+    /// Copies all bytes that a member [has shown](Self::shown) here. `into` has exactly their size.
     #[inline]
     pub(super) fn read(&self, (member, number): (usize, u64), into: &mut [u8]) -> Result<()> {
         Ok(self.memory.read(Self::data_at(member, number, into.len()), into)?)
     }
 
-    /// Says where so many bytes lie that a member gives in an operation, and where its part of the result will, if it has one.
+    /// Publishes the address of the bytes that a member gives in an operation, and the address for its part of the result, if it
+    /// has one.
     pub(super) fn lend(
         &self,
         member: usize,
@@ -151,16 +153,16 @@ impl Desks {
         self.word(head).store(number, Ordering::Release);
     }
 
-    /// Whether a member has shown what it gives in an operation, or lends it.
+    /// Whether a member has shown or lent its data of an operation.
     #[inline]
     pub(super) fn has_shown(&self, member: usize, number: u64) -> bool {
         self.word(Self::head_at(member, number)).load(Ordering::Acquire) == number
     }
 
-    /// What a member has shown, or lends.
+    /// What a member has shown or lent.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for what no member shows.
+    /// [`Class::OTHER`] for a length that no member shows.
     pub(super) fn shown(&self, member: usize, number: u64) -> Result<Shown> {
         let head = Self::head_at(member, number);
         let word = |place: usize| self.word(head + 8 * place).load(Ordering::Relaxed);
@@ -175,7 +177,7 @@ impl Desks {
         }
     }
 
-    /// Takes as many bytes as a buffer has, of those that a member [has shown](Self::shown) here, from a place on.
+    /// Fills a buffer with bytes that a member [has shown](Self::shown) here, starting at offset `from`.
     pub(super) fn take(
         &self,
         (member, number): (usize, u64),
@@ -186,7 +188,8 @@ impl Desks {
         Ok(into.store_from(&self.memory, at, into.len() as usize)?)
     }
 
-    /// A member takes nothing more of others in an operation and those before; it has ended this one with an error of a class, if so.
+    /// Marks an operation and all before it as passed: the member reads nothing more of others in them. `refused` is the error
+    /// class if this operation failed.
     pub(super) fn pass(&self, member: usize, number: u64, refused: Option<Class>) {
         if let Some(Class(class)) = refused {
             let class = u8::try_from(class).unwrap_or(Class::OTHER.0 as u8);
@@ -196,29 +199,29 @@ impl Desks {
         self.passed_word(member).store(number, Ordering::Release);
     }
 
-    /// By what error a member that [has passed](Self::passed) an operation ended it, if so: it, or the one that has its place since.
+    /// The error class with which a member that [has passed](Self::passed) an operation ended it or a later one of the same slot.
     pub(super) fn refused(&self, member: usize, number: u64) -> Option<Class> {
         let word = self.word(Self::refused_at(member, number)).load(Ordering::Relaxed);
         let class = Class((word & ((1 << CLASS_BITS) - 1)) as i32);
         (word >> CLASS_BITS >= number).then_some(class)
     }
 
-    /// A member's part of an operation's result is there.
+    /// Marks a member's part of an operation's result as complete.
     pub(super) fn reduce(&self, member: usize, number: u64) {
         self.word(member * DESK + REDUCED).store(number, Ordering::Release);
     }
 
-    /// Whether a member's part of an operation's result is there.
+    /// Whether a member's part of an operation's result is complete.
     pub(super) fn has_reduced(&self, member: usize, number: u64) -> bool {
         self.word(member * DESK + REDUCED).load(Ordering::Acquire) >= number
     }
 
-    /// A member looks at nothing here any more: it has passed all operations there can be.
+    /// Marks all possible operations as passed: the member does not access this memory again.
     pub(super) fn leave(&self, member: usize) {
         self.pass(member, LEFT, None);
     }
 
-    /// Up to which operation a member has passed.
+    /// The last operation that a member has passed.
     #[inline]
     pub(super) fn passed(&self, member: usize) -> u64 {
         self.passed_word(member).load(Ordering::Acquire)
@@ -228,7 +231,7 @@ impl Desks {
         member * DESK + PAIR + (number % PLACES) as usize * PAIR
     }
 
-    /// Where data of a length are: behind their number, if they are short.
+    /// Offset of data of this length. Short data follow their length word.
     fn data_at(member: usize, number: u64, len: usize) -> usize {
         if len <= SHORT {
             return Self::head_at(member, number) + HEAD;
@@ -251,7 +254,8 @@ impl Desks {
     }
 }
 
-/// Desks that their owner is done with. Others may not be: who has passed the last operation may still wait to see that others have.
+/// Desks that their owner has finished with. Other members may still poll them: after the last operation, a member may wait until
+/// the others have passed it.
 #[derive(Debug)]
 pub(crate) struct Retired {
     pub(super) desks: Desks,
@@ -259,7 +263,7 @@ pub(crate) struct Retired {
 }
 
 impl Retired {
-    /// Whether all members are done with them.
+    /// Whether all members have left.
     pub(crate) fn is_done(&self) -> bool {
         (0..self.desks.members).all(|member| self.desks.passed(member) == LEFT)
     }
@@ -277,8 +281,8 @@ mod tests {
         desks
     }
 
-    /// Goal: nothing that a member writes lies on what another or another operation needs. Method: all write all that they can, of
-    /// every length at a boundary, and everything is there.
+    /// Goal: areas of members and operations do not overlap. Method: all members write as much as possible, with every boundary
+    /// length, and all of it is read back.
     #[test]
     fn desks_do_not_touch() {
         let members = 3;
@@ -312,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Goal: where something lies is told as it was said, whatever stood in its place before.
+    /// Goal: addresses of lent data are read back exactly, whatever the slot held before.
     #[test]
     fn what_is_lent_is_found() {
         let desks = desks(2);

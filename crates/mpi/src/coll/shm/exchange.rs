@@ -1,4 +1,5 @@
-//! [`Exchange`]: what a member keeps for collective operations on [`Desks`]; [`CommExchange`]: what a communicator keeps of one.
+//! [`Exchange`]: a member's state for collective operations on [`Desks`]; [`CommExchange`]: a communicator's state for its
+//! exchange.
 
 use collectives::{Case, Kind};
 use datatypes::{Basic, Datatype};
@@ -10,10 +11,10 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::memory::Buffer;
 
-/// The most members: each polls all others.
+/// Maximum number of members: each polls all others.
 pub(super) const MEMBERS_MAX: usize = 16;
 
-/// The exchange of a communicator, as one member keeps it.
+/// One member's part of a communicator's exchange.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) core: Core,
@@ -22,19 +23,19 @@ pub(super) struct Exchange {
     /// The memory, at rank 0.
     region: Option<Mr>,
     pub(super) me: usize,
-    /// The members.
+    /// Process numbers of the members.
     pub(super) processes: Vec<u32>,
-    /// Operations begun.
+    /// Operations started.
     pub(super) number: u64,
-    /// In the present operation this member has shown bytes, has woken the others, and has met a member that lends.
+    /// Whether, in the current operation, this member has shown bytes, has woken the others, and has met a member that lends.
     pub(super) has_shown: bool,
     pub(super) has_rung: bool,
     pub(super) meets_lender: bool,
-    /// Memory that this member lends in the present operation, with its registration.
+    /// Memory that this member lends in the current operation, with its registration.
     pub(super) lent: Vec<(Buffer, Registration)>,
-    /// Up to which operation each member is known to have passed.
+    /// The last operation that each member is known to have passed.
     pub(super) passed: Vec<u64>,
-    /// Room for an operand, and for a copy of this member's own.
+    /// Scratch memory for another member's operand, and for a copy of this member's own.
     rooms: [Buffer; 2],
 }
 
@@ -69,7 +70,7 @@ impl Exchange {
         self.desks.as_ref().expect("there until it is dropped")
     }
 
-    /// Gives both rooms at least this size in bytes.
+    /// Grows both scratch buffers to at least this size in bytes.
     pub(super) fn make_room(&mut self, bytes: i64) -> Result<()> {
         for room in self.rooms.iter_mut().filter(|room| room.count() < bytes) {
             *room = Buffer::own_elements(Basic::Byte.into(), bytes)?;
@@ -77,7 +78,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Room for elements of an operand: one of two rooms.
+    /// Scratch memory for elements of an operand: one of two buffers.
     pub(super) fn room(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
         match self.rooms[which].seen_as(count, datatype) {
             Some(room) => Ok(room),
@@ -85,7 +86,7 @@ impl Exchange {
         }
     }
 
-    /// The other members, from the next one around: no two begin with the same one.
+    /// The other members, starting with the next rank: no two members start with the same one.
     pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (me, count) = (self.me, self.processes.len());
         (1..count).map(move |distance| (me + distance) % count)

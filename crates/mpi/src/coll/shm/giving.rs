@@ -1,6 +1,6 @@
-//! What a member of an [`Exchange`] gives and takes in an operation: what is short it shows at its desk, where others take it; what is
-//! long it lends, and others read it where it lies. Each form is told with the data, so that members who come with different sizes
-//! learn of it, and none waits for what does not come.
+//! How members of an [`Exchange`] give and take data. Short data are shown: copied to the member's desk, where others read them.
+//! Long data are lent: others read them from the owner's buffer. The form and size are published with the data, so that members
+//! with different sizes detect the mismatch, and none waits for data that never arrive.
 
 use verbs::{RemoteAddr, SendOp};
 
@@ -9,11 +9,11 @@ use crate::coll::shm::exchange::Exchange;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 
-/// Looks in a row at what a member is to write.
+/// Polls of a member's flag before waiting with progress.
 const LOOKS: u32 = 256;
 
 impl Exchange {
-    /// Shows or lends what this member gives, as soon as nobody needs any more what was there before.
+    /// Shows or lends this member's data, once nobody needs the slot's former data.
     pub(super) fn give(&mut self, buffer: &Buffer, call: &'static str) -> Result<()> {
         let shown = if buffer.len() <= SHOWN_MAX as u64 { Some(buffer.len() as usize) } else { None };
         self.await_place(shown.unwrap_or(0), call)?;
@@ -27,7 +27,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// As [`Exchange::give`], of bytes in one piece that can be shown.
+    /// As [`Exchange::give`], for contiguous bytes short enough to show.
     #[inline]
     pub(super) fn give_piece(&mut self, piece: Piece, call: &'static str) -> Result<()> {
         self.await_place(piece.len(), call)?;
@@ -36,7 +36,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// As [`Exchange::take`], into one piece, of what can be shown.
+    /// As [`Exchange::take`], into a contiguous piece, for data short enough to show.
     #[inline]
     pub(super) fn take_piece(
         &mut self,
@@ -49,12 +49,12 @@ impl Exchange {
         fits(format_args!("rank {member}"), shown.len(), all as u64)?;
         match shown {
             Shown::Here(len) => self.desks().take_piece((member, self.number), (from, len), into),
-            // Who lends so little is of another version.
+            // Only another version would lend data this short.
             Shown::There { at, .. } => self.fetch(member, at.offset(from as u64), &into.buffer(), call),
         }
     }
 
-    /// As [`Exchange::take_piece`], into memory of this library's, of all that is given.
+    /// As [`Exchange::take_piece`], for all bytes given, into the library's own memory.
     pub(super) fn take_bytes(&mut self, member: usize, into: &mut [u8], call: &'static str) -> Result<()> {
         let shown = self.await_shown(member, call)?;
         fits(format_args!("rank {member}"), shown.len(), into.len() as u64)?;
@@ -69,7 +69,7 @@ impl Exchange {
         }
     }
 
-    /// Lends a buffer, or a copy of what does not lie in one piece, until the operation ends: where the others find it.
+    /// Lends a buffer until the operation ends, or a contiguous copy if it is scattered. Returns its remote address.
     pub(super) fn lend(&mut self, buffer: &Buffer) -> Result<RemoteAddr> {
         let data = if buffer.is_scattered() { buffer.copied()? } else { buffer.clone() };
         let (Some((address, len)), Some(other)) = (data.one_piece(), self.others().next()) else {
@@ -82,7 +82,7 @@ impl Exchange {
         Ok(at)
     }
 
-    /// Waits until nobody takes any more what this member gave in the operation whose place this one's is, when it shows so many bytes.
+    /// Waits until the slot for this operation can be overwritten with `len` bytes, that is, until nobody reads its former data.
     pub(super) fn await_place(&mut self, len: usize, call: &'static str) -> Result<()> {
         let needed = Desks::needed(self.number, len);
         for member in self.others() {
@@ -94,21 +94,21 @@ impl Exchange {
         Ok(())
     }
 
-    /// Waits for what a member gives.
+    /// Waits until a member has shown or lent its data.
     pub(super) fn await_shown(&mut self, member: usize, call: &'static str) -> Result<Shown> {
         let number = self.number;
         self.wait(member, call, |desks| desks.has_shown(member, number))?;
         if !self.desks().has_shown(member, number) {
             return Err(self.refusal(member));
         }
-        // Who has begun this operation has passed the one before.
+        // A member that has started this operation has passed the one before.
         self.passed[member] = self.passed[member].max(number - 1);
         let shown = self.desks().shown(member, number)?;
         self.meets_lender |= matches!(shown, Shown::There { .. });
         Ok(shown)
     }
 
-    /// Takes a buffer's bytes from a place on, of as many as a member, perhaps this one, must give.
+    /// Fills a buffer from offset `from` of a member's data, which must be `all` bytes. The member may be this one.
     pub(super) fn take(
         &mut self,
         member: usize,
@@ -130,7 +130,7 @@ impl Exchange {
         }
     }
 
-    /// Keeps a buffer's bytes from a place on, of as many as this member must give.
+    /// Copies from offset `from` of this member's own data, which must be `all` bytes.
     pub(super) fn keep(&self, given: &Buffer, (from, all): (u64, u64), into: &Buffer) -> Result<()> {
         fits("this rank", given.len(), all)?;
         if into.len() > 0 {
@@ -152,13 +152,13 @@ impl Exchange {
         self.core.finish(call, begun).ok().map(drop)
     }
 
-    /// Whether members can write to memory that another one lends.
+    /// Whether members can write to memory that another member lends.
     pub(super) fn may_write(&self, member: usize) -> Result<bool> {
         let process = self.processes[member];
         self.core.with(|engine| Ok(engine.transport.nic_of(process)?.reaches_both_ways()))
     }
 
-    /// Writes what this member gives, from a place on, to where another one lends memory for it, if it does.
+    /// Writes this member's data, starting at an offset, to the memory that another member lends for it, if it does.
     pub(super) fn put_rest(
         &mut self,
         member: usize,
@@ -174,12 +174,11 @@ impl Exchange {
         self.core.finish(call, begun).ok().map(drop)
     }
 
-    /// Ends an operation that was done so far, or not. Whatever came of it, nobody waits for this member any more; what it has lent it
-    /// has back when this returns.
+    /// Ends an operation, successful or not. After that nobody waits for this member, and its lent memory is its own again.
     pub(super) fn end(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
         let refused = done.as_ref().err().map(|error| error.class);
         self.desks().pass(self.me, self.number, refused);
-        // Whoever lends waits for this note, and whoever misses something of a member that has given up.
+        // A lender waits for this flag, and so does a member that needs data from one that has given up.
         if !self.has_rung || self.meets_lender || refused.is_some() {
             self.ring();
         }
@@ -196,13 +195,13 @@ impl Exchange {
         done
     }
 
-    /// Why nothing more is to be had of a member that has passed.
+    /// The error for data that a member did not give before it passed the operation.
     pub(super) fn refusal(&self, member: usize) -> Error {
         let class = self.desks().refused(member, self.number).unwrap_or(Class::NOT_SAME);
         Error::new(class, format_args!("rank {member} has ended the operation with an error"))
     }
 
-    /// Waits for what a member is to write, or until it has passed. The first looks are at that alone.
+    /// Polls until a member has written a value, or has passed the operation. The first polls check only the value.
     pub(super) fn wait(
         &mut self,
         member: usize,
@@ -221,10 +220,11 @@ impl Exchange {
         self.core.await_store(call, (process, owner), || is_there(desks), has_passed)
     }
 
-    /// Wakes those that sleep: behind what this member shows, or else behind the note that it has passed; behind that in any case where
-    /// somebody waits for it. Who waits for a note that came later, to show something, hears of it in the next operation, which it may
-    /// wait for as well, as MPI lets every collective operation wait for all. The lock in here is a fence, which waits until others have
-    /// let go of the line that was written: so it comes when this member has found what it wants, or is about to wait for long.
+    /// Wakes sleeping members: after this member has shown its data, or else after its `passed` flag; after the flag in any case if
+    /// somebody waits for it. A member that waits for a later `passed` flag before it shows data is woken in the next operation. It
+    /// may depend on that, as MPI lets every collective operation synchronize all members. The lock in here is a fence, which waits
+    /// until other processors release the written line; so this is called once this member has the data it needs, or is about to
+    /// wait for long.
     pub(super) fn ring(&mut self) {
         self.has_rung = true;
         self.core.with(|engine| {
@@ -233,7 +233,7 @@ impl Exchange {
     }
 }
 
-/// That somebody gives as many bytes as belong there.
+/// Checks that `who` gives exactly the expected number of bytes.
 pub(super) fn fits(who: impl std::fmt::Display, given: u64, all: u64) -> Result<()> {
     if given == all {
         return Ok(());

@@ -1,17 +1,17 @@
-//! Collective operations without messages: members of one host show what they give in memory that all of them map, and take from
-//! there what the others show; of what is long they show where it lies, and the others read it there. It is the algorithm `shared` of
-//! the crate `collectives`, for blocking operations of few members; all else goes by schedules, and so do a communicator's first calls.
+//! Collective operations without messages, for members on one host. Members show short data in memory that all of them map. Of long
+//! data they show the address, and the others read them there. This is the algorithm `shared` of the crate `collectives`, for
+//! blocking operations of few members. All other calls, and a communicator's first ones, use schedules.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `desks` | [`desks::Desks`]: the memory, and what each member writes where |
-//! | `setup` | how members come to map it |
-//! | `exchange` | [`exchange::Exchange`]: what a member keeps for the operations; [`CommExchange`]: what its communicator keeps |
+//! | `desks` | [`desks::Desks`]: the shared memory and its layout |
+//! | `setup` | how members map it |
+//! | `exchange` | [`exchange::Exchange`]: a member's state for the operations; [`CommExchange`]: its communicator's state |
 //! | `operations` | the operations |
-//! | `giving` | what a member gives and takes in one: shown, or lent |
+//! | `giving` | how a member gives and takes data: shown or lent |
 //! | `parts` | long reductions |
 //! | `plain` | the same operations for short elements without gaps |
-//! | `choice` | which calls go this way |
+//! | `choice` | which calls use an exchange |
 
 mod choice;
 mod desks;

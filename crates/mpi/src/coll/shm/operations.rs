@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::shm_copy::SHARED_MIN;
 
-/// Of so many operations one makes progress for everything else, as those may never wait.
+/// Every this many operations, one also makes progress for all other communication, because the operations may never wait.
 const PROGRESS_EVERY: u64 = 64;
 
-/// What all members of a reduction have: the operator, the call's name, and whether all get the result.
+/// Parameters of a reduction that all members share: the operator, the call's name, and whether all get the result.
 #[derive(Clone, Copy)]
 pub(super) struct Reduction<'a> {
     pub(super) op: &'a Op,
@@ -21,11 +21,11 @@ pub(super) struct Reduction<'a> {
 }
 
 impl Exchange {
-    /// Carries out an operation of those that [`super::choice`] lets through.
+    /// Carries out an operation that [`super::choice`] accepts.
     ///
     /// # Errors
-    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] for members whose arguments do not fit; [`Class::PROC_ABORTED`] when one is lost
-    /// that something is wanted of; an operator's; that of a member which something is wanted of, and which has given up.
+    /// [`Class::TRUNCATE`] and [`Class::NOT_SAME`] for members whose arguments do not match; [`Class::PROC_ABORTED`] when a member
+    /// is lost whose data are needed; the operator's error; the error of a member that has given up and whose data are needed.
     ///
     /// [`Class::TRUNCATE`]: crate::error::Class::TRUNCATE
     /// [`Class::NOT_SAME`]: crate::error::Class::NOT_SAME
@@ -66,14 +66,14 @@ impl Exchange {
         done
     }
 
-    /// Nobody leaves before all have come.
+    /// No member leaves before all have entered.
     pub(super) fn barrier(&mut self, call: &'static str) -> Result<()> {
         self.give_piece(Piece::nothing(), call)?;
         self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
     }
 
-    /// The root lends, and the others read. Of two members, who have nothing else to do, both copy what is long: the other one lends
-    /// where the data go, and the root writes the second half there.
+    /// The root lends, and the others read. With two members both copy long data: the other member lends its destination, and the
+    /// root writes the second half there.
     fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
         const CALL: &str = "MPI_Bcast";
         let len = buffer.len();
@@ -111,7 +111,7 @@ impl Exchange {
         let block = |member: usize| output.clone().window(member as u64 * len, len);
         let mine = (self.me as u64 * len, all);
         match input {
-            // What is lent lies there until all have read it.
+            // Lent data must stay unchanged until all have read them.
             None if all > SHOWN_MAX as u64 => self.give(&output.copied()?, "MPI_Alltoall")?,
             None => self.give(output, "MPI_Alltoall")?,
             Some(input) => {
@@ -122,8 +122,8 @@ impl Exchange {
         self.each_other(|exchange, member| exchange.take(member, mine, &block(member), "MPI_Alltoall"))
     }
 
-    /// All give their operands; those who get the result reduce them, from the last rank to the first. Long ones that lie in one piece
-    /// go piece by piece.
+    /// All members give their operands. Members that get the result reduce the operands, from the last rank to the first. Long
+    /// contiguous operands are reduced piece by piece.
     fn reduce(
         &mut self,
         (input, output): (Option<&Buffer>, &Buffer),
@@ -132,11 +132,11 @@ impl Exchange {
     ) -> Result<()> {
         let (given, call) = (input.unwrap_or(output), reduction.call);
         let (count, datatype) = (output.count(), output.datatype());
-        // This member's own operand need not be taken from where it gives it, unless the result begins to lie there.
+        // This member's own operand need not be read back from its desk, unless the result overwrites it.
         let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
         if given.len() > SHOWN_MAX as u64 && given.one_piece().is_some() && is_alike {
-            // In place nobody may read what another reduces.
+            // In place, a result must not overwrite an operand that others still read.
             let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
             return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
         }
@@ -162,8 +162,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes what the other members give, from the next one around: first of those that have given it. Who waited for one of them could
-    /// have copied another's meanwhile, and where ranks share cores each wait is a change of process.
+    /// Takes the data of all other members, in the order in which they become available. Waiting for a fixed member would waste the
+    /// time in which another's data could be copied, and where ranks share cores each wait is a context switch.
     fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
         let mut open: u32 = self.others().map(|member| 1 << member).sum();

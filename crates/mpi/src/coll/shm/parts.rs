@@ -1,7 +1,7 @@
-//! Long reductions of an [`Exchange`]: each member reduces one part of all operands, which it reads where they lie, piece by piece; and
-//! whoever gets the result reads the others' parts of it. Of two members each reduces all of it: reading the half that another
-//! processor has just written takes longer than that. Operands come in the order of ranks, so that the operator need not be
-//! commutative, and all have the same bits.
+//! Long reductions of an [`Exchange`]. Each member reduces one part of all operands, which it reads piece by piece from their
+//! owners' memory. Members that get the result then read the other parts of it. With two members each reduces everything: reading
+//! the half that another processor has just written takes longer. Operands are combined in rank order, so that the operator need
+//! not be commutative, and all members get the same bits.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use crate::coll::shm::operations::Reduction;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 
-/// Bytes of the pieces: a call of the system for each, and they stay in a cache.
+/// Bytes of a piece: one system call each, and small enough to stay in cache.
 const PIECE: i64 = 128 << 10;
 
-/// Where a member's operand lies, and its part of the result.
+/// Addresses of a member's operand and of its part of the result.
 type Places = (RemoteAddr, RemoteAddr);
 
 impl Exchange {
-    /// Reduces operands that lie in one piece, all of them or in parts; who gets the result has a place for it.
+    /// Reduces contiguous operands, each member all of them or one part. `result` is the buffer of a member that gets the result.
     pub(super) fn reduce_long(
         &mut self,
         given: &Buffer,
@@ -76,7 +76,7 @@ impl Exchange {
         cut(member)..cut(member + 1)
     }
 
-    /// Waits until all others lend as many bytes, and have a place for a part, if it goes in parts: where.
+    /// Waits until all others lend operands of `len` bytes, and a part of the result if `in_parts`. Returns their addresses.
     fn await_places(&mut self, len: u64, in_parts: bool, call: &'static str) -> Result<Vec<Places>> {
         let mut places = vec![Places::default(); self.processes.len()];
         for member in self.others() {
@@ -93,14 +93,14 @@ impl Exchange {
         Ok(places)
     }
 
-    /// Waits until a member's part of the result is there.
+    /// Waits until a member's part of the result is complete.
     fn await_part(&mut self, member: usize, call: &'static str) -> Result<()> {
         let number = self.number;
         self.wait(member, call, |desks| desks.has_reduced(member, number))?;
         if self.desks().has_reduced(member, number) { Ok(()) } else { Err(self.refusal(member)) }
     }
 
-    /// Reduces some elements of all members, from the last rank to the first.
+    /// Reduces a range of elements of all members, from the last rank to the first.
     fn reduce_piece(
         &self,
         piece: Range<i64>,
@@ -112,7 +112,7 @@ impl Exchange {
         let mut own = given.elements(piece.start, count)?;
         let is_in_place = own.overlaps(into);
         if is_in_place && last != self.me {
-            // Another's operand comes to lie on it.
+            // Another member's operand will overwrite it.
             let copy = self.room(1, datatype, count)?;
             copy.copy_of(&own);
             own = copy;

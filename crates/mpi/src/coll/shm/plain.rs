@@ -1,5 +1,5 @@
-//! Short operations on elements without gaps. Each does what [`Exchange::carry_out`] does, at the same desks and with the same words, so
-//! that a member may go either way; only that nothing is made of the arguments.
+//! Short operations on contiguous elements. Each does what [`Exchange::carry_out`] does, with the same desks and layout, so that
+//! members may mix both paths; this one skips the general argument processing.
 
 use collectives::Kind;
 use datatypes::{Basic, Kind as BasicKind, Operator};
@@ -9,10 +9,10 @@ use crate::coll::shm::exchange::Exchange;
 use crate::error::Result;
 use crate::memory::Piece;
 
-/// Bytes of the longest vector that is reduced so.
+/// Longest vector that is reduced this way, in bytes.
 const REDUCED_MAX: usize = 64;
 
-/// A collective operation on bytes in one piece, as one process calls it. What is not there is in place.
+/// A collective operation on contiguous bytes, as one process calls it. `None` is `MPI_IN_PLACE`.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "as the fields of `Collective`")]
 pub enum PlainCall {
@@ -20,9 +20,9 @@ pub enum PlainCall {
     Barrier,
     /// `MPI_Bcast`.
     Bcast { piece: Piece, root: i32 },
-    /// `MPI_Allgather`. `input` is one block, `output` has all.
+    /// `MPI_Allgather`. `input` is one block, `output` holds all blocks.
     Allgather { input: Piece, output: Piece },
-    /// `MPI_Alltoall`. Both have all blocks.
+    /// `MPI_Alltoall`. Both hold all blocks.
     Alltoall { input: Piece, output: Piece },
     /// `MPI_Allreduce`.
     Allreduce { input: Option<Piece>, output: Piece, basic: Basic, operator: Operator },
@@ -40,7 +40,7 @@ impl PlainCall {
         }
     }
 
-    /// Whether the arguments are those of a sound call, and short.
+    /// Whether the arguments are valid and short.
     #[inline]
     pub(super) fn is_possible(&self, exchange: &Exchange) -> bool {
         let members = exchange.processes.len();
@@ -111,7 +111,7 @@ impl Exchange {
         })
     }
 
-    /// From the last rank to the first, as by the long way, so that the bits are the same.
+    /// Reduces from the last rank to the first, as the general path does, so that the bits are the same.
     fn allreduce_plain(
         &mut self,
         input: Piece,

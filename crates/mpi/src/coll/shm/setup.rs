@@ -1,4 +1,4 @@
-//! How members of a communicator come to have an [`Exchange`]: rank 0 takes memory of its NIC, and the others map it.
+//! Creates the [`Exchange`] of a communicator: rank 0 allocates memory of its NIC, and the others map it.
 
 use verbs::{Buf, Mr, RemoteAddr};
 
@@ -8,11 +8,11 @@ use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::peers::nic::Nic;
 
-/// What rank 0 tells of its memory: address and key. All zero if it has none.
+/// Bytes in which rank 0 announces its memory: address and key. All zero if it has none.
 const TOLD: usize = 12;
 
-/// Whether the members can have an exchange: few, of one host, who reach each other by the first port of each, and that maps. All come
-/// to the same.
+/// Whether the members can have an exchange: few members on one host, each reachable through its first port, with a NIC that maps
+/// peers' memory. All members reach the same result.
 pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
     if comm.is_inter() || !(2..=MEMBERS_MAX as i32).contains(&comm.size()) {
         return Ok(false);
@@ -27,7 +27,7 @@ pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
     })
 }
 
-/// Makes it; nothing if a member cannot map the memory. Collective.
+/// Creates the exchange. Returns `None` if a member cannot map the memory. Collective.
 pub(super) fn make(comm: &Comm) -> Result<Option<Exchange>> {
     let (me, members) = (comm.rank() as usize, comm.size() as usize);
     connect(comm)?;
@@ -54,7 +54,7 @@ pub(super) fn make(comm: &Comm) -> Result<Option<Exchange>> {
     }
 }
 
-/// Each is connected to all: so it can wake them, and learns when they are lost.
+/// Connects each member to all others, so that it can wake them and detects their loss.
 fn connect(comm: &Comm) -> Result<()> {
     let me = comm.core().bootstrap().rank();
     let others = || comm.group().members().iter().filter(|process| **process != me);
