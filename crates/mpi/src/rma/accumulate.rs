@@ -1,5 +1,5 @@
-//! Operations that change a member's memory by what is there: each reads, computes and writes while no other does so in that member's
-//! memory, so that all of them are atomic, of whatever type and operator, and those of one process come about in their order.
+//! Accumulate operations, which read, compute and write a member's memory while no other accumulate runs there. All of them are
+//! therefore atomic, for any type and operator, and those of one process take effect in program order.
 
 use datatypes::{Basic, Combiner, Datatype, Op, Operator};
 use verbs::{RemoteAddr, SendOp};
@@ -14,16 +14,16 @@ use crate::rma::transfer::Form;
 use crate::status::{PROC_NULL, Status};
 
 impl Window {
-    /// Reduces a buffer's elements into a member's (`MPI_Accumulate`).
+    /// Reduces a buffer's elements into a member's memory (`MPI_Accumulate`).
     ///
     /// # Errors
-    /// As [`Window::put`]; [`Class::OP`] for an operator of the program's, for one that does not reduce the type, and for `MPI_NO_OP`;
+    /// As [`Window::put`]; [`Class::OP`] for a user-defined operator, for one that does not reduce the type, and for `MPI_NO_OP`;
     /// [`Class::TYPE`] for elements of several types, or of another type than the target's.
     pub fn accumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<()> {
         self.accumulate_as(origin, at, op, Form::Plain)
     }
 
-    /// As [`Window::accumulate`], with a request. In epochs of locks alone.
+    /// As [`Window::accumulate`], with a request. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::accumulate`].
@@ -44,16 +44,16 @@ impl Window {
         self.change(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
     }
 
-    /// Reduces a buffer's elements into a member's, and reads what was there (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for one
-    /// element). With `MPI_NO_OP` the origin is not looked at.
+    /// Reduces a buffer's elements into a member's, and returns the former values (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for
+    /// one element). With `MPI_NO_OP` the origin buffer is ignored.
     ///
     /// # Errors
-    /// As [`Window::accumulate`]; [`Class::TRUNCATE`] for a result that has not as many bytes.
+    /// As [`Window::accumulate`]; [`Class::TRUNCATE`] for a result buffer of another size.
     pub fn get_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<()> {
         self.get_accumulate_as(origin, result, at, op, Form::Plain)
     }
 
-    /// As [`Window::get_accumulate`], with a request. In epochs of locks alone.
+    /// As [`Window::get_accumulate`], with a request. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::get_accumulate`].
@@ -83,7 +83,7 @@ impl Window {
         self.change(found, result.len(), (origin, Some(result)), |there| reduction.apply(origin, there))
     }
 
-    /// Replaces an element of a member's if it is equal to another one, and reads what was there (`MPI_Compare_and_swap`).
+    /// Replaces an element of a member's if it equals another one, and returns the former value (`MPI_Compare_and_swap`).
     ///
     /// # Errors
     /// As [`Window::put`], for all three; [`Class::TYPE`] for a type that is no integer, logical, byte or character.
@@ -114,8 +114,8 @@ impl Window {
         })
     }
 
-    /// Changes elements of a member's while nobody else does, with those of `origin`. There are `len` bytes, in the order of the type
-    /// map, which go into `result` as they were; `change` says whether it has changed them.
+    /// Changes elements of a member's memory by those of `origin`, while no other process does. `change` gets `len` bytes in
+    /// type-map order, whose former values are stored into `result`, and returns whether it has changed them.
     fn change(
         &self,
         (target, elements): (&Target, Elements),
@@ -137,7 +137,7 @@ impl Window {
         };
         words.take_turn(core)?;
         let done = match elements {
-            // What is long and lies in one piece is changed where it is.
+            // Long contiguous data are changed in place.
             Elements::Near(there) if len > FEW as u64 && is_apart(&there) => {
                 there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
             }
@@ -155,7 +155,8 @@ impl Window {
         done
     }
 
-    /// Reads what is in a peer's memory, and writes it back if it has changed; waits for that unless others are kept away until then.
+    /// Reads a peer's memory, and writes it back if `change` has changed it. Waits for the write unless the turn still excludes
+    /// others until it is done.
     fn change_far(
         &self,
         (target, places): (&Target, &[(RemoteAddr, u64)]),
@@ -184,7 +185,7 @@ impl Window {
 /// Bytes of few elements, which need no allocation.
 const FEW: usize = 64;
 
-/// Lends so many bytes, which are zero.
+/// Calls `act` with `len` zeroed bytes.
 fn with_bytes<T>(len: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
     match usize::try_from(len).ok().filter(|len| *len <= FEW) {
         Some(len) => act(&mut [0; FEW][..len]),
@@ -192,23 +193,23 @@ fn with_bytes<T>(len: u64, act: impl FnOnce(&mut [u8]) -> T) -> T {
     }
 }
 
-/// What becomes of elements that are there.
+/// How elements of the target change.
 enum Reduction<'a> {
-    /// They stay.
+    /// They stay unchanged.
     None,
-    /// Others come in their place.
+    /// They are replaced.
     Replace,
-    /// Elements of this type are reduced.
+    /// Elements of this type are reduced by the operator.
     By(&'a Op, Datatype),
 }
 
 impl<'a> Reduction<'a> {
-    /// What an operator does to elements of a member's with those of a buffer.
+    /// How an operator changes elements of a member with those of a buffer.
     fn of(op: &'a Op, origin: &Buffer, at: &At) -> Result<Self> {
         if let Op::User { .. } = op {
             return Err(Error::new(Class::OP, "only predefined operators accumulate"));
         }
-        // What moves nothing is right with any type.
+        // An operation without data is valid with any type.
         if at.rank == PROC_NULL || (origin.len() == 0 && at.count == 0) {
             return Ok(Self::None);
         }
@@ -225,7 +226,7 @@ impl<'a> Reduction<'a> {
         Ok(if replaces { Self::Replace } else { Self::By(op, element) })
     }
 
-    /// Changes bytes that were there, of which the buffer has as many; whether it does.
+    /// Changes the target's bytes, which have the buffer's size. Returns whether it changes them.
     fn apply(&self, origin: &Buffer, there: &mut [u8]) -> Result<bool> {
         match self {
             Self::None => return Ok(false),
@@ -237,7 +238,7 @@ impl<'a> Reduction<'a> {
                         let wrong = |error: datatypes::Error| Error::new(Class::OP, error.text);
                         return op.apply(with, there, count, element).map_err(wrong);
                     }
-                    // Elements with gaps are reduced as they lie in memory.
+                    // Elements with gaps are reduced in their memory layout.
                     let left = Buffer::own_elements(element.clone(), count)?;
                     let right = Buffer::own_elements(element.clone(), count)?;
                     left.store(with);
@@ -252,7 +253,7 @@ impl<'a> Reduction<'a> {
     }
 }
 
-/// The one type that all elements of a datatype have, predefined or a pair; `None` if they have several.
+/// The type that all elements of a datatype share, predefined or a pair; `None` if they have several.
 fn element_of(datatype: &Datatype) -> Option<Datatype> {
     if datatype.basic().is_some() {
         return Some(datatype.clone());
@@ -268,11 +269,11 @@ fn element_of(datatype: &Datatype) -> Option<Datatype> {
     (element.signature(count) == datatype.signature(1)).then_some(element)
 }
 
-/// Whether elements of a type are compared by their bytes.
+/// Whether elements of a type can be compared by their bytes.
 fn is_comparable(basic: Basic) -> bool {
     use datatypes::Kind as K;
     let kind = basic.kind();
-    // MPI leaves characters out (5.0, 12.3.4); other implementations do not.
+    // MPI excludes characters (5.0, 12.3.4); other implementations accept them.
     matches!(kind, K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte | K::Character)
 }
 

@@ -1,4 +1,4 @@
-//! Dynamic windows: memory that comes and goes, and elements in it.
+//! Dynamic windows: attaching memory, detaching it, and locating elements in it.
 
 use verbs::RemoteAddr;
 
@@ -9,15 +9,15 @@ use crate::rma::object::{Flavor, Window};
 use crate::rma::target::{At, Elements, Target, runs};
 
 impl Window {
-    /// Makes `size` bytes at an address reachable (`MPI_Win_attach`).
+    /// Attaches `size` bytes at an address to a dynamic window (`MPI_Win_attach`).
     ///
     /// # Safety
-    /// The memory stays readable and writable until it is detached or the window is freed, and nobody uses it meanwhile in a way
-    /// that MPI forbids.
+    /// The memory must stay readable and writable until it is detached or the window is freed, and must not be used meanwhile in a
+    /// way that MPI forbids.
     ///
     /// # Errors
-    /// [`Class::RMA_FLAVOR`] for a window that is not dynamic; [`Class::SIZE`] for a negative size; [`Class::RMA_ATTACH`] for memory of
-    /// which a part is attached already, and beyond 1,024 regions.
+    /// [`Class::RMA_FLAVOR`] for a window that is not dynamic; [`Class::SIZE`] for a negative size; [`Class::RMA_ATTACH`] for
+    /// memory that overlaps an attached region, and beyond 1,024 regions.
     pub unsafe fn attach(&self, address: usize, size: i64) -> Result<()> {
         self.check_dynamic()?;
         let size = u64::try_from(size)
@@ -50,10 +50,10 @@ impl Window {
         attached.publish(self.0.control.buf())
     }
 
-    /// Takes memory back that was attached at an address (`MPI_Win_detach`).
+    /// Detaches the memory that was attached at an address (`MPI_Win_detach`).
     ///
     /// # Errors
-    /// [`Class::RMA_FLAVOR`] for a window that is not dynamic; [`Class::RMA_ATTACH`] if nothing was attached there.
+    /// [`Class::RMA_FLAVOR`] for a window that is not dynamic; [`Class::RMA_ATTACH`] if no region was attached at the address.
     pub fn detach(&self, address: usize) -> Result<()> {
         self.check_dynamic()?;
         let region = {
@@ -64,12 +64,12 @@ impl Window {
             attached.publish(self.0.control.buf())?;
             region
         };
-        // Without the lock, as devices may wait for peers.
+        // The lock is not held here, as devices may wait for peers.
         drop(region);
         Ok(())
     }
 
-    /// Takes all of it back.
+    /// Detaches all regions.
     pub(super) fn forget_attached(&self) {
         let regions = std::mem::take(&mut self.0.attached.lock(self.core().host()).regions);
         drop(regions);
@@ -83,10 +83,10 @@ impl Window {
         }
     }
 
-    /// Elements at an address of a member's of a dynamic window.
+    /// Elements at an address of a member of a dynamic window.
     ///
     /// # Errors
-    /// [`Class::RMA_RANGE`] for memory that is not attached there, all of it in one region.
+    /// [`Class::RMA_RANGE`] unless all of the memory is in one attached region.
     pub(super) fn attached_elements(&self, target: &Target, at: &At) -> Result<Elements> {
         let wrong = || {
             let text = format!(

@@ -1,4 +1,4 @@
-//! [`Card`]: what a member of a window tells the others of its memory, in bytes of one length.
+//! [`Card`]: the description of a member's memory that the others get, with a fixed size in bytes.
 
 use verbs::RemoteAddr;
 
@@ -7,31 +7,30 @@ use crate::peers::address::PORTS_MAX;
 /// One member's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Card {
-    /// Bytes of its part, and of a unit of displacement.
+    /// Bytes of its part of the window, and of a unit of displacement.
     pub(super) size: u64,
     pub(super) unit: u64,
-    /// The port whose memory its part is, and the one whose memory its control block is: there it may be mapped. [`NO_PORT`] for
-    /// memory of the host.
+    /// The ports that own the memory of its part and of its control block, where others may map it. [`NO_PORT`] for host memory.
     pub(super) data_port: u8,
     pub(super) control_port: u8,
-    /// By port: its part, and its control block.
+    /// Addresses of its part and of its control block, by port.
     pub(super) data: [RemoteAddr; PORTS_MAX],
     pub(super) control: [RemoteAddr; PORTS_MAX],
 }
 
-/// Of memory of the host.
+/// The port of host memory.
 pub(super) const NO_PORT: u8 = u8::MAX;
-/// Bytes of a [`RemoteAddr`], and of a [`Card`].
+/// Bytes of an encoded [`RemoteAddr`], and of a [`Card`].
 const REMOTE: usize = 12;
 pub(super) const CARD: usize = 24 + 2 * PORTS_MAX * REMOTE;
 
 impl Card {
-    /// Of a part of so many bytes, with units of so many, which no port reaches yet.
+    /// The card of a part with this size and displacement unit, which is not registered with any port yet.
     pub(super) fn of(size: u64, unit: u64) -> Self {
         Self { size, unit, data_port: NO_PORT, control_port: NO_PORT, ..Self::default() }
     }
 
-    /// The bytes that are told.
+    /// The encoded card.
     pub(super) fn bytes(&self) -> [u8; CARD] {
         let mut bytes = [0; CARD];
         bytes[..8].copy_from_slice(&self.size.to_le_bytes());
@@ -44,7 +43,7 @@ impl Card {
         bytes
     }
 
-    /// What bytes say that a member told; `None` for too few, or for a part that no addresses are left for.
+    /// Decodes a member's card; `None` for a wrong length, or for a part beyond the end of the address space.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; CARD] = bytes.try_into().ok()?;
         let u64_at = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));

@@ -1,9 +1,10 @@
-//! [`Carrier`]: puts and gets as messages, which the target carries out when it makes progress. So they go where [`OneSided`] says so,
-//! between a start and its completion, in memory that is not mapped, and of one run of bytes; all others go by the device.
+//! [`Carrier`]: puts and gets as messages, which the target executes when it makes progress. This path is used where [`OneSided`]
+//! selects it, in start-complete epochs, for memory that is not mapped, and for contiguous data. All other operations use the
+//! device.
 //!
-//! They leave when the epoch is completed, and the last one to each target says so: no message more is needed to end the epoch. A
-//! short put brings its data along; a long one is announced, and its data are received where they go. A get is a request, and its
-//! answer is received by the origin's buffer.
+//! Operations are sent when the epoch completes, and the last one to each target is marked, so that no extra message ends the
+//! epoch. A short put includes its data. A long put is announced, and its data are received directly into the window. A get is a
+//! request, and its reply is received directly into the origin's buffer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +28,12 @@ use crate::rma::served::Stop;
 use crate::rma::target::{At, Elements, Target};
 use crate::status::Status;
 
-/// The tag of operations; those of data that follow begin behind it.
+/// The tag of operations, and the first tag of separate data messages.
 const OPERATION: i32 = 2;
 const DATA: i32 = 16;
-/// Bytes before a short put's data.
+/// Bytes of the header, which precedes a short put's data.
 const HEADER: usize = 32;
-/// Bytes that come along at most, in a job with the largest slots.
+/// Maximum data in an operation's message, in a job with the largest slots.
 const SHORT_MAX: usize = 8 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,17 +44,17 @@ enum What {
     Get,
 }
 
-/// What a target is told of an operation.
+/// The header of an operation's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     what: What,
-    /// It ends the epoch.
+    /// The operation ends the epoch.
     is_last: bool,
-    /// Of the data, if they come or go by themselves.
+    /// The tag of the data message, if the data are sent separately.
     tag: i32,
     offset: u64,
     length: u64,
-    /// Operations of this origin so far, with this one.
+    /// Operations of this origin so far, including this one.
     total: u64,
 }
 
@@ -78,13 +79,13 @@ impl Header {
     }
 }
 
-/// What a synchronisation costs the libraries that carry operations as messages, before its messages leave: MPICH2 1.0.5's
-/// `ch3u_rma_sync.c`, on which MVAPICH2 builds.
+/// The overhead that a synchronization call has, before its messages leave, in libraries that send operations as messages: MPICH2
+/// 1.0.5's `ch3u_rma_sync.c`, on which MVAPICH2 builds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
-    /// Calls of MPI within the call, that of the message itself left out.
+    /// Nested MPI calls, without the one that sends the message.
     calls: u64,
-    /// Pieces of memory that it takes, which are charged as requests.
+    /// Memory allocations, which are charged as requests.
     pieces: u64,
 }
 
@@ -96,7 +97,7 @@ impl Within {
     pub(super) const COMPLETE: Self = Self { calls: 3, pieces: 7 };
 }
 
-/// An operation that waits for its epoch's end.
+/// An operation that is queued until its epoch ends.
 struct Waiting {
     rank: i32,
     is_put: bool,
@@ -104,36 +105,36 @@ struct Waiting {
     buffer: Buffer,
 }
 
-/// What this process has begun as an origin.
+/// The operations that this process has started as an origin.
 #[derive(Default)]
 struct Sent {
     waiting: Vec<Waiting>,
-    /// By rank.
+    /// Operations sent, by rank.
     totals: BTreeMap<i32, u64>,
     tags: i32,
 }
 
-/// What this process has heard as a target, of each origin.
+/// The operations that this process has received as a target, of one origin.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     done: u64,
-    /// Operations after which the epoch is over.
+    /// The number of operations that completes the epoch.
     ends: Option<u64>,
 }
 
-/// The operations of one window that go as messages.
+/// The operations of one window that are sent as messages.
 pub(super) struct Carrier {
     limits: OneSided,
     context: u64,
     names: Group,
     sent: Lock<Sent>,
     heard: Arc<Lock<Vec<Heard>>>,
-    /// Those whom the last post was for.
+    /// The ranks of the last post.
     posted: Lock<Vec<i32>>,
 }
 
 impl Carrier {
-    /// Begins to hear of operations on this process's part; what stops that.
+    /// Starts receiving operations on this process's part; the returned [`Stop`] ends that.
     pub(super) fn begin(comm: &Comm, limits: OneSided, own: &Target) -> Result<(Self, Stop)> {
         let (core, context, names) = (comm.core(), comm.context(Plane::Point)?, comm.group().clone());
         let heard = Arc::new(Lock::new(vec![Heard::default(); names.size() as usize]));
@@ -157,27 +158,27 @@ impl Carrier {
         Ok((Self { limits, context, names, sent, heard, posted }, Stop::new(core, next)))
     }
 
-    /// Charges what a synchronisation costs before its messages leave.
+    /// Charges the overhead of a synchronization call before its messages leave.
     pub(super) fn charge(&self, host: &Host, within: Within) {
         host.charge_step(Step::Call, within.calls);
         host.charge_step(Step::Request, within.pieces);
     }
 
-    /// Whether an operation of so many bytes goes so.
+    /// Whether an operation of this size is sent as a message.
     pub(super) fn takes(&self, is_put: bool, bytes: u64) -> bool {
         bytes <= if is_put { self.limits.put_max } else { self.limits.get_max }
     }
 
-    /// Keeps an operation on a rank until the epoch is completed.
+    /// Queues an operation on a rank until the epoch completes.
     pub(super) fn keep(&self, host: &Host, rank: i32, is_put: bool, offset: u64, buffer: &Buffer) {
         host.charge_step(Step::Request, 1);
         self.sent.lock(host).waiting.push(Waiting { rank, is_put, offset, buffer: buffer.clone() });
     }
 
-    /// Sends all that waits, and tells each of these ranks that the epoch is over; what has begun, by rank.
+    /// Sends all queued operations, and ends the epoch at each of these ranks. Returns the started sends and receives, by rank.
     ///
     /// # Errors
-    /// [`Class::PROC_ABORTED`] when one is lost.
+    /// [`Class::PROC_ABORTED`] when a target is lost.
     pub(super) fn deliver(&self, core: &Core, ranks: &[i32]) -> Result<Vec<(i32, Begun)>> {
         let waiting = std::mem::take(&mut self.sent.lock(core.host()).waiting);
         let mut begun = Vec::new();
@@ -216,7 +217,7 @@ impl Carrier {
         engine.send(to, label, &bytes, Mode::Standard)
     }
 
-    /// Sends one operation: what has begun by that, the message that tells of it among it.
+    /// Sends one operation. Returns its message and its data transfer.
     fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<[Begun; 2]> {
         let (length, host) = (one.buffer.len(), core.host());
         let room = core.with(|engine| engine.transport.payload_max(to))?.min(HEADER + SHORT_MAX);
@@ -248,12 +249,13 @@ impl Carrier {
         Receive { wanted, buffer, names: Names::Of(self.names.clone()) }
     }
 
-    /// These ranks may operate on this process's memory.
+    /// Lets these ranks operate on this process's memory.
     pub(super) fn post(&self, host: &Host, ranks: Vec<i32>) {
         *self.posted.lock(host) = ranks;
     }
 
-    /// Whether all whom the last post was for are done; they are then forgotten. What lost one of them is an error.
+    /// Returns `Some(Ok(()))` once all ranks of the last post have completed, and resets them for the next epoch; an error if one
+    /// is lost.
     pub(super) fn look(&self, engine: &mut Engine) -> Option<Result<()>> {
         let host = engine.host().clone();
         let (posted, mut heard) = (self.posted.lock(&host), self.heard.lock(&host));
@@ -279,16 +281,16 @@ fn all_of(comm: &Comm, own: &Target) -> Result<Buffer> {
     }
 }
 
-/// What carries out others' operations, from within progress, until it is stopped.
+/// The task that executes others' operations during progress, until it is stopped.
 struct Carrying {
     memory: Buffer,
     context: u64,
     names: Group,
     question: Buffer,
-    /// The receive for the next operation.
+    /// The slot key of the posted receive for the next operation.
     next: Arc<AtomicU64>,
     heard: Arc<Lock<Vec<Heard>>>,
-    /// Data that come or go by themselves, with their origin's rank.
+    /// Separate data transfers in flight, with their origin's rank.
     under_way: Vec<(usize, SlotKey)>,
 }
 
@@ -304,7 +306,7 @@ impl Carrying {
         act(&mut self.heard.lock(engine.host())[rank]);
     }
 
-    /// Carries out what a message asks for; what no process of this version asks for is not done, and its epoch does not end.
+    /// Executes the operation in a message. A malformed operation is dropped, and its epoch does not end.
     fn carry_out(&mut self, engine: &mut Engine, status: &Status) {
         let bytes = self.question.clone().window(0, status.bytes).to_vec();
         let process = self.names.process(status.source).filter(|_| status.error.is_none());
@@ -321,7 +323,7 @@ impl Carrying {
         let begun = match header.what {
             What::Nothing => None,
             What::Put if bytes.len() - HEADER == header.length as usize => {
-                // The receive has charged the copy, which a library makes straight to this place.
+                // The receive has already charged this copy, which a real library makes directly to this place.
                 place.store(&bytes[HEADER..]);
                 None
             }
@@ -338,7 +340,7 @@ impl Carrying {
         };
         match begun {
             Some(Ok(Begun::Under(key))) => self.under_way.push((rank, key)),
-            // A peer that is lost is found out by who waits for it.
+            // The waiting side detects a lost peer.
             Some(Err(_)) => {}
             None | Some(Ok(Begun::Over(_))) => self.note(engine, rank, |heard| heard.done += 1),
         }

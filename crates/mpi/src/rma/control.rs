@@ -1,6 +1,6 @@
-//! [`Control`]: a block of words that each member of a window has, by which others keep out of each other's way: the window's lock,
-//! and whose turn it is to accumulate. A [`Change`] of one of them is carried out by the processor, by a device, or by the member
-//! itself, which is asked in bytes.
+//! [`Control`]: a block of words at each member of a window, which synchronizes the others: the window's lock, and the turn to
+//! accumulate. A [`Change`] of a word is executed by the processor, by a device, or by the member itself, which gets a request
+//! message.
 
 use std::sync::atomic::Ordering;
 
@@ -8,17 +8,17 @@ use verbs::{Buf, RemoteAddr, SendOp};
 
 use crate::error::Result;
 
-/// Where the words are: each in a cache line of its own. Behind them is the directory of a dynamic window.
+/// Offsets of the words: each has its own cache line. The directory of a dynamic window follows them.
 pub(super) const LOCK: usize = 0;
 pub(super) const TURN: usize = 64;
 pub(super) const DIRECTORY: usize = 128;
 
-/// A change of a word, of which it is told what the word was.
+/// An atomic change of a word, which returns the former value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Adds to it, wrapping.
+    /// Wrapping addition.
     Add { word: usize, add: u64 },
-    /// Replaces it, if it is as expected.
+    /// Replacement if the word has the expected value.
     Swap { word: usize, compare: u64, swap: u64 },
 }
 
@@ -28,7 +28,7 @@ const ADD: u64 = 1;
 const SWAP: u64 = 2;
 
 impl Change {
-    /// By a device, in the block at an address.
+    /// The change as a device's atomic operation on the block at an address.
     pub(super) fn op(&self, block: RemoteAddr) -> SendOp {
         match *self {
             Self::Add { word, add } => SendOp::FetchAdd { remote: block.offset(word as u64), add },
@@ -38,7 +38,7 @@ impl Change {
         }
     }
 
-    /// By the processor.
+    /// Executes the change by the processor.
     pub(super) fn carry_out(&self, block: &Buf) -> Result<u64> {
         let order = Ordering::SeqCst;
         Ok(match *self {
@@ -49,7 +49,7 @@ impl Change {
         })
     }
 
-    /// The bytes that ask for it.
+    /// The change encoded as a request.
     pub(super) fn bytes(&self) -> [u8; CHANGE] {
         let words = match *self {
             Self::Add { word, add } => [ADD, word as u64, 0, add],
@@ -60,7 +60,7 @@ impl Change {
         bytes
     }
 
-    /// What bytes ask for; `None` for what no member asks for.
+    /// Decodes a request; `None` if it is malformed.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; CHANGE] = bytes.try_into().ok()?;
         let word = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
@@ -74,13 +74,13 @@ impl Change {
     }
 }
 
-/// The block, as its owner has it.
+/// The control block at its owner.
 pub(super) struct Control {
     memory: Buf,
 }
 
 impl Control {
-    /// A block in memory that is zero and aligned to words.
+    /// Creates it in memory that is zero and aligned to words.
     pub(super) fn new(memory: Buf) -> Result<Self> {
         memory.word(LOCK)?;
         memory.word(TURN)?;

@@ -1,4 +1,5 @@
-//! How windows are made, and freed. Each member registers its memory with all of its devices, and tells the others how to reach it.
+//! Creates and frees windows. Each member registers its memory with all of its devices, and sends the others its addresses and
+//! keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,17 +25,17 @@ use crate::rma::served::Service;
 use crate::rma::target::Target;
 use crate::rma::words::{Mark, Words};
 
-/// Memory of a window to be made: an address, and who keeps it.
+/// Memory of a new window: its address, size and owner.
 struct Part {
     address: usize,
     size: u64,
     unit: i64,
     memory: Option<Buf>,
-    /// The region and the port, where it is memory of a port's.
+    /// The registered region and its port, if the memory belongs to a port.
     mapped: Mapped,
 }
 
-/// Registered memory of a port's.
+/// Registered memory that belongs to a port.
 type Mapped = Option<(Mr, usize)>;
 
 impl Part {
@@ -42,7 +43,7 @@ impl Part {
         Self { address: 0, size: 0, unit, memory: None, mapped: None }
     }
 
-    /// Registers it, and the control block, with all devices; what to tell the others, and what keeps it so.
+    /// Registers the part and the control block with all devices. Returns the card for the other members, and the registrations.
     fn expose(&self, core: &Core, block: (&Control, &Mapped)) -> Result<(Card, Vec<Mr>)> {
         let (mut regions, mut card) = (Vec::new(), Card::of(self.size, self.unit as u64));
         let ports = core.with(|engine| engine.transport.nics().len());
@@ -68,15 +69,16 @@ impl Part {
     }
 }
 
-/// Parts that follow each other in a shared window begin at multiples of this, if the program lets them.
+/// Parts of a shared window begin at multiples of this, if the program allows gaps.
 const APART: u64 = 64;
 
 impl Window {
-    /// A window onto `size` bytes at an address, for others by displacements in units of `unit` bytes (`MPI_Win_create`).
+    /// A window onto `size` bytes at an address, which others address by displacements in units of `unit` bytes (`MPI_Win_create`).
     /// Collective.
     ///
     /// # Safety
-    /// The memory stays readable and writable until the window is freed, and nobody uses it meanwhile in a way that MPI forbids.
+    /// The memory must stay readable and writable until the window is freed, and must not be used meanwhile in a way that MPI
+    /// forbids.
     ///
     /// # Errors
     /// [`Class::SIZE`] for a negative size, [`Class::DISP`] for a unit that is not positive, [`Class::BASE`] for bytes below
@@ -90,8 +92,8 @@ impl Window {
         Self::make(comm, Flavor::Create, Part { address, size, ..Part::none(unit) }, info)
     }
 
-    /// A window with `size` bytes of its own at this member, all zero (`MPI_Win_allocate`): memory of a device where that can be
-    /// mapped by others, who then load and store there. Collective.
+    /// A window with `size` zeroed bytes at this member (`MPI_Win_allocate`). The memory is a device's where others can map that
+    /// and access it by load and store. Collective.
     ///
     /// # Errors
     /// As [`Window::create`]; [`Class::NO_MEM`].
@@ -106,11 +108,11 @@ impl Window {
         Self::make(comm, Flavor::Allocate, part, info)
     }
 
-    /// A window with `size` bytes at this member in memory that all members load and store in (`MPI_Win_allocate_shared`): parts lie
-    /// one behind the other by rank. Collective.
+    /// A window with `size` bytes at this member in memory that all members load and store in (`MPI_Win_allocate_shared`). The
+    /// parts are consecutive, ordered by rank. Collective.
     ///
     /// # Errors
-    /// As [`Window::allocate`]; [`Class::RMA_SHARED`] for members that do not share a host.
+    /// As [`Window::allocate`]; [`Class::RMA_SHARED`] for members that are not on one host.
     pub fn allocate_shared(comm: &Comm, size: i64, unit: i64, info: Info) -> Result<Self> {
         let size = checked(size, unit)?;
         let own = own_comm(comm)?;
@@ -146,7 +148,7 @@ impl Window {
         Self::make_in(own_comm(comm)?, flavor, part, info, None)
     }
 
-    /// Makes it of a communicator of its own. With `places` all parts are mapped there, by rank.
+    /// Creates the window on its own communicator. With `places` all parts are mapped here, at these addresses by rank.
     fn make_in(comm: Comm, flavor: Flavor, part: Part, info: Info, places: Option<&[usize]>) -> Result<Self> {
         let (core, me) = (comm.core().clone(), comm.rank() as usize);
         let block = DIRECTORY + if flavor == Flavor::Dynamic { Attached::BYTES } else { 0 };
@@ -202,11 +204,12 @@ impl Window {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Gives it up, after the delete functions of its attributes were called and all members are here (`MPI_Win_free`). Collective.
+    /// Frees the window, after all members have called this and the delete functions of its attributes have run (`MPI_Win_free`).
+    /// Collective.
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] in an epoch that has not ended, but for that of a fence; a delete function's;
-    /// [`Class::PROC_ABORTED`] when a member is lost, in which case the window is freed all the same.
+    /// [`Class::RMA_SYNC`] in an epoch that has not ended, except a fence epoch; a delete function's error; [`Class::PROC_ABORTED`]
+    /// when a member is lost, in which case the window is freed all the same.
     pub fn free(&self) -> Result<()> {
         self.enter()?;
         self.with_state(|state| state.epochs.check_free())?;
@@ -214,7 +217,7 @@ impl Window {
         self.0.is_freed.store(true, Ordering::Relaxed);
         self.change_epochs(|_| ());
         let done = self.finish_all("MPI_Win_free").and_then(|()| self.meet());
-        // Dropped without the lock: regions are taken from devices.
+        // Dropped without the lock, because this deregisters regions at devices.
         let kept = self.0.kept.lock(self.core().host()).take();
         drop(kept);
         self.forget_attached();
@@ -223,7 +226,7 @@ impl Window {
     }
 }
 
-/// The arguments that all ways of making have.
+/// Checks the arguments that all ways of creation share.
 fn checked(size: i64, unit: i64) -> Result<u64> {
     if unit <= 0 {
         return Err(Error::new(
@@ -235,7 +238,7 @@ fn checked(size: i64, unit: i64) -> Result<u64> {
         .map_err(|_| Error::new(Class::SIZE, format_args!("a size of {size} bytes is negative")))
 }
 
-/// A communicator of the window's own.
+/// A new communicator for the window.
 fn own_comm(comm: &Comm) -> Result<Comm> {
     if comm.is_inter() {
         return Err(Error::new(Class::COMM, "a window needs an intracommunicator"));
@@ -243,7 +246,7 @@ fn own_comm(comm: &Comm) -> Result<Comm> {
     comm.copy(Some(comm.agree()?))
 }
 
-/// New memory, zero, for others to load and store in where a device has such memory.
+/// New zeroed memory, which others can map if a device has such memory.
 fn new_memory(comm: &Comm, len: usize) -> Result<(Buf, Mapped)> {
     let mapped = comm.core().with(|engine| {
         let nics = engine.transport.nics().iter().enumerate();

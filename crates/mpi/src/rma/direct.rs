@@ -1,5 +1,5 @@
-//! Operations that go at once: on elements without gaps in memory that is mapped here, at a member on which one was allowed before in
-//! the same epoch. Whatever is not so goes the long way, which also says what is wrong.
+//! Operations that complete immediately: on contiguous elements in memory that is mapped here, at a member on which an operation
+//! was already allowed in the same epoch. All other operations take the general path, which also reports errors.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -10,15 +10,15 @@ use crate::rma::object::Window;
 use crate::rma::target::At;
 use crate::rma::words::{Turn, Words};
 
-/// So many flushes with nothing to wait for make progress once: who waits for others' stores in a loop of its own flushes in it, and
-/// others may wait for its answers.
+/// Every this many flushes with nothing to wait for, one makes progress: a process that polls for others' stores calls flush in its
+/// loop, and others may wait for its replies.
 const FLUSHES_WITHOUT_PROGRESS: u32 = 64;
 
-/// Bytes of the largest element that is changed at once.
+/// Bytes of the largest element that is changed immediately.
 const ELEMENT: usize = 16;
 
 impl Window {
-    /// Whether a put was done.
+    /// Does a put if it can complete immediately. Returns whether it did.
     #[inline]
     pub(super) fn put_near(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
@@ -26,12 +26,12 @@ impl Window {
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         let is_done = unsafe { origin.copy_to(there.address) };
         self.charge_done(origin, is_done);
-        // Behind it a program may store a flag that another process looks at.
+        // The program may next store a flag that another process polls.
         fence(Ordering::Release);
         is_done
     }
 
-    /// Whether a get was done.
+    /// Does a get if it can complete immediately. Returns whether it did.
     #[inline]
     pub(super) fn get_near(&self, origin: &Buffer, at: &At) -> bool {
         let Some(there) = self.near(origin.len(), at) else { return false };
@@ -41,7 +41,7 @@ impl Window {
         is_done
     }
 
-    /// What the long way does it charges for itself.
+    /// Charges a completed copy. The general path charges its own.
     #[inline]
     fn charge_done(&self, origin: &Buffer, is_done: bool) {
         if is_done {
@@ -49,7 +49,8 @@ impl Window {
         }
     }
 
-    /// Whether one element of a member's was changed by a predefined operator, and brought as it was to where that is wanted.
+    /// Changes one element of a member by a predefined operator, and returns its former value in `result`, if there is one. Returns
+    /// whether it did.
     pub(super) fn change_near(
         &self,
         origin: &Buffer,
@@ -83,7 +84,7 @@ impl Window {
         Some(())
     }
 
-    /// Whether a rank's operations are over, both here and there, without a look at anything: then there is nothing to do in a flush.
+    /// Whether a rank's operations are known to be complete at both sides, without any check, so that a flush has nothing to do.
     #[inline]
     pub fn is_flushed(&self, rank: i32) -> bool {
         if !self.is_idle(rank) {
@@ -96,7 +97,7 @@ impl Window {
         true
     }
 
-    /// As [`Window::is_flushed`], for faces in real time of programs whose calls come one behind the other: nothing is ordered twice.
+    /// As [`Window::is_flushed`], for bindings in real time of programs whose calls are sequential: it omits redundant fences.
     #[inline(always)]
     pub fn is_flushed_at_once(&self, rank: i32) -> bool {
         if !self.is_idle(rank) {
@@ -113,7 +114,7 @@ impl Window {
         !flushes.is_multiple_of(FLUSHES_WITHOUT_PROGRESS)
     }
 
-    /// Whether this process may flush a rank, and nothing is under way.
+    /// Whether this process may flush a rank, and no operation is pending.
     #[inline(always)]
     fn is_idle(&self, rank: i32) -> bool {
         let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
@@ -121,8 +122,8 @@ impl Window {
         is_granted && !self.0.is_pending.load(Ordering::Relaxed)
     }
 
-    /// What was put before is there before anything is loaded behind this. Where a changed word orders all memory, that costs half of
-    /// what a fence does. How many flushes there were before this one.
+    /// Orders earlier puts before later loads. Where an atomic read-modify-write is a full barrier, it costs half of a fence.
+    /// Returns the number of earlier flushes.
     #[inline(always)]
     fn order(&self) -> u32 {
         let flushes = self.0.flushes.fetch_add(1, Ordering::SeqCst);
@@ -132,14 +133,14 @@ impl Window {
         flushes
     }
 
-    /// Elements of so many bytes that may be reached at once.
+    /// Elements of this size in bytes, if they can be accessed immediately.
     #[inline]
     pub(super) fn near(&self, bytes: u64, at: &At) -> Option<Near<'_>> {
         let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
         if size == bytes { self.near_bytes(size, at.rank, at.displacement) } else { None }
     }
 
-    /// So many bytes that may be reached at once.
+    /// Bytes of a member's part, if they can be accessed immediately.
     #[inline(always)]
     fn near_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<Near<'_>> {
         let target = self.0.targets.get(usize::try_from(rank).ok()?)?;
@@ -155,20 +156,20 @@ impl Window {
         Some(Near { address: address + begin as usize, words })
     }
 
-    /// Writes bytes into a member's memory as [`Window::put`] does, if that is possible at once. Whether it was; nothing has happened
-    /// otherwise. For faces in real time: nothing is charged.
+    /// Writes bytes into a member's memory as [`Window::put`] does, if it can complete immediately. Returns whether it did; if not,
+    /// nothing was changed. For bindings in real time: nothing is charged.
     #[inline(always)]
     pub fn put_at_once(&self, from: Piece, rank: i32, displacement: i64) -> bool {
         let Some(there) = self.near_bytes(from.len() as u64, rank, displacement) else { return false };
         self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         unsafe { from.copy_to(there.address) };
-        // Behind it a program may store a flag that another process looks at.
+        // The program may next store a flag that another process polls.
         fence(Ordering::Release);
         true
     }
 
-    /// Reads bytes of a member's memory as [`Window::get`] does; likewise.
+    /// Reads bytes of a member's memory as [`Window::get`] does, on the terms of [`Window::put_at_once`].
     #[inline(always)]
     pub fn get_at_once(&self, into: Piece, rank: i32, displacement: i64) -> bool {
         let Some(there) = self.near_bytes(into.len() as u64, rank, displacement) else { return false };
@@ -177,8 +178,9 @@ impl Window {
         true
     }
 
-    /// Changes an integer of a member's with one of this process's, and reads what it was if that is wanted, as
-    /// [`Window::get_accumulate`] and [`Window::accumulate`] do; likewise. All have `len` bytes, 4 or 8.
+    /// Changes an integer of a member by one of this process's, and returns the former value if `into` is given, as
+    /// [`Window::get_accumulate`] and [`Window::accumulate`] do, on the terms of [`Window::put_at_once`]. All have `len` bytes, 4
+    /// or 8.
     #[inline(always)]
     pub fn change_at_once(
         &self,
@@ -201,8 +203,9 @@ impl Window {
         })
     }
 
-    /// Reduces elements of a predefined type into a member's, where they lie, and reads what they were if that is wanted, as
-    /// [`Window::accumulate`] and [`Window::get_accumulate`] do; likewise. All have as many bytes; without an origin nothing changes.
+    /// Reduces elements of a predefined type into a member's in place, and returns the former values if `into` is given, as
+    /// [`Window::accumulate`] and [`Window::get_accumulate`] do, on the terms of [`Window::put_at_once`]. All have the same size;
+    /// without an origin nothing changes.
     pub fn reduce_at_once(
         &self,
         (operator, basic): (Operator, Basic),
@@ -230,8 +233,8 @@ impl Window {
         })
     }
 
-    /// Puts an integer of this process's in the place of a member's that is equal to another one, and reads what it was, as
-    /// [`Window::compare_and_swap`] does; likewise.
+    /// Replaces an integer of a member by one of this process's if it equals `compare`, and returns the former value, as
+    /// [`Window::compare_and_swap`] does, on the terms of [`Window::put_at_once`].
     #[inline(always)]
     pub fn swap_at_once(
         &self,
@@ -250,7 +253,8 @@ impl Window {
         })
     }
 
-    /// Does something with so many bytes of a member's at once while nobody else accumulates there, if it can be done. Whether it was.
+    /// Calls `act` with bytes of a member while nobody else accumulates there, if that is possible immediately. Returns whether it
+    /// was done.
     #[inline(always)]
     fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece) -> bool) -> bool {
         let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
@@ -264,25 +268,25 @@ impl Window {
     }
 }
 
-/// What may become of an integer at once, whatever its sign.
+/// An immediate change of an integer, signed or unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It stays (`MPI_NO_OP`).
+    /// No change (`MPI_NO_OP`).
     None,
-    /// The other one comes in its place.
+    /// Replacement by the operand.
     Replace,
-    /// Both are added.
+    /// Addition.
     Add,
-    /// Bits of both.
+    /// Bitwise and.
     And,
-    /// Bits of either.
+    /// Bitwise or.
     Or,
-    /// Bits of one of them alone.
+    /// Bitwise exclusive or.
     Xor,
 }
 
 impl Change {
-    /// What becomes of it. Of a shorter one the lower bytes count, which come first where this runs.
+    /// The new value. Of a shorter integer only the lower bytes count, which come first on little-endian hosts.
     #[inline(always)]
     fn of(self, was: u64, with: u64) -> Option<u64> {
         Some(match self {
@@ -296,7 +300,7 @@ impl Change {
     }
 }
 
-/// Elements in memory of this process.
+/// Elements in mapped memory.
 pub(super) struct Near<'a> {
     pub(super) address: usize,
     pub(super) words: &'a Words,

@@ -1,5 +1,5 @@
-//! [`Attached`], the memory that a member of a dynamic window has attached, as its owner keeps it; and the directory of it in the
-//! member's control block, by which others know it. They keep what they have read as long as its version stays.
+//! [`Attached`]: the memory that a member of a dynamic window has attached, as kept by its owner; and its directory in the member's
+//! control block, which others read. They cache the directory as long as its version stays the same.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,23 +13,23 @@ use crate::peers::address::PORTS_MAX;
 use crate::rma::control::DIRECTORY;
 use crate::rma::words::Words;
 
-/// Regions that a member may have attached at a time.
+/// Maximum number of regions that a member may have attached at a time.
 pub(super) const REGIONS_MAX: usize = 1024;
 
-/// Where the directory's words are: its version, odd while it is being written, how many regions there are, and the regions.
+/// Offsets in the directory: its version, which is odd during a write, the number of regions, and the regions.
 const VERSION: usize = DIRECTORY;
 const COUNT: usize = DIRECTORY + 8;
 const FIRST: usize = DIRECTORY + 16;
 /// Bytes of a region: its address, its length, and a key for each port in a word.
 const REGION: usize = 16 + 8 * PORTS_MAX;
 
-/// What was attached.
+/// The attached regions.
 #[derive(Default)]
 pub(super) struct Attached {
     pub(super) regions: Vec<Region>,
 }
 
-/// Memory that was attached, with a key for each port.
+/// Attached memory, with a key for each port.
 pub(super) struct Region {
     pub(super) address: usize,
     pub(super) size: u64,
@@ -40,7 +40,7 @@ impl Attached {
     /// Bytes of the directory.
     pub(super) const BYTES: usize = 16 + REGIONS_MAX * REGION;
 
-    /// Writes the directory anew.
+    /// Rewrites the directory.
     pub(super) fn publish(&self, block: &Buf) -> Result<()> {
         let store = |at: usize, value: u64| -> Result<()> {
             block.word(at)?.store(value, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether bytes are within one region.
+    /// Whether all bytes are within one region.
     pub(super) fn covers(&self, begin: u64, end: u64) -> bool {
         self.regions.iter().any(|region| {
             let first = region.address as u64;
@@ -72,15 +72,15 @@ impl Attached {
     }
 }
 
-/// A member's directory, as another one has read it.
+/// Another member's directory, as last read.
 pub(super) struct Directory {
     version: u64,
-    /// Address, length, and the key of the port by which the member is reached.
+    /// Address, length, and the key of the port through which the member is reached.
     regions: Vec<(u64, u64, u32)>,
 }
 
 impl Directory {
-    /// From the bytes of one, as its words lie in memory.
+    /// Decodes the bytes of a directory, which are in the host's byte order.
     fn parse(bytes: &[u8], port: usize) -> Option<Self> {
         let word = |at: usize| {
             bytes.get(at - DIRECTORY..at - DIRECTORY + 8)?.first_chunk().map(|w| u64::from_ne_bytes(*w))
@@ -99,17 +99,17 @@ impl Directory {
     }
 }
 
-/// How long a directory may change while it is read: its member may not have a processor for a while.
+/// How long a reader waits while the directory is being changed: its owner may be descheduled for a while.
 const PATIENCE: Span = Span::from_secs(60);
-/// Reads of it without a rest, and the rest before each further one.
+/// Number of reads without a pause, and the pause before each further one.
 const READS: usize = 100;
 const REST: Span = Span::from_us(50);
 
-/// What is known of a member's directory.
+/// The cached directory of a member.
 #[derive(Default)]
 pub(super) struct Known(Lock<Option<Directory>>);
 
-/// A member's control block, and how it is reached.
+/// A member's control block, and how to reach it.
 pub(super) struct Block<'a> {
     pub(super) process: u32,
     pub(super) words: &'a Words,
@@ -119,7 +119,7 @@ pub(super) struct Block<'a> {
 }
 
 impl Known {
-    /// The key of the region that holds all bytes from one address to another; `None` if there is none now.
+    /// The key of the region that contains all bytes from `begin` to `end`; `None` if no region does at present.
     pub(super) fn key(&self, core: &Core, block: &Block<'_>, begin: u64, end: u64) -> Result<Option<u32>> {
         let (host, mut reads) = (core.host(), 0);
         let end_of_patience = host.after(PATIENCE);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(Directory::parse(&bytes, 0).expect("cut").regions.len(), REGIONS_MAX);
     }
 
-    /// A member may be without a processor while it writes; who reads waits for it.
+    /// A member may be descheduled during a write; the reader waits for it.
     #[test]
     fn a_directory_that_is_being_written_is_waited_for() {
         let host = host::real::host();
@@ -219,7 +219,7 @@ mod tests {
                 while !is_looked_at.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
-                // Longer than all reads without a rest take.
+                // Longer than all reads without a pause take.
                 host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
                 word(VERSION, 8);
             });

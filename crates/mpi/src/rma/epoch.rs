@@ -1,4 +1,4 @@
-//! [`Epochs`]: when which operations of a window are allowed: between fences, between a start and its completion, under locks.
+//! [`Epochs`]: which operations a window's epochs allow: between fences, from start to complete, under locks.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,29 +8,29 @@ use crate::error::{Class, Error, Result};
 /// How a member's memory is locked (`MPI_Win_lock`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// By one alone.
+    /// Only one process holds the lock.
     Exclusive,
-    /// By any number that share it.
+    /// Any number of processes share the lock.
     Shared,
 }
 
-/// What a program asserts about a synchronisation, as a sum of the standard ABI's numbers.
+/// The assertions of a synchronization call, as a sum of the standard ABI's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assert(i32);
 
 impl Assert {
-    /// Nobody else does anything that this would have to wait for.
+    /// No other process does anything that this call would have to wait for.
     pub const NOCHECK: Self = Self(1024);
-    /// No operation of this process comes before.
+    /// No operation of this process precedes the call.
     pub const NOPRECEDE: Self = Self(2048);
-    /// Nobody puts into this process's memory behind it.
+    /// No other process puts into this process's memory after the call.
     pub const NOPUT: Self = Self(4096);
-    /// This process has not stored in its memory before.
+    /// This process has not stored into its memory before the call.
     pub const NOSTORE: Self = Self(8192);
-    /// No operation of this process comes behind.
+    /// No operation of this process follows the call.
     pub const NOSUCCEED: Self = Self(16384);
 
-    /// What a program passes, of which a call knows these.
+    /// Checks a program's assertions against those that the call accepts.
     ///
     /// # Errors
     /// [`Class::ASSERT`] for others.
@@ -45,41 +45,41 @@ impl Assert {
         Ok(Self(number))
     }
 
-    /// Whether it has this one.
+    /// Whether it includes this assertion.
     pub fn has(self, one: Self) -> bool {
         self.0 & one.0 != 0
     }
 }
 
-/// Why this process may operate on others' memory.
+/// The epoch in which this process may access others' memory.
 #[derive(Debug, Default)]
 enum Access {
     #[default]
     None,
-    /// Behind a fence; whether it has operated since.
+    /// After a fence; whether an operation was started since.
     Fence { is_used: bool },
-    /// On these ranks.
+    /// On these ranks, after `MPI_Win_start`.
     Start(Vec<i32>),
-    /// On those that are locked. Without a kind nothing was locked, as the program asserted that nobody else would.
+    /// On locked ranks. `None` means that no lock was taken, because the program asserted `MPI_MODE_NOCHECK`.
     Locks(BTreeMap<i32, Option<LockKind>>),
-    /// On all. Each is locked before the first operation on it; how often that was done.
+    /// On all ranks. Each is locked before the first operation on it; `held` counts the shared locks.
     All { is_checked: bool, held: BTreeMap<i32, u32> },
 }
 
-/// What a process has begun and not ended, on others' memory and on its own.
+/// A process's open epochs: its access to others' memory, and others' access to its own.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     access: Access,
-    /// Those who may operate on this process's memory between a post and a wait.
+    /// Others may access this process's memory, between post and wait.
     exposed: bool,
 }
 
-/// Which epoch of access is going on, for whoever asks again and again: what was allowed once in it is allowed until it ends. The
-/// lowest bit says whether it is one of locks.
+/// The current access epoch's number, for fast checks: an operation allowed once in an epoch is allowed until it ends. The lowest
+/// bit is set in a lock epoch.
 #[derive(Debug, Default)]
 pub(super) struct EpochNumber(AtomicU64);
 
-/// The number of the last epoch in which an operation on a member was allowed, and could be done here at once.
+/// The number of the last epoch in which an operation on a member was allowed, and its memory was mapped here.
 #[derive(Debug)]
 pub(super) struct Grant(AtomicU64);
 
@@ -92,25 +92,25 @@ impl Default for Grant {
 }
 
 impl EpochNumber {
-    /// The number to grant something by that is asked for next.
+    /// The number that a new grant gets.
     #[inline]
     pub(super) fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Another epoch has begun, or none; under the lock of the epochs.
+    /// Starts the next number when an epoch begins or ends. Called under the lock of the epochs.
     pub(super) fn next(&self, epochs: &Epochs) {
         let passive = if epochs.check_passive().is_ok() { PASSIVE } else { 0 };
         self.0.store((self.now() | PASSIVE) + 1 + passive, Ordering::Relaxed);
     }
 
-    /// Whether it is granted now.
+    /// Whether the grant is valid in the current epoch.
     #[inline]
     pub(super) fn has(&self, grant: &Grant) -> bool {
         grant.0.load(Ordering::Relaxed) == self.now()
     }
 
-    /// Whether it is granted now, by locks.
+    /// Whether the grant is valid, and the epoch is a lock epoch.
     #[inline]
     pub(super) fn has_passively(&self, grant: &Grant) -> bool {
         self.has(grant) && self.now() & PASSIVE != 0
@@ -118,7 +118,7 @@ impl EpochNumber {
 }
 
 impl Grant {
-    /// Grants it in the epoch of this number.
+    /// Makes the grant valid in the epoch of this number.
     pub(super) fn give(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     Now,
-    /// The target's lock is to be shared first.
+    /// The target's shared lock must be taken first.
     Lock,
 }
 
@@ -137,7 +137,7 @@ fn wrong(text: &str) -> Error {
 }
 
 impl Epochs {
-    /// An operation on a rank.
+    /// Checks an operation on a rank, and records it.
     pub(super) fn operate(&mut self, rank: i32) -> Result<Ready> {
         match &mut self.access {
             Access::Fence { is_used } => {
@@ -155,13 +155,13 @@ impl Epochs {
         }
     }
 
-    /// As [`Epochs::operate`], for what is allowed under locks alone.
+    /// As [`Epochs::operate`], for operations that are allowed only in lock epochs.
     pub(super) fn operate_passively(&mut self, rank: i32) -> Result<Ready> {
         self.check_passive()?;
         self.operate(rank)
     }
 
-    /// A flush, which is allowed under locks alone; of a rank, where that must be locked.
+    /// Checks a flush, which is allowed only in lock epochs. A given rank must be locked.
     pub(super) fn flush(&self, rank: Option<i32>) -> Result<()> {
         self.check_passive()?;
         match (&self.access, rank) {
@@ -179,14 +179,14 @@ impl Epochs {
         }
     }
 
-    /// A rank of the epoch that [`Epochs::operate`] asked to lock was locked.
+    /// Records that a rank was locked because [`Epochs::operate`] returned [`Ready::Lock`].
     pub(super) fn locked_lazily(&mut self, rank: i32) {
         if let Access::All { held, .. } = &mut self.access {
             *held.entry(rank).or_default() += 1;
         }
     }
 
-    /// A fence, behind which operations follow or do not.
+    /// Records a fence; `succeeds` if operations follow it.
     pub(super) fn fence(&mut self, succeeds: bool) -> Result<()> {
         match self.access {
             Access::None | Access::Fence { .. } if !self.exposed => {
@@ -197,7 +197,7 @@ impl Epochs {
         }
     }
 
-    /// Nothing has begun but perhaps a fence, behind which nothing was done.
+    /// Checks that no epoch is open, except a fence epoch without operations.
     fn check_idle(&self) -> Result<()> {
         match self.access {
             Access::None | Access::Fence { is_used: false } => Ok(()),
@@ -206,19 +206,19 @@ impl Epochs {
         }
     }
 
-    /// An epoch on these ranks begins.
+    /// Opens an epoch on these ranks.
     pub(super) fn start(&mut self, ranks: Vec<i32>) -> Result<()> {
         self.check_idle()?;
         self.access = Access::Start(ranks);
         Ok(())
     }
 
-    /// Whether it has begun by a start.
+    /// Whether the open epoch was opened by a start.
     pub(super) fn is_started(&self) -> bool {
         matches!(self.access, Access::Start(_))
     }
 
-    /// It ends; on whom it was.
+    /// Closes the epoch of a start. Returns its ranks.
     pub(super) fn complete(&mut self) -> Result<Vec<i32>> {
         match std::mem::take(&mut self.access) {
             Access::Start(ranks) => Ok(ranks),
@@ -229,7 +229,7 @@ impl Epochs {
         }
     }
 
-    /// Others may operate on this process's memory.
+    /// Exposes this process's memory to others.
     pub(super) fn post(&mut self) -> Result<()> {
         if self.exposed {
             return Err(wrong("the last MPI_Win_post has no MPI_Win_wait yet"));
@@ -238,17 +238,17 @@ impl Epochs {
         Ok(())
     }
 
-    /// Whether they may.
+    /// Checks that the memory is exposed.
     pub(super) fn check_posted(&self) -> Result<()> {
         if self.exposed { Ok(()) } else { Err(wrong("there was no MPI_Win_post")) }
     }
 
-    /// They may no more.
+    /// Ends the exposure.
     pub(super) fn withdraw(&mut self) {
         self.exposed = false;
     }
 
-    /// Whether a rank may be locked.
+    /// Checks that a rank may be locked.
     pub(super) fn check_lock(&self, rank: i32) -> Result<()> {
         match &self.access {
             Access::Locks(locks) if locks.contains_key(&rank) => Err(wrong("the target is locked already")),
@@ -257,7 +257,7 @@ impl Epochs {
         }
     }
 
-    /// It was locked.
+    /// Records that a rank was locked.
     pub(super) fn locked(&mut self, rank: i32, kind: Option<LockKind>) {
         match &mut self.access {
             Access::Locks(locks) => {
@@ -267,7 +267,7 @@ impl Epochs {
         }
     }
 
-    /// Whether it can be unlocked: it is locked.
+    /// Checks that a rank is locked.
     pub(super) fn check_unlock(&self, rank: i32) -> Result<()> {
         match &self.access {
             Access::Locks(locks) if locks.contains_key(&rank) => Ok(()),
@@ -275,7 +275,7 @@ impl Epochs {
         }
     }
 
-    /// It is locked no more; how it was.
+    /// Records that a rank was unlocked. Returns the kind of its lock.
     pub(super) fn unlock(&mut self, rank: i32) -> Option<LockKind> {
         let Access::Locks(locks) = &mut self.access else { return None };
         let kind = locks.remove(&rank).flatten();
@@ -285,14 +285,14 @@ impl Epochs {
         kind
     }
 
-    /// All ranks are to be locked as they are used.
+    /// Opens an epoch in which ranks are locked on first use.
     pub(super) fn lock_all(&mut self, is_checked: bool) -> Result<()> {
         self.check_idle()?;
         self.access = Access::All { is_checked, held: BTreeMap::new() };
         Ok(())
     }
 
-    /// Whether that has happened.
+    /// Checks that this epoch is open.
     pub(super) fn check_unlock_all(&self) -> Result<()> {
         match self.access {
             Access::All { .. } => Ok(()),
@@ -300,7 +300,7 @@ impl Epochs {
         }
     }
 
-    /// None is locked any more; which were, and how often.
+    /// Closes this epoch. Returns the locked ranks, and how often each was locked.
     pub(super) fn unlock_all(&mut self) -> BTreeMap<i32, u32> {
         match std::mem::take(&mut self.access) {
             Access::All { held, .. } => held,
@@ -311,7 +311,7 @@ impl Epochs {
         }
     }
 
-    /// Whether the window may be freed: nothing has begun that has not ended, but for fences.
+    /// Checks that the window may be freed: no epoch is open, except a fence epoch.
     pub(super) fn check_free(&self) -> Result<()> {
         match self.access {
             Access::None | Access::Fence { .. } if !self.exposed => Ok(()),

@@ -1,27 +1,26 @@
-//! One-sided communication: [`Window`]s, memory that other processes read and change without its owner's taking
-//! part.
+//! One-sided communication: [`Window`]s, memory that other processes read and change without its owner's participation.
 //!
-//! Whoever calls does all of the work. A put is an RDMA write, a get is an RDMA read. Locks, and the order among operations that
-//! accumulate, are words in a block of registered memory that each member has (`control`): who wants them changes them by the
-//! device's atomics, or by the processor's where the block is mapped. So a member that computes and calls nothing holds up nobody;
-//! where the device has no atomics, the member is asked, and must make progress.
+//! The caller does all of the work. A put is an RDMA write, a get is an RDMA read. Locks, and the order among accumulate
+//! operations, are words in a block of registered memory that each member has (`control`). Other members change them by the
+//! device's atomics, or by the processor's where the block is mapped. A member that computes without calling MPI therefore blocks
+//! nobody. Where the device has no atomics, the member gets a request message, and must make progress.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `object` | [`Window`] itself: what it is, and what hangs on it |
-//! | `creation` | how windows are made, and freed |
-//! | `card` | what a member tells the others of its memory |
-//! | `control`, `words` | the words by which members keep out of each other's way; how others change them |
-//! | `served` | the same where the device has no atomics, by questions and answers |
-//! | `target` | a member's memory as another one reaches it |
+//! | `object` | [`Window`]: its properties and attributes |
+//! | `creation` | creation and freeing of windows |
+//! | `card` | the description of a member's memory for the others |
+//! | `control`, `words` | the words that synchronize members, and how others change them |
+//! | `served` | the same by requests and replies, where the device has no atomics |
+//! | `target` | access to another member's memory |
 //! | `segment` | memory that the processes of one host share |
-//! | `directory`, `attached` | memory that comes and goes, in dynamic windows |
-//! | `epoch` | when which operations are allowed |
+//! | `directory`, `attached` | attached memory of dynamic windows |
+//! | `epoch` | which operations an epoch allows |
 //! | `sync` | fences, locks, flushes, and matching starts with posts |
 //! | `transfer`, `accumulate` | the operations |
-//! | `one_sided` | which one-sided operations are messages |
-//! | `carried` | puts and gets as messages, where the process is told to |
-//! | `direct` | the same on mapped memory, at once |
+//! | `one_sided` | which one-sided operations are sent as messages |
+//! | `carried` | puts and gets as messages, where the configuration selects them |
+//! | `direct` | operations on mapped memory that complete immediately |
 
 mod accumulate;
 mod attached;

@@ -1,4 +1,4 @@
-//! [`Window`]: what a window is at one of its members, and what hangs on it.
+//! [`Window`]: one member's view of a window, with its name, hints, attributes and error handler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,79 +23,79 @@ use crate::rma::target::Target;
 use crate::rma::words::Mark;
 use crate::status::PROC_NULL;
 
-/// How a window got its memory (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
+/// How a window's memory was provided (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Flavor {
-    /// The program gave it.
+    /// By the program.
     Create = 311,
-    /// The window has it.
+    /// Allocated with the window.
     Allocate = 312,
-    /// It is attached and detached.
+    /// Attached and detached later.
     Dynamic = 313,
-    /// The window has it, and all members load and store in it.
+    /// Allocated with the window, and loaded and stored by all members.
     Shared = 314,
 }
 
-/// A window (`MPI_Win`); cheap to clone, and clones are the same object. One that is dropped without [`Window::free`] stays as long
-/// as its last clone: peers' operations fail from then on.
+/// A window (`MPI_Win`); cheap to clone, and clones are the same object. A window dropped without [`Window::free`] stays as long as
+/// its last clone; after that, peers' operations fail.
 #[derive(Clone)]
 pub struct Window(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    /// The members, in a context of the window's own.
+    /// The window's own communicator.
     pub(super) comm: Comm,
     pub(super) id: u64,
     pub(super) flavor: Flavor,
-    /// This process's part: its address, its length in bytes, and bytes of a unit of displacement.
+    /// This process's part: its address, its length in bytes, and the bytes of a unit of displacement.
     pub(super) base: usize,
     pub(super) size: u64,
     pub(super) unit: i64,
-    /// By rank.
+    /// The members, by rank.
     pub(super) targets: Vec<Target>,
     pub(super) control: Arc<Control>,
-    /// What goes as messages, if anything does.
+    /// The path for operations that are sent as messages, if any are.
     pub(super) carrier: Option<Carrier>,
-    /// Keeps the memory, where it is the window's, and its keys; empty when the window was freed.
+    /// Holds the memory, if the window owns it, and its registrations; empty after the window was freed.
     pub(super) kept: Lock<Option<Kept>>,
     pub(super) is_freed: AtomicBool,
     pub(super) attached: Lock<Attached>,
-    /// What tells that those are done who may operate on this process's memory since a post.
+    /// Requests that complete when the processes of the last post have completed their epochs.
     pub(super) posted: Lock<Vec<Request>>,
     pub(super) state: Lock<State>,
     pub(super) epoch: EpochNumber,
-    /// Whether something is pending, as far as whoever asks has begun it.
+    /// Whether an operation may be pending. Exact for a caller that has started them all itself.
     pub(super) is_pending: AtomicBool,
     /// Flushes that had nothing to wait for.
     pub(super) flushes: AtomicU32,
-    /// Whether all that was stored in members' memory is there before whatever is loaded next, so that a flush needs no fence. It says
-    /// so to callers whose calls come one behind the other.
+    /// Whether all stores to members' memory are ordered before the next loads, so that a flush needs no fence. Valid only for
+    /// callers whose calls are sequential.
     pub(super) is_ordered: AtomicBool,
-    /// What this process writes into words that it has alone.
+    /// The value that this process writes into words that it owns exclusively.
     pub(super) mark: Mark,
     pub(super) belongings: Lock<Belongings>,
 }
 
-/// What makes a member's memory reachable, and answers others' questions.
+/// Keeps a member's memory registered, and serves others' requests.
 pub(super) struct Kept {
     pub(super) _regions: Vec<Mr>,
     pub(super) _memory: Option<verbs::Buf>,
     pub(super) _services: Vec<Stop>,
 }
 
-/// What is under way at this process.
+/// The state of a window's operations at this process.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) epochs: Epochs,
-    /// Operations on others' memory that may not be over.
+    /// Operations on others' memory that may not have completed.
     pub(super) pending: Vec<Pending>,
 }
 
-/// An operation by its target's rank.
+/// A started operation, by its target's rank.
 pub(super) struct Pending {
     pub(super) rank: i32,
     pub(super) key: SlotKey,
-    /// Somebody holds a request for it, and is told how it ended.
+    /// The program holds a request for the operation, which reports its status.
     pub(super) is_requested: bool,
 }
 
@@ -118,12 +118,12 @@ impl Window {
         self.0.comm.core()
     }
 
-    /// Does something with what is under way. Nothing that waits may be called in it.
+    /// Accesses the operations' state under its lock. `act` must not wait.
     pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.core().hold(&self.0.state))
     }
 
-    /// Changes what has begun: what was granted before is granted no more.
+    /// Changes the epochs, which invalidates all earlier grants.
     pub(super) fn change_epochs<T>(&self, act: impl FnOnce(&mut Epochs) -> T) -> T {
         self.with_state(|state| {
             let done = act(&mut state.epochs);
@@ -136,7 +136,7 @@ impl Window {
         act(&mut self.0.belongings.lock(self.core().host()))
     }
 
-    /// A call on it begins, which it must not have been freed for.
+    /// Starts a call: charges it, and checks that the window was not freed.
     pub(super) fn enter(&self) -> Result<()> {
         self.core().host().charge_step(Step::Call, 1);
         if self.0.is_freed.load(Ordering::Relaxed) {
@@ -145,7 +145,7 @@ impl Window {
         Ok(())
     }
 
-    /// The member of a rank.
+    /// The member with a rank.
     pub(super) fn target(&self, rank: i32) -> Result<&Target> {
         let found = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
         let size = self.0.targets.len();
@@ -159,12 +159,12 @@ impl Window {
         self.0.id
     }
 
-    /// How it got its memory.
+    /// How its memory was provided.
     pub fn flavor(&self) -> Flavor {
         self.0.flavor
     }
 
-    /// Where this process's part begins; 0 for a dynamic window, and for no memory.
+    /// The address of this process's part; 0 for a dynamic window, and for an empty part.
     pub fn base(&self) -> usize {
         self.0.base
     }
@@ -179,17 +179,17 @@ impl Window {
         self.0.unit
     }
 
-    /// Its members, by rank.
+    /// The members, by rank.
     pub fn group(&self) -> &Group {
         self.0.comm.group()
     }
 
-    /// Its name; empty if it has none.
+    /// The name; empty if it has none.
     pub fn name(&self) -> String {
         self.with_belongings(|belongings| belongings.name.clone())
     }
 
-    /// Gives it a name for people.
+    /// Sets the name.
     ///
     /// # Errors
     /// [`Class::ARG`] for more than [`NAME_MAX`] bytes.
@@ -202,7 +202,7 @@ impl Window {
         Ok(())
     }
 
-    /// The hints that it was made with, or got since.
+    /// The hints from its creation or set since.
     pub fn info(&self) -> Info {
         self.with_belongings(|belongings| belongings.info.clone())
     }
@@ -212,12 +212,12 @@ impl Window {
         self.with_belongings(|belongings| belongings.info = info);
     }
 
-    /// What is to happen with errors of its operations.
+    /// The error handler of its operations.
     pub fn errhandler(&self) -> Errhandler {
         self.with_belongings(|belongings| belongings.errhandler.clone())
     }
 
-    /// Says what is to happen with errors of its operations.
+    /// Sets the error handler of its operations.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.with_belongings(|belongings| belongings.errhandler = errhandler);
     }
@@ -230,17 +230,17 @@ impl Window {
     /// Sets an attribute. The delete function is called with an old value.
     ///
     /// # Errors
-    /// The delete function's; the old value stays then.
+    /// The delete function's; the old value is then kept.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: usize) -> Result<()> {
         self.delete_attribute(key)?;
         self.with_belongings(|belongings| belongings.attributes.set(key.clone(), value));
         Ok(())
     }
 
-    /// Deletes an attribute, if it is set, after its delete function was called.
+    /// Deletes an attribute, if it is set, after calling its delete function.
     ///
     /// # Errors
-    /// The delete function's; the value stays then.
+    /// The delete function's; the value is then kept.
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
         if let Some(value) = self.attribute(key) {
             key.delete(self, value)?;
@@ -249,7 +249,7 @@ impl Window {
         Ok(())
     }
 
-    /// Calls the delete functions of all attributes, the last one that was set first.
+    /// Calls the delete functions of all attributes, in reverse order of setting.
     pub(super) fn delete_attributes(&self) -> Result<()> {
         while let Some((key, _)) = self.with_belongings(|belongings| belongings.attributes.all().pop()) {
             self.delete_attribute(&key)?;
@@ -258,20 +258,20 @@ impl Window {
     }
 }
 
-/// A member's part of a window, as this process loads and stores there (`MPI_Win_shared_query`).
+/// A member's part of a window, as mapped by this process (`MPI_Win_shared_query`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared {
-    /// Where it begins.
+    /// Its address.
     pub address: usize,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
     /// Bytes of a unit of displacement.
     pub unit: i64,
 }
 
 impl Window {
-    /// A rank's part, for load and store; of [`PROC_NULL`], the first that has any bytes. Where this process cannot reach it so, it
-    /// has address 0 and no bytes.
+    /// A rank's part, for load and store; for [`PROC_NULL`], the first part that is not empty. A part that this process cannot map
+    /// has address 0 and size 0.
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_FLAVOR`] for a dynamic window.

@@ -1,11 +1,11 @@
-//! [`OneSided`]: which one-sided operations are messages.
+//! [`OneSided`]: which one-sided operations are sent as messages.
 
-/// Which one-sided operations go as messages, by their bytes. All processes of a job say the same.
+/// Which one-sided operations are sent as messages, by size. All processes of a job use the same values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OneSided {
-    /// Puts of up to so many bytes; 0: none.
+    /// Puts of up to this many bytes; 0: none.
     pub put_max: u64,
-    /// Gets of up to so many bytes; 0: none.
+    /// Gets of up to this many bytes; 0: none.
     pub get_max: u64,
 }
 

@@ -1,6 +1,6 @@
-//! [`Segment`]: memory that the members of a shared window map: an anonymous file that rank 0 makes, and that the others open by its
-//! place under /proc. Its size is sealed, so that no member can cut it short under the others; they take nothing for it but the file
-//! that rank 0 has named.
+//! [`Segment`]: memory that the members of a shared window map. It is an anonymous file that rank 0 creates, and that the others
+//! open by its path under /proc. Its size is sealed, so that no member can truncate it. The others accept only the file that rank 0
+//! has named.
 
 use std::ffi::c_void;
 use std::fs::OpenOptions;
@@ -17,17 +17,17 @@ use crate::error::{Class, Error, Result};
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
-/// The memory, mapped here; none of no bytes.
+/// The mapped memory; `None` if it is empty.
 pub(super) struct Segment(Option<Buf>);
 
-/// What rank 0 tells of its file: process, descriptor, and the file's number. All zero if there is none.
+/// Bytes in which rank 0 announces its file: process, descriptor, and inode number. All zero if there is none.
 const TOLD: usize = 16;
 
 impl Segment {
-    /// So many bytes, zero, for all members. Collective.
+    /// `len` zeroed bytes, shared by all members. Collective.
     ///
     /// # Errors
-    /// [`Class::RMA_SHARED`] for members that do not share a host, and where one of them cannot map it; at all members.
+    /// [`Class::RMA_SHARED`] for members that are not on one host, and if one of them cannot map it; the same at all members.
     pub(super) fn of_members(comm: &Comm, len: usize) -> Result<Self> {
         let not_shared =
             |why: &str| Error::new(Class::RMA_SHARED, format_args!("no memory can be shared: {why}"));
@@ -56,7 +56,7 @@ impl Segment {
         memory.map(|memory| Self(Some(memory)))
     }
 
-    /// Where it begins; 0 for no bytes.
+    /// Its address; 0 if it is empty.
     pub(super) fn address(&self) -> usize {
         self.0.as_ref().map_or(0, |memory| memory.as_ptr().expose_provenance())
     }
@@ -92,7 +92,7 @@ fn number_of(file: BorrowedFd<'_>) -> Result<u64> {
     fstat(file).map(|stat| stat.st_ino).map_err(|error| failed("fstat", error))
 }
 
-/// Opens the file that another process has told of.
+/// Opens the file that another process has announced.
 fn open(told: &[u8], len: usize) -> Result<OwnedFd> {
     let none = || Error::new(Class::RMA_SHARED, "rank 0 has no memory to share");
     let told: &[u8; TOLD] = told.try_into().map_err(|_| none())?;
@@ -134,13 +134,13 @@ impl Drop for Mapping {
 
 fn map(file: BorrowedFd<'_>, len: usize) -> Result<Buf> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing; the file is as long and stays so, as it is
-    // sealed. Test: members_share_memory.
+    // SAFETY: a new mapping at an address of the kernel's choice does not affect others; the file is long enough and stays so,
+    // because it is sealed. Test: members_share_memory.
     let base = unsafe { mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
     let base = base.map_err(|error| failed("mmap", error))?;
     let base = NonNull::new(base.cast::<u8>())
         .ok_or_else(|| Error::new(Class::RMA_SHARED, "the memory was mapped at address 0"))?;
     let owner = Arc::new(Mapping { base, len });
-    // SAFETY: mapped until the owner is dropped, and reached by copies and atomics alone. Test: members_share_memory.
+    // SAFETY: mapped until the owner is dropped, and accessed only by copies and atomics. Test: members_share_memory.
     Ok(unsafe { Buf::from_raw(base, len, MemoryKind::Host, 0, owner) })
 }

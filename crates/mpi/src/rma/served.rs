@@ -1,5 +1,5 @@
-//! [`Service`]: changing words of control blocks where the device has no atomics: the member is asked by a message, and changes the
-//! word itself, when it makes progress. So there, and only there, a member must call MPI for others to get on.
+//! [`Service`]: changes words of control blocks where the device has no atomics. The requester sends a message, and the member
+//! changes the word when it makes progress. Only in this case must a member call MPI for others to proceed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::p2p::wire::Label;
 use crate::rma::control::{CHANGE, Change, Control};
 use crate::status::Status;
 
-/// The contexts of questions and of answers.
+/// The contexts of requests and of replies.
 #[derive(Clone, Copy)]
 struct Planes {
     asking: u64,
@@ -32,7 +32,7 @@ impl Planes {
     }
 }
 
-/// How one member asks another.
+/// Sends requests to one other member.
 pub(super) struct Asking {
     process: u32,
     planes: Planes,
@@ -41,12 +41,12 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Of a process of a window's communicator.
+    /// Requests to a process of a window's communicator.
     pub(super) fn new(comm: &Comm, process: u32) -> Result<Self> {
         Ok(Self { process, planes: Planes::of(comm)?, names: comm.group().clone(), tags: AtomicU32::new(0) })
     }
 
-    /// Has the member change a word, and waits for what it was.
+    /// Has the member change a word, and waits for the former value.
     pub(super) fn ask(&self, core: &Core, change: &Change) -> Result<u64> {
         let tag = (self.tags.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32;
         let (question, answer) = (Buffer::own(&change.bytes())?, Buffer::own(&[0; 8])?);
@@ -65,18 +65,18 @@ impl Asking {
     }
 }
 
-/// What answers others' questions at a member, from within its progress, until it is stopped.
+/// The task that serves others' requests at a member, during its progress, until it is stopped.
 pub(super) struct Service {
     control: Arc<Control>,
     planes: Planes,
     names: Group,
     question: Buffer,
-    /// The receive for the next question.
+    /// The slot key of the posted receive for the next request.
     next: Arc<AtomicU64>,
 }
 
 impl Service {
-    /// Begins to answer; what stops it.
+    /// Starts serving; the returned [`Stop`] ends that.
     pub(super) fn begin(comm: &Comm, control: &Arc<Control>) -> Result<Stop> {
         let (planes, names, next) = (Planes::of(comm)?, comm.group().clone(), Arc::default());
         let question = Buffer::own(&[0; CHANGE])?;
@@ -98,7 +98,7 @@ impl Service {
         self.next.store(engine.under(begun).number(), Ordering::Relaxed);
     }
 
-    /// Answers a question; one that nobody asks, and one by somebody who is lost, is answered by nothing.
+    /// Replies to a request. Malformed requests, and those of lost processes, get no reply.
     fn answer(&self, engine: &mut Engine, status: &Status) {
         let asker = self.names.process(status.source).filter(|_| status.error.is_none());
         let change = Change::parse(&self.question.to_vec());
@@ -127,14 +127,14 @@ impl Task for Service {
     }
 }
 
-/// Ends a [`Service`], or what hears in the same manner, when dropped.
+/// Ends a [`Service`], or a similar task with a posted receive, when dropped.
 pub(super) struct Stop {
     core: Core,
     next: Arc<AtomicU64>,
 }
 
 impl Stop {
-    /// Of who hears by the receive of this number.
+    /// For the task whose posted receive has this number.
     pub(super) fn new(core: &Core, next: Arc<AtomicU64>) -> Self {
         Self { core: core.clone(), next }
     }

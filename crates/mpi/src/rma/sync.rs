@@ -1,4 +1,4 @@
-//! Synchronisation: when operations are over, and who may operate when.
+//! Synchronization: fences, locks, flushes, and post-start-complete-wait.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -15,12 +15,12 @@ use crate::rma::object::{Pending, Window};
 use crate::rma::transfer::Form;
 use crate::status::{PROC_NULL, Status};
 
-/// What members say to each other: that one may operate on the other's memory, and that it has.
+/// Tags of the messages between members: the receiver may access the sender's memory; the sender has completed its access.
 const POSTED: i32 = 0;
 const COMPLETED: i32 = 1;
 
 impl Pending {
-    /// Whether it is over, and nobody is to hear of an error.
+    /// Whether the operation has completed, and no request reports its error.
     pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
             return engine.is_over(self.key);
@@ -31,11 +31,11 @@ impl Pending {
 }
 
 impl Window {
-    /// Waits until this process's operations on a rank, or on all, are over.
+    /// Waits until this process's operations on a rank, or on all ranks, have completed.
     fn finish(&self, call: &'static str, rank: Option<i32>) -> Result<()> {
         fence(Ordering::SeqCst);
         if self.with_state(|state| state.pending.is_empty()) {
-            // Whoever waits for others' stores in a loop of its own waits here, and others may wait for its answers.
+            // A program that polls for others' stores calls this in its loop, and others may wait for its replies.
             self.core().host().glance();
             self.core().with(|engine| engine.progress(true));
             return Ok(());
@@ -67,7 +67,7 @@ impl Window {
         failed.map_or(Ok(()), |error| Err(Error::clone(&error)))
     }
 
-    /// Waits until all of this process's operations are over.
+    /// Waits until all of this process's operations have completed.
     pub(super) fn finish_all(&self, call: &'static str) -> Result<()> {
         self.finish(call, None)
     }
@@ -77,11 +77,11 @@ impl Window {
         self.0.comm.collective(&Collective::Barrier)
     }
 
-    /// Ends all operations of all members, and lets them operate on each other (`MPI_Win_fence`), unless they assert that nothing
-    /// succeeds. Collective.
+    /// Completes all operations of all members, and opens a new epoch on all of them (`MPI_Win_fence`), unless they assert that no
+    /// operation follows. Collective.
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; those of operations.
+    /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn fence(&self, assert: Assert) -> Result<()> {
         self.enter()?;
         self.change_epochs(|epochs| epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
@@ -101,14 +101,14 @@ impl Window {
     }
 
     fn say(&self, rank: i32, tag: i32) -> Result<()> {
-        // Nobody waits for it: it goes on by itself.
+        // Nobody waits for this request; the send completes in the background.
         self.0.comm.isend(Mode::Standard, &Buffer::nothing(), With { rank, tag }).map(drop)
     }
 
-    /// Lets the members of a group operate on this process's memory (`MPI_Win_post`).
+    /// Exposes this process's memory to the members of a group (`MPI_Win_post`).
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] before the end of the post before; [`Class::GROUP`] for members that the window does not have;
+    /// [`Class::RMA_SYNC`] if the previous post has not ended; [`Class::GROUP`] for members that the window does not have;
     /// [`Class::PROC_ABORTED`].
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
         self.enter()?;
@@ -128,14 +128,14 @@ impl Window {
         ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
     }
 
-    /// Begins to hear that these ranks are done.
+    /// Posts receives for the completion messages of these ranks.
     fn hear_of_ends(&self, ranks: &[i32]) -> Result<()> {
         let hear = |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED });
         *self.0.posted.lock(self.core().host()) = ranks.iter().map(hear).collect::<Result<_>>()?;
         Ok(())
     }
 
-    /// Begins an epoch on a group's memory, when all of them have posted (`MPI_Win_start`).
+    /// Opens an epoch on a group's memory, once all of its members have posted (`MPI_Win_start`).
     ///
     /// # Errors
     /// As [`Window::post`].
@@ -153,10 +153,10 @@ impl Window {
         Ok(())
     }
 
-    /// Ends what [`Window::start`] began, when its operations are over.
+    /// Closes the epoch of [`Window::start`], once its operations have completed.
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; those of operations.
+    /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn complete(&self) -> Result<()> {
         self.enter()?;
         let ranks = self.change_epochs(Epochs::complete)?;
@@ -168,7 +168,7 @@ impl Window {
         done
     }
 
-    /// As [`Window::complete`], where operations go as messages: behind those that do not.
+    /// As [`Window::complete`], for operations sent as messages: after those that the device carries out.
     fn complete_by(&self, carrier: &Carrier, ranks: &[i32]) -> Result<()> {
         carrier.charge(self.core().host(), Within::COMPLETE);
         let is_pending = || self.with_state(|state| !state.pending.is_empty());
@@ -183,7 +183,7 @@ impl Window {
         done.and(sent)
     }
 
-    /// Waits until all to whom [`Window::post`] was for have completed.
+    /// Waits until all members of the group of [`Window::post`] have completed.
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
@@ -199,7 +199,7 @@ impl Window {
         self.exposed_no_more(statuses)
     }
 
-    /// As [`Window::wait`], without waiting: whether all have.
+    /// As [`Window::wait`], without waiting: returns whether all have completed.
     ///
     /// # Errors
     /// As [`Window::wait`].
@@ -226,11 +226,11 @@ impl Window {
         statuses.into_iter().try_for_each(|status| status.ok().map(drop))
     }
 
-    /// Locks a rank's memory, when nobody has it locked in a way that this forbids (`MPI_Win_lock`).
+    /// Locks a rank's memory, once no conflicting lock is held (`MPI_Win_lock`).
     ///
     /// # Errors
-    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target is lost,
-    /// or who has it locked.
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target
+    /// or the holder of its lock is lost.
     pub fn lock(&self, kind: LockKind, rank: i32, assert: Assert) -> Result<()> {
         self.enter()?;
         if rank == PROC_NULL {
@@ -246,10 +246,10 @@ impl Window {
         Ok(())
     }
 
-    /// Ends the operations on a rank that is locked, and unlocks it (`MPI_Win_unlock`).
+    /// Completes the operations on a locked rank, and unlocks it (`MPI_Win_unlock`).
     ///
     /// # Errors
-    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; those of operations.
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn unlock(&self, rank: i32) -> Result<()> {
         self.enter()?;
         if rank == PROC_NULL {
@@ -265,8 +265,8 @@ impl Window {
         done
     }
 
-    /// Begins an epoch in which this process shares the locks of all members' memory (`MPI_Win_lock_all`): it takes each before its
-    /// first operation on that member.
+    /// Opens an epoch in which this process shares the locks of all members' memory (`MPI_Win_lock_all`). It takes each lock before
+    /// its first operation on that member.
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] in another epoch.
@@ -275,10 +275,10 @@ impl Window {
         self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
     }
 
-    /// Ends what [`Window::lock_all`] began, when its operations are over.
+    /// Closes the epoch of [`Window::lock_all`], once its operations have completed.
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; those of operations.
+    /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn unlock_all(&self) -> Result<()> {
         self.enter()?;
         self.with_state(|state| state.epochs.check_unlock_all())?;
@@ -295,11 +295,11 @@ impl Window {
         done
     }
 
-    /// Waits until this process's operations on a rank are over, at both sides (`MPI_Win_flush`, and the local form, which waits for no
-    /// less here).
+    /// Waits until this process's operations on a rank have completed at both sides (`MPI_Win_flush`, and also
+    /// `MPI_Win_flush_local`, which waits just as long here).
     ///
     /// # Errors
-    /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; those of operations.
+    /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; errors of operations.
     #[inline]
     pub fn flush(&self, rank: i32) -> Result<()> {
         if self.is_flushed(rank) {
@@ -318,7 +318,7 @@ impl Window {
         self.finish("MPI_Win_flush", Some(rank))
     }
 
-    /// As [`Window::flush`], of all ranks.
+    /// As [`Window::flush`], for all ranks.
     ///
     /// # Errors
     /// As [`Window::flush`].
@@ -328,7 +328,7 @@ impl Window {
         self.finish_all("MPI_Win_flush_all")
     }
 
-    /// Orders what this process has loaded and stored in its memory with what others do there (`MPI_Win_sync`).
+    /// Orders this process's loads and stores in its memory with others' accesses to it (`MPI_Win_sync`).
     ///
     /// # Errors
     /// [`Class::WIN`] for a window that was freed.

@@ -1,4 +1,4 @@
-//! [`Target`]: a member of a window and its memory, as this process reaches it; and elements there, by rank and displacement.
+//! [`Target`]: another member of a window and access to its memory; and the elements at a rank and displacement.
 
 use std::sync::OnceLock;
 
@@ -19,56 +19,56 @@ use crate::rma::words::Words;
 pub struct At {
     /// The member's rank.
     pub rank: i32,
-    /// Where they begin, in units of the member's; in a dynamic window, their address there.
+    /// Offset of the first element, in the member's displacement units; in a dynamic window, its address there.
     pub displacement: i64,
-    /// How many they are.
+    /// Their number.
     pub count: i64,
     /// Their type.
     pub datatype: Datatype,
 }
 
-/// Where a member's part of the window is.
+/// The location of a member's part of the window.
 pub(super) enum Data {
-    /// At an address of this process: its own, or mapped here.
+    /// At an address in this process: its own part, or mapped here.
     Near { address: usize, _mapped: Option<Buf> },
-    /// Where the device reaches it.
+    /// At an address for the device.
     Far(RemoteAddr),
 }
 
-/// How a member's memory is reached, known after the first operation on it.
+/// How to reach a member's memory, determined by the first operation on it.
 pub(super) struct Reach {
     pub(super) data: Data,
     pub(super) words: Words,
-    /// The member's port by which it is.
+    /// The member's port that is used.
     pub(super) port: usize,
 }
 
-/// A member of a window, as another process knows it.
+/// A member of a window, as another process sees it.
 pub(super) struct Target {
     rank: i32,
     pub(super) process: u32,
     pub(super) card: Card,
     /// Bytes of its control block.
     block: usize,
-    /// Where its part is mapped here, if that is known from the start.
+    /// The address where its part is mapped here, if known from the start.
     near: Option<usize>,
     way: OnceLock<Reach>,
-    /// That operations on its part may go at once.
+    /// Valid if operations on its part may complete immediately.
     pub(super) grant: Grant,
-    /// What it has attached, as far as this process knows.
+    /// Its attached memory, as last read.
     pub(super) attached: Known,
 }
 
-/// Elements of a member's, found.
+/// The location of a member's elements.
 pub(super) enum Elements {
     /// In memory of this process.
     Near(Buffer),
-    /// In a peer's: runs of bytes in the order of the type map.
+    /// In a peer's memory: contiguous runs of bytes in type-map order.
     Far(Vec<(RemoteAddr, u64)>),
 }
 
 impl Target {
-    /// A member, by rank and process, with a control block of so many bytes, whose part may be mapped here.
+    /// A member, by rank and process, with a control block of `block` bytes. Its part is mapped at `near`, if given.
     pub(super) fn new((rank, process): (i32, u32), card: Card, block: usize, near: Option<usize>) -> Self {
         let (way, grant, attached) = (OnceLock::new(), Grant::default(), Known::default());
         Self { rank, process, card, block, near, way, grant, attached }
@@ -86,12 +86,12 @@ impl Target {
         self.rank
     }
 
-    /// Where its part is mapped here, if that is known without asking it.
+    /// The address where its part is mapped here, if known without connecting.
     pub(super) fn near(&self) -> Option<usize> {
         self.near
     }
 
-    /// How it is reached by a member of the window's communicator; the first time, it is connected to.
+    /// How to reach it from a member of the window's communicator. The first call connects to it.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when it is lost.
@@ -100,11 +100,11 @@ impl Target {
             return Ok(way);
         }
         let found = self.find_way(comm)?;
-        // Another thread may have been faster.
+        // Another thread may have stored its result first.
         Ok(self.way.get_or_init(|| found))
     }
 
-    /// Where its part is mapped here, and its words, if its way is known already.
+    /// The address where its part is mapped here, and its words, if they were determined before.
     #[inline(always)]
     pub(super) fn known_near(&self) -> Option<(usize, &Words)> {
         let way = self.way.get()?;
@@ -145,10 +145,10 @@ impl Target {
         })
     }
 
-    /// Where elements begin in this member's part, in bytes, if all of them are in it.
+    /// The byte offset of elements in this member's part, if all of them are inside it.
     ///
     /// # Errors
-    /// [`Class::DISP`] for a negative displacement; [`Class::RMA_RANGE`] for elements that are not in it.
+    /// [`Class::DISP`] for a negative displacement; [`Class::RMA_RANGE`] for elements outside of it.
     pub(super) fn offset(&self, at: &At) -> Result<i64> {
         if at.displacement < 0 {
             let text = format!("the target's displacement {} is negative", at.displacement);
@@ -173,7 +173,7 @@ impl Target {
         })
     }
 
-    /// The elements that begin at an [`Target::offset`] in this member's part.
+    /// The elements at an [`Target::offset`] in this member's part.
     pub(super) fn elements(&self, comm: &Comm, at: &At, offset: i64) -> Result<Elements> {
         match &self.way(comm)?.data {
             Data::Near { address, .. } => {
@@ -187,7 +187,7 @@ impl Target {
     }
 }
 
-/// The runs of elements that begin so many bytes behind a place.
+/// The contiguous runs of elements that begin `offset` bytes after `part`.
 pub(super) fn runs(part: RemoteAddr, offset: i64, at: &At) -> Result<Vec<(RemoteAddr, u64)>> {
     if let Some(run) = at.datatype.single_run(at.count) {
         return Ok(vec![(part.offset((offset + run.offset) as u64), run.length)]);

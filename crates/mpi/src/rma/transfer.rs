@@ -1,4 +1,4 @@
-//! Puts and gets: copies where the target's memory is mapped, otherwise the device's writes and reads, one for each run of bytes.
+//! Puts and gets: copies where the target's memory is mapped, otherwise device writes and reads, one for each contiguous run.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,10 +13,10 @@ use crate::rma::object::{Flavor, Pending, Window};
 use crate::rma::target::{At, Elements, Target};
 use crate::status::{PROC_NULL, Status};
 
-/// Pending operations from which on those that are over are forgotten.
+/// Number of pending operations above which completed ones are dropped.
 const PENDING_MANY: usize = 256;
 
-/// Whether somebody holds a request for an operation.
+/// Whether the program holds a request for an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Plain,
@@ -24,11 +24,12 @@ pub(super) enum Form {
 }
 
 impl Window {
-    /// Writes a buffer's elements into a member's memory (`MPI_Put`). The buffer may be used again after a flush, or the epoch's end.
+    /// Writes a buffer's elements into a member's memory (`MPI_Put`). The buffer may be reused after a flush, or the epoch's end.
     ///
     /// # Errors
-    /// [`Class::RMA_SYNC`] outside of an epoch that has the target; [`Class::RANK`], [`Class::DISP`] and [`Class::RMA_RANGE`] for elements
-    /// that there are not; [`Class::TRUNCATE`] for more bytes than the target's elements have; [`Class::PROC_ABORTED`] when it is lost.
+    /// [`Class::RMA_SYNC`] outside of an epoch that includes the target; [`Class::RANK`], [`Class::DISP`] and [`Class::RMA_RANGE`]
+    /// for elements that do not exist; [`Class::TRUNCATE`] for more bytes than the target's elements have; [`Class::PROC_ABORTED`]
+    /// when the target is lost.
     #[inline]
     pub fn put(&self, origin: &Buffer, at: &At) -> Result<()> {
         if self.put_near(origin, at) {
@@ -37,7 +38,7 @@ impl Window {
         self.copy(origin, at, SendOp::Write, Form::Plain).map(drop)
     }
 
-    /// Reads elements of a member's memory into a buffer (`MPI_Get`), which has them after a flush, or the epoch's end.
+    /// Reads elements of a member's memory into a buffer (`MPI_Get`), which is filled after a flush, or the epoch's end.
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -49,7 +50,7 @@ impl Window {
         self.copy(origin, at, SendOp::Read, Form::Plain).map(drop)
     }
 
-    /// As [`Window::put`], with a request that is over when the buffer may be used again. In epochs of locks alone.
+    /// As [`Window::put`], with a request that completes when the buffer may be reused. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -57,7 +58,7 @@ impl Window {
         self.copy(origin, at, SendOp::Write, Form::Requested).map(|begun| self.request(begun))
     }
 
-    /// As [`Window::get`], with a request that is over when the buffer has the elements. In epochs of locks alone.
+    /// As [`Window::get`], with a request that completes when the buffer is filled. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -85,7 +86,7 @@ impl Window {
                 self.core().host().charge_copy(origin.len());
                 let (from, to) = if is_read { (&there, origin) } else { (origin, &there) };
                 to.copy_apart(from);
-                // Behind it a program may store a flag that another process looks at.
+                // The program may next store a flag that another process polls.
                 fence(Ordering::Release);
                 Ok(Begun::Over(Status::empty()))
             }
@@ -100,7 +101,7 @@ impl Window {
         }
     }
 
-    /// Whether an operation goes as a message, when its epoch is completed.
+    /// Queues an operation that is sent as a message when its epoch completes. Returns whether it was queued.
     fn carry(&self, origin: &Buffer, at: &At, target: &Target, is_put: bool) -> Result<bool> {
         let (Some(carrier), Some(run)) = (&self.0.carrier, at.datatype.single_run(at.count)) else {
             return Ok(false);
@@ -113,8 +114,8 @@ impl Window {
         Ok(true)
     }
 
-    /// The target's elements, as many bytes as the origin has; nothing for nobody, and for no bytes. Its lock is taken, where the
-    /// epoch wants that.
+    /// The target's elements, which have the origin's size in bytes; `None` for [`PROC_NULL`], and for no bytes. Takes the target's
+    /// lock if the epoch requires it.
     pub(super) fn reach(&self, origin: &Buffer, at: &At, form: Form) -> Result<Option<(&Target, Elements)>> {
         self.enter()?;
         self.0.is_ordered.store(false, Ordering::Relaxed);
@@ -161,7 +162,7 @@ impl Window {
         Ok(Some((target, elements)))
     }
 
-    /// Notes an operation that has begun, for flushes.
+    /// Records a started operation, for flushes.
     pub(super) fn pend(&self, rank: i32, begun: Begun, form: Form) -> Begun {
         let Begun::Under(key) = begun else { return begun };
         let pending = Pending { rank, key, is_requested: form == Form::Requested };

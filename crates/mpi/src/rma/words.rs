@@ -1,7 +1,7 @@
-//! [`Words`]: a member's control block, as another process changes it; and the protocols of its words.
+//! [`Words`]: changes another member's control block, and implements the protocols of its words.
 //!
-//! A lock is two counts in one word: who has it alone, a process's number and one, in the upper half, and how many share it in the
-//! lower one. Whoever wants it shared counts itself first, and takes that back where somebody has it alone.
+//! A lock combines two counts in one word: the upper half is the exclusive holder's process number plus one, the lower half is the
+//! number of sharers. A process that wants to share it adds itself first, and undoes that if the lock is held exclusively.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,34 +20,34 @@ use crate::rma::served::Asking;
 use crate::status::Status;
 use transport::Registration;
 
-/// A member's block, as this process reaches it.
+/// Access to a member's control block.
 pub(super) enum Words {
-    /// In memory of this process, or mapped here; and the word of the turn in it.
+    /// In memory of this process, or mapped here; with the word of the turn in it.
     Near(Buf, verbs::Words),
-    /// By atomics of the device, whose results come into memory that is used again.
+    /// By atomics of the device. Their results are stored in buffers that are reused.
     Far { process: u32, at: RemoteAddr, results: Lock<Vec<(Buf, Registration)>> },
-    /// By questions, where the device has no atomics.
+    /// By request messages, where the device has no atomics.
     Asked(Asking),
 }
 
-/// How long the pauses between tries are: the least that many times, then longer and longer.
+/// Pauses between attempts: the shortest pause for the first `TRIES` attempts, then longer ones.
 const TRIES: u32 = 32;
 const PAUSE_LEAST: Span = Span::from_us(1);
 const PAUSE_MOST: Span = Span::from_us(200);
 
 impl Words {
-    /// Those in a block of this process's, or mapped here.
+    /// Words in a block of this process, or mapped here.
     pub(super) fn near(block: Buf) -> Result<Self> {
         let turn = block.words(TURN, 1)?;
         Ok(Self::Near(block, turn))
     }
 
-    /// Those of a process, by its device.
+    /// Words of a process, changed by its device.
     pub(super) fn far(process: u32, at: RemoteAddr) -> Self {
         Self::Far { process, at, results: Lock::default() }
     }
 
-    /// Changes a word; what it was.
+    /// Changes a word. Returns the former value.
     fn change(&self, core: &Core, change: &Change) -> Result<u64> {
         match self {
             Self::Near(block, _) => change.carry_out(block),
@@ -65,10 +65,10 @@ impl Words {
         }
     }
 
-    /// Takes the lock when it is this process's turn.
+    /// Takes the lock, and waits until it is available.
     ///
     /// # Errors
-    /// [`Class::PROC_ABORTED`] when whoever has it is lost.
+    /// [`Class::PROC_ABORTED`] when its holder is lost.
     pub(super) fn lock(&self, core: &Core, kind: LockKind, members: &Group) -> Result<()> {
         let me = core.bootstrap().rank();
         patiently(core, "MPI_Win_lock", || {
@@ -85,7 +85,7 @@ impl Words {
             if kind == LockKind::Shared {
                 self.change(core, &Change::Add { word: LOCK, add: 1_u64.wrapping_neg() })?;
             }
-            // Of sharers nobody knows who they are.
+            // The identity of sharers is not recorded.
             Ok(Try::Taken(match owner {
                 0 => members.members().to_vec(),
                 owner => vec![owner - 1],
@@ -93,7 +93,7 @@ impl Words {
         })
     }
 
-    /// Gives the lock back, so many times if it is shared.
+    /// Releases the lock, `times` times if it is shared.
     pub(super) fn unlock(&self, core: &Core, kind: LockKind, times: u32) -> Result<Begun> {
         let less = match kind {
             LockKind::Exclusive => alone(core.bootstrap().rank()),
@@ -102,7 +102,7 @@ impl Words {
         self.begin(core, &Change::Add { word: LOCK, add: less.wrapping_neg() })
     }
 
-    /// Waits until nobody else accumulates into this member's memory, and keeps others from it.
+    /// Waits until nobody else accumulates into this member's memory, and excludes others from it.
     pub(super) fn take_turn(&self, core: &Core) -> Result<()> {
         let me = alone(core.bootstrap().rank());
         patiently(core, "the turn to accumulate", || {
@@ -111,7 +111,7 @@ impl Words {
         })
     }
 
-    /// Takes the turn for a process at once, where it is free and this process reaches the word.
+    /// Takes the turn for a process without waiting, if it is free and this process has the word mapped.
     #[inline(always)]
     pub(super) fn turn_at_once(&self, me: Mark) -> Option<Turn<'_>> {
         let Self::Near(_, words) = self else { return None };
@@ -126,7 +126,7 @@ impl Words {
         self.begin(core, &Change::Swap { word: TURN, compare: me, swap: 0 })
     }
 
-    /// Begins to change a word; behind all that was begun by the same device before.
+    /// Starts to change a word, after all earlier operations of the same device.
     fn begin(&self, core: &Core, change: &Change) -> Result<Begun> {
         let Self::Far { process, at, .. } = self else {
             return self.change(core, change).map(|_| Begun::Over(Status::empty()));
@@ -141,25 +141,26 @@ impl Words {
         })
     }
 
-    /// Whether a change comes behind all that the device was asked for at this member before.
+    /// Whether a change is ordered after all earlier operations of the device at this member.
     pub(super) fn is_behind(&self) -> bool {
         matches!(self, Self::Far { .. })
     }
 }
 
-/// A turn that [`Words::turn_at_once`] took; it ends when this is dropped.
+/// A turn taken by [`Words::turn_at_once`]; dropping it ends the turn.
 pub(super) struct Turn<'a>(&'a AtomicU64);
 
 impl Turn<'_> {
-    /// Whether [`Drop`] also orders all that this process stores before with what it loads behind.
+    /// Whether [`Drop`] also orders all earlier stores of this process before its later loads.
     pub(super) const ORDERS: bool = cfg!(target_arch = "x86_64");
 }
 
 impl Drop for Turn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Nobody changes it meanwhile: others wait for 0. What was stored in the turn comes before. Where a word that is exchanged
-        // orders all memory, the flush behind it needs no fence of its own, and the loads of the next call wait for no second one.
+        // Nobody changes the word meanwhile: others wait for 0. Stores of the turn are ordered before this. Where an atomic
+        // exchange is a full barrier, the next flush needs no fence of its own, and the loads of the next call do not wait for a
+        // second one.
         if Self::ORDERS {
             self.0.swap(0, Ordering::SeqCst);
         } else {
@@ -168,21 +169,21 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What a process writes into a word that it has alone.
+/// The value that a process writes into a word that it holds exclusively.
 #[derive(Clone, Copy)]
 pub(super) struct Mark(u64);
 
 impl Mark {
-    /// That of a process.
+    /// The mark of a process.
     pub(super) fn of(process: u32) -> Self {
         Self(alone(process))
     }
 }
 
-/// Bytes that an atomic brings.
+/// Bytes of an atomic's result.
 const RESULT: usize = 8;
 
-/// Memory for what an atomic at a process brings.
+/// Memory for the result of an atomic at a process.
 fn new_result(core: &Core, process: u32) -> Result<(Buf, Registration)> {
     let result = Buf::alloc(RESULT)?;
     let address = result.addr() as usize;
@@ -190,19 +191,19 @@ fn new_result(core: &Core, process: u32) -> Result<(Buf, Registration)> {
     Ok((result, reach))
 }
 
-/// The upper half of a lock that a process has alone.
+/// The lock word of an exclusive holder.
 fn alone(process: u32) -> u64 {
     u64::from(process + 1) << 32
 }
 
-/// What came of a try.
+/// The result of an attempt.
 enum Try {
     Done,
-    /// One of these has it.
+    /// One of these processes holds it.
     Taken(Vec<u32>),
 }
 
-/// Tries until it is done, with pauses in which others' messages are answered.
+/// Repeats an attempt until it succeeds, with pauses in which others' messages are served.
 fn patiently(core: &Core, call: &'static str, mut attempt: impl FnMut() -> Result<Try>) -> Result<()> {
     let (mut tries, mut pause) = (0, PAUSE_LEAST);
     loop {
