@@ -1,6 +1,6 @@
-//! How communicators of two jobs become one intercommunicator (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`,
-//! `MPI_Comm_spawn`). One process of each has a [`Bridge`] to the other; over it the two tell each other who is there, and where. From
-//! then on all is as within a job.
+//! Connects communicators of two jobs to one intercommunicator (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`,
+//! `MPI_Comm_spawn`). One process of each job has a [`Bridge`] to the other, over which the two exchange the members and addresses
+//! of both sides. After that, communication works as within a job.
 
 use auth::Key;
 
@@ -11,10 +11,10 @@ use crate::comm::members::Told;
 use crate::error::{Class, Error, Result};
 use crate::peers::nic::Sizes;
 
-/// A way to one process of another job, before the two are connected.
+/// A connection to one process of another job, before the two jobs are connected.
 pub trait Bridge {
-    /// A key that the two ends of the bridge share and nobody else has, if there is one: keys go over the bridge encrypted with it, and else
-    /// in the clear.
+    /// A secret key that both ends of the bridge share, if there is one. Keys sent over the bridge are encrypted with it, otherwise
+    /// they are sent in the clear.
     fn shared_key(&self) -> Option<Key>;
     /// Sends a message.
     ///
@@ -28,13 +28,13 @@ pub trait Bridge {
     fn receive(&mut self, most: usize) -> Result<Vec<u8>>;
 }
 
-/// The name of the new communicator, and the members of the other side.
+/// The context of the new communicator, and the members of the other side.
 type Met = (Context, Told);
 
-/// Bytes of the largest message over a bridge: 2^20 members with their addresses, which take up to 1 KiB each.
+/// Maximum size of a message over a bridge: 2^20 members with addresses of up to 1 KiB each.
 const MEMBERS_MAX: usize = 1 << 30;
 
-/// What the two say when their members know each other.
+/// The message that each root sends once its members know those of the other side.
 const READY: &[u8] = b"ready";
 
 fn nonsense() -> Error {
@@ -42,11 +42,11 @@ fn nonsense() -> Error {
 }
 
 impl Comm {
-    /// An intercommunicator with the communicator whose root is at the other end of the bridge that this one's root has; `bridge` has a
-    /// meaning there only, where an error is told to the others. Collective over both.
+    /// An intercommunicator with the communicator whose root is at the other end of the bridge. `bridge` is significant only at the
+    /// root; its error is reported to the other members. Collective over both communicators.
     ///
     /// # Errors
-    /// [`Class::RANK`] for a root that there is not; [`Class::COMM`] for an intercommunicator; [`Class::PORT`] when the two sides cannot
+    /// [`Class::RANK`] for an invalid root; [`Class::COMM`] for an intercommunicator; [`Class::PORT`] when the two sides cannot
     /// agree; [`Class::GROUP`] for two sides with a common member; [`Class::PROC_ABORTED`].
     pub fn join(&self, root: i32, mut bridge: Result<Option<&mut dyn Bridge>>) -> Result<Self> {
         if self.is_inter() {
@@ -67,7 +67,7 @@ impl Comm {
             }
             Ok(remote)
         });
-        // Nobody of the other side speaks to one who does not know it yet.
+        // The other side must not send to a process before that process knows the sender.
         self.talk()?.told_by_all(self.rank(), &[0])?;
         let ready = match (&known, &mut bridge) {
             (Err(error), _) => Err(error.clone()),
@@ -86,7 +86,7 @@ impl Comm {
         self.child(name, self.group().clone(), Some(known?), None)
     }
 
-    /// Sends something of the root to all others, made by `bytes` for each. An error goes to the others in its place.
+    /// Sends a message made by `bytes` from the root to each other member, or the error instead.
     fn tell_others(&self, root: i32, bytes: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
         let talk = self.talk()?;
         for (rank, process) in (0..self.size()).zip(self.group().members()).filter(|(rank, _)| *rank != root)
@@ -100,7 +100,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Receives what the root has sent by [`Comm::tell_others`].
+    /// Receives the root's message of [`Comm::tell_others`].
     fn told_by_root(&self, root: i32) -> Result<Vec<u8>> {
         let said = self.talk()?.receive(root)?;
         let (class, rest) = said.split_first_chunk().ok_or_else(nonsense)?;
@@ -110,7 +110,7 @@ impl Comm {
         }
     }
 
-    /// Makes what the root has agreed on with the other side known to all; its error is an error of all.
+    /// Distributes the root's agreement with the other side, or its error, to all members.
     fn met_by_root(&self, root: i32, met: Result<Met>) -> Result<Met> {
         let core = self.core();
         if self.rank() == root {
@@ -126,7 +126,7 @@ impl Comm {
         Ok((name_of(name)?, Told::parse_from(core, from, members)?))
     }
 
-    /// The root's part: the name that both sides take, and the other side's members.
+    /// The root's part: agrees on the context of both sides, and gets the other side's members.
     fn meet(&self, bridge: &mut dyn Bridge) -> Result<Met> {
         let name = self.core().name_apart();
         let mine = Told::apart(self.core(), self.group())?;

@@ -1,9 +1,9 @@
 //! Processes of other jobs (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`, `MPI_Comm_spawn`).
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `connect` | intercommunicators with another job, by a [`Bridge`](crate::Bridge) |
-//! | `remote_jobs` | processes of other jobs, and their numbers here |
+//! | `connect` | intercommunicators with another job, over a [`Bridge`](crate::Bridge) |
+//! | `remote_jobs` | processes of other jobs, and their local numbers |
 
 pub(crate) mod connect;
 pub(crate) mod remote_jobs;

@@ -1,17 +1,17 @@
-//! [`Strangers`]: processes of other jobs that this one has been told of. They have numbers behind those of the own job, and these mean
-//! nothing elsewhere: between jobs a process is known by its [`Identity`].
+//! [`Strangers`]: the processes of other jobs that this process knows. Their numbers follow those of its own job, and are valid
+//! only locally: between jobs a process is named by its [`Identity`].
 
 use std::collections::BTreeMap;
 
 use crate::error::{Class, Error, Result};
 use crate::peers::address::Address;
 
-/// Who a process is, for all jobs.
+/// A process's name, unique among all jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Identity {
-    /// A number of its job's own.
+    /// The job's unique number.
     pub(crate) job: u64,
-    /// Its number there.
+    /// The process's number in its job.
     pub(crate) rank: u32,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Identity {
 pub(crate) const IDENTITY: usize = 12;
 
 impl Identity {
-    /// The bytes that are told of it.
+    /// Encodes the identity.
     pub(crate) fn bytes(self) -> [u8; IDENTITY] {
         let mut bytes = [0; IDENTITY];
         bytes[..8].copy_from_slice(&self.job.to_le_bytes());
@@ -27,17 +27,17 @@ impl Identity {
         bytes
     }
 
-    /// What these bytes say; `None` for too few.
+    /// Decodes an identity; `None` if there are too few bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (job, rank) = bytes.get(..IDENTITY)?.split_first_chunk()?;
         Some(Self { job: u64::from_le_bytes(*job), rank: u32::from_le_bytes(rank.try_into().ok()?) })
     }
 }
 
-/// Those that this process knows, by number.
+/// The known processes of other jobs, by local number.
 #[derive(Debug)]
 pub(crate) struct Strangers {
-    /// Who this process is, and how many its job has.
+    /// This process, and the size of its job.
     own: Identity,
     size: u32,
     known: Vec<(Identity, Address)>,
@@ -45,12 +45,12 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    /// A process that knows nobody outside of its job.
+    /// No known processes outside of this process's job.
     pub(crate) fn new(own: Identity, size: u32) -> Self {
         Self { own, size, known: Vec::new(), numbers: BTreeMap::new() }
     }
 
-    /// Whether there are none.
+    /// Whether no process of another job is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -60,7 +60,7 @@ impl Strangers {
         process < self.size
     }
 
-    /// Who a process is.
+    /// The identity of a process.
     pub(crate) fn identity(&self, process: u32) -> Identity {
         match self.of(process) {
             Some((identity, _)) => *identity,
@@ -68,7 +68,7 @@ impl Strangers {
         }
     }
 
-    /// Where a stranger is reached; `None` for a process of the own job.
+    /// The address of a process of another job; `None` for a process of this job.
     pub(crate) fn address(&self, process: u32) -> Option<&Address> {
         self.of(process).map(|(_, address)| address)
     }
@@ -77,7 +77,7 @@ impl Strangers {
         self.known.get(process.checked_sub(self.size)? as usize)
     }
 
-    /// The number of a process that is known.
+    /// The local number of a known process.
     pub(crate) fn number(&self, identity: Identity) -> Option<u32> {
         if identity.job == self.own.job {
             return Some(identity.rank).filter(|rank| *rank < self.size);
@@ -85,10 +85,10 @@ impl Strangers {
         self.numbers.get(&identity).copied()
     }
 
-    /// Gets to know a process; its number.
+    /// Adds a process. Returns its local number.
     ///
     /// # Errors
-    /// [`Class::OTHER`] for one of the own job that there is not, and beyond 2^31 processes.
+    /// [`Class::OTHER`] for an invalid rank of this job, and beyond 2^31 processes.
     pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
         if let Some(number) = self.number(identity) {
             return Ok(number);

@@ -1,4 +1,4 @@
-//! The operations: alone and together, waiting and with a request, and in two halves.
+//! Operations on files: independent and collective, blocking, with a request, and split.
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
@@ -9,11 +9,12 @@ use crate::req::request::Request;
 use crate::status::Status;
 
 impl File {
-    /// Reads into a buffer, as far as the file has it; the status says how much.
+    /// Reads into a buffer, up to the end of the file; the status contains the size.
     ///
     /// # Errors
-    /// [`Class::ACCESS`] for a file that is only written; [`Class::ARG`] for a negative offset, and bytes that are no whole etypes;
-    /// [`Class::UNSUPPORTED_OPERATION`] for a sequential file without the shared pointer; the file system's; a conversion's.
+    /// [`Class::ACCESS`] for a write-only file; [`Class::ARG`] for a negative offset, and a size that is not a whole number of
+    /// etypes; [`Class::UNSUPPORTED_OPERATION`] for a sequential file without the shared pointer; errors of the file system and of
+    /// conversions.
     pub fn read(&self, buffer: &Buffer, place: Position) -> Result<Status> {
         let access = self.access(Direction::Read, buffer, place)?;
         let status = self.read_here(&access, buffer)?;
@@ -24,7 +25,7 @@ impl File {
     /// Writes a buffer.
     ///
     /// # Errors
-    /// [`Class::READ_ONLY`] for a file that is only read; the others of [`File::read`].
+    /// [`Class::READ_ONLY`] for a read-only file; the others of [`File::read`].
     pub fn write(&self, buffer: &Buffer, place: Position) -> Result<Status> {
         let access = self.access(Direction::Write, buffer, place)?;
         let status = self.write_here(&access, buffer)?;
@@ -32,7 +33,7 @@ impl File {
         Ok(status)
     }
 
-    /// As [`File::read`], with a request. The work is done in the call, which waits for no other process.
+    /// As [`File::read`], with a request. The call itself does the work; it waits for no other process.
     ///
     /// # Errors
     /// As [`File::read`].
@@ -40,7 +41,7 @@ impl File {
         self.read(buffer, place).map(|status| self.over(status))
     }
 
-    /// As [`File::write`], with a request; likewise.
+    /// As [`File::write`], with a request, like [`File::iread`].
     ///
     /// # Errors
     /// As [`File::write`].
@@ -52,18 +53,18 @@ impl File {
         Request::of_process(self.core(), Begun::Over(status))
     }
 
-    /// As [`File::read`], together with all who have the file open.
+    /// As [`File::read`], but collective over all processes that opened the file.
     ///
     /// # Errors
-    /// As [`File::read`]; the file system's, at all.
+    /// As [`File::read`]; an error of the file system fails the call at all processes.
     pub fn read_all(&self, buffer: &Buffer, place: Position) -> Result<Status> {
         self.together(Direction::Read, buffer, place)
     }
 
-    /// As [`File::write`], together with all who have the file open.
+    /// As [`File::write`], but collective over all processes that opened the file.
     ///
     /// # Errors
-    /// As [`File::write`]; the file system's, at all.
+    /// As [`File::write`]; an error of the file system fails the call at all processes.
     pub fn write_all(&self, buffer: &Buffer, place: Position) -> Result<Status> {
         self.together(Direction::Write, buffer, place)
     }
@@ -77,24 +78,24 @@ impl File {
             Position::Shared => self.ordered(way, buffer),
             _ => self.access(way, buffer, place),
         };
-        // The others wait for this process whatever is wrong here.
+        // The others wait for this process even if its arguments are invalid.
         let (access, status) = self.exchange(way, access, buffer)?;
         self.passed(&access, place, buffer, status.bytes)?;
         Ok(status)
     }
 
-    /// Begins what [`File::read_all_end`] ends. Only one such operation may be under way.
+    /// Starts a read that [`File::read_all_end`] completes. Only one split operation may be active.
     ///
     /// # Errors
-    /// As [`File::read_all`]; [`Class::IO`] when one is under way already.
+    /// As [`File::read_all`]; [`Class::IO`] when a split operation is active already.
     pub fn read_all_begin(&self, buffer: &Buffer, place: Position) -> Result<()> {
         self.begin(Direction::Read, buffer, place)
     }
 
-    /// Begins what [`File::write_all_end`] ends; likewise.
+    /// Starts a write that [`File::write_all_end`] completes, like [`File::read_all_begin`].
     ///
     /// # Errors
-    /// As [`File::write_all`]; [`Class::IO`] when one is under way already.
+    /// As [`File::write_all`]; [`Class::IO`] when a split operation is active already.
     pub fn write_all_begin(&self, buffer: &Buffer, place: Position) -> Result<()> {
         self.begin(Direction::Write, buffer, place)
     }
@@ -105,18 +106,18 @@ impl File {
         Ok(())
     }
 
-    /// Ends a read that has begun; `place` is of the kind that it began with.
+    /// Completes a split read; `place` must be of the kind that started it.
     ///
     /// # Errors
-    /// [`Class::IO`] unless such an operation has begun.
+    /// [`Class::IO`] unless such an operation is active.
     pub fn read_all_end(&self, place: Position) -> Result<Status> {
         self.finish(Direction::Read, place)
     }
 
-    /// Ends a write that has begun; likewise.
+    /// Completes a split write, like [`File::read_all_end`].
     ///
     /// # Errors
-    /// [`Class::IO`] unless such an operation has begun.
+    /// [`Class::IO`] unless such an operation is active.
     pub fn write_all_end(&self, place: Position) -> Result<Status> {
         self.finish(Direction::Write, place)
     }
@@ -130,7 +131,7 @@ impl File {
         split.map(|split| split.status).ok_or_else(none)
     }
 
-    /// Checks an access, and finds where it begins. A pointer that is shared has gone on then.
+    /// Checks an access, and determines its start. This advances a shared pointer.
     fn access(&self, way: Direction, buffer: &Buffer, place: Position) -> Result<Access> {
         let (view, etypes) = self.etypes(way, buffer)?;
         if place != Position::Shared {
@@ -144,11 +145,11 @@ impl File {
         self.located(view, first, etypes)
     }
 
-    /// The individual pointer goes on behind what was read or written.
+    /// Moves the individual pointer past the data that were read or written.
     fn passed(&self, access: &Access, place: Position, buffer: &Buffer, bytes: u64) -> Result<()> {
         if place == Position::Individual {
             let all = access.view.representation().len_in_file(buffer)?;
-            // Elements may have other sizes in the file.
+            // Elements may have another size in the file.
             let passed = u128::from(all) * u128::from(bytes) / u128::from(buffer.len().max(1));
             let to = (access.from + passed as u64) / access.view.unit();
             self.with(|state| state.position = to as i64);

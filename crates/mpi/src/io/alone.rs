@@ -1,4 +1,4 @@
-//! What a process does for itself, at once, in the calling thread.
+//! Independent input and output, done immediately in the calling thread.
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
@@ -7,11 +7,11 @@ use crate::io::view::View;
 use crate::memory::Buffer;
 use crate::status::Status;
 
-/// Bytes that are moved between scattered memory and the file at a time.
+/// Bytes moved per step between scattered memory and the file.
 const CHUNK: u64 = 4 << 20;
 
 impl File {
-    /// Checks an access: the view, and how many etypes it has.
+    /// Checks an access. Returns the view and the access's size in etypes.
     pub(super) fn etypes(&self, way: Direction, buffer: &Buffer) -> Result<(View, i64)> {
         self.check_open()?;
         match way {
@@ -34,7 +34,7 @@ impl File {
         Ok(Access { view, from })
     }
 
-    /// Reads without the others.
+    /// Reads independently.
     pub(super) fn read_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let representation = access.view.representation();
         let bytes = match representation.raw(buffer)? {
@@ -47,14 +47,14 @@ impl File {
         Ok(Status { bytes, ..Status::empty() })
     }
 
-    /// Writes without the others.
+    /// Writes independently.
     pub(super) fn write_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let raw = access.view.representation().encode(buffer)?;
         self.in_turn(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
         Ok(Status { bytes: buffer.len(), ..Status::empty() })
     }
 
-    /// Does something while nobody else does, if operations are to be atomic.
+    /// Runs `act`, in atomic mode under the locks of this process and of the file.
     fn in_turn<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.is_atomic() {
             return act();
@@ -85,7 +85,7 @@ impl File {
     }
 }
 
-/// A buffer as a whole if it is one piece, else in parts; with where each begins.
+/// The whole buffer if it is contiguous, otherwise chunks; each with its offset.
 fn parts(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
     let step = if buffer.one_piece().is_some() { buffer.len() } else { CHUNK };
     let starts = (0..buffer.len()).step_by(step.max(1) as usize);

@@ -1,7 +1,7 @@
-//! Reading and writing together, in two phases: pieces go to whoever has their domain of the file, and each of these writes its
-//! domain in large steps; or the other way round.
+//! Two-phase collective input and output. For a write, each process sends its pieces to the aggregators of the file domains, and
+//! each aggregator writes its domain in large steps. A read works the other way round.
 //!
-//! That is worth it where pieces interleave. Where they do not, each process reads or writes for itself.
+//! This pays off where pieces interleave. Where they do not, each process reads or writes independently.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::memory::Buffer;
 use crate::p2p::wire::Label;
 use crate::status::Status;
 
-/// What a process brings to an operation.
+/// A process's part of an operation.
 struct Part {
     access: Access,
-    /// The data in their form in the file, if that is another one.
+    /// The data in their file representation, if it differs.
     raw: Option<Buffer>,
     pieces: Listed,
-    /// Bytes of the file, if it is read.
+    /// Size of the file in bytes, for a read.
     size: u64,
 }
 
-/// What each process says of its part: the class of an error, the range of its pieces, and the size of the file.
+/// Bytes in which each process describes its part: an error class, the range of its pieces, and the size of the file.
 const SAID: usize = 32;
 
 impl File {
-    /// Where this process begins when all go on from the shared pointer, one behind the other.
+    /// The start of this process's access when all use the shared pointer in rank order.
     pub(super) fn ordered(&self, way: Direction, buffer: &Buffer) -> Result<Access> {
         let comm = &self.0.comm;
         let found = self.etypes(way, buffer);
@@ -50,7 +50,7 @@ impl File {
         self.located(view, first + all[..comm.rank() as usize].iter().sum::<i64>(), etypes)
     }
 
-    /// Reads or writes together with the others, all of which call it.
+    /// Reads or writes collectively. All processes must call this.
     pub(super) fn exchange(
         &self,
         way: Direction,
@@ -83,7 +83,7 @@ impl File {
         self.in_phases(way, part, buffer, &ranges, end)
     }
 
-    /// What this process brings.
+    /// This process's part.
     fn part(&self, way: Direction, access: Access, buffer: &Buffer) -> Result<Part> {
         let representation = access.view.representation();
         let len = representation.len_in_file(buffer)?;
@@ -99,7 +99,7 @@ impl File {
         let hints = self.with(|state| state.hints);
         let buffering = if way == Direction::Read { hints.reading } else { hints.writing };
         let is_any = ranges.iter().any(|range| !range.is_empty());
-        // One that nobody comes between holds a lock of its own.
+        // In atomic mode, and with a single range, each process locks the file for itself.
         let is_possible = is_any && !self.is_atomic() && ranges.len() > 1;
         match buffering {
             Buffering::Always => is_possible,
@@ -128,7 +128,7 @@ impl File {
         let rounds = Rounds::begin(self, way, &domains, &mine, data)?;
         let mut done = Ok(());
         for round in 0..domains.rounds() {
-            // The others go on.
+            // The others continue.
             let carried_out = rounds.carry_out(round);
             done = done.and(carried_out);
         }
@@ -151,13 +151,13 @@ struct Rounds<'a> {
     domains: &'a Domains,
     mine: &'a Listed,
     data: &'a Buffer,
-    /// This process's number as an aggregator, and by rank what others have in its domain.
+    /// This process's index as an aggregator, and the pieces of its domain by rank.
     aggregator: Option<(usize, Vec<Listed>)>,
     label: Label,
 }
 
 impl<'a> Rounds<'a> {
-    /// Tells aggregators what is wanted of them.
+    /// Sends each aggregator the pieces of its domain.
     fn begin(
         file: &'a File,
         way: Direction,
@@ -193,7 +193,7 @@ impl<'a> Rounds<'a> {
         Ok(rounds)
     }
 
-    /// What this process does about bytes that go from one rank to another, of which it has one end or both.
+    /// Adds this process's steps for bytes that one rank sends to another. Each end is given if it is at this process.
     fn moved(
         &self,
         acts: &mut Vec<Act>,
@@ -211,7 +211,7 @@ impl<'a> Rounds<'a> {
         }
         match (source, target) {
             (Some(source), Some(target)) => acts.push(Act::Copy { from: source, to: target }),
-            // What stays here is copied when both ends are known.
+            // A local transfer is a copy, added when both ends are known.
             _ if from == to => {}
             (Some(buffer), None) => acts.push(Act::Send { to: process(to)?, buffer }),
             (None, Some(buffer)) => acts.push(Act::Receive { from: process(from)?, buffer }),
@@ -228,7 +228,7 @@ impl<'a> Rounds<'a> {
         core.finish(call, begun).ok().map(drop)
     }
 
-    /// Carries out one round. An error of the file system is returned when the others have what they wait for.
+    /// Carries out one round. An error of the file system is returned only after the others have received their data.
     fn carry_out(&self, round: u64) -> Result<()> {
         let window = Window::of(self.aggregator.as_ref(), self.domains, round)?;
         let read = if self.way == Direction::Read { window.read(self.file) } else { Ok(()) };
@@ -237,7 +237,7 @@ impl<'a> Rounds<'a> {
         if self.way == Direction::Write { window.write(self.file) } else { Ok(()) }
     }
 
-    /// The exchange of a round.
+    /// The data transfers of a round.
     fn acts(&self, window: &Window, round: u64) -> Result<Vec<Act>> {
         let (me, mut acts) = (self.file.0.comm.rank(), Vec::new());
         let mut own = None;
@@ -265,13 +265,13 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// What an aggregator has of the file in one round; nothing at others.
+/// An aggregator's data of one round; empty at other processes.
 struct Window {
-    /// The pieces of each rank, one behind the other.
+    /// The pieces of all ranks, in rank order.
     memory: Buffer,
-    /// By rank, how many bytes.
+    /// Bytes of each rank.
     lens: Vec<u64>,
-    /// In the order of the memory.
+    /// The pieces in memory order.
     pieces: Vec<Piece>,
 }
 
@@ -300,7 +300,7 @@ impl Window {
         })
     }
 
-    /// Writes all pieces. Of what several ranks have written, those of the last remain.
+    /// Writes all pieces. Where pieces of several ranks overlap, the last rank's data remain.
     fn write(&self, file: &File) -> Result<()> {
         self.memory.show(|bytes| {
             let mut rest = bytes;
@@ -315,7 +315,7 @@ impl Window {
         })
     }
 
-    /// Reads all pieces. What lies behind the file's end stays zero.
+    /// Reads all pieces. Bytes past the end of the file stay zero.
     fn read(&self, file: &File) -> Result<()> {
         let read = self.memory.fill(|bytes| {
             let (mut rest, len) = (&mut bytes[..], self.lens.iter().sum::<u64>() as usize);
@@ -342,7 +342,7 @@ impl Window {
     }
 }
 
-/// Does something with each row of slices that lie one behind the other in the file.
+/// Calls `act` for each sequence of slices that is contiguous in the file.
 fn runs<T>(
     pieces: Vec<(u64, T)>,
     len: impl Fn(&T) -> usize,

@@ -1,4 +1,4 @@
-//! [`Disk`]: a file's descriptor: all input and output, and what errors of the file system are called.
+//! [`Disk`]: a file's descriptor, which does all input and output, and maps errors of the file system to error classes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -19,10 +19,10 @@ pub(crate) struct Disk {
     path: PathBuf,
 }
 
-/// Pieces of memory that one call takes (`IOV_MAX`).
+/// Maximum number of memory pieces per call (`IOV_MAX`).
 const SLICES: usize = 1024;
 
-/// An error of the file system, with what was tried.
+/// An error of the file system, with the attempted action.
 fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
     Error::new(class_of(error), format_args!("{what} {}: {error}", path.display()))
 }
@@ -45,7 +45,7 @@ fn class_of(error: &io::Error) -> Class {
     }
 }
 
-/// Deletes a file that nobody needs to have open.
+/// Deletes a file, which need not be open.
 ///
 /// # Errors
 /// The file system's.
@@ -54,7 +54,7 @@ pub(crate) fn delete(path: &Path) -> Result<()> {
 }
 
 impl Disk {
-    /// Opens a file, and makes it if `mode` says so.
+    /// Opens a file, and creates it if `mode` says so.
     pub(crate) fn open(path: &Path, mode: FileMode) -> Result<Self> {
         let (is_read, is_written) = (!mode.has(FileMode::WRONLY), !mode.has(FileMode::RDONLY));
         let mut options = OpenOptions::new();
@@ -66,7 +66,7 @@ impl Disk {
         }
         let error = |error| failed("opening", path, &error);
         let file = options.open(path).map_err(error)?;
-        // A folder that is only read can be opened, and nothing can be done with it.
+        // A directory can be opened for reading, but is no file.
         if file.metadata().map_err(error)?.is_dir() {
             return Err(failed("opening", path, &Errno::ISDIR.into()));
         }
@@ -76,7 +76,7 @@ impl Disk {
     fn told<T>(&self, what: &str, done: io::Result<T>) -> Result<T> {
         done.map_err(|error| {
             let error = failed(what, &self.path, &error);
-            // The name was good when it was opened.
+            // The name was valid when the file was opened.
             if error.class == Class::BAD_FILE { Error { class: Class::IO, ..error } } else { error }
         })
     }
@@ -85,7 +85,7 @@ impl Disk {
         &self.path
     }
 
-    /// How many bytes the file has.
+    /// The file's size in bytes.
     pub(crate) fn size(&self) -> Result<u64> {
         self.told("asking the size of", self.file.metadata()).map(|about| about.len())
     }
@@ -94,10 +94,10 @@ impl Disk {
         self.told("setting the size of", self.file.set_len(size))
     }
 
-    /// Has room for so many bytes, all of which are there afterwards.
+    /// Reserves space for a file of at least `size` bytes.
     pub(crate) fn preallocate(&self, size: u64) -> Result<()> {
         let done = match fallocate(&self.file, FallocateFlags::empty(), 0, size) {
-            // A file system that cannot promise room has the bytes all the same.
+            // A file system that cannot reserve space still extends the file.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) if self.size()? < size => self.file.set_len(size),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => done.map_err(io::Error::from),
@@ -105,12 +105,13 @@ impl Disk {
         self.told("preallocating", done)
     }
 
-    /// Waits until all that this process has written is on the disk.
+    /// Waits until all of this process's writes are on the disk.
     pub(crate) fn sync(&self) -> Result<()> {
         self.told("synchronising", self.file.sync_all())
     }
 
-    /// Does something while no other opener of the file does what it does under a lock, on this host or others; several may share it.
+    /// Runs `act` under a lock on the file, which excludes other openers on this host and others; a shared lock can be held by
+    /// several.
     pub(crate) fn locked<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let operation = if is_shared { FlockOperation::LockShared } else { FlockOperation::LockExclusive };
         self.told("locking", until_done(|| flock(&self.file, operation)))?;
@@ -120,7 +121,7 @@ impl Disk {
         unlocked.map(|()| done)
     }
 
-    /// Writes bytes at these places.
+    /// Writes bytes to these pieces of the file.
     pub(crate) fn write(&self, pieces: impl Iterator<Item = Piece>, mut bytes: &[u8]) -> Result<()> {
         for piece in pieces {
             let (now, later) = bytes.split_at(piece.len as usize);
@@ -130,8 +131,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads what is at these places, ascending, until all is read or the file ends; how many bytes. Pieces that lie near each other are
-    /// read as one.
+    /// Reads these pieces, which are in ascending order, up to the end of the file. Returns the size read. Nearby pieces are read
+    /// by one call.
     pub(crate) fn read(&self, pieces: impl Iterator<Item = Piece>, into: &mut [u8]) -> Result<usize> {
         let (mut pieces, mut done, mut scratch) = (pieces.peekable(), 0, Vec::new());
         while let Some(first) = pieces.next() {
@@ -179,7 +180,7 @@ impl Disk {
         Ok(done)
     }
 
-    /// Writes pieces of memory one behind the other.
+    /// Writes pieces of memory contiguously into the file.
     pub(crate) fn gather(&self, mut offset: u64, slices: &[&[u8]]) -> Result<()> {
         let mut slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
         let mut rest = &mut slices[..];
@@ -195,7 +196,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads into pieces of memory one behind the other, until the file ends; how many bytes.
+    /// Reads contiguous bytes into pieces of memory, up to the end of the file. Returns the size read.
     pub(crate) fn scatter(&self, offset: u64, slices: Vec<&mut [u8]>) -> Result<usize> {
         let mut slices: Vec<IoSliceMut<'_>> = slices.into_iter().map(IoSliceMut::new).collect();
         let (mut rest, mut done) = (&mut slices[..], 0);
@@ -212,7 +213,7 @@ impl Disk {
     }
 }
 
-/// Bytes between two pieces below which reading them is cheaper than another call, and bytes of which one read consists at most then.
+/// Gap between two pieces up to which reading it is cheaper than another call; and maximum size of a merged read.
 const GAP: u64 = 4096;
 const NEAR: u64 = 1 << 20;
 

@@ -1,16 +1,16 @@
-//! [`Domains`]: which of those who read or write together has which bytes of the file. No input or output.
+//! [`Domains`]: assigns bytes of the file to the processes of a collective operation. No input or output.
 //!
-//! The range that they touch is cut into as many domains as there are aggregators, and each domain into windows, of which an aggregator
-//! reads or writes one in each round.
+//! The accessed range is divided into one domain per aggregator, and each domain into windows. An aggregator reads or writes one
+//! window per round.
 
 use std::ops::Range;
 
 use crate::io::view::Piece;
 
-/// Domains begin at multiples of this, as pages do.
+/// Domains begin at multiples of the page size.
 const PAGE: u64 = 4096;
 
-/// How a range of a file is dealt out.
+/// The division of a range of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Domains {
     range: Range<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    /// Deals a range out to `nodes` of `size` ranks.
+    /// Divides a range among `nodes` of `size` ranks.
     pub(crate) fn new(range: Range<u64>, size: i32, nodes: u32, window: u64) -> Self {
         let begin = range.start / PAGE * PAGE;
         let nodes = nodes.clamp(1, size.max(1) as u32);
@@ -36,26 +36,26 @@ impl Domains {
         &self.ranks
     }
 
-    /// The bytes of an aggregator.
+    /// The byte range of an aggregator.
     pub(crate) fn domain(&self, aggregator: usize) -> Range<u64> {
         let start = (self.range.start + aggregator as u64 * self.domain).min(self.range.end);
         start..(start + self.domain).min(self.range.end)
     }
 
-    /// The bytes of an aggregator in a round.
+    /// The byte range of an aggregator in a round.
     pub(crate) fn window(&self, aggregator: usize, round: u64) -> Range<u64> {
         let domain = self.domain(aggregator);
         let start = (domain.start + round * self.window).min(domain.end);
         start..(start + self.window).min(domain.end)
     }
 
-    /// Rounds until all windows have been.
+    /// Number of rounds that cover all windows.
     pub(crate) fn rounds(&self) -> u64 {
         self.domain.div_ceil(self.window)
     }
 }
 
-/// Ascending pieces of a file, with how many bytes of them come before each.
+/// Ascending pieces of a file, each with the total size of the pieces before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listed {
     pieces: Vec<Piece>,
@@ -76,18 +76,18 @@ impl FromIterator<Piece> for Listed {
 }
 
 impl Listed {
-    /// Bytes of all.
+    /// Total size in bytes.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// From the first byte to behind the last one; empty without any.
+    /// From the first byte to the end of the last piece; empty without pieces.
     pub(crate) fn range(&self) -> Range<u64> {
         let start = self.pieces.first().map_or(0, |piece| piece.offset);
         start..self.pieces.last().map_or(start, |piece| piece.end())
     }
 
-    /// What lies within a range of the file: how many bytes come before it, and its pieces.
+    /// The pieces within a range of the file, and the number of listed bytes before it.
     pub(crate) fn within(&self, range: &Range<u64>) -> (u64, Vec<Piece>) {
         let first = self.pieces.partition_point(|piece| piece.end() <= range.start);
         let mut found = Vec::new();
@@ -105,13 +105,13 @@ impl Listed {
         (before, found)
     }
 
-    /// These pieces as far as they come before a byte of the file.
+    /// The pieces, truncated at a byte of the file.
     pub(crate) fn cut(self, end: u64) -> Self {
         self.within(&(0..end)).1.into_iter().collect()
     }
 }
 
-/// Whether some of these ranges cross each other; empty ones do not.
+/// Whether any of these ranges overlap; empty ones do not.
 pub(crate) fn interleave(ranges: &[Range<u64>]) -> bool {
     let mut ranges: Vec<&Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).collect();
     ranges.sort_by_key(|range| range.start);
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every byte of the range is in one window of one aggregator, in some round, and nothing else is in any.
+        /// Every byte of the range is in exactly one window of one aggregator, and the windows contain nothing else.
         #[test]
         fn windows_are_the_range(start in 0_u64..20_000, len in 1_u64..100_000, size in 1_i32..9, nodes in 1_u32..12, window in 1_u64..30_000) {
             let domains = Domains::new(start..start + len, size, nodes, window);
@@ -141,7 +141,7 @@ mod tests {
             prop_assert_eq!(next, start + len);
         }
 
-        /// Pieces within a range are the bytes of the list that are in it, and so is how many come before.
+        /// The pieces within a range contain the list's bytes in it, preceded by the right number of bytes.
         #[test]
         fn a_part_of_a_list_is_what_its_bytes_say(pieces in prop::collection::vec((0_u64..5, 1_u64..6), 0..8), from in 0_u64..40, len in 0_u64..40) {
             let mut at = 0;

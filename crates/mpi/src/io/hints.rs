@@ -1,32 +1,32 @@
-//! [`Hints`]: what a program may say about how its files are read and written together.
+//! [`Hints`]: a program's hints for collective input and output.
 
 use crate::info::Info;
 
-/// Whether those who read or write together exchange their pieces first.
+/// Whether a collective operation uses two-phase input and output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Buffering {
-    /// If their pieces interleave.
+    /// If the processes' pieces interleave.
     #[default]
     Automatic,
     Always,
     Never,
 }
 
-/// The hints that change something. Others are not kept.
+/// The hints that have an effect. Others are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
-    /// How many processes read and write for all (`cb_nodes`); all, without.
+    /// Number of aggregators (`cb_nodes`); `None`: all processes.
     pub(crate) nodes: Option<u32>,
-    /// Bytes that each of them reads or writes at once (`cb_buffer_size`).
+    /// Bytes that an aggregator reads or writes per round (`cb_buffer_size`).
     pub(crate) buffer: u64,
     /// `romio_cb_read`, `romio_cb_write`; or `collective_buffering` for both.
     pub(crate) reading: Buffering,
     pub(crate) writing: Buffering,
 }
 
-/// What is not given.
+/// Default of `cb_buffer_size`.
 const BUFFER: u64 = 4 << 20;
-/// The least that is taken for a size.
+/// Its minimum.
 const BUFFER_MIN: u64 = 4096;
 
 impl Default for Hints {
@@ -44,7 +44,7 @@ fn word(buffering: Buffering) -> &'static str {
 }
 
 impl Hints {
-    /// Takes over what it knows. A value that means nothing changes nothing, as hints may be ignored.
+    /// Applies the known hints. Invalid values are ignored, as MPI allows.
     pub(crate) fn learn(&mut self, info: &Info) {
         for (key, value) in info.pairs() {
             let buffering = match value.as_str() {
@@ -68,7 +68,7 @@ impl Hints {
         }
     }
 
-    /// What is in force, for `size` processes.
+    /// The hints in use, for `size` processes.
     pub(crate) fn info(&self, size: i32) -> Info {
         let nodes = self.nodes.map_or(size as u32, |nodes| nodes.min(size as u32));
         let pairs = [
@@ -79,7 +79,7 @@ impl Hints {
         ];
         let mut info = Info::default();
         for (key, value) in pairs {
-            // All are short.
+            // All keys and values are short enough.
             let _ = info.set(key, &value);
         }
         info

@@ -1,25 +1,25 @@
 //! Files that the processes of a communicator open together: [`File`].
 //!
-//! A view says which bytes of a file a process sees; where they lie is worked out without any input or output (`view`), and all of
-//! that is in one place (`disk`). A process that reads or writes for itself does so at once, in the calling thread. Together,
-//! processes whose pieces interleave exchange them first, so that each reads or writes one range of the file in large steps
-//! (`collective`).
+//! A view defines which bytes of a file a process sees. Their offsets are computed without any input or output (`view`), and all
+//! input and output is in one place (`disk`). Independent operations complete immediately in the calling thread. In collective
+//! operations, processes whose pieces interleave exchange them first, so that each reads or writes one range of the file in large
+//! steps (`collective`).
 //!
-//! The shared pointer is a word in a window at the first process, which all add to. Instead: a hidden file under a lock, as ROMIO has
-//! it. Why not: it needs a directory in which a file may be made and a file system with locks, and is left behind by whoever is
-//! killed. The window needs neither, on one host and on several; where the device has atomics, the first process takes no part.
+//! The shared pointer is a word in a window at the first process, to which all add. ROMIO uses a hidden file under a lock instead.
+//! That needs a writable directory and a file system with locks, and the file remains when a process is killed. The window needs
+//! neither, on one host and on several; where the device has atomics, the first process does not take part.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `object` | [`File`] itself: what is asked and said of it |
-//! | `opening`, `mode` | how files are opened, closed and deleted; access modes |
-//! | `view`, `representation` | which bytes are seen; what form they have in the file |
-//! | `access`, `place` | the operations; where they begin |
-//! | `alone` | reading and writing for oneself |
-//! | `collective`, `domains` | reading and writing together; who of them has which bytes |
+//! | `object` | [`File`]: its properties and settings |
+//! | `opening`, `mode` | opening, closing and deleting files; access modes |
+//! | `view`, `representation` | the visible bytes, and their representation in the file |
+//! | `access`, `place` | the operations, and their start |
+//! | `alone` | independent input and output |
+//! | `collective`, `domains` | collective input and output, and its file domains |
 //! | `pointer` | the shared pointer |
-//! | `disk` | the descriptor: all input and output, and what its errors are called |
-//! | `hints` | hints that change something |
+//! | `disk` | the descriptor: all input and output, and its error classes |
+//! | `hints` | the hints that have an effect |
 
 mod access;
 mod alone;

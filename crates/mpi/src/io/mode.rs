@@ -1,35 +1,35 @@
-//! [`FileMode`]: how a file is opened.
+//! [`FileMode`]: the access mode of an open file.
 
 use crate::error::{Class, Error, Result};
 
-/// How a file is opened, as a sum of the standard ABI's numbers (`MPI_MODE_RDONLY` and its like).
+/// The access mode of a file, as a sum of the standard ABI's numbers (`MPI_MODE_RDONLY` and others).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(i32);
 
 impl FileMode {
-    /// All pointers begin at the end.
+    /// All pointers start at the end of the file.
     pub const APPEND: Self = Self(1);
-    /// It is made if it is not there.
+    /// The file is created if it does not exist.
     pub const CREATE: Self = Self(2);
-    /// It is deleted when it is closed.
+    /// The file is deleted when it is closed.
     pub const DELETE_ON_CLOSE: Self = Self(4);
-    /// It must not be there.
+    /// The file must not exist.
     pub const EXCL: Self = Self(8);
-    /// It is read alone.
+    /// Read only.
     pub const RDONLY: Self = Self(16);
-    /// It is read and written.
+    /// Read and written.
     pub const RDWR: Self = Self(32);
-    /// The shared pointer alone is used.
+    /// Only the shared pointer is used.
     pub const SEQUENTIAL: Self = Self(64);
-    /// Nobody else has it open.
+    /// No other program has the file open.
     pub const UNIQUE_OPEN: Self = Self(128);
-    /// It is written alone.
+    /// Write only.
     pub const WRONLY: Self = Self(256);
 
-    /// What a program passes.
+    /// Checks a program's mode.
     ///
     /// # Errors
-    /// [`Class::AMODE`] unless it says one of reading, writing and both, and nothing that contradicts that.
+    /// [`Class::AMODE`] unless it contains exactly one of the read and write modes, and no flag that contradicts it.
     pub fn new(number: i32) -> Result<Self> {
         let wrong = |why| Error::new(Class::AMODE, format_args!("amode: {number} {why}"));
         let (mode, ways) = (Self(number), [Self::RDONLY, Self::RDWR, Self::WRONLY]);
@@ -48,17 +48,17 @@ impl FileMode {
         Ok(mode)
     }
 
-    /// As programs have it.
+    /// The number that programs use.
     pub fn number(self) -> i32 {
         self.0
     }
 
-    /// All but this one.
+    /// The mode without this flag.
     pub(crate) fn without(self, one: Self) -> Self {
         Self(self.0 & !one.0)
     }
 
-    /// Whether it has this one.
+    /// Whether it includes this flag.
     pub fn has(self, one: Self) -> bool {
         self.0 & one.0 != 0
     }

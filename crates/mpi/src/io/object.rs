@@ -1,4 +1,4 @@
-//! [`File`]: what is asked of an open file, and said about it.
+//! [`File`]: the properties and settings of an open file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::io::pointer::Pointer;
 use crate::io::representation::Representation;
 use crate::io::view::View;
 
-/// The displacement that stands for where the shared pointer of a sequential file is (`MPI_DISPLACEMENT_CURRENT`).
+/// The displacement that stands for the current position of a sequential file's shared pointer (`MPI_DISPLACEMENT_CURRENT`).
 const DISPLACEMENT_CURRENT: i64 = -1;
 
 /// A file that the processes of a communicator have open together (`MPI_File`); cheap to clone, and clones are the same object.
@@ -29,13 +29,13 @@ const DISPLACEMENT_CURRENT: i64 = -1;
 pub struct File(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    /// Those who have it open, in a context of the file's own.
+    /// The file's own communicator, with all processes that opened it.
     pub(super) comm: Comm,
     pub(super) id: u64,
     pub(super) mode: FileMode,
     pub(super) disk: Disk,
     pub(super) pointer: Pointer,
-    /// Held while this process reads or writes atomically: the file system tells openers apart, and not threads.
+    /// Held during an atomic access: the file system's lock excludes other openers, but not threads of this process.
     pub(super) turn: Lock<()>,
     pub(super) state: Lock<State>,
     pub(super) is_closed: AtomicBool,
@@ -46,7 +46,7 @@ pub(super) struct State {
     /// The individual pointer, in etypes.
     pub(super) position: i64,
     pub(super) is_atomic: bool,
-    /// A split collective operation that has begun.
+    /// The active split collective operation.
     pub(super) split: Option<Split>,
     pub(super) hints: Hints,
     pub(super) errhandler: Errhandler,
@@ -76,7 +76,7 @@ impl File {
         self.0.comm.core()
     }
 
-    /// Does something with the state. Nothing that waits may be called in it.
+    /// Accesses the state under its lock. `act` must not wait.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.0.state.lock(self.core().host()))
     }
@@ -92,7 +92,7 @@ impl File {
         self.0.comm.collective(&Collective::Barrier)
     }
 
-    /// Has the first process do something, and all hear whether it could.
+    /// Runs `act` at the first process, and returns its result at all. Collective.
     pub(super) fn by_first(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_open()?;
         let done = if self.0.comm.rank() == 0 { act() } else { Ok(()) };
@@ -104,17 +104,17 @@ impl File {
         self.0.id
     }
 
-    /// Who has it open.
+    /// The processes that have it open.
     pub fn group(&self) -> &Group {
         self.0.comm.group()
     }
 
-    /// How it was opened.
+    /// Its access mode.
     pub fn mode(&self) -> FileMode {
         self.0.mode
     }
 
-    /// The hints that are in force.
+    /// The hints in use.
     pub fn info(&self) -> Info {
         self.with(|state| state.hints).info(self.0.comm.size())
     }
@@ -129,17 +129,17 @@ impl File {
         Ok(())
     }
 
-    /// What is to happen with errors of its operations.
+    /// The error handler of its operations.
     pub fn errhandler(&self) -> Errhandler {
         self.with(|state| state.errhandler.clone())
     }
 
-    /// Says what is to happen with errors of its operations.
+    /// Sets the error handler of its operations.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.with(|state| state.errhandler = errhandler);
     }
 
-    /// How many bytes the file has.
+    /// The file's size in bytes.
     ///
     /// # Errors
     /// The file system's.
@@ -148,16 +148,16 @@ impl File {
         self.0.disk.size().map(|bytes| bytes as i64)
     }
 
-    /// Cuts or lengthens it (`MPI_File_set_size`). Collective.
+    /// Truncates or extends the file (`MPI_File_set_size`). Collective.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a negative size; [`Class::READ_ONLY`]; the file system's, at all.
+    /// [`Class::ARG`] for a negative size; [`Class::READ_ONLY`]; an error of the file system, at all processes.
     pub fn set_size(&self, size: i64) -> Result<()> {
         let size = self.size_to_be(size)?;
         self.by_first(|| self.0.disk.set_size(size))
     }
 
-    /// Has room on the disk for so many bytes; a shorter file has them afterwards. Collective.
+    /// Reserves space for `size` bytes, and extends a shorter file to that size. Collective.
     ///
     /// # Errors
     /// As [`File::set_size`].
@@ -172,7 +172,7 @@ impl File {
         u64::try_from(size).map_err(|_| Error::new(Class::ARG, format_args!("a size of {size} is negative")))
     }
 
-    /// Whether it may be written.
+    /// Checks that the file may be written.
     pub(super) fn check_written(&self) -> Result<()> {
         if self.0.mode.has(FileMode::RDONLY) {
             return Err(Error::new(Class::READ_ONLY, "the file was opened with MPI_MODE_RDONLY"));
@@ -180,7 +180,7 @@ impl File {
         Ok(())
     }
 
-    /// Whether it may be read.
+    /// Checks that the file may be read.
     pub(super) fn check_read(&self) -> Result<()> {
         if self.0.mode.has(FileMode::WRONLY) {
             return Err(Error::new(Class::ACCESS, "the file was opened with MPI_MODE_WRONLY"));
@@ -188,22 +188,22 @@ impl File {
         Ok(())
     }
 
-    /// Puts what this process has written on the disk, and waits until all have (`MPI_File_sync`). Collective.
+    /// Writes this process's data to the disk, and waits until all processes have done so (`MPI_File_sync`). Collective.
     ///
     /// # Errors
-    /// The file system's, at all.
+    /// The file system's, at all processes.
     pub fn sync(&self) -> Result<()> {
         self.check_open()?;
         let done = if self.0.mode.has(FileMode::RDONLY) { Ok(()) } else { self.0.disk.sync() };
         agreed(&self.0.comm, done)
     }
 
-    /// Whether operations are atomic among those who have it open.
+    /// Whether the file is in atomic mode.
     pub fn is_atomic(&self) -> bool {
         self.with(|state| state.is_atomic)
     }
 
-    /// Says whether they are to be. Collective.
+    /// Sets or clears atomic mode. Collective.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`].
@@ -213,16 +213,16 @@ impl File {
         self.barrier()
     }
 
-    /// What this process sees of it.
+    /// This process's view.
     pub fn view(&self) -> View {
         self.with(|state| state.view.clone())
     }
 
-    /// Changes what this process sees; all pointers are 0 then (`MPI_File_set_view`). Collective.
+    /// Changes this process's view and resets all pointers to 0 (`MPI_File_set_view`). Collective.
     ///
     /// # Errors
-    /// Those of [`View::new`]; [`Class::UNSUPPORTED_OPERATION`] for a displacement that does not suit a sequential file, or is
-    /// its like of another.
+    /// Errors of [`View::new`]; [`Class::UNSUPPORTED_OPERATION`] for a sequential file with another displacement than
+    /// `MPI_DISPLACEMENT_CURRENT`, or a random-access file with it.
     pub fn set_view(
         &self,
         displacement: i64,
@@ -248,7 +248,7 @@ impl File {
                 state.hints.learn(info);
             });
         });
-        // Nobody uses the shared pointer between its last use before this and its first use behind.
+        // All processes have passed their last use of the shared pointer before this, and none has started its next.
         agreed(&self.0.comm, done)?;
         self.by_first(|| self.0.pointer.set(0))
     }
@@ -272,7 +272,7 @@ impl File {
         self.0.pointer.get()
     }
 
-    /// Whether pointers of this process's own and explicit offsets are possible.
+    /// Checks that individual pointers and explicit offsets are allowed.
     pub(super) fn check_random(&self) -> Result<()> {
         if self.0.mode.has(FileMode::SEQUENTIAL) {
             let text = "a file that was opened with MPI_MODE_SEQUENTIAL has a shared pointer alone";
@@ -281,16 +281,16 @@ impl File {
         Ok(())
     }
 
-    /// The byte of the file where an etype of the view begins.
+    /// The offset in the file at which an etype of the view begins.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a negative number, or one that no file can have.
+    /// [`Class::ARG`] for a negative number, or one beyond any file.
     pub fn byte_offset(&self, etypes: i64) -> Result<i64> {
         self.check_open()?;
         self.view().byte_of(etypes).map(|byte| byte as i64)
     }
 
-    /// Bytes from one element of a datatype to the next in the view's form.
+    /// The extent of a datatype in the view's representation, in bytes.
     ///
     /// # Errors
     /// A conversion's.
@@ -299,7 +299,7 @@ impl File {
         self.view().representation().in_file(datatype).map(|found| found.extent())
     }
 
-    /// Where a pointer goes.
+    /// The new value of a pointer.
     fn sought(&self, offset: i64, whence: Whence, current: impl FnOnce() -> Result<i64>) -> Result<i64> {
         let from = match whence {
             Whence::Set => 0,
@@ -312,7 +312,7 @@ impl File {
         from.checked_add(offset).filter(|to| *to >= 0).ok_or_else(wrong)
     }
 
-    /// The first etype of the view that lies behind the end of the file.
+    /// The first etype of the view past the end of the file.
     pub(super) fn end(&self) -> Result<i64> {
         let (view, size) = (self.view(), self.0.disk.size()?);
         Ok(view.bytes_before(size).div_ceil(view.unit()) as i64)
@@ -321,7 +321,7 @@ impl File {
     /// Moves the individual pointer.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a place before the beginning; [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
+    /// [`Class::ARG`] for a position before the start of the view; [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
         self.check_open()?;
         self.check_random()?;
@@ -333,10 +333,10 @@ impl File {
     /// Moves the shared pointer. Collective.
     ///
     /// # Errors
-    /// As [`File::seek`], at all.
+    /// As [`File::seek`], at all processes.
     pub fn seek_shared(&self, offset: i64, whence: Whence) -> Result<()> {
         self.check_open()?;
-        // Whatever used it before has been done by all.
+        // All processes have completed their earlier uses of it.
         self.barrier()?;
         self.by_first(|| {
             let to = self.sought(offset, whence, || self.0.pointer.get())?;
@@ -345,7 +345,7 @@ impl File {
     }
 }
 
-/// Has all members hear whether one of them has failed: that one gets its own error, others one of its class.
+/// Tells all members whether one has failed. That member returns its own error, the others an error of the same class.
 pub(super) fn agreed<T>(comm: &Comm, done: Result<T>) -> Result<T> {
     let class = done.as_ref().err().map_or(Class::SUCCESS, |error| error.class);
     let classes = comm.talk()?.told_by_all(comm.rank(), &class.0.to_le_bytes())?;

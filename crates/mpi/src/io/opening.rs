@@ -1,4 +1,4 @@
-//! How files are opened, closed and deleted.
+//! Opens, closes and deletes files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ impl File {
     /// Opens a file together with all members of a communicator (`MPI_File_open`). Collective.
     ///
     /// # Errors
-    /// [`Class::COMM`] for an intercommunicator; [`Class::NOT_SAME`] for members that pass different modes; the file system's, at all;
-    /// [`Class::PROC_ABORTED`].
+    /// [`Class::COMM`] for an intercommunicator; [`Class::NOT_SAME`] for members that pass different modes; an error of the file
+    /// system, at all members; [`Class::PROC_ABORTED`].
     pub fn open(
         comm: &Comm,
         path: &Path,
@@ -63,16 +63,16 @@ impl File {
         Ok(file)
     }
 
-    /// Closes it (`MPI_File_close`). Collective.
+    /// Closes the file (`MPI_File_close`). Collective.
     ///
     /// # Errors
-    /// The file system's when it is to be deleted; [`Class::IO`] while a split operation has not ended; [`Class::PROC_ABORTED`].
+    /// The file system's when the file is deleted; [`Class::IO`] while a split operation is active; [`Class::PROC_ABORTED`].
     pub fn close(&self) -> Result<()> {
         self.check_open()?;
         if self.with(|state| state.split.is_some()) {
             return Err(Error::new(Class::IO, "a split collective operation has begun and not ended"));
         }
-        // Everybody has done what he does with it.
+        // All processes have completed their operations on it.
         self.barrier()?;
         self.0.is_closed.store(true, Ordering::Relaxed);
         let freed = self.0.pointer.free();
@@ -91,7 +91,7 @@ impl File {
     }
 }
 
-/// The first makes it, and the others open what is there then.
+/// The first member creates the file, and then the others open it.
 fn open_by_all(comm: &Comm, path: &Path, mode: FileMode) -> Result<Disk> {
     let is_first = comm.rank() == 0;
     let first = agreed(comm, if is_first { Disk::open(path, mode).map(Some) } else { Ok(None) })?;
@@ -103,7 +103,7 @@ fn open_by_all(comm: &Comm, path: &Path, mode: FileMode) -> Result<Disk> {
     let is_made = is_first && mode.has(FileMode::CREATE) && mode.has(FileMode::EXCL);
     agreed(comm, disk).inspect_err(|_| {
         if is_made {
-            // What nobody can use is not left behind; why it failed counts for more than whether this does.
+            // Removes a file that nobody can use. The first error matters more than a failure of this.
             let _ = delete(path);
         }
     })

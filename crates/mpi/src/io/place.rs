@@ -1,27 +1,27 @@
-//! [`Position`], and what else an operation on a file is told or keeps.
+//! [`Position`], and the other parameters and state of an operation on a file.
 
 use crate::io::view::View;
 use crate::status::Status;
 
-/// From the file, or into it.
+/// Read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Read,
     Write,
 }
 
-/// Where an operation begins.
+/// The start of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// At this etype of the view.
     At(i64),
-    /// At this process's pointer, which goes on.
+    /// At this process's pointer, which advances.
     Individual,
-    /// At the pointer that all share, which goes on. Of those who call together, one comes behind the other by rank.
+    /// At the shared pointer, which advances. In a collective call, processes are served in rank order.
     Shared,
 }
 
-/// What an offset counts from (`MPI_SEEK_SET` and its like).
+/// The origin of an offset (`MPI_SEEK_SET` and others).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The beginning of the view.
@@ -32,7 +32,7 @@ pub enum Whence {
     End,
 }
 
-/// A collective operation between its halves. It was carried out by the first.
+/// A split collective operation. Its first half did the work.
 #[derive(Debug)]
 pub(super) struct Split {
     pub(super) way: Direction,
@@ -40,7 +40,7 @@ pub(super) struct Split {
     pub(super) status: Status,
 }
 
-/// An access that is about to be: what is seen, and from which of its bytes on.
+/// A checked access: the view, and the offset of its start in the view's bytes.
 pub(super) struct Access {
     pub(super) view: View,
     pub(super) from: u64,

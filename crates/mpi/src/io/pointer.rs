@@ -1,4 +1,4 @@
-//! [`Pointer`]: the pointer that all who have a file open share: a word in a window at the first of them.
+//! [`Pointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
 
 use datatypes::{Basic, Datatype, Op, Operator};
 
@@ -8,12 +8,12 @@ use crate::info::Info;
 use crate::memory::Buffer;
 use crate::rma::{Assert, At, Window};
 
-/// A number of etypes that all members of a communicator know and change.
+/// A number of etypes that all members of a communicator can read and change.
 #[derive(Debug)]
 pub(crate) struct Pointer(Window);
 
 impl Pointer {
-    /// One that is 0. Collective.
+    /// A pointer with value 0. Collective.
     pub(crate) fn new(comm: &Comm) -> Result<Self> {
         let word = size_of::<i64>() as i64;
         let window = Window::allocate(comm, if comm.rank() == 0 { word } else { 0 }, 1, Info::default())?;
@@ -21,7 +21,7 @@ impl Pointer {
         Ok(Self(window))
     }
 
-    /// Changes it, and says what it was before.
+    /// Changes it. Returns the former value.
     fn change(&self, by: i64, operator: Operator) -> Result<i64> {
         let datatype = || Datatype::from(Basic::Int64);
         let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
@@ -36,7 +36,7 @@ impl Pointer {
         self.change(0, Operator::NoOp)
     }
 
-    /// Goes on by so many etypes; where it was.
+    /// Advances it by this number of etypes. Returns the former value.
     pub(crate) fn add(&self, etypes: i64) -> Result<i64> {
         self.change(etypes, Operator::Sum)
     }
@@ -45,7 +45,7 @@ impl Pointer {
         self.change(etypes, Operator::Replace).map(drop)
     }
 
-    /// Gives it up. Collective.
+    /// Frees it. Collective.
     pub(crate) fn free(&self) -> Result<()> {
         self.0.unlock_all().and(self.0.free())
     }

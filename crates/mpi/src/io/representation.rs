@@ -1,4 +1,4 @@
-//! [`Representation`]: the form that data have in a file, and the way there and back.
+//! [`Representation`]: the data representation in a file, and conversions to and from it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use datatypes::{Basic, Combiner, Contents, Datatype, Distribution, Order};
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 
-/// Conversions of a program's own (`MPI_Register_datarep`). Nothing is called with a lock held.
+/// User-defined conversions (`MPI_Register_datarep`). They are never called with a lock held.
 pub trait Conversion: Send + Sync {
-    /// Bytes from one element of a predefined datatype to the next in a file.
+    /// The extent of a predefined datatype in a file, in bytes.
     ///
     /// # Errors
     /// The program's.
     fn extent(&self, datatype: &Datatype) -> Result<i64>;
-    /// Reads `count` elements at an address from their form in a file, of which `from` is all.
+    /// Converts `count` elements from their file representation `from`, and stores them at an address.
     ///
     /// # Errors
     /// The program's.
     fn read(&self, address: usize, count: i64, datatype: &Datatype, from: &[u8]) -> Result<()>;
-    /// Writes `count` elements at an address in their form in a file, which fills `into`.
+    /// Converts `count` elements at an address to their file representation, which fills `into`.
     ///
     /// # Errors
     /// The program's.
     fn write(&self, address: usize, count: i64, datatype: &Datatype, into: &mut [u8]) -> Result<()>;
 }
 
-/// The form of data in a file.
+/// The representation of data in a file.
 #[derive(Clone, Default)]
 pub enum Representation {
-    /// As in memory (`native`).
+    /// The same as in memory (`native`).
     #[default]
     Native,
-    /// As this library likes it, which is as in memory (`internal`).
+    /// The library's own choice, which is the same as in memory (`internal`).
     Internal,
-    /// The standard's form between unlike machines (`external32`).
+    /// The standard's representation for heterogeneous machines (`external32`).
     External32,
-    /// A program's own.
+    /// A user-defined representation.
     User {
-        /// By what name it was registered.
+        /// The name under which it was registered.
         name: Arc<str>,
-        /// The way there and back; without it, data are as in memory.
+        /// The conversions; `None` if data are the same as in memory.
         conversion: Arc<dyn Conversion>,
     },
 }
@@ -53,12 +53,12 @@ impl fmt::Debug for Representation {
 }
 
 impl Representation {
-    /// One of the standard's by its name.
+    /// A standard representation by its name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Native, Self::Internal, Self::External32].into_iter().find(|known| known.name() == name)
     }
 
-    /// The name that programs know it by.
+    /// Its name.
     pub fn name(&self) -> &str {
         match self {
             Self::Native => "native",
@@ -68,22 +68,22 @@ impl Representation {
         }
     }
 
-    /// The datatype that elements of this one have in a file, made of bytes where they are others there. Displacements that were
-    /// given in bytes stay: such types are not portable.
+    /// The datatype that matches this one in the file, built from bytes where the sizes differ. Displacements given in bytes stay
+    /// the same: such types are not portable.
     ///
     /// # Errors
-    /// A conversion's; [`Class::TYPE`] for a type that would pass 64 bits.
+    /// A conversion's; [`Class::TYPE`] for a type beyond 64 bits.
     pub(crate) fn in_file(&self, datatype: &Datatype) -> Result<Datatype> {
         let is_same = match self {
             Self::Native | Self::Internal => true,
-            // Nothing is longer in external32 than here.
+            // No type is larger in external32 than here.
             Self::External32 => datatype.external32_size(1).ok() == u64::try_from(datatype.size()).ok(),
             Self::User { .. } => false,
         };
         if is_same { Ok(datatype.clone()) } else { self.rebuilt(datatype) }
     }
 
-    /// Bytes of a predefined type in a file.
+    /// Size of a predefined type in a file, in bytes.
     fn extent(&self, datatype: &Datatype, basic: Basic) -> Result<i64> {
         match self {
             Self::Native | Self::Internal => Ok(datatype.extent()),
@@ -100,15 +100,15 @@ impl Representation {
         }
         let Contents { integers, counts, addresses, datatypes } = datatype.contents().map_err(wrong)?;
         let parts = datatypes.iter().map(|part| self.in_file(part)).collect::<Result<Vec<_>>>()?;
-        // In the form for large counts, these have the place of the others.
+        // In the form for large counts, these take the place of the other arguments.
         let numbers = [&integers[..], counts, addresses].concat();
         made(datatype.combiner(), (integers, counts), &numbers, &parts).map_err(wrong)
     }
 
-    /// A buffer's data in their form in a file; `None` if that is as they are.
+    /// A buffer's data in the file representation; `None` if that is the same.
     ///
     /// # Errors
-    /// [`Class::CONVERSION`] for values that have no room there; a conversion's.
+    /// [`Class::CONVERSION`] for values that do not fit the representation; a conversion's error.
     pub(crate) fn encode(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
         Ok(Some(match self {
             Self::Native | Self::Internal => return Ok(None),
@@ -121,7 +121,7 @@ impl Representation {
         }))
     }
 
-    /// Memory for a buffer's data in their form in a file; `None` if that is as they are.
+    /// Memory for a buffer's data in the file representation; `None` if that is the same.
     pub(crate) fn raw(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
         match self {
             Self::Native | Self::Internal => Ok(None),
@@ -129,7 +129,7 @@ impl Representation {
         }
     }
 
-    /// Bytes that a buffer's elements have in a file.
+    /// Size of a buffer's elements in a file, in bytes.
     pub(crate) fn len_in_file(&self, buffer: &Buffer) -> Result<u64> {
         match self {
             Self::Native | Self::Internal => Ok(buffer.len()),
@@ -141,7 +141,7 @@ impl Representation {
         }
     }
 
-    /// Puts what was read of a file into a buffer: all elements that are there as a whole; their bytes here.
+    /// Converts bytes read from a file into a buffer, as far as they are whole elements. Returns their size in memory.
     ///
     /// # Errors
     /// A conversion's.
@@ -163,7 +163,7 @@ impl Representation {
 /// `MPI_DISTRIBUTE_DFLT_DARG`.
 const DEFAULT: i64 = 19;
 
-/// What a constructor makes of other parts.
+/// Applies a datatype's constructor to other parts.
 fn made(
     combiner: Combiner,
     (integers, counts): (&[i64], &[i64]),
@@ -202,7 +202,7 @@ fn made(
             let order = order(rest[rest.len() - 1]);
             Datatype::darray(integers[0], integers[1], sizes, &dealt, &arguments, of(2), order, &parts[0])
         }
-        // One part, or a predefined type in disguise, which is what it is made of.
+        // A wrapper of one part, or of a predefined type, which stands for its content.
         _ => Ok(parts.first().cloned().unwrap_or_else(|| Basic::Byte.into())),
     }
 }

@@ -1,11 +1,11 @@
-//! [`View`]: which bytes of a file a process sees, and in what order. No input or output.
+//! [`View`]: the bytes of a file that a process sees, and their order. No input or output.
 
 use datatypes::{Cursor, Datatype};
 
 use crate::error::{Class, Error, Result};
 use crate::io::representation::Representation;
 
-/// A run of bytes in a file.
+/// A contiguous range of bytes in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) offset: u64,
@@ -13,13 +13,13 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The first byte behind it.
+    /// The end of the range.
     pub(crate) fn end(self) -> u64 {
         self.offset + self.len
     }
 }
 
-/// What a process sees of a file: the data of one filetype behind the other, from a displacement on, in steps of an etype.
+/// A process's view of a file: the data of consecutive filetypes, from a displacement on. Offsets count in etypes.
 #[derive(Clone, Debug)]
 pub struct View {
     displacement: u64,
@@ -31,12 +31,13 @@ pub struct View {
     tile: Tile,
 }
 
-/// One filetype as it lies in the file.
+/// The layout of one filetype in the file.
 #[derive(Clone, Debug)]
 enum Tile {
-    /// All bytes from this one on are seen.
+    /// Contiguous: all bytes from `first` on are visible.
     Dense { first: u64 },
-    /// `bytes` of every `extent`, from `first` to `end`. If that is more than the extent, the next one begins before this one has ended.
+    /// With gaps: `bytes` of every `extent`, from `first` to `end`. If `end - first` exceeds the extent, consecutive filetypes
+    /// interleave.
     Gaps { start: Cursor, bytes: u64, extent: u64, first: u64, end: u64 },
 }
 
@@ -48,7 +49,7 @@ impl View {
     /// A view from byte `displacement` on.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a negative displacement, for a filetype that does not consist of whole etypes, and for one whose data have
+    /// [`Class::ARG`] for a negative displacement, for a filetype that does not consist of whole etypes, and for a filetype with
     /// negative or descending displacements; [`Class::TYPE`] for types that are not committed; [`Class::CONVERSION`].
     pub fn new(
         displacement: i64,
@@ -71,22 +72,22 @@ impl View {
         Ok(Self { displacement, etype, filetype, representation, unit, tile })
     }
 
-    /// Where it begins.
+    /// Its start in the file.
     pub fn displacement(&self) -> i64 {
         self.displacement as i64
     }
 
-    /// In what steps offsets count.
+    /// The unit of offsets.
     pub fn etype(&self) -> &Datatype {
         &self.etype
     }
 
-    /// What is repeated.
+    /// The repeated pattern.
     pub fn filetype(&self) -> &Datatype {
         &self.filetype
     }
 
-    /// The form of the data in the file.
+    /// The data representation in the file.
     pub fn representation(&self) -> &Representation {
         &self.representation
     }
@@ -96,7 +97,7 @@ impl View {
         self.unit
     }
 
-    /// The byte of the file that is the first of the etype with this number.
+    /// The offset in the file of the etype with this number.
     ///
     /// # Errors
     /// As [`View::bytes_of`] and [`View::check`].
@@ -113,10 +114,10 @@ impl View {
         number.checked_mul(self.unit).ok_or_else(|| wrong(format_args!("no file has an etype {etypes}")))
     }
 
-    /// Whether so many bytes of the view, from one on, lie where a file can have them, each behind the one before.
+    /// Checks that `len` bytes of the view, from `from` on, have ascending offsets that a file can have.
     ///
     /// # Errors
-    /// [`Class::ARG`] unless they do.
+    /// [`Class::ARG`] unless they have.
     pub(crate) fn check(&self, from: u64, len: u64) -> Result<()> {
         let beyond = || wrong(format_args!("{len} bytes from {from} of the view on are beyond any file"));
         let end = from.checked_add(len).ok_or_else(beyond)?;
@@ -135,7 +136,8 @@ impl View {
         end.filter(|end| i64::try_from(*end).is_ok()).map(drop).ok_or_else(beyond)
     }
 
-    /// Where so many bytes of the view lie, from one on, as far as [`View::check`] allows; merged, and ascending.
+    /// The pieces of the file for `len` bytes of the view, from `from` on, for bytes that pass [`View::check`]; merged and
+    /// ascending.
     pub(crate) fn pieces(&self, from: u64, len: u64) -> Pieces {
         match &self.tile {
             Tile::Dense { first } => {
@@ -154,14 +156,14 @@ impl View {
         }
     }
 
-    /// How many bytes of the view lie before a byte of the file.
+    /// Number of the view's bytes before an offset of the file.
     pub(crate) fn bytes_before(&self, end: u64) -> u64 {
         let rest = end.saturating_sub(self.displacement);
         match &self.tile {
             Tile::Dense { first } => rest.saturating_sub(*first),
             Tile::Gaps { start, bytes, extent, end, .. } => {
                 let whole = rest.checked_sub(*end).map_or(0, |behind| behind / extent + 1);
-                // The last whole one may end before its extent does.
+                // The last complete filetype may end before its extent does.
                 let rest = rest.saturating_sub(whole * extent);
                 let (mut cursor, mut partly) = (start.clone(), 0);
                 while let Some(run) = cursor.next_run(u64::MAX) {
@@ -194,20 +196,20 @@ impl Tile {
     }
 }
 
-/// Where bytes of a view lie.
+/// An iterator over the pieces of a view's bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Pieces {
     tiles: Option<Tiles>,
-    /// Bytes that are not in `open` yet.
+    /// Bytes not yet added to `open`.
     left: u64,
-    /// What the next run may belong to.
+    /// The piece under construction, which the next run may extend.
     open: Option<Piece>,
 }
 
 #[derive(Clone, Debug)]
 struct Tiles {
     cursor: Cursor,
-    /// What the runs of this filetype count from.
+    /// The offset in the file of this filetype.
     base: u64,
     extent: u64,
 }
@@ -252,8 +254,8 @@ mod tests {
         View::new(displacement, etype.into(), filetype, Representation::Native)
     }
 
-    /// Goal: pieces, offsets and ends are what a list of all bytes says. Method: the list is made by walking the filetype's runs as
-    /// often as is needed, one byte at a time.
+    /// Goal: pieces, offsets and ends match a list of all bytes. Method: the list is built by walking the filetype's runs as often
+    /// as needed, one byte at a time.
     fn hold_to_bytes(displacement: i64, blocks: &[(i64, i64)], tail: i64, from: u64, len: u64) {
         let (mut at, mut lengths, mut places) = (0, Vec::new(), Vec::new());
         for (gap, length) in blocks {
@@ -328,8 +330,8 @@ mod tests {
         assert!(gaps.check(0, 32).is_ok() && gaps.check(0, 33).is_err() && gaps.check(u64::MAX, 1).is_err());
     }
 
-    /// Goal: a filetype whose bounds leave out some of its data is seen, one at a time. Method: as PnetCDF's first rank sees a file, its
-    /// header and a part of an array behind it, whose bounds alone are set, so that they are the whole's.
+    /// Goal: a filetype whose bounds exclude some of its data works, if accessed once. Method: the file view of PnetCDF's first
+    /// rank, a header followed by a part of an array, whose bounds are set to those of the whole array.
     #[test]
     fn bounds_may_leave_out_data() {
         let part =

@@ -1,36 +1,36 @@
-//! [`Gauge`]: a number that a process can tell of itself.
+//! [`Gauge`]: a measurement that a process reports about itself.
 
-/// Something that can be measured.
+/// A measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gauge {
-    /// Receives that wait for a message.
+    /// Posted receives without a message.
     PostedReceives,
-    /// Messages that wait for a receive.
+    /// Unexpected messages without a receive.
     UnexpectedMessages,
-    /// The most of them that there were at a time.
+    /// The maximum number of unexpected messages at a time.
     UnexpectedMost,
-    /// Messages that came before their receive.
+    /// Messages that arrived before their receive was posted.
     UnexpectedTotal,
-    /// Entries of both queues that were looked at.
+    /// Entries of both queues that were examined.
     MatchLooks,
-    /// Operations that have begun and were not asked for yet.
+    /// Started operations whose status was not read yet.
     Operations,
-    /// Processes that there is a connection to.
+    /// Connected processes.
     Connections,
-    /// Messages and accesses that wait for a connection, for credits, or for room.
+    /// Messages and accesses that wait for a connection, for credits, or for space.
     WaitingRequests,
-    /// Times that memory was reached by the region of all memory or a kept one, so that nothing was registered.
+    /// Times that memory was covered by the global or a cached registration, so that nothing was registered.
     MemoryFound,
     /// Times that memory was registered for an operation.
     MemoryRegistered,
-    /// Collective operations that were carried out by schedules of messages.
+    /// Collective operations that used schedules of messages.
     CollectivesScheduled,
-    /// Connect requests that were refused for want of a proof that they come from a known process.
+    /// Connect requests that were rejected for lack of a proof that they come from a known process.
     ConnectionsRefused,
 }
 
 impl Gauge {
-    /// All of them.
+    /// All gauges.
     pub const ALL: [Self; 12] = [
         Self::PostedReceives,
         Self::UnexpectedMessages,
@@ -46,7 +46,7 @@ impl Gauge {
         Self::ConnectionsRefused,
     ];
 
-    /// Whether it counts what has happened, and does not measure what is.
+    /// Whether it is a counter of events, and not a current level.
     pub fn counts(self) -> bool {
         match self {
             Self::UnexpectedTotal

@@ -1,15 +1,15 @@
-//! [`Happening`]: what a tool may want to hear of at once, kept until the face above asks for it.
+//! [`Happening`]: an event for tools, queued until the binding reads it.
 
 use std::collections::VecDeque;
 
 use host::Time;
 
-/// Something that has happened to a process.
+/// An event in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A message has come before its receive.
+    /// A message arrived before its receive was posted.
     Unexpected {
-        /// The process that sent it.
+        /// The sending process.
         from: u32,
         /// Its tag.
         tag: i32,
@@ -18,31 +18,31 @@ pub enum Happening {
     },
     /// A process is lost.
     Lost {
-        /// Which.
+        /// The lost process.
         process: u32,
     },
-    /// A collective operation has begun that goes by messages.
+    /// A collective operation that uses messages has started.
     Scheduled {
-        /// Which of [`crate::Kind::ALL`].
+        /// An index of [`crate::Kind::ALL`].
         kind: u8,
-        /// Bytes by which its algorithm was chosen.
+        /// The size by which its algorithm was chosen.
         bytes: u64,
     },
 }
 
-/// What has happened since somebody last asked, and what of it was forgotten as nobody did.
+/// The events since the last call, and the number of dropped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Happened {
-    /// In the order in which it happened, with the time.
+    /// In order of occurrence, with the time.
     pub all: Vec<(Time, Happening)>,
-    /// How much more there was.
+    /// Number of events that were dropped because the queue was full.
     pub dropped: u64,
 }
 
-/// Happenings that are kept at a time.
+/// Maximum number of queued events.
 const KEPT: usize = 1024;
 
-/// What an engine notes while somebody wants it.
+/// An engine's event queue, present while a tool wants events.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     queue: VecDeque<(Time, Happening)>,
@@ -50,7 +50,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Notes something, if there is room.
+    /// Adds an event if there is space.
     pub(crate) fn note(&mut self, at: Time, what: Happening) {
         if self.queue.len() < KEPT {
             self.queue.push_back((at, what));
@@ -59,7 +59,7 @@ impl Watch {
         }
     }
 
-    /// All that was noted; nothing is noted then.
+    /// Takes all queued events.
     pub(crate) fn take(&mut self) -> Happened {
         Happened { all: self.queue.drain(..).collect(), dropped: std::mem::take(&mut self.dropped) }
     }

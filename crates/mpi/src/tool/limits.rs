@@ -1,4 +1,4 @@
-//! [`Limits`]: from which size on which protocol carries messages, and those of them that can be set while a process runs.
+//! [`Limits`]: the message sizes at which the protocol changes, and the setters for some of them.
 
 use crate::coll::shm;
 use crate::error::{Class, Error, Result};
@@ -11,28 +11,28 @@ use crate::process::Process;
 /// Sizes in bytes at which the protocol changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest message that brings its data along; it can be set, up to what a slot has room for, a record of a ring, or parts.
+    /// The longest eager message; can be set, up to the size of a slot, a ring record, or parts.
     pub eager_max: u64,
-    /// The shortest message that both sides copy where they can; it can be set, from what it is at first on.
+    /// The shortest message that both sides copy where possible; can be set, to values from its initial one on.
     pub both_sides_min: u64,
-    /// The longest message that goes by a line that both write.
+    /// The longest message sent through a cache line that both sides write.
     pub line_max: u64,
-    /// The longest message that goes within a work request.
+    /// The longest message inlined in a work request.
     pub inline_max: u64,
-    /// A slot of the first device's.
+    /// Bytes of a slot of the first device.
     pub slot_bytes: u64,
     /// Slots of a connection, in each direction.
     pub slots: u64,
-    /// The ring that a peer may store messages in.
+    /// The ring in which a peer may store messages.
     pub ring_bytes: u64,
-    /// The longest message that comes in parts; 0 where none does.
+    /// The longest message sent in parts; 0 where parts are not used.
     pub parts_max: u64,
-    /// What each member may give to a collective operation in shared memory.
+    /// The maximum that each member can give to a shared-memory collective operation.
     pub shared_max: u64,
 }
 
 impl Process {
-    /// The limits as they are now.
+    /// The current limits.
     pub fn limits(&self) -> Limits {
         let (chosen, first, parts_max) = self.core().with(|engine| {
             let nics = engine.transport.nics();
@@ -53,16 +53,16 @@ impl Process {
         }
     }
 
-    /// Bytes of the longest message that any device of this process's can bring along.
+    /// The longest eager message of any of this process's devices, in bytes.
     fn eager_most(&self) -> u64 {
         let most = |nics: &[Nic]| nics.iter().map(Nic::payload_max).max();
         self.core().with(|engine| most(engine.transport.nics())).unwrap_or_default() as u64
     }
 
-    /// Has longer messages than this go by rendezvous, from now on.
+    /// Makes longer messages than this use rendezvous, from now on.
     ///
     /// # Errors
-    /// [`Class::ARG`] for more than a message can bring along.
+    /// [`Class::ARG`] for more than the longest eager message.
     pub fn set_eager_max(&self, bytes: u64) -> Result<()> {
         let most = self.eager_most();
         if bytes > most {
@@ -76,10 +76,10 @@ impl Process {
         Ok(())
     }
 
-    /// Has messages to this process from this size on copied by both sides, where they can.
+    /// Makes both sides copy messages to this process from this size on, where possible.
     ///
     /// # Errors
-    /// [`Class::ARG`] for less than 64 KiB, of which there are no pieces.
+    /// [`Class::ARG`] for less than 64 KiB, where messages are not split into pieces.
     pub fn set_both_sides_min(&self, bytes: u64) -> Result<()> {
         if bytes < SHARED_MIN {
             return Err(Error::new(

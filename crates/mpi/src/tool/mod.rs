@@ -1,15 +1,15 @@
-//! What a process tells of itself while it runs, and has set: what the tool interface (`MPI_T`) shows.
+//! Measurements and settings of a running process, which the tool interface (`MPI_T`) exposes.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `gauges` | [`Gauge`]: lengths of queues, and counts |
-//! | `happenings` | [`Happening`]: what a tool hears of at once |
-//! | `reports` | what a [`Process`](crate::Process) and a [`Comm`](crate::Comm) report of these, and of messages sent |
-//! | `limits` | [`Limits`]: from which size on which protocol carries messages |
+//! | `gauges` | [`Gauge`]: queue lengths and counters |
+//! | `happenings` | [`Happening`]: events for tools |
+//! | `reports` | the reports of a [`Process`](crate::Process) and a [`Comm`](crate::Comm): gauges, events and messages sent |
+//! | `limits` | [`Limits`]: the message sizes at which the protocol changes |
 //!
-//! [`Traffic`], messages and bytes that have left by [`Proto`](crate::Proto), is a type of `pmi`: a launcher reads it in profiles.
+//! [`Traffic`], the messages and bytes sent by each [`Proto`](crate::Proto), is a type of `pmi`: a launcher reads it in profiles.
 //!
-//! Whoever counts has the engine's lock: a count is an addition.
+//! Counting happens under the engine's lock, so that a count is a plain addition.
 
 mod gauges;
 mod happenings;

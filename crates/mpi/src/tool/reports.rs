@@ -1,4 +1,4 @@
-//! What a [`Process`] and a [`Comm`] report: gauges, messages and bytes sent, and happenings.
+//! Reports of a [`Process`] and a [`Comm`]: gauges, messages and bytes sent, and events.
 
 use pmi::profile::{Carried, Traffic};
 
@@ -9,12 +9,12 @@ use crate::tool::gauges::Gauge;
 use crate::tool::happenings::{Happened, Watch};
 
 impl Process {
-    /// What a gauge shows now.
+    /// The current value of a gauge.
     pub fn gauge(&self, gauge: Gauge) -> u64 {
         self.core().with(|engine| engine.gauge(gauge))
     }
 
-    /// The messages and bytes that this process has sent so far, to all others and itself.
+    /// The messages and bytes that this process has sent to all processes, including itself.
     pub fn traffic(&self) -> Traffic {
         self.core().with(|engine| {
             let mut all = *engine.own();
@@ -23,20 +23,20 @@ impl Process {
         })
     }
 
-    /// Begins or ceases to note happenings.
+    /// Starts or stops the recording of events.
     pub fn watch(&self, on: bool) {
         self.core().with(|engine| engine.watch = on.then(Box::default));
     }
 
-    /// The happenings since the last call; none while they are not noted.
+    /// The events since the last call; none while recording is off.
     pub fn happened(&self) -> Happened {
         self.core().with(|engine| engine.watch.as_deref_mut().map(Watch::take).unwrap_or_default())
     }
 }
 
 impl Comm {
-    /// The messages and bytes that this process has sent so far to each member, or to each of the remote group of an intercommunicator, in
-    /// all communicators.
+    /// The messages and bytes that this process has sent to each member, or to each member of an intercommunicator's remote group,
+    /// in all communicators.
     pub fn sent(&self) -> Vec<Carried> {
         self.traffic().iter().map(Traffic::all).collect()
     }

@@ -1,5 +1,5 @@
-//! Communicators with a [`Topology`]. Where the program lets ranks be changed, and there are several hosts, members take places whose
-//! neighbours are on their host ([`crate::topo::map`]).
+//! Communicators with a [`Topology`]. Where the program allows reordering, and there are several hosts, ranks are assigned so that
+//! neighbours are on the same host ([`crate::topo::map`]).
 
 use crate::comm::communicator::Comm;
 use crate::comm::group::Group;
@@ -7,21 +7,23 @@ use crate::error::{Class, Error, Result};
 use crate::topo::map::{Edge, placed};
 use crate::topo::topology::{Distributed, Graph, Grid, Topology};
 
-/// Edges of a distributed graph, from whoever knows them: of each the source, the destination and the weight.
+/// Edges of a distributed graph: source, destination and weight of each.
 type Edges = Vec<[i32; 3]>;
 
 impl Comm {
-    /// A communicator of the first members in a grid; none for the others. With `reorder`, ranks may be others than here. Collective.
+    /// A communicator of the first members as a grid; `None` at the others. With `reorder`, ranks may differ from those here.
+    /// Collective.
     ///
     /// # Errors
-    /// [`Class::DIMS`] for a grid of more members than there are; [`Class::COMM`] for an intercommunicator;
+    /// [`Class::DIMS`] for a grid of more members than exist; [`Class::COMM`] for an intercommunicator;
     /// [`Class::PROC_ABORTED`] when a member is lost.
     pub fn cart_create(&self, grid: Grid, reorder: bool) -> Result<Option<Self>> {
         let size = grid.size();
         self.arrange(size, Topology::Grid(grid), reorder, Class::DIMS)
     }
 
-    /// A communicator of the first members in a graph; none for the others. With `reorder`, ranks may be others than here. Collective.
+    /// A communicator of the first members as a graph; `None` at the others. With `reorder`, ranks may differ from those here.
+    /// Collective.
     ///
     /// # Errors
     /// As [`Comm::cart_create`], but [`Class::ARG`] for too many.
@@ -53,7 +55,7 @@ impl Comm {
         self.child(context, Group::new(members)?, None, Some(topology)).map(Some)
     }
 
-    /// The host of each of the first members, by number, if ranks may be changed and there is more than one.
+    /// The host number of each of the first members, if reordering is allowed and there are several hosts.
     fn hosts(&self, size: usize, reorder: bool) -> Result<Option<Vec<usize>>> {
         if !reorder {
             return Ok(None);
@@ -77,10 +79,10 @@ impl Comm {
         Ok(())
     }
 
-    /// A communicator of those that differ in the remaining dimensions of the grid only. Collective.
+    /// A communicator of the members that differ only in the remaining dimensions of the grid. Collective.
     ///
     /// # Errors
-    /// [`Class::TOPOLOGY`] if this is no grid; [`Class::DIMS`] for flags of other dimensions; [`Class::PROC_ABORTED`].
+    /// [`Class::TOPOLOGY`] without a grid; [`Class::DIMS`] for a wrong number of flags; [`Class::PROC_ABORTED`].
     pub fn cart_sub(&self, remain: &[bool]) -> Result<Self> {
         let Some(Topology::Grid(grid)) = self.topology() else {
             return Err(Error::new(Class::TOPOLOGY, "the communicator is no grid"));
@@ -90,11 +92,11 @@ impl Comm {
         split.ok_or_else(|| Error::new(Class::INTERN, "a part of a grid has no member"))
     }
 
-    /// A communicator of all members, of which each says who its neighbours are. With `reorder`, ranks may be others than here, and each
-    /// has the neighbours that were said by whoever had its rank. Collective.
+    /// A communicator of all members, each of which specifies its own neighbours. With `reorder`, ranks may differ from those here,
+    /// and each rank has the neighbours that its former holder specified. Collective.
     ///
     /// # Errors
-    /// [`Class::RANK`] for neighbours that there are not; [`Class::ARG`] for other weights than edges; [`Class::COMM`];
+    /// [`Class::RANK`] for invalid neighbours; [`Class::ARG`] for a wrong number of weights; [`Class::COMM`];
     /// [`Class::PROC_ABORTED`].
     pub fn dist_graph_create_adjacent(&self, neighbours: Distributed, reorder: bool) -> Result<Self> {
         self.check_intra()?;
@@ -112,7 +114,7 @@ impl Comm {
         self.child(context, self.group().clone(), None, Some(Topology::Distributed(neighbours)))
     }
 
-    /// As [`Comm::dist_graph_create_adjacent`], where members take places: all tell all.
+    /// As [`Comm::dist_graph_create_adjacent`] with reordering: each member sends its neighbours to all.
     fn dist_graph_reordered(&self, neighbours: &Distributed, hosts: &[usize]) -> Result<Self> {
         let weights = neighbours.weights.as_ref();
         let ends = [&neighbours.sources, &neighbours.destinations];
@@ -142,8 +144,8 @@ impl Comm {
         self.child(context, Group::new(members)?, None, Some(Topology::Distributed(own)))
     }
 
-    /// A communicator of all members, of which each says some edges of the whole: source, destination, weight. With `reorder`, ranks may
-    /// be others than here. Collective.
+    /// A communicator of all members, each of which specifies some edges of the graph: source, destination, weight. With `reorder`,
+    /// ranks may differ from those here. Collective.
     ///
     /// # Errors
     /// As [`Comm::dist_graph_create_adjacent`].

@@ -1,17 +1,19 @@
-//! [`placed`]: which member takes which place of a topology, so that neighbours come to be on one host where the program lets ranks be
-//! changed.
+//! [`placed`]: assigns members to the places of a topology, so that neighbours are on the same host where the program allows
+//! reordering.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// Edges of a topology: two places, and what the edge weighs.
+/// An edge of a topology: two places and a weight.
 pub(crate) type Edge = (usize, usize, u64);
 
-/// The member at each place, given the host of each member; `None` if it is best as it is. There are as many places as members.
+/// The member at each place, given the host of each member; `None` if the present order is best. There are as many places as
+/// members.
 ///
-/// Places are given to one host after the other. A host takes the place next that has most to do with those it has; of equal ones, that
-/// which is nearest to its first one, so that blocks come out as wide as they are long. What comes out counts only if less goes between hosts than with members as they are, and than with the members
-/// of each host one behind the other, which is the other way that is looked at.
+/// Places are assigned to one host after the other. A host takes the place with the greatest edge weight to its own places next;
+/// among equal ones, the place closest to its first one, so that its block becomes about as wide as long. The result is used only
+/// if it has less traffic between hosts than the present order, and less than an order in which the members of each host are
+/// consecutive.
 pub(crate) fn placed(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
     let members = hosts.len();
     let mut around = vec![Vec::new(); members];
@@ -32,22 +34,22 @@ pub(crate) fn placed(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
     best.into_iter().map(|host| left[host].next()).collect()
 }
 
-/// What goes between hosts, if the place `p` is on host `hosts[p]`.
+/// The total weight of edges between hosts, if place `p` is on host `hosts[p]`.
 fn cut(hosts: &[usize], edges: &[Edge]) -> u64 {
     let between = edges.iter().filter(|(a, b, _)| hosts[*a] != hosts[*b]);
     between.map(|(_, _, weight)| weight).sum()
 }
 
-/// The host of each place, where each host in turn takes as many as it has members.
+/// The host of each place, where each host in turn takes as many places as it has members.
 fn grown(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
     const FREE: usize = usize::MAX;
     let mut hosts = vec![FREE; around.len()];
     for (host, size) in sizes.iter().enumerate() {
-        // How much each place has to do with those of this host, and how far it is from the first one.
+        // For each place, the weight of its edges to this host's places, and its distance from the first of these.
         let (mut drawn, mut far) = (vec![0; around.len()], vec![0; around.len()]);
         for number in 0..*size {
             let is_free = |place: usize| hosts[place] == FREE;
-            // A host begins in a corner: where least of what is around is free.
+            // A host starts in a corner: at the place with the fewest free neighbours.
             let open = |place: usize| around[place].iter().filter(|(other, _)| is_free(*other)).count();
             let rank = |place: usize| (Reverse(drawn[place]), far[place], open(place), place);
             let Some(next) =
@@ -65,7 +67,7 @@ fn grown(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
     hosts
 }
 
-/// How many edges lie between a place and each other one.
+/// The number of edges on the shortest path from a place to each other one.
 fn steps_from(first: usize, around: &[Vec<(usize, u64)>]) -> Vec<usize> {
     let mut far = vec![usize::MAX; around.len()];
     far[first] = 0;
@@ -97,7 +99,7 @@ mod tests {
         .collect()
     }
 
-    /// What goes between hosts before and behind, if each member is somewhere exactly once.
+    /// The weight between hosts before and after, for a valid permutation of the members.
     fn cuts(hosts: &[usize], edges: &[Edge]) -> (u64, u64) {
         let order = placed(hosts, edges).unwrap_or_else(|| (0..hosts.len()).collect());
         let mut all = order.clone();
@@ -112,7 +114,7 @@ mod tests {
         let in_turn = |members: usize, hosts: usize| (0..members).map(|m| m % hosts).collect::<Vec<_>>();
         let in_rows =
             |members: usize, hosts: usize| (0..members).map(|m| m * hosts / members).collect::<Vec<_>>();
-        // Four hosts of four: four blocks of two by two.
+        // Four hosts with four members: four blocks of two by two.
         assert_eq!(cuts(&in_turn(16, 4), &grid(4, 4, false)), (12, 8));
         assert_eq!(cuts(&in_rows(16, 4), &grid(4, 4, false)), (12, 8));
         let (before, behind) = cuts(&in_turn(64, 4), &grid(8, 8, false));
@@ -122,7 +124,7 @@ mod tests {
         // Two hosts, a ring.
         let ring: Vec<Edge> = (0..10).map(|at| (at, (at + 1) % 10, 1)).collect();
         assert_eq!(cuts(&in_turn(10, 2), &ring), (10, 2));
-        // Hosts of unlike sizes.
+        // Hosts with different numbers of members.
         let hosts = [0, 1, 0, 2, 1, 0, 0, 2, 0, 1];
         assert_eq!(cuts(&hosts, &ring).1, 3);
     }

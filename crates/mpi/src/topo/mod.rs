@@ -1,10 +1,10 @@
 //! Topologies of communicators.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `topology` | [`Topology`](crate::Topology): the neighbours of each process |
 //! | `comm` | communicators with a topology |
-//! | `map` | which process takes which place |
+//! | `map` | the assignment of processes to places |
 
 pub(crate) mod comm;
 pub(crate) mod map;

@@ -1,22 +1,22 @@
-//! [`Topology`]: who is whose neighbour in a communicator: grids, graphs, and graphs of which each process knows its own edges.
+//! [`Topology`]: the neighbours of each process in a communicator: grids, graphs, and distributed graphs.
 
 use collectives::Neighbours;
 
 use crate::error::{Class, Error, Result};
 use crate::status::PROC_NULL;
 
-/// Who is whose neighbour.
+/// The neighbours of each process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// A grid (`MPI_CART`).
     Grid(Grid),
-    /// A graph that all know (`MPI_GRAPH`).
+    /// A graph known to all processes (`MPI_GRAPH`).
     Graph(Graph),
-    /// A graph of which each process knows its neighbours (`MPI_DIST_GRAPH`).
+    /// A graph in which each process knows only its own neighbours (`MPI_DIST_GRAPH`).
     Distributed(Distributed),
 }
 
-/// A grid of processes: ranks go along the last dimension first.
+/// A grid of processes; consecutive ranks differ in the last dimension first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     dims: Vec<i32>,
@@ -33,9 +33,9 @@ pub struct Graph {
 /// The neighbours of one process, with the weights of its edges if they have any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distributed {
-    /// From whom something comes.
+    /// Ranks that send to this process.
     pub sources: Vec<i32>,
-    /// To whom something goes.
+    /// Ranks that this process sends to.
     pub destinations: Vec<i32>,
     /// Weights of the sources, then of the destinations.
     pub weights: Option<[Vec<i32>; 2]>,
@@ -55,10 +55,10 @@ impl Topology {
 }
 
 impl Grid {
-    /// A grid of so many processes in each dimension, each closed to a ring or not.
+    /// A grid with this number of processes in each dimension, periodic or not.
     ///
     /// # Errors
-    /// [`Class::DIMS`] for a dimension below 1, more than `i32::MAX` processes, or as many periods as there are not dimensions.
+    /// [`Class::DIMS`] for a dimension below 1, more than `i32::MAX` processes, or different numbers of periods and dimensions.
     pub fn new(dims: &[i32], periods: &[bool]) -> Result<Self> {
         let wrong = || Error::new(Class::DIMS, format_args!("{dims:?} are no dimensions of a grid"));
         let size = dims.iter().try_fold(1_i32, |size, dim| size.checked_mul(*dim).filter(|_| *dim > 0));
@@ -73,20 +73,20 @@ impl Grid {
         &self.dims
     }
 
-    /// Which dimensions are rings.
+    /// Which dimensions are periodic.
     pub fn periods(&self) -> &[bool] {
         &self.periods
     }
 
-    /// How many processes it has.
+    /// Its number of processes.
     pub fn size(&self) -> i32 {
         self.dims.iter().product()
     }
 
-    /// Where a rank is in each dimension.
+    /// The coordinates of a rank.
     ///
     /// # Errors
-    /// [`Class::RANK`] for a rank that there is not.
+    /// [`Class::RANK`] for an invalid rank.
     pub fn coords(&self, rank: i32) -> Result<Vec<i32>> {
         if !(0..self.size()).contains(&rank) {
             return Err(Error::new(
@@ -109,10 +109,10 @@ impl Grid {
         Ok(coords)
     }
 
-    /// The rank at a place; rings go around.
+    /// The rank at these coordinates, which wrap around in periodic dimensions.
     ///
     /// # Errors
-    /// [`Class::ARG`] for a place beyond a border.
+    /// [`Class::ARG`] for coordinates beyond a border.
     pub fn rank(&self, coords: &[i32]) -> Result<i32> {
         let outside =
             || Error::new(Class::ARG, format_args!("{coords:?} is not in the grid {:?}", self.dims));
@@ -125,11 +125,10 @@ impl Grid {
         })
     }
 
-    /// From whom and to whom something goes that every rank passes on by `by` places along a dimension; [`PROC_NULL`] beyond a
-    /// border.
+    /// The source and destination of a shift by `by` places along a dimension; [`PROC_NULL`] beyond a border.
     ///
     /// # Errors
-    /// [`Class::DIMS`] for a dimension that there is not; [`Class::RANK`] as [`Grid::coords`].
+    /// [`Class::DIMS`] for an invalid dimension; [`Class::RANK`] as [`Grid::coords`].
     pub fn shift(&self, rank: i32, dimension: usize, by: i32) -> Result<(i32, i32)> {
         let coords = self.coords(rank)?;
         let none = || Error::new(Class::DIMS, format_args!("there is no dimension {dimension}"));
@@ -145,13 +144,13 @@ impl Grid {
         Ok((at(-i64::from(by)), at(by.into())))
     }
 
-    /// In each dimension the rank below and the rank above.
+    /// The lower and the upper neighbour in each dimension.
     fn neighbours(&self, rank: i32) -> Vec<i32> {
         let along = |dimension| self.shift(rank, dimension, 1).unwrap_or((PROC_NULL, PROC_NULL));
         (0..self.dims.len()).flat_map(|dimension| <[i32; 2]>::from(along(dimension))).collect()
     }
 
-    /// The grid of the dimensions that remain, and the number of the part that a rank is in.
+    /// The grid of the remaining dimensions, and the number of the part that contains a rank.
     pub(crate) fn part(&self, rank: i32, remain: &[bool]) -> Result<(Self, i32)> {
         if remain.len() != self.dims.len() {
             return Err(Error::new(Class::DIMS, "there must be a flag for each dimension"));
@@ -172,7 +171,7 @@ impl Graph {
     /// A graph of `index.len()` processes.
     ///
     /// # Errors
-    /// [`Class::ARG`] if the index falls, or does not end where the edges do, or an edge leads to no rank.
+    /// [`Class::ARG`] if the index descends, does not end at the number of edges, or an edge has an invalid rank.
     pub fn new(index: &[i32], edges: &[i32]) -> Result<Self> {
         let rises = index.first().is_none_or(|first| *first >= 0) && index.is_sorted();
         let ends = index.last().copied().unwrap_or(0) as usize == edges.len();
@@ -183,7 +182,7 @@ impl Graph {
         Ok(Self { index: index.to_vec(), edges: edges.to_vec() })
     }
 
-    /// For each rank, the neighbours of it and of those before it.
+    /// For each rank, the number of neighbours of this rank and all ranks before it.
     pub fn index(&self) -> &[i32] {
         &self.index
     }
@@ -193,7 +192,7 @@ impl Graph {
         &self.edges
     }
 
-    /// The neighbours of a rank; none for a rank that there is not.
+    /// The neighbours of a rank; none for an invalid rank.
     pub fn neighbours(&self, rank: i32) -> &[i32] {
         let Some(end) = usize::try_from(rank).ok().and_then(|rank| self.index.get(rank)) else { return &[] };
         let begin = if rank == 0 { 0 } else { self.index[rank as usize - 1] };
@@ -201,7 +200,7 @@ impl Graph {
     }
 }
 
-/// Fills dimensions that are 0 so that a grid has `nodes` processes: as even as can be, and none larger than the one before
+/// Replaces dimensions that are 0 so that a grid has `nodes` processes, as balanced as possible and in descending order
 /// (`MPI_Dims_create`).
 ///
 /// # Errors
@@ -226,7 +225,7 @@ pub fn fill_dims(nodes: i32, dims: &mut [i32]) -> Result<()> {
     Ok(())
 }
 
-/// `count` factors of `rest` that fall, the first as small as can be, then the next; none above `most`.
+/// `count` descending factors of `rest`, the first as small as possible, then the next; none above `most`.
 fn even_factors(rest: i32, count: usize, most: i32, divisors: &[i32]) -> Option<Vec<i32>> {
     if count == 1 {
         return (rest <= most).then(|| vec![rest]);
