@@ -1,4 +1,5 @@
-//! What is known of this machine and process: the environment by allow-list, memory in use, who shares a kernel.
+//! Facts about this machine and process: the environment by allow-list, memory in use, whether a peer shares the
+//! kernel.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -86,7 +87,7 @@ pub(crate) fn environment(pinned: &[usize]) -> Environment {
     }
 }
 
-/// What a client is told of the machine that serves it.
+/// What a client learns about the machine of its server.
 pub(crate) fn as_peer() -> PeerInfo {
     let Environment { host, kernel, cpu, cores, nicety_version, .. } = environment(&[]);
     PeerInfo { host, kernel, cpu, cores, nicety_version, ..PeerInfo::default() }
@@ -185,7 +186,7 @@ pub(crate) fn noise(host: &Host) -> Option<NoiseSummary> {
 
 /// Watches noise for about `span` on a core of this machine, or wherever the thread runs; blocks for as long.
 ///
-/// Nothing where the thread cannot be started or the clock stands still.
+/// `None` if the thread cannot be started or the clock does not advance.
 #[must_use]
 pub fn watch_noise(core: Option<usize>, span: Duration) -> Option<NoiseSummary> {
     // In a thread of its own, so that the caller's stays where it may be.
@@ -198,7 +199,7 @@ pub fn watch_noise(core: Option<usize>, span: Duration) -> Option<NoiseSummary> 
     std::thread::Builder::new().spawn(watch).ok()?.join().ok()?
 }
 
-/// Times of so many pieces of work, or of those that fit.
+/// Times of `most` pieces of work, or of as many as fit into `span`.
 fn quanta(host: &Host, most: usize, span: Span) -> Vec<f64> {
     let mut quanta = Vec::with_capacity(most);
     let (mut state, begin) = (1u64, host.now());
@@ -234,7 +235,7 @@ mod tests {
         assert!(!identity().is_empty());
     }
 
-    /// Other tests of this process take memory and give it back, too: this one looks in a process of its own.
+    /// Other tests of this process also allocate and free memory, so this one runs in its own process.
     #[test]
     fn memory_that_is_touched_is_seen() {
         const ALONE: &str = "NICETY_TEST_ALONE";

@@ -39,7 +39,7 @@ const SIZES_QUICK: [u64; 8] = [1, 8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 <<
 const SIZES_OVERVIEW: [u64; 11] =
     [1, 8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 const LARGEST_DEFAULT: u64 = 4 << 20;
-/// The size of the cells that are measured twice, and of those that stand for many small messages.
+/// The size of the cells that are measured twice, and of cells that represent many small messages.
 const SMALL: u64 = 8;
 
 /// Devices of a plan at most.
@@ -50,7 +50,7 @@ const SIZES_MAX: usize = 4096;
 const CELLS_MAX: usize = schema::RESULTS_MAX;
 /// Variants of all experiments on all devices at most: each is a curve.
 const VARIANTS_MAX: usize = schema::CURVES_MAX;
-/// Cells at most before those are left out of which there are several, or which a device has not got.
+/// Maximum number of cells before removing duplicates and cells that a device does not support.
 const CANDIDATES_MAX: usize = 1 << 20;
 
 /// The device that is measured unless others are named.
@@ -75,11 +75,11 @@ pub struct Plan {
     pub seed: Option<u64>,
     /// Fresh starts of the processes; `None` for the usual number.
     pub launches: Option<u32>,
-    /// Another library of MPI's standard ABI, which MPI is measured beside.
+    /// Another library with MPI's standard ABI to measure for comparison with ours.
     pub against: Option<PathBuf>,
     /// Values of [`keys::KEYS`].
     pub set: BTreeMap<String, String>,
-    /// Levels of which a variant must have one of each factor to be measured; none for all variants.
+    /// Factor levels to select: a variant must have one of the listed levels of each factor; empty for all variants.
     pub only: Only,
 }
 
@@ -213,7 +213,7 @@ impl Plan {
         }
     }
 
-    /// Adds what is measured on a device. A floor that an earlier device has is there already.
+    /// Adds what is measured on a device. A floor shared with an earlier device is already present.
     fn choose(
         &self,
         name: String,
@@ -267,7 +267,7 @@ impl Plan {
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// Cells on so many devices at most: every level of every factor with every size.
+    /// Upper bound of the cells on `devices` devices: every level of every factor with every size.
     fn count_cells(&self, names: &[&'static dyn Experiment], levels: &Levels, devices: usize) -> usize {
         let of = |experiment: &&'static dyn Experiment| {
             let given = experiment.axes().iter().filter_map(|axis| levels.get(&axis.factor));
@@ -339,12 +339,12 @@ impl Plan {
             add(&mut cells, *experiment, &self.sizes_of(*experiment), (variants, most), levels);
         }
         if self.against.is_some() {
-            // What stands beside these results is the other library.
+            // These results are compared with the other library, not with floors.
             return cells;
         }
         cells.retain(|cell| only::has(&cell.variant, &self.only));
         match names.iter().any(|e| e.name() == FLOOR) {
-            // Asked for by name, also those that no result needs.
+            // Requested by name: includes floors that no result needs.
             true => {
                 let own: BTreeSet<u64> = cells.iter().map(|c| c.size).filter(|s| *s > 0).collect();
                 let own: Vec<u64> = if cells.is_empty() { sizes } else { own.into_iter().collect() };

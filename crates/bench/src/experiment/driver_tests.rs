@@ -1,5 +1,5 @@
-//! The sides of a cell in threads, over the shared-memory device: what goes wrong in one cell, and the next one; and every
-//! experiment once, with its contents compared.
+//! The sides of a cell in threads, over the shared-memory device: faults in one cell and their effect on the next;
+//! and every experiment once, with its contents compared.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -105,13 +105,13 @@ fn both(cells: &[(Cell, Sides)]) -> Vec<[Option<Fault>; 2]> {
     both_until(cells, || false)
 }
 
-/// The same, with somebody who may stop it.
+/// As above, with a `stop` callback.
 fn both_until(cells: &[(Cell, Sides)], stop: fn() -> bool) -> Vec<[Option<Fault>; 2]> {
     let ended = all_until(cells, open, stop);
     ended.into_iter().map(|faults| <[_; 2]>::try_from(faults).expect("two sides")).collect()
 }
 
-/// How each cell ended, at every rank; all ranks that a cell needs take part in it, and never fewer than two are there.
+/// How each cell ended, at every rank. All ranks that a cell needs take part in it; at least two are started.
 fn all_until(
     cells: &[(Cell, Sides)],
     open: fn(&Host) -> Device,
@@ -246,14 +246,14 @@ fn contents_arrive_inline_and_not() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// Goal: a run that is stopped before the first round of a cell is not told that its data was wrong.
+/// Goal: a run stopped before the first round of a cell reports no wrong data.
 #[test]
 fn a_cell_that_is_stopped_at_once_has_no_contents_to_be_wrong() {
     let memcpy = cell("floor", &[("what", "memcpy")], 8);
     assert_eq!(both_until(&[(memcpy, sound()), (write(8), sound())], || true), [[None, None], [None, None]]);
 }
 
-/// Every variant of those experiments in a short overview, and one that it leaves out; contents are compared in each.
+/// Every variant of the experiment in a short overview, and one omitted from it; contents are compared in each.
 fn complete(name: &str, sizes: &[u64], more: &[(&str, &str)]) {
     let experiment = find(name).expect("known");
     let variants = experiment.variants(true).into_iter().chain((!more.is_empty()).then(|| variant(more)));
@@ -268,7 +268,7 @@ fn complete(name: &str, sizes: &[u64], more: &[(&str, &str)]) {
     all_right(&cells, open);
 }
 
-/// Measures all of them and compares their contents.
+/// Measures all cells and compares their contents.
 fn all_right(cells: &[(Cell, Sides)], open: fn(&Host) -> Device) {
     let ended = all_until(cells, open, || false);
     let wrong: Vec<_> = cells.iter().zip(&ended).filter(|(_, e)| e.iter().any(Option::is_some)).collect();
@@ -344,7 +344,7 @@ fn what_mpi_moves_comes_whole() {
     assert!(torn[0][0].is_some() && torn[1] == [None, None], "{torn:?}");
 }
 
-/// Goal: a kernel that cannot be is left out with its reason, and one that can is computed by threads, too.
+/// Goal: an impossible kernel is left out with its reason, and a possible one is also computed by threads.
 #[test]
 fn kernels_of_nas_are_computed_or_refused() {
     for name in ["nas-is", "nas-cg"] {
@@ -528,8 +528,9 @@ fn with_hostile<T>(
     })
 }
 
-/// Goal: a client has a server do nothing that only clients do, of which some needs no word of the other side to go on for
-/// ever. Method: every experiment of one process, and the longest round that there is; the cell is given up before.
+/// Goal: a client cannot make a server do client-only work, some of which would continue for ever without a message
+/// from the other side. Method: every experiment of one process, with the longest round allowed; the cell is given up
+/// before.
 #[test]
 fn a_server_does_nothing_that_clients_do_alone() {
     let round = Round { lead_in: 0, samples: 1 << 18, batch: 1 << 20 };

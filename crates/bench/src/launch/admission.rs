@@ -1,8 +1,9 @@
 //! [`Admission`]: connections to a server, or to the listening worker of a run, before they are known to be clients.
 //!
-//! The listening thread reads all of them itself, without blocking. Whatever a visitor sends, and however slowly, it costs a
-//! descriptor and a few hundred bytes, and it has the same few seconds as any other. When there are too many visitors, the oldest
-//! silent one is dropped, from the source with most silent visitors. Data that arrive are read in the next turn of the loop.
+//! The listening thread reads from all of them itself, without blocking. A visitor costs one descriptor and a few
+//! hundred bytes, whatever and however slowly it sends, and every visitor has the same few seconds. When there are
+//! too many visitors, the oldest silent one is dropped, from the source with most silent visitors. Data that arrive
+//! are read in the next turn of the loop.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,7 +18,7 @@ use super::wire::{self, Frame, HELLO_MAX, Hello, Lock, Partial, SETUP_MAX, Setup
 use crate::machine::{now, since};
 use crate::token::{Party, Token};
 
-/// Visitors at once.
+/// Visitors admitted at the same time.
 const VISITORS_MAX: usize = 256;
 /// Connections that are accepted in a turn.
 const ACCEPTED: usize = 64;
@@ -25,7 +26,7 @@ const ACCEPTED: usize = 64;
 const TICK: Duration = Duration::from_millis(100);
 /// How long one may take to say all that it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long one that was refused may take to hear why.
+/// How long a refused visitor may take to read the reason.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// A visitor that has proved that it is a client.
@@ -48,10 +49,10 @@ pub enum Wish {
     Run,
 }
 
-/// Who was refused, and why.
+/// The address of a refused visitor, and the reason.
 pub type Refused = (SocketAddr, String);
 
-/// All who wait to be heard.
+/// All visitors that have not yet been admitted or refused.
 pub struct Admission<'a> {
     token: Option<&'a Token>,
     visitors: Vec<Visitor>,
@@ -91,7 +92,7 @@ impl<'a> Admission<'a> {
         Self { token, visitors: Vec::new() }
     }
 
-    /// One more comes; it is told hello.
+    /// Accepts a visitor and sends it hello.
     fn arrive(&mut self, stream: TcpStream, peer: SocketAddr) -> Result<(), WireError> {
         if self.visitors.len() >= VISITORS_MAX {
             self.make_room();
@@ -118,13 +119,13 @@ impl<'a> Admission<'a> {
         let only_silent = !silent.is_empty();
         let most = if only_silent { silent } else { all };
         let Some((crowd, _)) = most.into_iter().max_by_key(|(_, count)| *count) else { return };
-        // They stand in the order in which they came.
+        // `visitors` is in order of arrival.
         let goes =
             self.visitors.iter().position(|v| source(v.peer) == crowd && (v.is_silent() || !only_silent));
         goes.map(|index| self.visitors.remove(index));
     }
 
-    /// Hears all of them: who has become a client, and who was refused with what reason.
+    /// Reads from all visitors. Returns those that have become clients, and those refused, with the reason.
     pub fn hear(&mut self) -> (Vec<(Client, Wish)>, Vec<Refused>) {
         let (mut clients, mut refused) = (Vec::new(), Vec::new());
         let mut staying = Vec::with_capacity(self.visitors.len());
@@ -136,7 +137,7 @@ impl<'a> Admission<'a> {
                 }
                 Ok(None) if since(visitor.came) < visitor.patience() => staying.push(visitor),
                 Ok(None) => {}
-                // It has left by itself.
+                // The visitor has disconnected.
                 Err(WireError::Gone(_)) => {}
                 Err(why) => {
                     refused.push((visitor.peer, why.to_string()));
@@ -148,7 +149,7 @@ impl<'a> Admission<'a> {
         (clients, refused)
     }
 
-    /// Refuses one that had become a client.
+    /// Refuses a client after admission.
     pub fn refuse(&mut self, client: Client, why: &str) {
         let Client { stream, peer, hello } = client;
         let (partial, stage) = (Partial::default(), Stage::Leaving);
@@ -259,7 +260,7 @@ impl Visitor {
         }
     }
 
-    /// Tells it why, unless it does not listen; what is left of it.
+    /// Sends the reason, unless the visitor does not read. Returns the visitor if it must still be drained.
     fn refuse(mut self, why: &str) -> Option<Self> {
         wire::write(&mut self.stream, &Frame::Refused { why: why.to_owned() }).ok()?;
         self.stream.shutdown(Shutdown::Write).ok()?;
@@ -267,7 +268,7 @@ impl Visitor {
         Some(self)
     }
 
-    /// Throws away what has come, a little at a time.
+    /// Discards received data, a little at a time.
     fn drain(&mut self) -> Result<(), WireError> {
         match self.stream.read(&mut [0; 4096]) {
             Ok(0) => Err(WireError::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -381,7 +382,7 @@ mod tests {
         assert_eq!(&rest, b"more");
     }
 
-    /// Goal: who is wrong hears why, though it goes on talking.
+    /// Goal: a refused visitor can read the reason even while it keeps sending.
     #[test]
     fn whoever_is_refused_hears_why() {
         let (listener, mut admission) = admission();

@@ -1,4 +1,4 @@
-//! From records to a run: samplers replayed, launches joined, floors beside results, noise and warnings.
+//! From records to a run: replays samplers, joins launches, attaches floors to results, adds noise and warnings.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +16,12 @@ use results::schema::{
     PeerInfo, RailRates, Run, Warning,
 };
 
-/// Share of stolen time that is told.
+/// Share of stolen time above which a warning is given.
 const NOISY: f64 = 0.01;
 /// Share of samples that may have been interrupted before it is worth a flag.
 const SWITCHES_SHARE: f64 = 0.05;
 
-/// What is lost and why, and the cells of which.
+/// What is missing and why, with the cells concerned.
 type Reasons = BTreeMap<(String, String), Vec<String>>;
 
 /// In what a launch began.
@@ -168,7 +168,7 @@ impl<'a> Collected<'a> {
             info.clock = clock.kind;
         }
         let first = self.opened.insert(device);
-        // What is measured of this launch is there after a crash, and so is where.
+        // Persisted at the first measurement, so that the environment survives a crash together with the results.
         if let (Some(keeping), true) = (&mut self.keeping, first) {
             keeping.surroundings(&self.environment);
         }
@@ -201,7 +201,8 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// A cell was not measured in this launch, nor will it be in so many others that need not try.
+    /// Records that a cell was not measured in this launch, nor will be in `others` further launches, which need not
+    /// try.
     pub(super) fn skipped(&mut self, index: usize, why: String, (never, others): (bool, u32)) {
         if let (Some(keeping), true) = (&mut self.keeping, never) {
             keeping.cannot(index, &why);
@@ -220,7 +221,7 @@ impl<'a> Collected<'a> {
         self.count
     }
 
-    /// Why nothing has been measured of what was asked for; what results would stand beside was not.
+    /// The reason why nothing requested was measured. Floors for comparison do not count.
     pub(super) fn in_vain(&self, plan: &CheckedPlan) -> Option<String> {
         let asked = |i: &usize| plan.floors_asked || self.cells[*i].experiment != FLOOR;
         if (0..self.cells.len()).filter(asked).any(|i| !self.samples[i].is_empty()) {
@@ -254,8 +255,8 @@ impl<'a> Collected<'a> {
         Run { environment: self.environment, parameters: self.parameters, results, missing, ..Run::default() }
     }
 
-    /// Makes the environment that of everything measured, whenever that was: a time that measured nothing has no part in
-    /// it, and one that only simulated says nothing of the machine.
+    /// Sets the environment to that of everything measured, in any launch: a launch that measured nothing is ignored,
+    /// and one that only simulated is not evidence about the machine.
     fn recall(&mut self) {
         let mut times = std::mem::take(&mut self.before);
         if !self.opened.is_empty() {
@@ -496,8 +497,8 @@ fn note(samples: &BTreeMap<u32, Sample>, metric: &Metric) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Goal: a run that has only what results would have stood beside is no success. Method: every cell but the floors is
-    /// given up, floors are measured, then one cell after all.
+    /// Goal: a run that has measured only the floors of its results is no success. Method: every cell but the floors
+    /// is given up, floors are measured, then one cell after all.
     #[test]
     fn floors_alone_are_measured_in_vain() {
         let of = |experiment: &str| crate::plan::Plan {
@@ -530,7 +531,7 @@ mod tests {
         assert_eq!(floors.in_vain(&plan), None, "they were asked for");
     }
 
-    /// Goal: what weakens numbers is in the file, for whoever reads it without our words.
+    /// Goal: whatever weakens the numbers is in the file, so that readers see it without our report.
     #[test]
     fn a_quiet_pinned_machine_has_no_weakness_and_others_have_advice() {
         let quiet = Environment {

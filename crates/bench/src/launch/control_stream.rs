@@ -17,7 +17,7 @@ use results::schema::PeerInfo;
 
 /// How long a peer may take for its hello, and for its proof.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a peer may take to read what it was told.
+/// How long a peer may take to read what this side writes.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a peer is called again that hangs up before it has said anything: others may be at its door.
 const CALLS: u32 = 5;
@@ -29,12 +29,12 @@ pub(super) struct ControlStream {
     patience: Duration,
     local: IpAddr,
     peer: SocketAddr,
-    /// What it was dialled by, unless it is a process of this very run, whose port would tell nobody anything.
+    /// The address it was dialled by; `None` for a process of this run, whose port would not help a user.
     name: Option<String>,
     theirs: Hello,
     /// What it said of its host when it had opened its device.
     pub(super) about: PeerInfo,
-    /// Who is told when this side waits for the other's word, and when it has one.
+    /// Notified when this side starts to wait for the other's message, and when it has one.
     pulse: Option<UnixStream>,
 }
 
@@ -57,7 +57,7 @@ impl Patient {
         Ok(Self { stream, began: now(), patience: HELLO_PATIENCE })
     }
 
-    /// From now on it has so long.
+    /// Starts the timeout: the peer has this long from now on.
     fn begin(&mut self, patience: Duration) {
         (self.began, self.patience) = (now(), patience);
     }
@@ -169,7 +169,7 @@ impl ControlStream {
         })
     }
 
-    /// The connection, with what has come on it and was not read.
+    /// The connection, with the data received on it but not yet read.
     pub(super) fn into_stream(self) -> (TcpStream, Vec<u8>) {
         let came = self.stream.buffer().to_vec();
         (self.stream.into_inner().stream, came)
@@ -210,7 +210,7 @@ impl ControlStream {
         loop {
             self.stream.get_mut().begin(self.patience);
             match wire::read(&mut self.stream, FRAME_MAX)? {
-                // An answer to being told to wait, which is over.
+                // A late answer to being asked to wait.
                 Frame::Still => {}
                 frame => {
                     self.say(WORKS);
@@ -222,13 +222,13 @@ impl ControlStream {
 
     fn say(&self, what: u8) {
         if let Some(mut pulse) = self.pulse.as_ref() {
-            // Whoever does not listen has no need of it.
+            // A failed write means that nothing listens: ignored.
             let _ = pulse.write(&[what]);
         }
     }
 }
 
-/// Connects and greets. The outer error is that nobody is there.
+/// Connects and greets. The outer error means that nothing is listening.
 fn call(
     addr: SocketAddr,
     token: Option<&Token>,

@@ -25,7 +25,7 @@ use crate::token::Token;
 use results::schema::{ClockInfo, Run};
 use results::stats::{LAUNCHES_FOR_95, median};
 
-/// Between two looks at the stop flag.
+/// Interval between two checks of the stop flag.
 const TICK: Duration = Duration::from_millis(100);
 /// For a worker to start, calibrate and open its device.
 const START: Duration = Duration::from_secs(30);
@@ -278,16 +278,16 @@ struct Schedule {
     never: BTreeSet<usize>,
 }
 
-/// What comes after a launch.
+/// What to do after a launch.
 enum After {
     GoesOn,
     Stopped,
     OutOfTime,
 }
 
-/// The share of its time that launch `number` of `launches` may sample, so that the run ends in time: the launch
-/// before had `share`, and `took` so long of all that has `gone`. What is not sampling, such as setting up and
-/// comparing contents, takes as long again.
+/// The share of its time that launch `number` of `launches` may sample, so that the run ends in time: the previous
+/// launch had `share`, and took `took` out of a total of `gone`. Everything else, such as set-up and comparing
+/// contents, takes as long again.
 fn next_share(
     budget: f64,
     (number, launches): (u32, u32),
@@ -300,14 +300,14 @@ fn next_share(
     ((left - rest) / whole).clamp(SHARE_MIN, 1.0)
 }
 
-/// Whether so many launches have to do: they carry an interval, and with another one like the last, which `took` so long
-/// of all that has `gone`, the run would take longer than it may.
+/// Whether this number of launches is enough: they support an interval, and another launch like the last, which took
+/// `took` out of a total of `gone`, would exceed the run's time limit.
 fn is_enough(budget: f64, launches: u32, (gone, took): (Duration, Duration)) -> bool {
     launches >= LAUNCHES_FOR_95 as u32 && (gone + took).as_secs_f64() > WALL * budget
 }
 
-/// What is to be said after the first launch, which `took` so long, if as many as carry an interval cannot end in time: setting
-/// up and the fewest samples take as long in each.
+/// The warning after the first launch, which took `took`, if as many launches as an interval needs cannot end in
+/// time: set-up and the fewest samples take as long in each.
 fn overrun(budget: f64, launches: u32, took: Duration) -> Option<String> {
     let sampling = (1.0 - SHARE_MIN) * budget / f64::from(launches);
     let each = (took.as_secs_f64() - sampling).max(0.0);
@@ -329,7 +329,7 @@ fn given_up(done: u32, launches: u32) -> String {
     )
 }
 
-/// How one of these processes ended, if one did: the client may have seen it first.
+/// How one of these processes ended, if one did: the client may have noticed it first.
 fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;
@@ -625,8 +625,8 @@ mod tests {
     use super::*;
     use results::schema::Measurement;
 
-    /// Goal: the run ends in time where setting up is slow, and samples all it may where it is not. Method: ten launches
-    /// of a budget of 100 s, with so many seconds besides in each.
+    /// Goal: the run ends in time even if set-up is slow, and samples all it may if it is not. Method: ten launches
+    /// with a budget of 100 s, with this many seconds of other work in each.
     #[test]
     fn a_run_keeps_to_its_time_as_far_as_it_can() {
         let run = |besides: f64| {

@@ -1,4 +1,4 @@
-//! [`Progress`]: who is told how a run goes, cell by cell.
+//! [`Progress`]: receives the progress of a run, cell by cell.
 
 use crate::experiment::Cell;
 
@@ -38,9 +38,9 @@ pub enum CellState<'a> {
     },
 }
 
-/// Who is told how a run goes.
+/// Receives the progress of a run.
 pub trait Progress {
-    /// There will be so many cells, over all launches.
+    /// Announces the number of cells, over all launches.
     fn plan(&mut self, cells: u64);
     /// Something happened to a cell.
     fn cell(&mut self, what: &CellEvent<'_>);
@@ -52,7 +52,7 @@ pub trait Progress {
     }
 }
 
-/// Nobody is told.
+/// Ignores all progress.
 impl Progress for () {
     fn plan(&mut self, _cells: u64) {}
     fn cell(&mut self, _what: &CellEvent<'_>) {}

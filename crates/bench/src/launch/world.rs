@@ -1,8 +1,8 @@
 //! One cell in a world of virtual time: every rank is a coroutine on a simulated machine with a card, of its own unless the cell says
 //! how many ranks share one.
 //!
-//! The code that measures is that of real launches: the driver, the experiments, the sampler. Only the control
-//! connection is another: words lie in boxes and are there as soon as the sender's clock says.
+//! The measuring code is that of real launches: the driver, the experiments, the sampler. Only the control connection
+//! differs: messages are stored in mailboxes and become readable at the sender's time.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use crate::sample::{Calibration, Plan};
 use results::schema::ClockKind;
 use results::variant::{Variant, factor};
 
-/// Samples of a cell: the second is as the first, but for what comes round every few operations.
+/// Samples of a cell: the second equals the first, except for effects that recur every few operations.
 const SAMPLES: u64 = 9;
 /// Bytes of a rank's stack; what is not touched takes no memory.
 const STACK: usize = 256 << 10;
@@ -129,7 +129,7 @@ pub(super) fn simulate(
     }
 }
 
-/// The machine of each rank: one of its own, unless the variant has several of them share one; those follow each other.
+/// The machine of each rank: one per rank, unless several ranks of the variant share one; consecutive ranks do.
 fn machines(world: &mut World, ranks: usize, variant: &Variant) -> Vec<Node> {
     let each = variant.get(factor::PER_NODE).and_then(|text| text.parse().ok()).unwrap_or(1).max(1);
     let all: Vec<Node> = (0..ranks.div_ceil(each)).map(|i| world.node(&format!("node {i}"))).collect();
@@ -166,7 +166,7 @@ impl Stage {
         result
     }
 
-    /// A rank that the client leads. What goes wrong here, the client says.
+    /// A rank led by the client. Errors here are reported by the client.
     fn serve(&self, own: &Node, client: &Node, boxes: [Arc<Letters>; 2]) {
         let host = own.host();
         let [from, to] = &boxes;
@@ -177,7 +177,7 @@ impl Stage {
             Ok(device) => {
                 let stage = Self { cell, ..self.clone() };
                 let mut session = stage.session(&host, &device, rank, vec![&mut way]);
-                // The client hears of it, unless it is the one that is lost.
+                // The client learns of the error, unless the client itself is lost.
                 let _ = serve_cell(&mut session);
             }
             Err(why) => {

@@ -1,5 +1,6 @@
-//! [`Time`]: how long a plan takes, told before it is measured. It is a rough model of this program at work: the cost of a
-//! launch and of a cell is from 66 launches of 33 cells on a virtual machine with two cores, that of bytes and messages a guess.
+//! [`Time`]: estimates how long a plan takes before it is measured. It is a rough model of this program: the cost of
+//! a launch and of a cell is from 66 launches of 33 cells on a virtual machine with two cores, that of bytes and
+//! messages a guess.
 
 use fabric::FloorKind;
 
@@ -8,17 +9,17 @@ use crate::experiment::{Cell, Experiment, find};
 use crate::sample::Calibration;
 use results::stats::LAUNCHES_FOR_95;
 
-/// A run may take so many times its budget of timed work; beyond it later launches sample less.
+/// A run may take this many times its budget of timed work; beyond it later launches sample less.
 pub(crate) const WALL: f64 = 1.2;
-/// A run of which the number of launches is not given ends within this many times its budget: cells are dropped for that.
+/// A run without a given number of launches ends within this many times its budget: cells are dropped for that.
 pub(crate) const DEADLINE: f64 = 2.0;
 /// Launches sample at least this share of their time, however slow the rest is.
 pub(crate) const SHARE_MIN: f64 = 0.1;
-/// Starting the processes of a launch, calibrating, two looks at the noise, opening the device.
+/// Starting the processes of a launch, calibrating, measuring the noise twice, opening the device.
 pub(crate) const LAUNCH_S: f64 = 0.15;
 /// Connecting for a cell, announcing its rounds, comparing its contents.
 pub(crate) const CELL_S: f64 = 0.006;
-/// Operations of a pilot, of which there are two where there is time, and samples of the first round.
+/// Operations of a pilot (there are two if there is time), and samples of the first round.
 const PILOT: f64 = 16.0;
 /// Operations of a pilot of slow ones, and from how many seconds on they are slow.
 const PILOT_SLOW: (f64, f64) = (3.0, 0.01);
@@ -29,7 +30,7 @@ const SAMPLE_S: f64 = 2e-6;
 /// Bytes of a burst of a stream.
 const BURST: f64 = (16 << 20) as f64;
 
-/// Samples grow so much from one look at their precision to the next ([`crate::sample::Plan::growth`]).
+/// Factor by which samples grow from one check of their precision to the next ([`crate::sample::Plan::growth`]).
 const GROWTH: f64 = 1.5;
 
 /// How long a plan takes, about. How precise samples are decides when sampling ends, so there are two ends.
@@ -44,7 +45,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// Of a plan; simulating is not in it, as nobody can tell how long that takes.
+    /// The estimate for a plan, without simulation, whose time cannot be predicted.
     #[must_use]
     pub fn of(plan: &CheckedPlan) -> Self {
         if plan.is_virtual() {
@@ -66,7 +67,7 @@ impl Time {
         }
         let starts = devices * LAUNCH_S;
         let least_seconds = f64::from(fewest(plan)) * (starts + least);
-        // What goes beyond the budget costs launches and samples first.
+        // Beyond the budget, launches and samples are reduced first.
         let least =
             if plan.values.is_set("launches") { least_seconds } else { least_seconds.min(DEADLINE * budget) };
         let lid = (WALL * budget).max(least);
@@ -133,7 +134,7 @@ fn cell_seconds(
     let [soonest, share] = [base.time_min_ns, base.time_max_ns].map(|ns| ns / 1e9);
     let most = sampling.samples.unwrap_or(base.samples_max).min(base.samples_max) as f64;
     let fewest = (sampling.samples.unwrap_or(base.samples_min) as f64).min(most);
-    // Who says how many operations are a sample needs no pilots.
+    // A caller that states the operations of a sample needs no pilots.
     let batch = if sampling.long { Some(1) } else { base.batch };
     let pilot = match batch {
         Some(_) => 0.0,
@@ -152,7 +153,7 @@ fn cell_seconds(
     CellSeconds { least: CELL_S + first + LEAST * operation, quiet: sampled(enough), whole: sampled(most) }
 }
 
-/// Seconds of an operation: of a message, or of a burst of them.
+/// Seconds of an operation: one message, or one burst.
 pub(crate) fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind) -> f64 {
     let (message, byte) = match kind {
         FloorKind::Sockets => (12e-6, 0.8e-9),

@@ -19,7 +19,7 @@ const TABLES: [&str; 2] = ["defaults", "part"];
 const NAME_MAX: usize = 40;
 /// Entries of a list, and keys of a table, at most.
 const ENTRIES_MAX: usize = 1024;
-/// Mistakes that are reported of one text. A text with more of them is no plan file.
+/// Maximum number of mistakes reported for one text. A text with more is no plan file.
 pub(super) const MISTAKES_MAX: usize = 100;
 
 /// A part as it is written.
@@ -30,7 +30,7 @@ pub(super) struct Draft {
     pub(super) experiments: Option<Vec<At<String>>>,
     pub(super) devices: Option<Vec<At<String>>>,
     pub(super) peers: Option<Vec<At<String>>>,
-    /// What each entry stands for.
+    /// The sizes that each entry expands to.
     pub(super) sizes: Option<At<Vec<At<Vec<u64>>>>>,
     pub(super) quick: Option<bool>,
     pub(super) seed: Option<u64>,
@@ -46,7 +46,7 @@ pub(super) struct Setting {
     pub(super) line: usize,
 }
 
-/// Lines of which nothing can be believed.
+/// Lines that could not be parsed.
 pub(super) type Broken = Vec<RangeInclusive<usize>>;
 
 /// Every part with what the defaults give it, in the order of the file; what is no TOML, and what else is wrong so far.
@@ -140,7 +140,7 @@ impl Reader {
     }
 
     fn wrong(&mut self, span: &Range<usize>, what: String) {
-        // What stands for something that could not be read is nowhere.
+        // A placeholder for something unreadable has no position.
         if (self.broken && span.is_empty()) || self.mistakes.len() >= MISTAKES_MAX {
             return;
         }
@@ -218,7 +218,7 @@ impl Reader {
         self.wrong(&value.span(), format!("{key} cannot be {}; it takes {takes}", kind(value.get_ref())));
     }
 
-    /// The first entries of a list, or the one that stands alone; more than there may be are a mistake.
+    /// The first entries of a list, or a single value; entries beyond the maximum are a mistake.
     fn entries<'v, 'i>(
         &mut self,
         key: &str,

@@ -2,7 +2,7 @@
 //! needs no device: a cache line passed between the cores, memcpy, process_vm_writev, a futex wake-up, a system call;
 //! for devices on TCP, what plain sockets do.
 //!
-//! Which of them stands beside which result is said in [`crate::floor`].
+//! [`crate::floor`] defines which floor belongs to which result.
 
 mod errors;
 mod tcp;
@@ -20,7 +20,7 @@ use super::harness::contract::{Experiment, Side};
 use super::harness::timing::sample;
 use super::{Fault, Metric, Round, Scale, Session};
 
-/// Cycles between two looks at a line: those too early take the line away from its writer.
+/// Cycles between two polls of a cache line: polling too early takes the line away from its writer.
 const SPACINGS: [u64; 4] = [0, 25, 50, 100];
 const TRIALS: u64 = 3;
 const TRIAL_ROUNDS: u64 = 2000;
@@ -155,7 +155,7 @@ impl Bounce {
 }
 
 impl Side for Bounce {
-    /// Finds the best distance between looks; both sides then use it.
+    /// Finds the best interval between polls; both sides then use it.
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let mut best = (Span::from_secs(3600), 0);
         for spacing in SPACINGS {
@@ -202,7 +202,7 @@ impl Side for Futex {
     }
 }
 
-/// Work that one process does by itself.
+/// Work done by one process without its peer.
 trait Work {
     fn warm(&mut self, _session: &Session<'_>) -> Result<(), Fault> {
         Ok(())
@@ -313,7 +313,7 @@ impl Work for Vm {
     }
 }
 
-/// The target of [`Vm`]: holds the memory, and looks at it at the end.
+/// The target of [`Vm`]: holds the memory, and verifies it at the end.
 struct Target(Region);
 
 impl Side for Target {

@@ -5,10 +5,10 @@
 //! | `tcp` | a ping-pong of messages of that size, each side spinning |
 //! | `tcp-sleep` | the same with each side asleep in the kernel until something comes |
 //! | `tcp-stream` | messages one way, in the best of several ways; an answer of one byte ends a burst |
-//! | `tcp-both` | the same by both sides at once |
+//! | `tcp-both` | the same in both directions simultaneously |
 //!
-//! Messages that are smaller than a call should be are gathered: each is copied into what is sent, and out of what was
-//! received. Whether that pays is found out, as the other ways are.
+//! Messages smaller than an efficient call are batched: each is copied into the send buffer, and out of the receive
+//! buffer. Trials find out whether that pays, as they do for the other ways.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -22,12 +22,12 @@ use super::errors::machine;
 
 /// Sizes of socket buffers that are tried, in bytes; 0 leaves them to the kernel, which lets them grow.
 const BUFFERS: [usize; 3] = [0, 512 << 10, 4 << 20];
-/// Bytes of one call that are tried, beside whole messages.
+/// Sizes of one call that are tried, in addition to whole messages.
 const CHUNKS: [usize; 4] = [64 << 10, 128 << 10, 256 << 10, 1 << 20];
-/// A trial ends after so many bytes or calls, whichever comes first.
+/// A trial ends after this many bytes or calls, whichever comes first.
 const TRIAL_BYTES: usize = 2 << 20;
 const TRIAL_CALLS: usize = 1000;
-/// Trials of each way, of which the best counts.
+/// Trials of each way; the best counts.
 const TRIALS: u32 = 2;
 /// Bytes and messages of a burst.
 const BURST_BYTES: u64 = 4 << 20;
@@ -129,7 +129,7 @@ struct Streaming {
     sleeps: bool,
 }
 
-/// One way, or both ways at once.
+/// Messages one way, or both ways simultaneously.
 pub(super) struct Streams {
     sockets: Vec<Tcp>,
     ways: Vec<Streaming>,
@@ -162,7 +162,7 @@ impl Streams {
         })
     }
 
-    /// So many messages.
+    /// Transfers `messages` messages.
     fn run(&mut self, messages: u64, limit: &Limit<'_, '_>) -> std::io::Result<()> {
         let (mut left, most) = (messages as usize, (self.way.chunk / self.message.len()).max(1));
         while left > 0 {
@@ -174,7 +174,7 @@ impl Streams {
             }
             left -= now;
         }
-        // Who only sends does not know when everything is there.
+        // A side that only sends does not know when everything has arrived.
         let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
         match (self.both, self.client) {
             (true, _) => Ok(()),
@@ -183,7 +183,7 @@ impl Streams {
         }
     }
 
-    /// Sends or receives some messages at once.
+    /// Sends or receives several messages per call.
     fn pass(&mut self, messages: usize, limit: &Limit<'_, '_>) -> std::io::Result<()> {
         let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
         let (size, chunk) = (self.message.len(), self.way.chunk);
@@ -202,7 +202,7 @@ impl Streams {
         }
     }
 
-    /// Sends and receives some messages at once.
+    /// Sends and receives several messages simultaneously.
     fn exchange(&mut self, messages: usize, limit: &Limit<'_, '_>) -> std::io::Result<()> {
         let (socket, give_up) = (&self.sockets[self.way.socket], || limit.passed());
         let (len, small) = (messages * self.message.len(), messages > 1);
@@ -246,7 +246,7 @@ fn ways(size: usize, both: bool) -> Vec<Streaming> {
     let mut all = Vec::new();
     for chunk in chunks {
         for socket in 0..BUFFERS.len() {
-            // Both ways at once one cannot sleep for one of them.
+            // In both directions simultaneously, a side cannot sleep for one of them.
             for sleeps in if both { &[false][..] } else { &[false, true] } {
                 all.push(Streaming { socket, chunk, sleeps: *sleeps });
             }

@@ -195,9 +195,9 @@ pub(crate) fn reachable(
     Ok(if addr.ip().is_unspecified() { SocketAddr::new(peer, addr.port()) } else { addr })
 }
 
-/// Answers connection events until `count` queue pairs are connected; `passive` are those that are connected to.
+/// Handles connection events until `count` queue pairs are connected; `passive` are the ones that accept.
 ///
-/// Whoever connects may be a request ahead of this side's events: all that will come are to be passed in one call.
+/// The connecting side may be one request ahead of this side's events, so pass all expected queue pairs in one call.
 pub(crate) fn establish(session: &Session<'_>, cm: &Cm, passive: &[&Qp], count: usize) -> Result<(), Fault> {
     let mut passive = passive.iter();
     let mut missing = count;
@@ -245,21 +245,21 @@ pub(crate) fn register(kind: &str, pd: &Pd, len: usize) -> Result<Mr, Fault> {
     Ok(pd.reg_mr(&buf, Access::ALL)?)
 }
 
-/// Tells the other side where `mine` is, and hears where its own is.
+/// Sends the address of `mine` to the other side, and receives the other's.
 pub(crate) fn exchange(session: &mut Session<'_>, mine: &Mr) -> Result<RemoteAddr, Fault> {
     let (there, back) =
         (carry_place(session, (0, 1), Some(mine))?, carry_place(session, (1, 0), Some(mine))?);
     there.or(back).ok_or_else(|| Fault::Control("neither side said where its memory is".into()))
 }
 
-/// The part of a message of `size` bytes that goes over one of so many ports: where it begins, and its length.
+/// The part of a message of `size` bytes sent over port `port` of `ports`: its offset and length.
 pub(crate) fn part(size: u32, ports: usize, port: usize) -> (u64, u32) {
     let first = if ports > 1 { size.div_ceil(2) } else { size };
     if port == 0 { (0, first) } else { (first.into(), size - first) }
 }
 
-/// The least of what was asked for, what the device can, and what the cell needs; 0 unless the source is host memory
-/// and the operation one that takes inline data.
+/// The least of the requested limit, the device's, and what the cell needs; 0 unless the source is host memory and
+/// the operation takes inline data.
 pub(crate) fn inline_limit(session: &Session<'_>, size: u32) -> u32 {
     let variant = &session.cell.variant;
     let able = matches!(variant.get(factor::OP), Some("send" | "write" | "write-imm" | "write-send"))
@@ -295,7 +295,7 @@ impl Poster {
         Ok(link.qp.post_send(&wr)?)
     }
 
-    /// Takes the completion of the signal before the last: long there, so this is one look.
+    /// Takes the completion of the signaled request before the last: it completed long ago, so one poll suffices.
     #[inline]
     pub(crate) fn reap(&mut self, link: &Endpoint, deadline: Option<Time>) -> Result<(), Fault> {
         if self.awaited > 1 {
@@ -315,8 +315,8 @@ mod tests {
         Rails { names: vec!["shm".to_owned()], open: fabric::open }
     }
 
-    /// Goal: a client that is ahead of the server's events is not turned away. Method: all requests are made before the
-    /// server looks for the first time.
+    /// Goal: a client ahead of the server's events is not rejected. Method: all requests are made before the server
+    /// polls for the first time.
     #[test]
     fn requests_that_came_early_are_accepted() {
         const COUNT: usize = 20;

@@ -24,7 +24,7 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// So many connections to be, with receives posted.
+    /// Creates `links` unconnected connections, with receives posted.
     pub(crate) fn create(pd: &Pd, links: usize) -> Result<Self, Fault> {
         Self::with_sinks(pd, links, Vec::new())
     }
@@ -48,7 +48,7 @@ impl Hub {
         join(session, edge, link.and_then(|number| self.links.get_mut(number)))
     }
 
-    /// Posts a request whose completion is to be taken.
+    /// Posts a signaled request.
     pub(crate) fn post(&self, link: usize, op: SendOp, sges: &[Sge]) -> Result<(), Fault> {
         Ok(self.links[link].qp.post_send(&SendWr::new(link as u64, op, sges))?)
     }
@@ -58,7 +58,7 @@ impl Hub {
         self.post(link, SendOp::Send, &[])
     }
 
-    /// Waits until so many posted requests have completed.
+    /// Waits until `count` posted requests have completed.
     pub(crate) fn done(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
         (0..count).try_for_each(|_| check(self.links[0].send_cq.wait(deadline)?, "a request").map(drop))
     }
@@ -74,8 +74,8 @@ impl Hub {
         Ok(self.links[link].qp.post_recv(&RecvWr::new(link as u64, sink))?)
     }
 
-    /// The time from posting an empty message to having its completion at the other end: half the median round trip.
-    /// Both ends do this; the first of them is told.
+    /// The time from posting an empty message to polling its completion at the other end: half the median round trip.
+    /// Both ends call this; the `first` gets the result.
     pub(crate) fn one_way(&self, session: &Session<'_>, link: usize, first: bool) -> Result<Span, Fault> {
         let mut round_trips = Vec::with_capacity(TRIALS);
         for _ in 0..TRIALS {

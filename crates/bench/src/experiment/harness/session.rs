@@ -52,7 +52,7 @@ pub enum Word {
     Bye,
 }
 
-/// Work between two looks at the control connection.
+/// Work between two checks of the control connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// Operations before the first sample, untimed.
@@ -98,10 +98,10 @@ pub trait Control {
     fn neighbour(&self) -> Option<u32>;
 }
 
-/// Bytes of memory that this process holds, by itself and its share of what it shares; `None` where unknown.
+/// Bytes of memory of this process (proportional set size); `None` where unknown.
 pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
 
-/// The rails of the device under test, each of which opens as a device by itself.
+/// The rails of the device under test; each opens as a separate device.
 #[derive(Clone, Debug)]
 pub struct Rails {
     /// Their names, in their order: the device's own if it is not several.
@@ -135,7 +135,7 @@ pub struct Session<'a> {
     pub cell: &'a Cell,
     /// How.
     pub settings: &'a Settings,
-    /// Another MPI library, where one is measured beside ours.
+    /// Another MPI library, if one is measured for comparison.
     pub against: Option<&'a Against>,
     /// Memory in use.
     pub gauge: Gauge<'a>,
@@ -180,7 +180,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells the other side (for the client: rank 1) something of the experiment's own.
+    /// Sends experiment-specific data to the other side (for the client: rank 1).
     ///
     /// # Errors
     /// [`Fault::Control`].
@@ -188,7 +188,7 @@ impl Session<'_> {
         self.tell_rank(1, what)
     }
 
-    /// Hears what the other side told.
+    /// Receives the data that the other side sent.
     ///
     /// # Errors
     /// [`Fault::Peer`] when it failed instead, [`Fault::Control`].
@@ -288,7 +288,7 @@ impl Session<'_> {
     /// Over how many ports a message of the cell is split: the factor `ports`, 1 without it.
     ///
     /// # Errors
-    /// [`Fault::Meaningless`] where the device has too few that can be told apart, or the message too few bytes.
+    /// [`Fault::Meaningless`] where the device has too few distinguishable ports, or the message too few bytes.
     pub fn ports(&self) -> Result<usize, Fault> {
         match self.cell.variant.get(factor::PORTS).unwrap_or("1") {
             "1" => Ok(1),
@@ -319,7 +319,7 @@ impl Session<'_> {
 /// A peer's words behind its name, if it has one.
 #[must_use]
 pub fn said_by(way: &dyn Control, why: String) -> String {
-    // Whoever passes another's words on has named it.
+    // A side that forwards another's error has already named it.
     way.name()
         .filter(|name| !why.contains(*name))
         .map_or_else(|| why.clone(), |name| format!("{name}: {why}"))

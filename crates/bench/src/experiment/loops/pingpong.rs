@@ -1,11 +1,12 @@
-//! [`PingPong`]: one operation at a time, to and fro or by both sides at once. What latency and bilat share.
+//! [`PingPong`]: one operation at a time, alternating or by both sides simultaneously. Shared by latency and bilat.
 //!
 //! A write is noticed by polling the last byte of the sink. That byte changes with every message and is never 0, so
-//! that stale data cannot be taken for new. Where both sides speak at once the peer can be one message ahead, so
-//! messages go to two sinks in turn; and as the own last message may still wait in the NIC, they come from two sources.
+//! that stale data cannot be taken for new. When both sides send simultaneously, the peer can be one message ahead,
+//! so messages alternate between two sinks; and as the own last message may still be queued in the NIC, they come
+//! from two sources.
 //!
-//! Between seeing the peer's message and posting the answer lies nothing that can wait: the next request is prepared,
-//! completions are taken and receives are posted again while the peer is at work.
+//! No deferrable work is done between seeing the peer's message and posting the answer: the next request is prepared,
+//! completions are polled and receives are reposted while the peer is busy.
 
 use results::variant::factor;
 use std::sync::atomic::Ordering;
@@ -57,12 +58,13 @@ impl Op {
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;
-/// Looks at memory between two looks at the queue pair's state.
+/// Polls of memory between two checks of the queue pair's state.
 const LOOKS: u32 = 1 << 14;
 /// Messages whose whole contents are compared.
 const CHECKED: u64 = 3;
-/// Messages up to this size go out from two places in turn, so that one can be prepared while the other is sent. Where both
-/// speak at once, writes of any size do: the peer's message says that the own one before the last has arrived, and no more.
+/// Messages up to this size are sent from two buffers in turn, so that one can be prepared while the other is sent.
+/// When both sides send simultaneously, writes of any size do so: the peer's message only proves that the own message
+/// before the last has arrived.
 const TWO_SOURCES_MAX: u32 = 4096;
 
 /// One side of a ping-pong.
@@ -86,16 +88,16 @@ pub(crate) struct PingPong {
     poster: Poster,
     turn: u64,
     received: u64,
-    /// Receives that were taken and are to be posted again.
+    /// Consumed receives that must be reposted.
     owed: u32,
     patience: Span,
     seed: u64,
-    /// Compared messages of which the last byte was seen before others, at either side.
+    /// Compared messages whose last byte was visible before earlier bytes, at either side.
     late: u64,
 }
 
 impl PingPong {
-    /// Connects and allocates; `both` speak at once.
+    /// Connects and allocates; with `both`, both sides send simultaneously.
     pub(crate) fn prepare(session: &mut Session<'_>, both: bool) -> Result<Self, Fault> {
         let op = Op::of(session.cell.factor(factor::OP)?)?;
         let size = if op.is_atomic() { 8 } else { session.cell.length()? };
@@ -204,12 +206,12 @@ impl PingPong {
         self.poster.post(&self.link, wr)
     }
 
-    /// So many operations.
+    /// Runs `count` operations.
     pub(crate) fn several(&mut self, host: &Host, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
         (0..count).try_for_each(|_| self.iterate(host, deadline))
     }
 
-    /// What is to be done before message `turn` + 1 and is not waited for by anybody.
+    /// Work to do before message `turn` + 1, off the critical path.
     #[inline]
     fn catch_up(&mut self, turn: u64, deadline: Option<Time>) -> Result<(), Fault> {
         self.prepare_put(turn + 1)?;
@@ -335,8 +337,8 @@ impl PingPong {
         self.put(turn)
     }
 
-    /// Where both speak at once, the peer's message says nothing of the own last one: it may still be on its way, and must not
-    /// change there.
+    /// When both sides send simultaneously, the peer's message proves nothing about the own last one: it may still be
+    /// in flight, and its buffer must not change.
     fn settle(&self, session: &mut Session<'_>) -> Result<(), Fault> {
         if self.both { meet(session) } else { Ok(()) }
     }
@@ -369,7 +371,7 @@ impl PingPong {
         verdict
     }
 
-    /// Every one of them has counted.
+    /// Checks that every atomic operation has counted.
     fn verify_atomics(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         if !self.client {
             return session.tell(&self.sink.buf().word(0)?.load(Ordering::Acquire));

@@ -28,13 +28,12 @@ const GAP: u64 = 64;
 pub(crate) enum Order {
     /// One after the other, round and round.
     Round,
-    /// So many per cent of the messages use the first; each of the others uses the buffer that has not been used for
-    /// longest.
+    /// This percentage of the messages uses the first buffer; each other message uses the least recently used one.
     Share(u64),
 }
 
 impl Order {
-    /// The buffer of message `n` among so many.
+    /// The buffer of message `n` out of `buffers`.
     pub(crate) fn buffer(self, n: u64, buffers: u64) -> u64 {
         match self {
             Self::Round => n % buffers,
@@ -120,7 +119,7 @@ pub(crate) struct Traffic {
     received: u64,
     /// The next message for which each connection posts a receive.
     posted: Vec<u64>,
-    /// Connections whose receive was taken and is to be posted again.
+    /// Connections whose receive was consumed and must be reposted.
     owed: Vec<usize>,
     /// Pieces of a request; as long as it has to be.
     sges: Vec<Sge>,
@@ -193,7 +192,7 @@ impl Traffic {
         }
     }
 
-    /// Where a message lies within its buffer: begin and length of each piece.
+    /// The layout of a message within its buffer: offset and length of each piece.
     fn layout(&self, buffer: u64) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (size, count, stride) = (self.size, self.sges.len() as u64, self.stride);
         (0..count).map(move |index| {
@@ -237,7 +236,7 @@ impl Traffic {
         Ok(link.qp.post_send(&SendWr::new(0, SendOp::Send, &[]))?)
     }
 
-    /// Waits until no more than so many requests are under way.
+    /// Waits until at most `limit` requests are in flight.
     #[inline]
     fn reap(&mut self, limit: u64, deadline: Option<Time>) -> Result<(), Fault> {
         while self.outstanding > limit {
@@ -297,7 +296,7 @@ impl Traffic {
     fn reap_some(&mut self, host: &Host, limit: u64, deadline: Option<Time>) -> Result<(), Fault> {
         let cq = self.links[0].send_cq.clone();
         let outstanding = &mut self.outstanding;
-        // A look takes all that is there: nobody signals it a second time.
+        // One poll takes all available completions: nothing signals them a second time.
         let mut take = || {
             while *outstanding > limit {
                 match cq.poll_one()? {
@@ -337,7 +336,7 @@ impl Traffic {
 }
 
 impl Side for Traffic {
-    /// Also uses every buffer once, where all of them are used in turn: who remembers them has seen them then.
+    /// Also uses every buffer once if all are used in turn, so that caches have seen each of them.
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         self.source.buf().fill(0x5a);
         self.sink.buf().fill(0);

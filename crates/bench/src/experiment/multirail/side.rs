@@ -1,10 +1,10 @@
 //! [`Rails`]: one side of the multirail benchmarks (experiments E1 to E6 of the paper).
 //!
-//! An operation of the client: twenty writes of the message without events, an empty message behind them, a receive, and a
-//! wait for the peer's answer. The server waits for the message, which by uDAPL's rules comes behind the data of all
-//! writes, and answers. Receives are posted one ahead, so that no message finds none. Both ways, each side does as the client,
-//! and then tells the other that all has come. Over several rails every call is made for one rail after the other, by one
-//! thread; or a thread for each rail makes those of its own.
+//! An operation of the client: twenty writes of the message without events, followed by an empty message, a receive,
+//! and a wait for the peer's answer. The server waits for the message, which by uDAPL's rules arrives after the data
+//! of all writes, and answers. Receives are posted one ahead, so that no message arrives without one. For both ways,
+//! each side acts as the client, and then notifies the other that all has arrived. Over several rails, one thread
+//! makes every call for one rail after the other; or a thread per rail makes that rail's calls.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::rail::Rail;
 /// RDMA writes of an operation (MR-022 to MR-024).
 pub const WRITES: u64 = 20;
 
-/// Who serves the rails.
+/// The threads that drive the rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// There is only one.
@@ -36,7 +36,7 @@ pub(super) enum Engine {
 pub(super) enum Flow {
     /// From the client to the server.
     One,
-    /// Both ways at once.
+    /// Both ways simultaneously.
     Both,
 }
 
@@ -54,11 +54,11 @@ pub(super) enum Part {
 /// What a side does in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Writes, tells, and hears the answer.
+    /// Writes, notifies, and waits for the answer.
     Write,
     /// Hears, and answers.
     Answer,
-    /// Writes, tells, hears, and both again without data.
+    /// Writes, notifies, waits; and notifies and waits again without data.
     Exchange,
 }
 
@@ -74,8 +74,8 @@ pub(super) struct Rails {
     note: String,
 }
 
-/// The rails of the device under test, at most so many of them: each is a device by itself. A device that has only one
-/// gets as many channels over it: configuration (c) of the paper.
+/// Opens at most this many rails of the device under test, each as a separate device. A device with only one gets as
+/// many channels over it: configuration (c) of the paper.
 fn open(session: &Session<'_>, engine: Engine) -> Result<(Vec<Device>, &'static str), Fault> {
     let mut names = session.rails.names.clone();
     let mut kind = "rails";

@@ -1,9 +1,10 @@
-//! [`Gradient`]: CG, the smallest eigenvalue of a sparse matrix by inverse iteration, each step of which solves a system of equations
-//! by 25 steps of conjugate gradients.
+//! [`Gradient`]: CG, the smallest eigenvalue of a sparse matrix by inverse iteration; each step solves a system of
+//! equations by 25 steps of conjugate gradients.
 //!
-//! Ranks form a grid, and the matrix lies on it in blocks. Vectors are cut by columns of the grid, and all ranks of a column have the
-//! same part. A product is summed along rows of the grid; what is then a part by rows goes to the rank across the diagonal, which
-//! needs it as a part by columns. Scalar products are summed along rows, too.
+//! Ranks form a grid, and the matrix is distributed over it in blocks. Vectors are cut by columns of the grid, and
+//! all ranks of a column have the same part. A product is summed along rows of the grid; the result, a part by rows,
+//! is sent to the rank across the diagonal, which needs it as a part by columns. Scalar products are summed along
+//! rows, too.
 
 use std::ops::Range;
 
@@ -67,7 +68,7 @@ pub(super) fn bytes(class: Class) -> u64 {
     (problem(class).elements() * 28.0) as u64
 }
 
-/// Where a rank is in the grid, and whom it speaks with.
+/// The position of a rank in the grid, and its communication partners.
 struct Grid {
     rows: usize,
     columns: usize,
@@ -102,15 +103,15 @@ impl Grid {
         self.part(first).start..self.part(first + self.folds() - 1).end
     }
 
-    /// Ranks of this one's row with which partial sums are exchanged: of those with the same fold, each at twice the distance of the
-    /// one before.
+    /// Ranks in this row with which partial sums are exchanged: the ranks with the same fold, each at twice the
+    /// distance of the one before.
     fn partners(&self, from: usize) -> Vec<usize> {
         let distances = std::iter::successors(Some(from), |distance| Some(distance * 2));
         let at = |distance: usize| self.row * self.columns + (self.column ^ distance);
         distances.take_while(|distance| *distance < self.columns).map(at).collect()
     }
 
-    /// The rank that needs this one's sums as its part of a vector, and has those that this one needs.
+    /// The rank that needs this rank's sums as its part of a vector, and whose sums this one needs.
     fn across(&self) -> usize {
         let (folds, fold) = (self.folds(), self.column % self.folds());
         self.column / folds * self.columns + self.row * folds + fold
@@ -207,7 +208,7 @@ impl Gradient {
         self.sum([off]).map(drop)
     }
 
-    /// So many passes over the parts of vectors, with two operations for each element.
+    /// Charges `passes` passes over the parts of vectors, with two operations per element.
     fn computed(&self, passes: usize) {
         self.job.computed((2 * passes * self.v.x.len()) as f64);
     }
@@ -239,7 +240,7 @@ impl Gradient {
         Ok(self.into.read(0, bytemuck::cast_slice_mut(&mut self.v.q))?)
     }
 
-    /// Sends a partner one piece of the product, and adds what comes from it to another.
+    /// Sends a partner one piece of the product, and adds the piece received from it to another.
     fn add_from(&mut self, partner: usize, out: Range<usize>, to: Range<usize>) -> Result<(), Fault> {
         self.swap(partner, out, to.len())?;
         let came = &mut self.v.came[..to.len()];
@@ -333,7 +334,7 @@ mod tests {
         (0..ranks).map(|rank| Grid::new(rank, ranks, 1_400)).collect()
     }
 
-    /// Goal: what goes across is what is needed there, and comes back.
+    /// Goal: the transpose partner is mutual and receives the part that it needs.
     #[test]
     fn the_grid_fits_together() {
         for ranks in [1, 2, 4, 8, 16, 32, 64] {

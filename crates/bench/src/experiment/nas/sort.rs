@@ -14,7 +14,7 @@ use super::random::{BITS, Random};
 
 /// Times that keys are ranked.
 const TIMES: u32 = 10;
-/// Keys at the beginning of rank 0's, two of which are others from each time on.
+/// Keys at the start of rank 0's array; each iteration changes two of them.
 const CHANGED: usize = 2 * TIMES as usize + 1;
 /// Keys whose ranks are published.
 const KNOWN: usize = 5;
@@ -24,12 +24,12 @@ const BUCKETS: usize = 1 << BUCKETS_LOG2;
 const KEY: usize = size_of::<u32>();
 /// Keys that are read at a time.
 const BLOCK: usize = 1024;
-/// Uniform numbers of which a key is made.
+/// Uniform random numbers summed into one key.
 const DRAWN: u64 = 4;
 
 /// Keys in a second of a core, which is assumed; NAS counts a key as an operation.
 pub(super) const RATE: f64 = 30e6;
-/// The part of the work on a key that comes before it is sent: it is counted and moved, and then counted again.
+/// The share of the work on a key done before it is sent: it is counted, moved, and then counted again.
 const BEFORE: f64 = 2.0 / 3.0;
 
 /// What NAS says of a class.
@@ -39,7 +39,7 @@ struct Problem {
     /// Places of the keys whose ranks are published.
     places: [usize; KNOWN],
     ranks: [i64; KNOWN],
-    /// How each of these ranks depends on the number n of the time: by `sign * (n + offset)`.
+    /// How each of these ranks depends on the iteration n: by `sign * (n + offset)`.
     moves: [(i64, i64); KNOWN],
 }
 
@@ -80,7 +80,7 @@ fn problem(class: Class) -> Problem {
 
 /// Bytes that all ranks together need.
 pub(super) fn bytes(class: Class) -> u64 {
-    // The keys, the same by bucket, those that go out, those that come in, and those in their order; and as much to spare.
+    // Keys: original, sorted by bucket, outgoing, incoming, and sorted; and as much again as reserve.
     (8 * KEY as u64) << problem(class).keys_log2
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Sort {
     /// In the order of the sequence, and by bucket.
     keys: Vec<u32>,
     by_bucket: Vec<u32>,
-    /// What is sent, and what has come.
+    /// Send and receive buffers.
     out: Buf,
     into: Buf,
     owned: Owned,
@@ -144,7 +144,7 @@ impl Sort {
         }
     }
 
-    /// Ranks all keys, two of which are others from then on.
+    /// Ranks all keys; two of them are changed first.
     fn once(&mut self, time: u32) -> Result<(), Fault> {
         if self.job.rank == 0 {
             self.keys[time as usize] = time;
@@ -165,7 +165,7 @@ impl Sort {
         self.problem.largest_log2 - BUCKETS_LOG2
     }
 
-    /// Own keys by bucket, and behind them those keys of known rank that lie here.
+    /// Local keys per bucket, followed by how many of the keys of known rank are local.
     fn counted(&self) -> Vec<u32> {
         let (shift, own) = (self.shift(), self.keys.len());
         let mut counts = vec![0; BUCKETS + KNOWN];
@@ -232,7 +232,8 @@ impl Sort {
         Ok(came)
     }
 
-    /// Counts what has come: afterwards, how many of these keys are not above each key of the own range.
+    /// Counts the received keys: afterwards each entry is the number of these keys that do not exceed this key of the
+    /// local range.
     fn count(&mut self, shares: &Shares, came: usize) -> Result<(), Fault> {
         let shift = self.shift();
         let smallest = (shares.buckets.start << shift) as u32;
@@ -315,7 +316,7 @@ impl Solve for Sort {
     }
 }
 
-/// So many keys of the sequence from one on: each the mean of four uniform numbers, scaled.
+/// Returns `count` keys of the sequence from `first` on: each is the mean of four uniform numbers, scaled.
 fn keys(problem: &Problem, first: usize, count: usize) -> Vec<u32> {
     let mut random = Random::after(DRAWN * first as u64);
     let scale = BITS + DRAWN.ilog2() - problem.largest_log2;
@@ -323,7 +324,7 @@ fn keys(problem: &Problem, first: usize, count: usize) -> Vec<u32> {
     (0..count).map(|_| key()).collect()
 }
 
-/// Keys that lie one behind the other, as many for each rank as it is sent.
+/// Splits contiguous keys into the pieces for each rank.
 fn pieces(memory: &Buf, counts: &[u32]) -> Result<Vec<Buffer>, Fault> {
     let (key, mut at) = (Datatype::from(Basic::Uint32), 0);
     let piece = |count: &u32| {
@@ -349,7 +350,7 @@ mod tests {
     use super::super::tests::alone;
     use super::*;
 
-    /// Goal: the check is one. Method: of 65,536 keys, one that lies between known ones becomes the smallest.
+    /// Goal: the verification detects errors. Method: of 65,536 keys, one between known ones becomes the smallest.
     #[test]
     fn one_other_key_is_found_out() {
         let mut sort = Sort::new(alone(RATE), Class::S).expect("a kernel");

@@ -12,7 +12,7 @@ use verbs::host::{Bell, Host, Lock, Time};
 use super::super::{Fault, Session};
 use results::variant::factor;
 
-/// Ways of a short message: sent, or written to where the receiver looks.
+/// Protocols for a short message: sent, or written into a ring polled by the receiver.
 pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 
 /// Short operations as messages, by MVAPICH2's defaults on Xeons of 64 bits: `RDMA_PUT_FALLBACK_THRESHOLD` and
@@ -44,7 +44,7 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
         state: Lock::default(),
         bell: Bell::new(),
     });
-    // As a launcher tells its ranks, or they wait as processes do that may have no core.
+    // Ranks wait as a launcher would configure them, or as processes that may have no core of their own.
     let is_real = session.device.host().node().is_none();
     let is_crowd = if is_real { verbs::host::real::is_crowd(ranks as usize) } else { None };
     let config = Config { connect, is_crowd, ..config(session)? };
@@ -89,7 +89,7 @@ fn config(session: &Session<'_>) -> Result<Config, Fault> {
     Ok(Config { ports, node, fast_path: variant.is(factor::PATH, PATHS[1]), one_sided, ..Config::default() })
 }
 
-/// What the starting process is told of its job, and whoever passes notes between it and the session.
+/// What the starting process knows of its job, and the relay of messages between it and the session.
 struct Relay {
     rank: u32,
     size: u32,
@@ -104,7 +104,7 @@ struct State {
     own: Notes,
     /// Those of all.
     all: Notes,
-    /// Fences that the process has come to, and those that are over.
+    /// Fences that the process has entered, and completed ones.
     come: u64,
     over: u64,
     /// The others are not there any more.

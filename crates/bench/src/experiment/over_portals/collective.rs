@@ -1,7 +1,7 @@
-//! [`Call`]: one collective operation of all ranks, over and over, as the Pallas benchmarks have it: so many calls one after the other
-//! behind a barrier, and the time of rank 0 for each. Nothing is between the calls, so that ranks that are done early begin the next.
-//! Where there is a root, each call has the next one, as there.
-//! With thousands of ranks a single call is timed, and nobody meets who need not.
+//! [`Call`]: repeats one collective operation on all ranks, as the Pallas benchmarks do: a number of consecutive
+//! calls after a barrier, and the time of rank 0 for each. There is no barrier between the calls, so that ranks that
+//! finish early begin the next. A rooted operation uses the next root in each call, as in those benchmarks. With
+//! thousands of ranks a single call is timed, without synchronization beyond what is necessary.
 
 use collectives::{Algorithm, Blocks, Buffer, Case, Kind, Peer, Root, Schedule, Step, Task, Type};
 use verbs::host::{Span, Time};
@@ -17,7 +17,7 @@ const CALLS: u64 = 4;
 const CALLS_ROUND: u64 = 16;
 /// Up to how many ranks: with more a single call is timed.
 const RANKS_MAX: u32 = 4096;
-/// Bits of a message: which call, and who sends. Those of one sender match in their order.
+/// Match bits of a message: the call and the sender. Messages of one sender match in order.
 const CALL_SHIFT: u32 = 32;
 
 /// A message of a round: with whom, where in memory, and how long.
@@ -33,7 +33,7 @@ struct Part {
 enum Act {
     /// Messages of one round.
     Exchange { receives: Vec<Part>, sends: Vec<Part> },
-    /// Bytes that the processor reads and writes, in so many pieces.
+    /// Bytes that the processor reads and writes.
     Work { bytes: u64 },
 }
 
@@ -173,7 +173,7 @@ impl Plan {
         Ok(Self::read(&schedule, [size, size * gets as u64], each))
     }
 
-    /// Buffers lie behind each other: input, output, and the schedule's own.
+    /// Buffers are contiguous: input, output, and the schedule's scratch.
     fn read(schedule: &Schedule, own: [u64; 2], each: u64) -> Self {
         let mut starts = vec![0, own[0], own[0] + own[1]];
         for scratch in schedule.scratch() {
@@ -239,7 +239,8 @@ impl Side for Call {
             }
             Ok(all)
         })?;
-        // Who ends now may have sent what others wait for. Where ranks are a power of two, all end with a receive.
+        // A rank that ends now may have data queued that others wait for. If the number of ranks is a power of two,
+        // all end with a receive.
         if is_huge || !self.ranks.is_power_of_two() {
             self.port.offload.finish();
         }

@@ -7,16 +7,16 @@ use super::super::harness::compute::Turn;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 
-/// What is told.
+/// The quantity reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// The share of time that can be computed, in per cent.
     Share,
-    /// What a message takes from who computes, in us.
+    /// Computing time that a message takes away from a rank, in us.
     Lost,
 }
 
-/// Windows that are timed together, behind one that is not.
+/// Windows timed together, after an untimed one.
 const TOGETHER: u64 = 4;
 /// Computing that is long, in windows without any.
 const LONG: u64 = 3;
@@ -24,7 +24,7 @@ const DATA: u64 = 1;
 const READY: u64 = 2;
 const READY_BYTES: u64 = 4;
 
-/// What the target tells the sender, with a window in each iteration; `None` ends it.
+/// The target's instruction to the sender, with a window in each iteration; `None` ends it.
 type Task = Option<Turn>;
 
 /// What one of two ranks does: rank 0 is the target.
@@ -43,11 +43,11 @@ pub(super) struct Overlap {
 struct Took {
     /// A window.
     each: Span,
-    /// Longer than it was meant to, the target computed so much in a window.
+    /// By how much the target's computation in a window exceeded its intended length.
     lost: Span,
 }
 
-/// Computes for so long, and for as long as interrupts had the processor meanwhile; how long that was.
+/// Computes for `span`, extended by the time that interrupts took meanwhile. Returns how long interrupts took.
 fn compute(host: &Host, span: Span) -> Span {
     let before = fabric::interrupted(host);
     host.charge(span);
@@ -97,7 +97,7 @@ impl Overlap {
         (0..self.window).try_for_each(|_| self.port.send(0, 0, self.size, DATA))
     }
 
-    /// What a window takes with so much computing; said to the sender first.
+    /// Measures windows with this much computation; the sender is informed first.
     fn time(&mut self, s: &mut Session<'_>, computing: Span) -> Result<Took, Fault> {
         s.tell::<Task>(&Some(Turn { computing: computing.as_ps(), iterations: 1 + TOGETHER }))?;
         let (host, deadline) = (s.host.clone(), s.deadline());
@@ -170,8 +170,8 @@ mod tests {
         measure(device, &cell, &Settings::default()).expect("measured").value
     }
 
-    /// Goal: who computes loses nothing while the card matches, and interrupts' time while its kernel does: one of them for a short
-    /// message, two for a long one.
+    /// Goal: computation loses nothing while the card matches, and the time of interrupts while the kernel does: one
+    /// interrupt for a short message, two for a long one.
     #[test]
     fn only_matching_by_the_kernel_takes_time_from_who_computes() {
         let (nic, kernel) = ("model:seastar", "model:seastar(mode.match_kind=host)");

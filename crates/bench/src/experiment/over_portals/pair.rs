@@ -1,4 +1,4 @@
-//! [`Pair`]: messages between two ranks: a ping-pong, and windows of messages one way or both ways at once.
+//! [`Pair`]: messages between two ranks: a ping-pong, and windows of messages in one direction or both.
 
 use verbs::host::{Host, Span, Time};
 
@@ -9,7 +9,7 @@ use super::port::Port;
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// A ping-pong; each message walks so many entries before its own.
+    /// A ping-pong; each message traverses `behind` list entries before its own.
     PingPong { behind: u64 },
     /// A window of messages, then an answer.
     OneWay,
@@ -19,14 +19,14 @@ pub(super) enum Flow {
     Late,
 }
 
-/// What is told of a ping-pong.
+/// The quantity reported for a ping-pong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// How long it takes.
     Time,
     /// The part of it that a component of the card takes.
     Component(usize),
-    /// The part that none of them takes: MPI and Portals in the processes.
+    /// The remainder: MPI and Portals in the processes.
     Library,
     /// Interrupts for each message.
     Interrupts,
@@ -57,7 +57,7 @@ pub(super) struct Pair {
 impl Pair {
     pub(super) fn prepare(session: &mut Session<'_>, flow: Flow, reading: Reading) -> Result<Self, Fault> {
         let (size, window) = (session.cell.size, u64::from(session.settings.window));
-        // Messages of a window lie behind each other, as their answer does.
+        // Messages of a window are contiguous, as their answer is.
         let room = size.max(ANSWER_BYTES).next_multiple_of(64);
         let port = Port::open(session, 2, 2 * room, room)?;
         let mut pair = Self { port, flow, reading, size, window, next: 1, posted: 0 };
@@ -117,7 +117,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What the profile of the message that has come says.
+    /// The quantity from the profile of the received message.
     fn told(&self, host: &Host) -> Span {
         let Some(profile) = fabric::profile(host) else { return Span::ZERO };
         match self.reading {

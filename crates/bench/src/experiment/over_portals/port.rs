@@ -23,7 +23,7 @@ const SLOTS: usize = 512;
 const OVERFLOWS: u64 = 2;
 const ROOM: u64 = 16;
 const ROOM_MIN: u64 = 64 << 10;
-/// What tells events of overflow entries from those of receives.
+/// Distinguishes events of overflow entries from receive events.
 const OVERFLOW: u64 = 1 << 63;
 
 /// A process with its interface, and what it has posted there.
@@ -38,7 +38,7 @@ pub(super) struct Port {
     bytes: u64,
     room: u64,
     largest: u64,
-    /// Receives that are over.
+    /// Completed receives.
     done: BTreeSet<u64>,
     /// Messages that came before their receive.
     pub(super) unexpected: u64,
@@ -50,7 +50,7 @@ pub(super) fn refused(error: portals::Error) -> Fault {
 }
 
 impl Port {
-    /// A process with so many bytes for messages, of which the largest has `largest`; all ranks call it at the same time.
+    /// Opens a process with `bytes` bytes for messages of up to `largest`; collective over all ranks.
     pub(super) fn open(
         session: &mut Session<'_>,
         ranks: u32,
@@ -100,7 +100,7 @@ impl Port {
         self.offload.append(Self::RECEIVES, &entry, name).map(drop).map_err(refused)
     }
 
-    /// Posts a receive in the three calls of Portals 3.3, the last of which is refused as long as there are events to look at.
+    /// Posts a receive in the three calls of Portals 3.3; the last is refused while there are unread events.
     pub(super) fn post_by_parts(&mut self, at: u64, len: u64, bits: u64, name: u64) -> Result<(), Fault> {
         self.enter();
         let entry = self.receive_entry(at, len, bits);
@@ -158,7 +158,7 @@ impl Port {
         self.host.charge_step(Step::Request, 1);
     }
 
-    /// Waits until a receive is over (`MPI_Wait`); the time at which its event was seen.
+    /// Waits until a receive has completed (`MPI_Wait`); returns the time at which its event was seen.
     pub(super) fn wait(&mut self, name: u64, deadline: Option<Time>) -> Result<Time, Fault> {
         loop {
             if self.done.remove(&name) {
@@ -180,7 +180,7 @@ impl Port {
                 self.done.insert(event.user_ptr);
             }
             EventKind::PutOverflow => {
-                // Nobody looks at the contents, which may have holes; the copy takes its time.
+                // The contents, which may have holes, are not checked; only the time of the copy is charged.
                 self.host.charge_copy(event.mlength);
                 self.unexpected += 1;
                 self.done.insert(event.user_ptr);
@@ -192,7 +192,8 @@ impl Port {
     }
 }
 
-/// The node of rank 0, which tells it; those of the others follow. Ranks of a simulated job are on consecutive nodes.
+/// The node of rank 0, which sends it to the others; their nodes follow. Ranks of a simulated job are on consecutive
+/// nodes.
 fn first_node(session: &mut Session<'_>, own: Process, ranks: u32) -> Result<u32, Fault> {
     if session.is_client() {
         (1..ranks as usize).try_for_each(|rank| session.tell_rank(rank, &own.nid))?;

@@ -1,8 +1,8 @@
-//! `blocking`: the latency of sends when who waits sleeps instead of polling (thesis 2.2.6, Figures 3.6 and 4.9).
+//! `blocking`: the latency of sends when the receiver sleeps instead of polling (thesis 2.2.6, Figures 3.6 and 4.9).
 //!
-//! `wait=poll` never lets go of the core. `wait=event` arms the completion queue, looks once more, and sleeps until the
-//! completion channel's event: the way of ibv_get_cq_event(3). `wait=park` is `Cq::wait`, which looks for a while and
-//! then sleeps. With `part=extra` samples of polling and of the other kind take turns on one connection.
+//! `wait=poll` never yields the core. `wait=event` arms the completion queue, polls once more, and sleeps until the
+//! completion channel's event: the pattern of ibv_get_cq_event(3). `wait=park` is `Cq::wait`, which polls for a while
+//! and then sleeps. With `part=extra`, samples of polling and of the other kind alternate on one connection.
 
 use results::variant::{Variant, factor};
 use std::os::fd::BorrowedFd;
@@ -85,7 +85,7 @@ enum Waits {
 struct Sleeper {
     client: bool,
     waits: Waits,
-    /// In turns with polling, of which the time is taken off.
+    /// Alternates with polling, whose time is subtracted.
     extra: bool,
     link: Endpoint,
     channel: CompChannel,
@@ -182,7 +182,7 @@ impl Sleeper {
         Ok(self.link.qp.post_recv(&RecvWr::new(0, &[self.sink.sge(0, self.size)]))?)
     }
 
-    /// So many round trips; what they take.
+    /// Runs `count` round trips; returns their time.
     fn several(
         &mut self,
         host: &Host,
@@ -196,7 +196,7 @@ impl Sleeper {
     }
 }
 
-/// Sleeps in poll(2) for so long at most.
+/// Sleeps in poll(2) for at most `left`.
 fn sleep_on(fd: BorrowedFd<'_>, left: Span) -> Result<(), Fault> {
     let left = left.to_std();
     let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };

@@ -1,11 +1,11 @@
 //! `reuse`: what it costs to use many buffers instead of one (thesis 2.2.7, Figures 3.7 and 4.10 to 4.12).
 //!
-//! `scheme=1`: W buffers in turn, at both sides. `scheme=2`: R % of the messages use one buffer, the others one that
-//! has never been used, or not for as long as there are buffers. Buffers lie one behind the other, as an array's
-//! elements do, and are registered together before anything is timed: only translation is measured.
+//! `scheme=1`: W buffers in turn, at both sides. `scheme=2`: R % of the messages use one buffer, the others a buffer
+//! never used before, or the least recently used one. Buffers are contiguous, as the elements of an array, and are
+//! registered together before anything is timed: only translation is measured.
 //!
-//! `scheme=fit` finds how many pages a device can translate without looking anything up. It writes 8 bytes from each of W
-//! pages in turn to one place, waits for each, and looks for the W at which the time leaves its lower level.
+//! `scheme=fit` finds how many pages a device can translate without a lookup. It writes 8 bytes from each of W pages
+//! in turn to one destination, waits for each, and searches for the W at which the time leaves its lower level.
 
 use results::variant::{Variant, factor};
 use verbs::host::Span;
@@ -125,7 +125,7 @@ fn shape(cell: &Cell) -> Result<Shape, Fault> {
     }
 }
 
-/// Passes over the pages that are timed, beside one that is not.
+/// Timed passes over the pages, after an untimed one.
 const PASSES: usize = 5;
 /// Pages that any cache has.
 const FEW: u64 = 16;
@@ -134,7 +134,7 @@ const WRITES: u64 = 256;
 /// How much longer the upper level has to be than the lower, and how much more than the passes of a level differ.
 const RISE: f64 = 1.03;
 const CLEAR: f64 = 3.0;
-/// Ratio of two numbers of pages that need not be told apart.
+/// Ratio of two numbers of pages below which the search ends.
 const NEAR: f64 = 1.005;
 
 /// What a write takes, from passes.
@@ -204,7 +204,7 @@ impl Fit {
         self.link.sent(session.deadline(), "a write").map(drop)
     }
 
-    /// What a write takes that goes round so many pages.
+    /// The time of one write in a cycle over this many pages.
     fn time(&self, session: &Session<'_>, pages: u64) -> Result<Timed, Fault> {
         let writes = WRITES.next_multiple_of(pages).max(pages);
         let pass = || -> Result<Span, Fault> {

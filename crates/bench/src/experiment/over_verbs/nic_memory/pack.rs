@@ -1,9 +1,9 @@
-//! `pack`: eight blocks with gaps between them go to the other side as one message, where they lie together.
+//! `pack`: eight blocks with gaps between them are sent to the other side as one message, where they are contiguous.
 //!
 //! `op=host-pack`: the processor copies them into a registered buffer in host memory, which one write sends.
-//! `op=nic-pack`: eight local writes gather them in a buffer in NIC memory; when these are complete, one write sends it.
-//! `op=gather`: one write takes them from where they are, as eight pieces; so many per cent (`reuse`) of the operations
-//! find the blocks registered, the others register each before and deregister it afterwards, spread evenly.
+//! `op=nic-pack`: eight local writes gather them in a buffer in NIC memory; when these are complete, one write sends
+//! it. `op=gather`: one write takes them from where they are, as eight pieces; for `reuse` per cent of the operations
+//! the blocks are already registered, the others register each before and deregister it afterwards, spread evenly.
 //!
 //! `quantity=time` is half a ping-pong in which both sides do the same: from the beginning of the packing or registering
 //! to the arrival; where blocks are deregistered, to the arrival of an empty message that follows. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
@@ -91,7 +91,7 @@ impl Meter {
         done
     }
 
-    /// Waits for a completion; of the polls only the one that found it counts.
+    /// Waits for a completion; only the poll that found it counts.
     fn completed(&mut self, host: &Host, cq: &Cq, deadline: Option<Time>) -> Result<(), Fault> {
         let look = || {
             let before = self.spent;
@@ -145,7 +145,7 @@ fn cycle(cell: &Cell) -> Result<Vec<bool>, Fault> {
     Ok((0..length).map(|k| (k + 1) * fresh / 100 > k * fresh / 100).collect())
 }
 
-/// Where a block lies in a buffer with gaps as long as blocks.
+/// The position of a block in a buffer with gaps as long as blocks.
 fn piece(user: &Mr, block: u32, index: usize) -> Sge {
     user.sge(2 * index as u64 * u64::from(block), block)
 }
@@ -262,7 +262,7 @@ impl Packer {
         Ok(self.link.qp.post_recv(&RecvWr::new(0, &[]))?)
     }
 
-    /// So many cycles; their time, or the time of their calls.
+    /// Runs `count` cycles; returns their time, or the time of their calls.
     fn operate(&mut self, host: &Host, count: u64, deadline: Option<Time>) -> Result<Span, Fault> {
         let (began, cycle) = (host.now(), self.messages());
         self.meter.spent = Span::ZERO;
@@ -314,7 +314,7 @@ impl Side for Packer {
         Ok(())
     }
 
-    /// Where only some operations register, several make one that is like the next.
+    /// If only some operations register, the number of operations in one repeating cycle.
     fn messages(&self) -> u64 {
         match &self.way {
             Packing::Gather(cycle) => cycle.len() as u64,
