@@ -16,14 +16,14 @@ use bench::launch::guest::{describe, spawn};
 use bench::launch::wire::{self, Frame};
 use bench::launch::{now, since};
 
-/// Programs at once.
+/// Programs running at the same time.
 const AGENTS_MAX: usize = 64;
-/// For the programs to end by themselves when the server ends.
+/// Time for the programs to exit on their own when the server ends.
 const GRACE: Duration = Duration::from_secs(5);
-/// Between two looks whether they have.
+/// Interval between two checks whether they have exited.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// All of them; dropping ends and reaps them.
+/// All programs; dropping ends and reaps them.
 pub(super) struct Agents {
     command: Option<WorkerCommand>,
     running: Vec<(SocketAddr, Child)>,
@@ -58,7 +58,7 @@ impl Agents {
         Ok(())
     }
 
-    /// Reaps those that have ended, and says how.
+    /// Reaps the programs that have exited, and returns how each ended.
     pub(super) fn tend(&mut self) -> Vec<(SocketAddr, String)> {
         let mut said = Vec::new();
         self.running.retain_mut(|(peer, child)| {

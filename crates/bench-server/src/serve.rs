@@ -18,12 +18,12 @@ use super::agents::Agents;
 use super::device;
 use super::sessions::Sessions;
 
-/// Connections that may come at once, as far as the system allows (net.core.somaxconn).
+/// Listen backlog: pending connections, as far as the system allows (net.core.somaxconn).
 const CROWD: i32 = 4096;
 /// Lines of the log in a second.
 const LINES_MAX: u32 = 20;
 
-/// What a server is to be.
+/// Configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Serving {
     /// Where it listens.
@@ -55,7 +55,7 @@ impl Serving {
     }
 }
 
-/// A server that asks those who reach it for no token.
+/// Refusal to start a server on a reachable address without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenServer {
@@ -98,7 +98,7 @@ pub fn serve_with(
         |e: std::io::Error| BenchError::new(format!("cannot listen at {listen}: {e}; {}", remedy(e.kind())));
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
-    // Of a crowd that comes at once nobody is left out: who is knocks again after a whole second.
+    // A large backlog serves a burst of connections: a client dropped here would retry only after a whole second.
     rustix::net::listen(&listener, CROWD).map_err(|e| no(e.into()))?;
     let addr = listener.local_addr().map_err(no)?;
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
@@ -145,7 +145,7 @@ fn remedy(why: std::io::ErrorKind) -> &'static str {
     }
 }
 
-/// The log: one line for each thing, nothing in it that a terminal acts on, and only so many in a second.
+/// The log: one line per event, without terminal control characters, and limited in lines per second.
 struct Log<'a> {
     out: &'a mut dyn FnMut(&str),
     began: Time,

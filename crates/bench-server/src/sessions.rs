@@ -21,16 +21,16 @@ use bench::launch::guest::{self, WAITS, WORKS, describe};
 use bench::launch::wire::{self, Frame, HELLO_MAX, Partial, Setup};
 use bench::launch::{now, since};
 
-/// Clients that have a process, at once; and those of one source, so that others find room.
+/// Clients with a running process at the same time: in all, and per source, so that other sources find room.
 const RUNNING_MAX: usize = 32;
 const RUNNING_OF_ONE: usize = 24;
-/// Clients that wait, at once; and those of one source.
+/// Waiting clients: in all, and per source.
 const WAITING_MAX: usize = 64;
 const WAITING_OF_ONE: usize = 48;
-/// How often those who wait are told their place, and how long they may take to answer.
+/// Interval at which waiting clients are sent their place in the queue, and how long they may take to answer.
 const TELLING: Duration = Duration::from_secs(2);
 const ANSWERING: Duration = Duration::from_secs(5);
-/// For a process to end by itself, once its client has gone.
+/// Time for a process to exit on its own after its client has disconnected.
 const GRACE: Duration = Duration::from_secs(1);
 /// How long a client may be silent, and its process busy, while others wait.
 const SILENT_BESIDE_OTHERS: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ const BUSY_MAX: Duration = Duration::from_secs(1860);
 /// Bytes of a process's last words at most.
 const WORDS_MAX: usize = 4096;
 
-/// All of them; dropping ends and reaps the processes.
+/// All clients, waiting and running. Dropping it ends and reaps the processes.
 pub(super) struct Sessions {
     command: WorkerCommand,
     waiting: VecDeque<Waiting>,
@@ -52,7 +52,7 @@ struct Waiting {
     client: Client,
     setup: Setup,
     partial: Partial,
-    /// The place that it was told, and when.
+    /// The place last sent to it, and when.
     told: Option<(u32, Time)>,
     /// Whether it has answered.
     answered: bool,
@@ -98,7 +98,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Looks after all of them.
+    /// Handles all waiting and running clients.
     pub(super) fn tend(&mut self) -> Vec<Said> {
         let mut said = Vec::new();
         self.running.retain_mut(|one| one.tend(&mut said));
@@ -156,11 +156,11 @@ impl Sessions {
         }
     }
 
-    /// Whatever can bring news of them.
+    /// File descriptors to poll for events of these clients.
     pub(super) fn watched(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let waiting = self.waiting.iter().map(|one| (one.client.stream.as_fd(), PollFlags::IN));
         let running = self.running.iter().flat_map(|one| {
-            // An end that was seen would be seen again at once.
+            // The end of a stream is level-triggered: once seen, it would be reported on every poll.
             let stream = one.gone.is_none().then(|| (one.stream.as_fd(), PollFlags::RDHUP));
             stream.into_iter().chain(one.ended.is_none().then(|| (one.pulse.as_fd(), PollFlags::IN)))
         });
@@ -183,7 +183,7 @@ impl Waiting {
         self.answered || self.told.is_none_or(|(_, at)| since(at) < ANSWERING)
     }
 
-    /// Tells it its place, if that is news or was said long ago. Whether it listens.
+    /// Sends the client its place if it changed or was sent long ago. Returns whether the client still answers.
     fn tell(&mut self, ahead: u32) -> bool {
         let news = self.told.is_none_or(|(place, at)| place != ahead || since(at) > TELLING);
         if !news || !self.answered {
@@ -217,7 +217,7 @@ impl Running {
         self.listen();
         match self.child.try_wait() {
             Ok(Some(status)) => {
-                // What it said at last may have come after the look before.
+                // Its last messages may have arrived after the previous read.
                 self.listen();
                 said.push((self.peer, self.verdict(status)));
                 return false;
@@ -269,7 +269,7 @@ impl Running {
     fn end(&mut self, why: &'static str) {
         if self.ended.is_none() {
             self.ended = Some(why);
-            // One that has ended by itself cannot be killed, and needs not be.
+            // A process that has already exited cannot be killed, which is harmless.
             let _ = self.child.kill();
         }
     }

@@ -50,7 +50,7 @@ fn measure(plan: &CheckedPlan) -> Run {
     run_with(&command(), plan, &mut (), &AtomicBool::new(false)).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// Runs a server beside `body`, which gets its address; returns what it logged.
+/// Runs a server while `body` runs with its address; returns what the server logged.
 fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<String> {
     let (stop, log) = (AtomicBool::new(false), std::sync::Mutex::new(Vec::<String>::new()));
     let (said, heard) = std::sync::mpsc::channel();
@@ -75,8 +75,8 @@ fn with_server(token: Option<Token>, body: impl FnOnce(SocketAddr)) -> Vec<Strin
     log.into_inner().expect("no panic")
 }
 
-/// Goal: garbage, early hang-ups and the wrong protocol end themselves alone. Method: several such clients, then a
-/// run over the same server, then two at once.
+/// Goal: garbage, early hang-ups and the wrong protocol end only their own connection. Method: several such clients,
+/// then a run over the same server, then two concurrent runs.
 #[test]
 fn a_server_outlives_hostile_clients_and_serves_many() {
     let log = with_server(None, |addr| {
@@ -102,13 +102,13 @@ fn a_server_outlives_hostile_clients_and_serves_many() {
             both.into_iter().for_each(|b| assert_eq!(b.join().expect("measured").results.len(), cells));
         });
     });
-    // Those that say no hello get no process; who only hangs up is not worth a line.
+    // Clients that send no hello get no process; a mere hang-up is not logged.
     assert_eq!(log.iter().filter(|l| l.contains("begins")).count(), 3, "{log:#?}");
     assert_eq!(log.iter().filter(|l| l.contains("refused")).count(), 4, "{log:#?}");
     assert!(log.iter().filter(|l| l.contains("done")).count() >= 2, "{log:#?}");
 }
 
-/// Goal: a server with a token measures for those who have it and nobody else, and each hears what to do.
+/// Goal: a server with a token measures only for clients that have it, and others are told how to get in.
 #[test]
 fn a_server_with_a_token_measures_for_who_has_it() {
     let token = |text: &str| Some(Token::new(text).expect("long enough"));
