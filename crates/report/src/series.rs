@@ -46,7 +46,7 @@ pub(super) fn series(runs: &[Run]) -> Vec<Series<'_>> {
     all
 }
 
-/// Experiments in order of telling.
+/// Experiments in order of presentation.
 pub(super) const EXPERIMENTS: &[&str] = &[
     "latency",
     "bilat",
@@ -160,7 +160,7 @@ impl Series<'_> {
         self.variant.get(factor::OP).unwrap_or("")
     }
 
-    /// What tells this curve from others of its experiment and metric: `(factor, level)`.
+    /// The factors that distinguish this curve from others of its experiment and metric: `(factor, level)`.
     pub(super) fn factors(&self) -> Vec<(String, String)> {
         let mut out = Vec::new();
         let mut add = |name: &str, level: &str| out.push((name.to_owned(), level.to_owned()));
@@ -249,7 +249,7 @@ pub(super) fn alone(r: &Measurement) -> Series<'_> {
     }
 }
 
-/// Levels that speak for themselves stand alone, others with their factor.
+/// Self-explanatory levels are shown alone, others with their factor.
 pub(super) fn named_level(name: &str, level: &str) -> String {
     match name {
         "op" | "placement" | "device" | "run" | "what" => level.to_owned(),
@@ -336,7 +336,7 @@ pub(super) fn spread(r: &Measurement) -> String {
     half_width(r).map_or_else(|| "?".to_owned(), |half| format!("±{}%{mark}", sig(half * 100.0, 2)))
 }
 
-/// What a result stands beside: a time cannot be below it, a rate not above it.
+/// The bound of a result: a time cannot be below it, a rate not above it.
 pub(super) fn bound(r: &Measurement) -> &'static str {
     if r.higher_is_better() { "ceiling" } else { "floor" }
 }
@@ -360,8 +360,8 @@ mod tests {
     use super::super::findings::made_up::{point, run};
     use super::*;
 
-    /// Goal: the mark belongs to the number beside it. Method: an interval that is skewed, at either side of the limit; launches
-    /// that reached their own precision, or did not, change nothing.
+    /// Goal: a mark agrees with the number that it marks. Method: a skewed interval, on either side of the limit;
+    /// whether launches reached their own precision changes nothing.
     #[test]
     fn what_is_marked_is_what_is_shown() {
         let mut r = point("latency", "op=write", 8, 1.0);
@@ -381,7 +381,8 @@ mod tests {
         assert_eq!((spread(&r).as_str(), apart(&r, &r)), ("?", None), "five launches carry no interval");
     }
 
-    /// Goal: levels that are numbers are in their order. Method: those that text would sort otherwise, also with units.
+    /// Goal: numeric levels are in numeric order. Method: levels that text order would sort otherwise, also with
+    /// units.
     #[test]
     fn levels_are_in_natural_order() {
         for (levels, sorted) in [

@@ -1,4 +1,4 @@
-//! Devices side by side: columns, the rows that they share, and who leads in a row.
+//! Devices side by side: columns, the rows that they share, and which device leads in a row.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) 
     columns.iter().enumerate().filter(told).map(|(_, column)| column.clone()).collect()
 }
 
-/// What stands where a row and a column meet.
+/// The content of a table cell.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slot<'a> {
     /// A result.
@@ -37,7 +37,7 @@ impl<'a> Slot<'a> {
 
 /// A cell's results on all devices.
 pub(super) struct Row<'a> {
-    /// Its size, or what else tells it from other rows of its block.
+    /// Its size, or another property that distinguishes it from the other rows of its block.
     pub(super) name: String,
     /// Whether it is of messages.
     sized: bool,
@@ -133,8 +133,8 @@ impl Lead {
     }
 }
 
-/// How far `best` leads `other`; `None` where that cannot be told: an interval is missing, or they overlap, or the two
-/// are closer than the same thing measured twice was (`noise`).
+/// How far `best` leads `other`; `None` where that is undecided: an interval is missing, or they overlap, or the two
+/// are closer than two measurements of the same thing were (`noise`).
 pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Option<Lead> {
     let (small, large) = if best.higher_is_better() { (other, best) } else { (best, other) };
     if !apart(best, other)? || small.median <= 0.0 {
@@ -153,7 +153,7 @@ pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Optio
     (lead.interval[0] > 1.0 && lead.ratio > least && !alike(lead.ratio)).then_some(lead)
 }
 
-/// Whether the best two of a row are exact and as good as equal: then there is nothing that one cannot tell.
+/// Whether the best two of a row are exact and practically equal: a tie, not an undecided comparison.
 pub(super) fn even(row: &Row<'_>) -> bool {
     let [(_, first), (_, second), ..] = ranked(row)[..] else { return false };
     let exact = [first, second].iter().all(|r| r.clock == ClockKind::Virtual && r.median > 0.0);
@@ -171,13 +171,13 @@ pub(super) fn ranked<'a>(row: &Row<'a>) -> Vec<(usize, &'a Measurement)> {
     all
 }
 
-/// The column that leads all others, and that can be told from them.
+/// The column with a significant lead over all others.
 pub(super) fn best(row: &Row<'_>, noise: f64) -> Option<usize> {
     let [(column, first), (_, second), ..] = ranked(row)[..] else { return None };
     lead(first, second, noise).map(|_| column)
 }
 
-/// What cannot be told from noise in a run.
+/// The relative difference below which results of a run are not distinguishable from noise.
 pub(super) fn noise(runs: &[Run]) -> f64 {
     runs.iter().filter_map(|run| run.environment.aa_noise).map(|aa| aa.floor).fold(0.0, f64::max)
 }
@@ -191,8 +191,8 @@ pub(super) mod tests {
     use super::*;
     use results::schema::{DeviceInfo, Missing, Origin, Parameter};
 
-    /// Goal: a figure of one run has no columns of others that measured something else, and parts of a plan are columns by
-    /// their names. Method: two parts, of which the second has no rates.
+    /// Goal: a figure has only the columns with results in it, even if the runs measured different things, and parts
+    /// of a plan are columns by their names. Method: two parts; the second has no rates.
     #[test]
     fn columns_of_a_figure_are_those_it_says_something_of() {
         let mut runs = [three(), three()];
@@ -212,7 +212,7 @@ pub(super) mod tests {
         assert_eq!(rate, latency[..3]);
     }
 
-    /// Three devices: shm is ten times as fast as iwarp, the model lies between and is exact. The model lacks a size.
+    /// Three devices: shm is ten times as fast as iwarp, the model is in between and exact. The model lacks a size.
     pub(crate) fn three() -> Run {
         let mut results = Vec::new();
         for (device, times) in [("shm", 1.0), ("iwarp", 10.0), ("model:card", 4.0)] {

@@ -10,13 +10,13 @@ use super::number::{group, sig, size};
 /// Units of the drawing; the page scales it.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
-/// Beside the curves.
+/// Margins around the curves.
 const TOP: f64 = 14.0;
 const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
 /// A character of a tick on a phone, where letters are larger against the drawing.
 const CHARACTER: f64 = 9.0;
-/// Characters below an axis that fit on a phone beside each other.
+/// Characters of tick labels that fit side by side below an axis on a phone.
 const NARROW: usize = 16;
 /// Colours of curves.
 pub const COLOURS: usize = 10;
@@ -32,7 +32,7 @@ pub struct Axis {
     pub bytes: bool,
     /// The least and the greatest value on it.
     pub range: [f64; 2],
-    /// Names of places on it, which stand beside it in place of round numbers; none for an axis of numbers.
+    /// Names of positions on the axis, shown in place of round numbers; empty for a numeric axis.
     pub names: Vec<(f64, String)>,
 }
 
@@ -53,14 +53,14 @@ impl Axis {
         [low - pad, high + pad]
     }
 
-    /// Values that are written beside it.
+    /// Values labelled on the axis.
     fn ticks(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
         let all = if self.names.is_empty() { self.round([low, high]) } else { self.names.clone() };
         let inside = |(v, _): &(f64, String)| (low - 1e-9..=high + 1e-9).contains(&self.scaled(*v));
         all.into_iter().filter(inside).map(|(v, text)| (self.scaled(v), text)).collect()
     }
 
-    /// Round numbers, some of them beyond its ends.
+    /// Round numbers, some beyond the ends of the axis.
     fn round(&self, [low, high]: [f64; 2]) -> Vec<(f64, String)> {
         match (self.log, self.bytes) {
             (true, true) => {
@@ -95,7 +95,7 @@ impl Axis {
     }
 }
 
-/// A value beside an axis: as few digits as it has.
+/// A value on an axis, with as few digits as possible.
 fn number(v: f64) -> String {
     let (v, unit) = match v.abs() {
         1e9.. => (v / 1e9, "G"),
@@ -116,11 +116,11 @@ pub enum Line {
     Solid,
     /// By a line of dashes, of one of four kinds.
     Dashed(usize),
-    /// Not at all: each point ends a bar that stands on nothing, or at the lower end of its interval.
+    /// Not connected: each point is the end of a bar that starts at the axis or at the lower end of its interval.
     Bars,
 }
 
-/// What stands at a point.
+/// The marker drawn at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Nothing that is seen; its text is found all the same.
@@ -140,7 +140,7 @@ pub struct Point {
     pub at: [f64; 2],
     /// Ends of its interval.
     pub interval: Option<[f64; 2]>,
-    /// What is told of it, in lines.
+    /// The text of its tooltip, in lines.
     pub text: String,
     /// Run and result, if it is one.
     pub cell: Option<(usize, usize)>,
@@ -155,7 +155,7 @@ pub struct Trace {
     pub curve: Option<usize>,
     /// How it is connected.
     pub line: Line,
-    /// What stands at its points.
+    /// The marker at its points.
     pub mark: Mark,
     /// The points, from left to right.
     pub points: Vec<Point>,
@@ -186,7 +186,7 @@ impl Trace {
 /// A plot of traces against two axes, which all panels of a figure share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What a reader who does not see it is told.
+    /// The description for readers who cannot see the plot (`aria-label`).
     pub label: String,
     /// Horizontal.
     pub x: Axis,
@@ -238,7 +238,7 @@ impl Chart {
         for (v, _) in up {
             lines += &format!("M{left} {:.1}H{right}", place.y(*v));
         }
-        // On a phone every other of them is left out where they do not all fit.
+        // On a phone every other label is hidden if they do not all fit.
         let crowded =
             self.x.names.is_empty() && across.iter().map(|(_, text)| text.len()).sum::<usize>() > NARROW;
         html! {
@@ -320,7 +320,7 @@ pub fn symbols() -> Markup {
     }
 }
 
-/// The entries of a legend, each of which shows and hides the traces of its name.
+/// The legend; each entry shows and hides the traces with its name.
 #[must_use]
 pub fn legend(label: &str, traces: &[&Trace]) -> Markup {
     let mut named: Vec<&Trace> = Vec::new();

@@ -16,7 +16,7 @@ fn cell(r: &Measurement) -> String {
     format!("{}, {}{at}", s.what(), s.name())
 }
 
-/// By how much a result beats what it stands beside, if by more than noise.
+/// By how much a result beats its floor or ceiling, if by more than noise.
 fn beats<'a>(r: &'a Measurement, noise: &Noise<'_>) -> Option<(f64, &'a Floor)> {
     let floor = r.floor.as_ref()?;
     let [low, high] = interval(r).unwrap_or([r.median; 2]);
@@ -24,7 +24,7 @@ fn beats<'a>(r: &'a Measurement, noise: &Noise<'_>) -> Option<(f64, &'a Floor)> 
     (nearest > 1.0 + noise.on(&r.device)).then_some((nearest, floor))
 }
 
-/// Results beyond the floor or ceiling that they stand beside: it bounds nothing there.
+/// Results beyond their floor or ceiling: it is no bound for them.
 pub(super) fn beaten(results: &[Measurement], noise: &Noise<'_>) -> Option<Finding> {
     let mut all: Vec<_> = results.iter().filter_map(|r| Some((r, beats(r, noise)?))).collect();
     all.sort_by(|a, b| b.1.0.total_cmp(&a.1.0));
@@ -82,7 +82,7 @@ fn series_count(n: usize) -> String {
     count(n as u64)
 }
 
-/// Results whose launches carry flags, by kind: what stands before the colon. A number behind it is a count.
+/// Results whose launches carry flags, by kind: the text before the colon. A number after it is a count.
 pub(super) fn flagged(results: &[Measurement]) -> Option<Finding> {
     let mut kinds: BTreeMap<&str, Kind<'_>> = BTreeMap::new();
     for r in results {
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use results::schema::{AaNoise, Warning};
 
-    /// Goal: the finding counts what the table marks. Method: eight results of growing width, the launches of all of which
-    /// reached their own precision.
+    /// Goal: the finding counts what the table marks. Method: eight results of growing width; all launches reached
+    /// their own precision.
     #[test]
     fn wide_intervals_are_counted_and_the_worst_named() {
         let mut results: Vec<_> = (0..8).map(|i| point("latency", "op=write", 1 << i, 1.0)).collect();

@@ -1,4 +1,4 @@
-//! Devices side by side in words: who is best where and by how much, or that one cannot tell.
+//! Devices side by side in words: which is best at what and by how much, or that it is undecided.
 
 use super::finding::{Finding, Tone, known, list};
 use crate::columns::{Column, columns};
@@ -38,7 +38,7 @@ fn kinds_of_time(columns: &[Column]) -> Option<Finding> {
     Some(Finding::new(Tone::Caution, "Two kinds of time", text))
 }
 
-/// Of a row, who leads whom and how far; `None` where one cannot tell.
+/// Of a row: the leader, and whom it leads by how much; `None` if undecided.
 type Outcome = (usize, Option<(usize, Lead)>);
 
 fn outcome(row: &Row<'_>, noise: f64) -> Option<Outcome> {
@@ -135,11 +135,11 @@ fn wins(
 fn by_size(block: &Block<'_>, columns: &[Column], noise: f64) -> Option<String> {
     let outcomes: Vec<(&Row<'_>, Outcome)> =
         block.rows.iter().filter_map(|row| Some((row, outcome(row, noise)?))).collect();
-    // Who leads; or whether nobody does, rather than that one cannot tell.
+    // The leader; or whether it is a tie rather than undecided.
     let mut ranges: Vec<(Result<usize, bool>, &Row<'_>, &Row<'_>)> = Vec::new();
     for (row, (first, lead)) in &outcomes {
         let who = lead.map(|_| *first).ok_or(even(row));
-        // Rows of a block without a title are different things, of which no range can be made.
+        // Rows of a block without a title are unrelated and cannot form a range.
         match ranges.last_mut() {
             Some((same, _, last)) if *same == who && !block.title.is_empty() => *last = row,
             _ => ranges.push((who, row, row)),

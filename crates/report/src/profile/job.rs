@@ -1,4 +1,4 @@
-//! [`JobProfile`]: what the ranks of a job called, how long that took, and what they sent to whom.
+//! [`JobProfile`]: what the ranks of a job called, how long that took, and what they sent to each other.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use pmi::profile::{Called, Carried, Profile, Proto, Traffic};
 
 use super::super::number::plural;
 
-/// What is known of the ranks of a job; nothing of those that left without a word.
+/// Profiles of the ranks of a job; `None` for a rank that left no profile.
 #[derive(Clone, Debug, Default)]
 pub struct JobProfile {
     /// By rank.
@@ -23,7 +23,7 @@ pub(super) struct CallRow<'a> {
     pub(super) most: (usize, Span),
 }
 
-/// What a rank sent to another one; behind the last one stand processes of other jobs.
+/// Traffic from one rank to another; processes of other jobs follow the last rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) from: usize,
@@ -68,7 +68,7 @@ impl JobProfile {
         by.filter(|(_, sent)| sent.messages > 0).collect()
     }
 
-    /// Who sent to whom, those before who sent most.
+    /// Pairs of sender and receiver, largest traffic first.
     pub(super) fn pairs(&self) -> Vec<Pair> {
         let of = |(from, profile): (usize, &Profile)| -> Vec<Pair> {
             let all = profile.sent.iter().map(Traffic::all).enumerate();
@@ -97,7 +97,7 @@ impl JobProfile {
         format!("{ranks}, watched for {each} each, {} of it in MPI", share(inside, watched))
     }
 
-    /// Who is not in it, if somebody is not.
+    /// The ranks without a profile, if any.
     pub(super) fn gap(&self) -> Option<String> {
         const WHY: &str = "left without MPI_Finalize, or with another MPI library";
         match &self.missing()[..] {
@@ -136,7 +136,7 @@ pub(super) mod tests {
         Profile::of_notes(rank as u32, size, notes).expect("a note").expect("a profile")
     }
 
-    /// Three ranks, of which the middle one has gone.
+    /// Three ranks; the middle one has no profile.
     pub(in super::super) fn three() -> JobProfile {
         JobProfile { ranks: vec![Some(rank(0, 3)), None, Some(rank(2, 3))] }
     }

@@ -8,7 +8,7 @@ use crate::number::{display_unit, sig, size, size_about};
 use crate::series::{Series, named_level, precision, series, words};
 use results::schema::{ClockKind, Measurement, Run};
 
-/// Size that times and rates of messages are told at, if it was measured.
+/// Size at which times and rates of messages are reported, if it was measured.
 const SMALL_BYTES: u64 = 8;
 /// What is asked first: experiment and operation, an empty one for any.
 const ASKED: [(&str, &str); 7] = [
@@ -25,14 +25,14 @@ const PLACEMENTS: [&str; 2] = ["nic → nic", "host → host"];
 
 /// Rows under heads.
 pub(super) struct Answers<'a> {
-    /// Devices, or placements, with what else is to be said of each.
+    /// Devices, or placements, each with its annotation.
     pub(super) heads: Vec<[String; 2]>,
     /// What is asked first comes first.
     pub(super) rows: Vec<Row<'a>>,
 }
 
 impl Answers<'_> {
-    /// Rows that must be shown: those asked for first, or all if there are none of these.
+    /// Number of rows that must be shown: the rows most often asked for, or all if there are none of these.
     pub(super) fn asked(&self) -> usize {
         match self.rows.iter().filter(|row| row.rank < ASKED.len()).count() {
             0 => self.rows.len(),
@@ -107,7 +107,7 @@ impl Heads {
         }
     }
 
-    /// What a row is called beside its size: the levels that no column has.
+    /// The name of a row apart from its size: the levels that no column has.
     fn name(&self, s: &Series<'_>) -> String {
         if let Some(known) = usual(s.experiment) {
             return known.to_owned();
@@ -230,14 +230,14 @@ impl<'a> Asked<'a> {
         rows
     }
 
-    /// The size that its times and rates are told at.
+    /// The size at which its times and rates are reported.
     fn at(&self) -> u64 {
         let sizes = || self.curves.iter().flat_map(|(_, s)| s.points.iter().map(|r| r.size_bytes));
         if sizes().any(|s| s == SMALL_BYTES) { SMALL_BYTES } else { sizes().min().unwrap_or(0) }
     }
 }
 
-/// What an experiment of one variant is called beside its group.
+/// The name of a single-variant experiment within its group.
 fn usual(experiment: &str) -> Option<&'static str> {
     match experiment {
         "park" => Some("a hop"),
