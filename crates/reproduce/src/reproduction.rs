@@ -1,4 +1,5 @@
-//! [`Reproduction`]: the rows beside the model, and [`reproduce`], which computes them by whatever measures.
+//! [`Reproduction`]: the published rows compared with the model, and [`reproduce`], which computes them with any
+//! source of measurements.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,15 +37,15 @@ pub struct Request<'a> {
     pub machines: Vec<Machine>,
     /// Which values move which rows.
     pub moves: Moves,
-    /// Values that were changed in all of them, `key=value`.
+    /// Values changed in all machines, `key=value`.
     pub changes: Vec<String>,
     /// How a probe is measured.
     pub measure: Measure<'a>,
-    /// Threads that measure at once.
+    /// Threads that measure in parallel.
     pub threads: usize,
 }
 
-/// The rows beside the model.
+/// The published rows compared with the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reproduction {
     /// [`SCHEMA`]
@@ -56,7 +57,7 @@ pub struct Reproduction {
     pub changes: Vec<String>,
     /// All rows that were asked for, in the dataset's order.
     pub rows: Vec<Row>,
-    /// Whether these are all rows that are covered: goals are for all of them together.
+    /// Whether these are all covered rows: goals apply to the whole set.
     pub complete: bool,
     /// How near they come.
     pub score: Score,
@@ -69,9 +70,9 @@ pub struct Reproduction {
     pub fitted: Vec<Fitted>,
     /// The assumed values that move scored rows, and what their ranges do to the score.
     pub assumed: Vec<Assumed>,
-    /// Criteria of these rows that have changed since they were frozen.
+    /// Criteria of these rows changed since they were frozen.
     pub criteria_changes: Vec<Change>,
-    /// Fit lists of which one of these rows was part.
+    /// Fit lists that contained one of these rows.
     pub fit_changes: Vec<FitChange>,
     /// Contradictions in the papers that concern these rows.
     pub contradictions: Vec<Contradiction>,
@@ -152,7 +153,7 @@ pub fn reproduce(
     })
 }
 
-/// The fit lists that have become shorter by one of these rows.
+/// The fit lists from which one of these rows was removed.
 fn fits_of(rows: &[Row]) -> Vec<FitChange> {
     let concerns = |one: &FitChange| rows.iter().any(|row| one.concerns(&row.id));
     fit_changes().into_iter().filter(concerns).collect()

@@ -6,7 +6,7 @@ use super::check::Check;
 use super::quantity::{Probe, Quantity, Source};
 use crate::error::NoValue;
 
-/// What stands beside some rows.
+/// What a published row is compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// Ids of the rows; several where the paper says the same again.
@@ -21,11 +21,11 @@ pub(crate) struct Claim {
 pub(crate) enum Answer {
     /// One number.
     Number(Quantity),
-    /// One number, beside the one limit that is published: neither less nor more.
+    /// One number, compared with the only published limit: neither less nor more.
     Exactly(Quantity),
-    /// The least and the greatest of these, beside both ends of a published range.
+    /// The least and the greatest of these, compared with both ends of a published range.
     Range(Vec<Quantity>),
-    /// All of these, which must lie within published limits; the one that is furthest out counts.
+    /// All of these, which must be within published limits; the one furthest outside counts.
     Within(Vec<Quantity>),
     /// The least and the greatest size at which the first is below the second by this share.
     Sizes(Vec<(u64, Quantity, Quantity)>, f64),
@@ -33,7 +33,7 @@ pub(crate) enum Answer {
     Check(Check),
     /// A constant of the experiment, or a parameter of the machine, not a result.
     Input(Quantity),
-    /// An input of which the model has nothing, and why.
+    /// An input without a counterpart in the model, and why.
     Unused(&'static str),
     /// Not computed, and why.
     NotModelled(&'static str),

@@ -3,7 +3,7 @@
 use super::check::Check;
 use super::quantity::{Quantity, Tuning};
 
-/// Where the data lies before, and after.
+/// Where the data is before and after the transfer: memory of the source and of the sink.
 pub(crate) type Ends = (&'static str, &'static str);
 
 pub(crate) const HOST_HOST: Ends = ("host", "host");
@@ -18,7 +18,7 @@ pub(crate) fn case(ends: Ends) -> String {
 
 /// Sizes of a whole figure.
 pub(crate) const SWEEP: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// Sizes among which the peak of a bandwidth is looked for.
+/// Sizes searched for the peak bandwidth.
 pub(crate) const LARGE: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Sizes of a latency figure.
 pub(crate) const LATENCIES: [u64; 7] = [4, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
@@ -66,7 +66,7 @@ impl Setup {
         self.cell("latency", &[("op", op), ("source", ends.0), ("sink", ends.1)], size)
     }
 
-    /// Microseconds from the own message to the peer's, both sent at once.
+    /// Microseconds from sending the own message to receiving the peer's, both sent simultaneously.
     pub(crate) fn bilat(self, op: &str, size: u64) -> Quantity {
         self.cell("bilat", &[("op", op), ("source", "host"), ("sink", "host")], size)
     }
@@ -120,14 +120,14 @@ impl Setup {
         Quantity::greatest(LARGE.map(|size| self.memcpy(size)))
     }
 
-    /// Microseconds until the last of so many slaves has its 2048 bytes.
+    /// Microseconds until the last of `slaves` slaves has its 2048 bytes.
     pub(crate) fn hotspot(self, op: &str, ends: Ends, slaves: u32) -> Quantity {
         let slaves = slaves.to_string();
         let factors = [("op", op), ("source", ends.0), ("sink", ends.1), ("slaves", &slaves)];
         self.cell("hotspot", &factors, 2048)
     }
 
-    /// Microseconds to send eight blocks: `time` until they are there, `cpu` of the sender's processor.
+    /// Microseconds to send eight blocks: `time` until they have arrived, `cpu` of the sender's processor.
     pub(crate) fn pack(self, how: Pack, quantity: &str, block: u64) -> Quantity {
         let reuse = how.reuse.to_string();
         let mut factors = vec![("op", how.op), ("quantity", quantity)];
@@ -168,22 +168,22 @@ impl Setup {
         self.call("post", "op", "recv") + post + self.call("poll", "state", "empty")
     }
 
-    /// Per cent of the time that can be computed beside messages both ways without loss of bandwidth.
+    /// Per cent of the time available for computation during messages both ways, without loss of bandwidth.
     pub(crate) fn share(self, size: u64) -> Quantity {
         self.hosts("availability", "send", ("quantity", "share"), ("", ""), size)
     }
 
-    /// 10^6 bytes per second both ways, when so many per cent of an iteration's time are computed.
+    /// 10^6 bytes per second both ways, when `percent` per cent of an iteration's time is computation.
     pub(crate) fn busy(self, percent: u64, size: u64) -> Quantity {
         self.hosts("availability", "send", ("compute", &percent.to_string()), ("", ""), size)
     }
 
-    /// Microseconds that telling the target adds to a write.
+    /// Microseconds that notifying the target adds to a write.
     pub(crate) fn notify(self, size: u64) -> Quantity {
         self.hosts("notify", "write", ("by", "imm"), ("part", "extra"), size)
     }
 
-    /// Microseconds that a send behind a write adds, where that is how the target is told.
+    /// Microseconds that a send after a write adds, where a send notifies the target.
     pub(crate) fn notify_by_send(self, size: u64) -> Quantity {
         self.hosts("notify", "write", ("by", "send"), ("part", "extra"), size)
     }
@@ -245,13 +245,13 @@ const CALL_SIZE: u64 = 8;
 /// Which buffers messages use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reuse {
-    /// So many in turn.
+    /// This many buffers in turn.
     Set(u64),
-    /// One for so many per cent of the messages, a fresh one for each other.
+    /// One buffer for this percentage of the messages, and a fresh one for each other.
     Fresh(u64),
 }
 
-/// A way to send data that lies in pieces.
+/// A way to send non-contiguous data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pack {
     pub(crate) op: &'static str,
@@ -264,7 +264,7 @@ const GATHER: &str = "gather";
 pub(crate) const HOST_PACK: Pack = Pack { op: "host-pack", reuse: 100 };
 pub(crate) const NIC_PACK: Pack = Pack { op: "nic-pack", reuse: 100 };
 
-/// Gathering by the card, of buffers that are registered already in so many per cent of the cases.
+/// Gathering by the card; this percentage of the buffers is already registered.
 pub(crate) const fn gather(reuse: u32) -> Pack {
     Pack { op: GATHER, reuse }
 }

@@ -1,5 +1,5 @@
-//! Names of the machine files' values: those that published rows are compared with, and changes of them with which a
-//! stated cause is tested.
+//! Names of the machine files' values: the ones that published rows are compared with, and changes of them with which
+//! a stated cause is tested.
 
 /// Values that published rows are compared with.
 pub(crate) mod key {
@@ -22,7 +22,7 @@ pub(crate) const LINK_TWICE: &str = "link.rate_mbps=2000";
 pub(crate) const NIC_MEMORY_TWICE: &str = "nic_memory.rate_mbps=4000";
 /// Both, where they limit together.
 pub(crate) const LINK_AND_NIC_MEMORY_TWICE: &str = "link.rate_mbps=2000,nic_memory.rate_mbps=4000";
-/// DMA reads and writes of the card by themselves, on the bus as it is.
+/// DMA reads and writes of the card alone, without changing the bus.
 pub(crate) const DMA_READ_FASTER: &str = "dma.read_latency_ns=0";
 pub(crate) const DMA_WRITE_FASTER: &str = "bus.write_overhead_clocks=0";
 /// PCI Express with twice the lanes.
@@ -31,7 +31,7 @@ pub(crate) const EXPRESS_TWICE: &str = "bus.width_bytes=16";
 pub(crate) const EXPRESS_LINK_TWICE: &str = "link.rate_mbps=4000";
 /// A thread that turns from one device's events to another's loses nothing.
 pub(crate) const NO_TURNS: &str = "host.turn_ns=0";
-/// Threads that begin and join at once.
+/// Threads that start and join in no time.
 pub(crate) const FREE_THREADS: &str = "host.thread_ns=0";
 /// Calls of the processor.
 pub(crate) const REGISTRATION_SLOWER: &str = "host.register_ns=173060";
@@ -49,14 +49,14 @@ pub(crate) const NO_MISS_COST: &str = "translation.miss_ns=0";
 pub(crate) const LARGE_CACHE: &str = "translation.cache_entries=1000000";
 /// Reads of the card over the bus.
 pub(crate) const READS_SLOWER: &str = "bus.read_overhead_clocks=49";
-/// What a packet takes beside its data.
+/// The overhead of a packet in addition to its data.
 pub(crate) const FREE_PACKETS: &str = "link.header_bytes=0,link.address_bytes=0,link.gap_bytes=0,link.ack_bytes=0,transport.send_packet_ns=0,\
      transport.receive_packet_ns=0";
 /// SeaStar: a header that one transfer reads.
 pub(crate) const NO_SECOND_HEADER: &str = "firmware.transmit_match_ns=0";
 /// Handlers of interrupts that do not wait for the card.
 pub(crate) const HANDLERS_WITHOUT_READS: &str = "mode.match_kind=host,kernel.interrupt_reads=0";
-/// What either side writes is seen by the other at once.
+/// Each side sees the other's writes immediately.
 pub(crate) const SEEN_AT_ONCE: &str = "hypertransport.write_ns=0";
 pub(crate) const SEEN_AT_ONCE_HOST: &str = "mode.match_kind=host,hypertransport.write_ns=0";
 /// Entries that are fetched from memory, which takes some 60 ns there.

@@ -19,7 +19,7 @@ use report::number::{percent, plural, sig};
 use report::shell::{document, embedded};
 use report::svg::legend;
 
-/// Rows shown of those that are furthest off.
+/// Number of rows shown as furthest from the published values.
 const WORST: usize = 10;
 
 /// The page: one HTML file that opens offline and carries its own data.
@@ -268,7 +268,7 @@ fn said(rows: &[&Row]) -> String {
     }
 }
 
-/// A row beside its figure.
+/// The verdict on a row, for its figure.
 fn verdict(row: &Row) -> Markup {
     let sign = match row.holds {
         Some(true) => "met",
@@ -318,7 +318,7 @@ fn table_line(line: &TableLine) -> Markup {
     }
 }
 
-/// The paper's gains beside today's, for real.
+/// The paper's gains compared with today's, measured on real devices.
 fn real(all: &Reproduction) -> Markup {
     let Some(real) = &all.real else { return html! {} };
     let ours: Vec<&str> = OURS.iter().map(|(_, name)| *name).collect();
@@ -521,7 +521,7 @@ fn same_words(one: &Change, other: &Change) -> bool {
     (&one.before, &one.after, &one.why) == (&other.before, &other.after, &other.why)
 }
 
-/// What was asked of a row before and since, of those whose criterion has changed after it was frozen.
+/// The old and new criteria of rows whose criterion has changed since it was frozen.
 fn criteria(all: &Reproduction) -> Markup {
     html! {
         section #criteria {
@@ -551,7 +551,7 @@ fn criteria(all: &Reproduction) -> Markup {
     }
 }
 
-/// What says the same is one line: groups of them, in the order in which the first of each came.
+/// Groups equal entries into one line each, in the order of their first occurrence.
 fn alike<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
     let mut groups: Vec<Vec<&T>> = Vec::new();
     for one in all {
@@ -563,7 +563,7 @@ fn alike<T>(all: &[T], same: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
     groups
 }
 
-/// One word of each of them.
+/// One word of each entry, joined.
 fn words<'a, T>(group: &[&'a T], word: impl Fn(&'a T) -> &'a str) -> String {
     group.iter().map(|one| word(one)).collect::<Vec<_>>().join(" ")
 }

@@ -41,7 +41,7 @@ pub(crate) fn chart(figure: &Figure) -> Option<Chart> {
     Some(Chart { label, x, y, traces })
 }
 
-/// What stands below a figure that has bars, or that counts by steps of a factor: names, and what was counted.
+/// Labels below a figure that has bars, or that counts by steps of a factor: names, and the counted values.
 fn places(figure: &Figure) -> Vec<(f64, String)> {
     let Axis { log, bytes, names, .. } = figure.x;
     if !log || bytes {
@@ -84,13 +84,13 @@ fn model(figure: &Figure, i: usize, curve: &Curve) -> Trace {
     }
 }
 
-/// What a curve's bar stands on: all that is below it.
+/// The base of a curve's bar: the sum of all bars below it.
 fn foot(figure: &Figure, curve: usize, x: f64) -> f64 {
     let below = figure.curves.iter().take(if figure.stacked { curve } else { 0 });
     below.flat_map(|curve| &curve.points).filter(|point| point[0] == x).map(|point| point[1]).sum()
 }
 
-/// Where a curve's bar stands beside the middle.
+/// The offset of a curve's bar from the centre of its group.
 fn beside(figure: &Figure, curve: usize) -> f64 {
     const APART: f64 = 0.2;
     if figure.bars && !figure.stacked {
@@ -116,14 +116,14 @@ fn reference(figure: &Figure, mark: &Mark, [low, high]: [f64; 2]) -> Trace {
     }
 }
 
-/// From the least value to the greatest; of those above zero on a logarithmic axis, which has no place for others.
+/// The least and the greatest value; only positive values on a logarithmic axis.
 fn range(values: impl Iterator<Item = f64>, log: bool) -> Option<[f64; 2]> {
     values.filter(|v| !log || *v > 0.0).fold(None, |range: Option<[f64; 2]>, v| {
         Some(range.map_or([v, v], |[low, high]| [low.min(v), high.max(v)]))
     })
 }
 
-/// The model over the paper, of every predicted number, the papers one beside the other in their order.
+/// Model divided by paper for every predicted number, the papers side by side in their order.
 pub(crate) fn residuals(rows: &[Row]) -> Option<Chart> {
     let scored: Vec<&Row> = rows.iter().filter(|row| row.is_scored() && row.ratio.is_some()).collect();
     // What is nowhere, or nothing, is as far away as there is room.

@@ -20,7 +20,7 @@ pub struct Figure {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// Whether its values are bars, and whether these stand on each other.
+    /// Whether its values are bars, and whether these are stacked.
     pub bars: bool,
     /// See `bars`.
     pub stacked: bool,
@@ -39,7 +39,7 @@ pub struct Axis {
     pub log: bool,
     /// Whether it counts bytes.
     pub bytes: bool,
-    /// What stands at 1, 2 and so on, if it does not count: names of bars.
+    /// Labels at 1, 2 and so on for a categorical axis: names of bars.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub names: &'static [&'static str],
 }
@@ -60,7 +60,7 @@ pub struct Mark {
     pub id: &'static str,
     /// Index of the curve that it belongs to.
     pub curve: usize,
-    /// Where on the axis; `None` for a level, such as a peak of which no size is stated.
+    /// Position on the axis; `None` for a level, such as a peak at an unstated size.
     pub x: Option<f64>,
     /// The number.
     pub y: f64,
@@ -91,12 +91,12 @@ pub(crate) struct Plan {
 }
 
 impl Axis {
-    /// Of numbers, none of which counts bytes.
+    /// A linear axis of numbers that are not bytes.
     pub(crate) const fn linear(title: &'static str) -> Self {
         Self { title, log: false, bytes: false, names: &[] }
     }
 
-    /// Of numbers over several orders of magnitude, none of which counts bytes.
+    /// A logarithmic axis of numbers that are not bytes.
     pub(crate) const fn logarithmic(title: &'static str) -> Self {
         Self { log: true, ..Self::linear(title) }
     }
@@ -130,7 +130,7 @@ impl Plan {
         Self { bars: true, ..self }
     }
 
-    /// As bars that stand on each other.
+    /// Makes the values stacked bars.
     pub(crate) fn stacked(self) -> Self {
         Self { stacked: true, ..self.bars() }
     }

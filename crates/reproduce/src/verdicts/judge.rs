@@ -26,7 +26,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in the order of the score.
+    /// All classes, in the order of the score.
     pub const ALL: [Self; 6] =
         [Self::Predicted, Self::Fitted, Self::Input, Self::Repeats, Self::Undecided, Self::NotComputed];
 
@@ -44,7 +44,7 @@ impl Class {
     }
 }
 
-/// A published row beside the model.
+/// A published row compared with the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Id of the published row.
@@ -182,7 +182,7 @@ impl Row {
         self
     }
 
-    /// A number beside the only limit that is printed.
+    /// A number compared with the only printed limit.
     fn limit(mut self, value: f64) -> Self {
         self.modelled = Some(value);
         self.ratio = Some(ratio(value, self.published.or(self.low).or(self.high), None, None));
@@ -190,14 +190,14 @@ impl Row {
         self
     }
 
-    /// Sizes of which only powers of two are known are as many steps apart; they are met by none.
+    /// Sizes known only as powers of two differ by a number of steps; they hold only at 0 steps.
     fn on_grid(mut self) -> Self {
         self.steps = self.ratio.map(|ratio| if ratio > 0.0 { ratio.log2() } else { FAR });
         self.holds = self.steps.map(|steps| steps.abs() < 0.5);
         self
     }
 
-    /// Both ends of a range beside the published ones.
+    /// Compares both ends of a range with the published ones.
     fn range(mut self, least: f64, greatest: f64) -> Self {
         let low = ratio(least, self.low.or(self.published), None, None);
         let high = ratio(greatest, self.high.or(self.published), None, None);
@@ -210,7 +210,7 @@ impl Row {
         self
     }
 
-    /// Values that shall lie within published limits, of which these are the least and the greatest.
+    /// Values that must be within published limits; `least` and `greatest` are their extremes.
     fn within(mut self, least: f64, greatest: f64) -> Self {
         let off = |value: f64| ratio(value, None, self.low, self.high);
         let far = |value: f64| (off(value) - 1.0).abs();

@@ -14,17 +14,18 @@ use super::moves::{Effect, Move, Moves};
 pub struct Score {
     /// Predicted rows with a number.
     pub numeric: usize,
-    /// Those of them within 10 %.
+    /// Number of predicted rows within 10 %.
     pub near: usize,
-    /// The fewest and the most of them that are, if each assumed value is taken to the ends of its range, one at a time.
+    /// The fewest and the most rows within 10 % if each assumed value is moved to the ends of its range, one at a
+    /// time.
     pub near_range: [usize; 2],
     /// Median over them of how far the model is off, as a share.
     pub median_error: Option<f64>,
     /// Predicted rows without a number: claims.
     pub qualitative: usize,
-    /// Those of them that hold.
+    /// Number of rows that hold.
     pub holding: usize,
-    /// Predicted rows in which the paper contradicts itself, with those that are met: not counted above.
+    /// Predicted rows in which the paper contradicts itself, and how many of these are met: not counted above.
     pub apart: [usize; 2],
     /// How many rows there are of each class.
     pub rows: BTreeMap<&'static str, usize>,
@@ -172,7 +173,7 @@ impl Score {
     }
 }
 
-/// Fitted values; one that several machine files of the same card share counts once.
+/// Number of fitted values; a value shared by several machine files of the same card counts once.
 fn distinct(fitted: &[Fitted]) -> usize {
     let mut seen: Vec<(&str, f64)> = Vec::new();
     for one in fitted {
@@ -203,7 +204,7 @@ pub struct Assumed {
     pub near: [usize; 3],
 }
 
-/// The assumed values that move scored rows, those that move most of them first.
+/// The assumed values that move scored rows, most rows first.
 #[must_use]
 pub(crate) fn assumed(rows: &[Row], machines: &Machines, moves: &Moves) -> Vec<Assumed> {
     let values = machines.all().flat_map(|machine| machine.values.iter().map(|value| (&machine.card, value)));

@@ -1,8 +1,8 @@
 //! Makes the table of [`super::moves`]: all rows of a card again with one value changed, for each value and change.
 //!
-//! Streams are shorter and kernels smaller than for the rows themselves, as only the difference between two runs counts. Of a kind
-//! of cells of which a change leaves a small, a middle and a large one as they are, to the picosecond, the others are not measured
-//! again. Claims about transfers are not tried: the card decides them.
+//! Streams are shorter and kernels smaller than for the rows themselves, as only the difference between two runs
+//! counts. If a change leaves a small, a middle and a large cell of one kind unchanged, to the picosecond, the others
+//! of that kind are not measured again. Claims about transfers are not tried: the card decides them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use results::variant::factor;
 const MOVED: f64 = 0.02;
 /// By this share a value that is not assumed is changed.
 const TENTH: f64 = 0.1;
-/// Streams are so many times shorter, and have so many messages at least.
+/// Streams are shortened by this factor, and have at least this many messages.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
 /// The class of kernels, which is a quarter of the rows' own at most.
@@ -58,7 +58,7 @@ pub struct Sensitivity {
 }
 
 impl Sensitivity {
-    /// Measures what the rows of these cards need.
+    /// Measures everything that the rows of these cards need.
     #[must_use]
     pub fn new(machines: Vec<Machine>, cards: &[&str], threads: usize, stop: &AtomicBool) -> Self {
         let machines = Machines::new(machines);
@@ -70,7 +70,7 @@ impl Sensitivity {
         all
     }
 
-    /// What must be measured for the rows of these cards.
+    /// All probes that the rows of these cards need.
     fn probes(&self, cards: &[&str]) -> BTreeSet<Probe> {
         let mut all = BTreeSet::new();
         for claim in self.table.iter().filter(|claim| is_about(claim, cards)) {
@@ -98,7 +98,7 @@ impl Sensitivity {
         values.iter().filter(used).flat_map(trial).collect()
     }
 
-    /// What a change moves. `cards` are those that it is made on: machines with several cards are changed alike.
+    /// The rows that a change moves. `cards` are the cards changed: machines with several cards are changed alike.
     pub fn moved(&self, trial: &Trial, cards: &[&str], stop: &AtomicBool) -> Option<Move> {
         let change = format!("{}={}", trial.key, trial.to);
         let touched = |probe: &Probe| cards.contains(&probe.card());
@@ -145,7 +145,7 @@ fn effect(before: &Row, after: &Row) -> Effect {
     }
 }
 
-/// The cells of each kind, whatever its numbers, those that are quickly measured first.
+/// The cells of each kind, ignoring numeric levels, quickest to measure first.
 fn kinds(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
     let mut kinds: BTreeMap<String, Vec<Probe>> = BTreeMap::new();
     for probe in probes {
@@ -159,7 +159,7 @@ fn kinds(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
     kinds
 }
 
-/// Of a kind of cells one that is quickly measured, one in the middle, and one towards the end.
+/// Samples of a kind of cells: one that is quick to measure, one in the middle, and one near the end.
 fn samples(kind: &[Probe]) -> impl Iterator<Item = &Probe> {
     BTreeSet::from([0, kind.len() / 2, kind.len() * 7 / 8]).into_iter().map(|at| &kind[at])
 }
@@ -196,7 +196,7 @@ pub(crate) fn is_counted(answer: &Answer) -> bool {
     is_of(answer, &COUNTS)
 }
 
-/// Whether an answer needs measurements, and all of them are of these experiments.
+/// Whether an answer needs measurements and all are from these experiments.
 fn is_of(answer: &Answer, experiments: &[&str]) -> bool {
     let mut probes = BTreeSet::new();
     answer.probes(&mut probes);
