@@ -1,7 +1,7 @@
 //! [`Variant`]: the factors of a cell other than its size, each with a level, e.g. `op=write source=nic sink=nic`.
 //!
-//! Code names factors by [`Factor`], so that one that does not exist does not compile. What comes from a file or a peer may
-//! have factors of another version; they are kept, shown and compared, and nobody looks them up.
+//! Code names factors by [`Factor`], so that a nonexistent one does not compile. Files and peers may have factors of
+//! another version; they are kept, shown and compared, but never used by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +55,7 @@ factors! {
     WINDOW = "window";
     /// Processes of a chain.
     NODES = "nodes";
-    /// By whom a chain forwards: `host` or `nic`.
+    /// The processor that forwards in a chain: `host` or `nic`.
     VIA = "via";
     /// Which of its quantities an experiment measures.
     QUANTITY = "quantity";
@@ -69,13 +69,13 @@ factors! {
     WAIT = "wait";
     /// Which part of a whole is timed.
     PART = "part";
-    /// What tells the peer.
+    /// How the peer is notified.
     BY = "by";
     /// Which scheme of reuse.
     SCHEME = "scheme";
     /// Buffers that messages use in turn.
     BUFFERS = "buffers";
-    /// Pages up to which a translation cache is looked for.
+    /// Maximum number of pages in the search for a translation cache.
     PAGES = "pages";
     /// Queue pairs that messages rotate over.
     QPS = "qps";
@@ -85,7 +85,7 @@ factors! {
     SEGMENTS = "segments";
     /// Bytes of data in a packet.
     MTU = "mtu";
-    /// Who serves the rails.
+    /// The threads that drive the rails.
     ENGINE = "engine";
     /// Which floor of the machine.
     WHAT = "what";
@@ -107,7 +107,7 @@ factors! {
     PATH = "path";
     /// Ranks that share a machine and its card, in virtual time.
     PER_NODE = "per-node";
-    /// The device by which ranks of one machine speak, if that is not the one that is measured.
+    /// The device between ranks of one machine, if it is not the measured one.
     INSIDE = "inside";
     /// Whether calls begin when all ranks have come, or one behind the other in a `row`.
     CALLS = "calls";

@@ -23,7 +23,7 @@ pub struct Run {
     pub parameters: Vec<Parameter>,
     /// One entry for each measured cell.
     pub results: Vec<Measurement>,
-    /// What was to be measured and could not be.
+    /// Requested measurements that could not be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<Missing>,
 }
@@ -90,7 +90,7 @@ pub struct Environment {
     pub noise_before: Option<NoiseSummary>,
     /// Noise probe after the last measurement.
     pub noise_after: Option<NoiseSummary>,
-    /// What two measurements of the same thing differed by; of several devices, the one that differed most.
+    /// The difference between two measurements of the same thing; with several devices, of the worst device.
     pub aa_noise: Option<AaNoise>,
     /// The devices, in the order in which they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -118,7 +118,7 @@ pub struct PeerInfo {
     pub cores: u32,
     /// Version of nicety that serves.
     pub nicety_version: String,
-    /// The one that its process was pinned to.
+    /// The core that its process was pinned to.
     pub pinned_core: Option<u32>,
 }
 
@@ -373,7 +373,7 @@ pub struct Cell {
     pub metric: String,
 }
 
-/// What the machine itself does, beside a result (rule 11 of Hoefler & Belli: show the bound).
+/// The machine's own limit for a result (rule 11 of Hoefler & Belli: show the bound).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
     /// Its value.
@@ -454,7 +454,7 @@ pub struct Launch {
     /// `trend`, `bimodal`, `no steady state`, `context switches`, `frequency change`, ...
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
-    /// Samples in time order: all, or a uniform reservoir of them if there were too many to keep.
+    /// Samples in time order: all, or a uniform reservoir if there were too many to keep.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
 }
@@ -465,7 +465,7 @@ pub struct Launch {
 pub struct WarmUp {
     /// Samples cut.
     pub cut: u64,
-    /// False if no steady state was found by half of the samples; `None` if they were too few to tell.
+    /// False if no steady state was found by half of the samples; `None` if there were too few to decide.
     pub steady: Option<bool>,
 }
 
