@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The measuring program: to be compiled against MPI's standard ABI.
 pub const PROGRAM: &str = include_str!("experiment/over_mpi/program.c");
 
-/// What takes part when our MPI is measured beside another library.
+/// The programs and files needed to measure another library for comparison with our MPI.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Against {
     /// `nicety`, whose `mpirun` starts the jobs of both.

@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use verbs::host::bounded;
 
-/// Characters of a token at least: whoever sees a proof can try tokens on it for as long as they like.
+/// Minimum characters of a token: an eavesdropper with a proof can try tokens against it offline, without limit.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 1024;
 /// Bytes of its file at most: characters have up to four.
 const FILE_MAX: u64 = 4 * LENGTH_MAX as u64 + 64;
 /// The environment variable that holds a token, for programs that take one.
 pub const VARIABLE: &str = "NICETY_TOKEN";
-/// What a proof is of, besides the nonces.
+/// The purpose that a proof covers, in addition to the nonces.
 const PURPOSE: &[u8] = b"nicety token 1";
 
 /// A secret that two sides share. It is never shown: [`Debug`](fmt::Debug) leaves it out.
@@ -40,9 +40,9 @@ pub struct Nonce(String);
 /// Which side proves something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// The one that connects.
+    /// The connecting side.
     Client,
-    /// The one that is connected to.
+    /// The accepting side.
     Server,
 }
 

@@ -181,8 +181,9 @@ fn kernels_of_nas_are_complete() {
     }
 }
 
-/// Goal: devices are measured in one run, each beside its own floors and in its own time. Method: two real ones and a
-/// card, two launches; what one of them cannot do is missing with its reason, and was not tried twice.
+/// Goal: several devices are measured in one run, each with its own floors and its own time. Method: two real ones
+/// and a card, two launches; cells that a device does not support are missing with the reason, and were not tried
+/// twice.
 #[test]
 fn devices_are_measured_side_by_side() {
     let card = "model:mt23108-vapi";
@@ -270,7 +271,8 @@ fn traffic_of_many_kinds_is_complete() {
     every_cell(&["reuse"], &[4096]);
 }
 
-/// Two of MPI's, on either kind of device; `what_mpi_moves_comes_whole` has all of them in one process.
+/// Two MPI experiments, on either kind of device; `what_mpi_moves_comes_whole` runs all MPI experiments in one
+/// process.
 #[test]
 fn mpi_is_complete() {
     for device in ["shm", "iwarp"] {

@@ -76,8 +76,8 @@ fn rates_are_those_of_what_limits() {
     );
 }
 
-/// Goal: nothing is lost between a card and a latency. Method: a switch that takes 2 us more makes each message, which
-/// passes it once, 2 us slower; polling sees that to within one look.
+/// Goal: nothing is lost between a card and a latency. Method: a switch that takes 2 us more makes each message,
+/// which passes it once, 2 us slower; polling sees that to within one poll.
 #[test]
 fn latency_grows_by_what_was_added() {
     let write = [("op", "write"), ("source", "host"), ("sink", "host")];
@@ -102,13 +102,13 @@ fn overhead_is_that_of_post_and_poll() {
     }
 }
 
-/// Goal: the cost of telling the target is found. Method: each message that takes a receive costs 3 us more; plain writes
-/// take none.
+/// Goal: the cost of notifying the target is found. Method: each message that takes a receive costs 3 us more; plain
+/// writes take none.
 #[test]
 fn notification_costs_what_was_put_in() {
     let write = [("op", "write"), ("source", "host"), ("sink", "host"), ("by", "imm"), ("part", "extra")];
     let extra = |receive: f64, poll: f64| {
-        // Looks so short that when they happen does not count.
+        // Polls are so short that their phase does not matter.
         let values = format!(
             "transport.receive_message_ns={receive},host.poll_full_ns={poll},host.poll_empty_ns=20,host.look_ns=20"
         );
@@ -141,7 +141,7 @@ fn the_share_left_for_computing_is_found() {
     }
 }
 
-/// Bandwidth stays while computing fits beside the messages, and falls beyond.
+/// Bandwidth stays while the computation fits into the time of the messages, and falls beyond.
 #[test]
 fn bandwidth_falls_where_computing_no_longer_fits() {
     let at = |percent| reported("", "availability", &send(&[("compute", percent)]), 1 << 20);

@@ -1,11 +1,11 @@
 //! The driver: rounds of a prepared side, as the sampler of the client asks for them.
 //!
-//! Every round is announced outside of timed regions, so that both sides do the same number of operations; each but the
-//! first begins with untimed operations that hide the announcement. The record of all rounds travels to whoever
-//! assembles results, and [`replay`] makes of it what the sampler here saw.
+//! Every round is announced outside of timed regions, so that both sides do the same number of operations; each but
+//! the first begins with untimed operations that hide the announcement. The record of all rounds is sent to the side
+//! that assembles results, and [`replay`] reconstructs from it what the sampler here saw.
 //!
-//! Each side's last word of a cell is `Ready` or `Failed`, said once; both wait for the other's. So they are in step for
-//! the next cell wherever in this one something went wrong.
+//! Each side's last message of a cell is `Ready` or `Failed`, sent once; both wait for the other's. So they are in
+//! step for the next cell wherever an error occurred in this one.
 
 use serde::{Deserialize, Serialize};
 
@@ -153,7 +153,7 @@ fn rounds(
         } else {
             LEAD_IN
         };
-        // One sample in all needs no lead-in either: it stands for itself.
+        // A single sample needs no lead-in either.
         let lead_in = if plan.samples_max == 1 { 0 } else { lead_in };
         let round = Round { lead_in, samples: asked.samples, batch: asked.batch };
         tell_all(session, &Word::Round(round))?;
@@ -181,7 +181,7 @@ fn verdict(session: &mut Session<'_>, side: &mut dyn Side, warm: bool) -> Result
 /// Runs the cell that [`Word::Begin`] announced, as any rank but the client.
 ///
 /// # Errors
-/// [`Fault`]; with [`Fault::is_local`] this side is ready for the next cell, else the session is over.
+/// [`Fault`]; with [`Fault::is_local`] this side is ready for the next cell, otherwise the session has ended.
 pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
     session.begin();
     let prepared = admissible(session).and_then(|experiment| experiment.prepare(session));

@@ -109,8 +109,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Goal: nobody forgets to say what an experiment is. Method: its text begins with its name, has all sections in their
-    /// order, none of them empty, and a loop; it names a paper or says that there is none, and no levels that it refuses.
+    /// Goal: every experiment has a complete description. Method: its text begins with its name, has all sections in
+    /// their order, none empty, and a loop; it names a paper or says that there is none, and no levels that it
+    /// refuses.
     #[test]
     fn every_experiment_explains_itself() {
         for experiment in all() {

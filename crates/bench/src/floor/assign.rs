@@ -1,4 +1,4 @@
-//! Which floor stands beside which result (rule 16).
+//! Which floor belongs to which result (rule 16).
 //!
 //! | result of a device in memory | floor |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | reads | half a round trip of 8 bytes + half one of that size |
 //! | atomics | a round trip of 8 bytes |
 //! | bandwidth, message rate | messages of that size one way over plain TCP, in the best way |
-//! | both directions | the same by both sides at once |
+//! | both directions | the same in both directions simultaneously |
 //! | blocking, connections, maxsge, segments, mtu, reuse, mpi-latency, mpi-bandwidth | those of a latency, or of a bandwidth |
 //! | mpi-bibw | that of both directions |
 //! | park | half a round trip of 8 bytes over plain TCP, asleep |

@@ -1,5 +1,5 @@
-//! Floors beside results: which floors a device has, in which sizes they are measured, and which of them stands beside
-//! which result. What measures them is [`crate::experiment`]'s `floor`.
+//! Floors of results: which floors a device has, the sizes at which they are measured, and which floor belongs to
+//! which result. [`crate::experiment`]'s `floor` measures them.
 
 mod assign;
 mod kind;

@@ -53,7 +53,7 @@ fn without_the_same_token_nobody_goes_on() {
     }
 }
 
-/// Goal: who only repeats what the client sends is not taken for a server that has the token.
+/// Goal: a peer that only echoes what the client sends is not taken for a server that has the token.
 #[test]
 fn a_proof_that_is_sent_back_proves_nothing() {
     let way = against(Some(&token("0123456789abcdef")), |mut s| {

@@ -27,7 +27,7 @@ pub(super) struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be killed, and needs not be; it is reaped all the same.
+        // A process that has already exited cannot be killed, which is harmless; it is reaped all the same.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -67,14 +67,14 @@ impl Worker {
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let child = spawn(command, OwnedFd::from(theirs), None).map_err(no)?;
         let worker = Self { name, child, lines: Lines::new(ours), ended: false };
-        // One that has ended already does not take it; how it ended is heard when it is listened to.
+        // A process that has already exited fails this write; its status is reported when its output is read.
         let _ = write_line(worker.lines.stream(), job);
         Ok(worker)
     }
 
     /// Asks it to finish after what it is doing.
     pub(super) fn ask_to_stop(&self) {
-        // One that does not listen any more is killed later.
+        // A process that no longer reads is killed later.
         let _ = write_line(self.lines.stream(), &"stop");
     }
 
@@ -131,7 +131,7 @@ pub(super) fn listen(workers: &mut [Worker], limit: Duration) -> Option<(usize, 
     let mut fds: Vec<PollFd<'_>> =
         open.iter().map(|i| PollFd::new(workers[*i].lines.stream(), PollFlags::IN)).collect();
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
-    // A signal, such as Ctrl-C, ends the wait early: the caller looks at its flag.
+    // A signal, such as Ctrl-C, ends the wait early: the caller checks its flag.
     rustix::event::poll(&mut fds, Some(&limit)).ok()?;
     let ready = fds.iter().position(|fd| !fd.revents().is_empty())?;
     let index = open[ready];

@@ -35,7 +35,7 @@ pub(super) struct Pace {
 }
 
 impl Deadline {
-    /// The deadline of a plan; none if the number of launches was given, which insists on all of them.
+    /// The deadline of a plan; `None` if the number of launches was given, as then all launches are made.
     pub(super) fn of(plan: &CheckedPlan) -> Option<Self> {
         if plan.is_virtual() || plan.values.is_set("launches") {
             return None;
@@ -54,8 +54,9 @@ impl Deadline {
         Duration::from_secs_f64(if known { self.seconds } else { FIRST * self.seconds })
     }
 
-    /// The cells to drop before launch `number`, so that as many launches as carry an interval end in time: the least important of
-    /// those that are not in `never`. `devices` have a launch each; the last launch went at `pace` with `share` of its time for samples.
+    /// The cells to drop before launch `number`, so that as many launches as an interval needs end in time: the least
+    /// important cells not in `never`. `devices` have a launch each; the last launch had pace `pace` and spent
+    /// `share` of its time on samples.
     pub(super) fn dropped(
         &self,
         (number, devices): (u32, usize),
@@ -80,7 +81,7 @@ impl Deadline {
         (took - share * sampling).max(0.0) + SHARE_MIN * sampling
     }
 
-    /// What the user is told of dropped cells.
+    /// The message to the user about dropped cells.
     pub(super) fn remark(&self, dropped: usize, of: usize) -> String {
         format!(
             "dropping {dropped} of {of} cells, the least important: the machine is too busy to measure all of them within {:.0} s, \

@@ -9,7 +9,7 @@ use results::schema::ClockKind;
 use results::stats::{Draw as _, Rng};
 use std::time::Duration;
 
-/// The estimate may be off by so much, either way.
+/// The estimate may be off by this fraction, either way.
 const OFF: f64 = 1.0 / 3.0;
 /// A time-stamp counter's.
 const CLOCK: Calibration = Calibration { kind: ClockKind::Tsc, overhead_ns: 15.0, resolution_ns: 1.0 };
@@ -72,8 +72,8 @@ fn counted(plan: &CheckedPlan, draw: fn(&mut Rng) -> f64) -> f64 {
     if plan.values.is_set("launches") { gone } else { gone.min(DEADLINE * budget) }
 }
 
-/// Goal: who reads `--dry-run` knows how long to wait. Method: plans of all kinds, on a machine whose samples are precise at
-/// once, and on one whose samples never are; the sampler decides, and the time of its samples is added up.
+/// Goal: `--dry-run` shows how long to wait. Method: plans of all kinds, on a machine whose samples are precise
+/// immediately, and on one whose samples never are; the sampler decides, and the time of its samples is added up.
 #[test]
 fn the_estimate_is_within_a_third() {
     let quiet = |rng: &mut Rng| 1.0 + 0.002 * rng.normal();

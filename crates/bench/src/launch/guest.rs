@@ -34,7 +34,7 @@ pub fn start(
     Ok((child, pulse))
 }
 
-/// Why a worker failed, if it said so in the last of these lines that can be read.
+/// Why a worker failed, if the last of these lines that parses says so.
 #[must_use]
 pub fn failure(lines: &[u8]) -> Option<String> {
     lines.split(|byte| *byte == b'\n').rev().find_map(|line| match serde_json::from_slice(line) {

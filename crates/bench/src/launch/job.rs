@@ -32,7 +32,7 @@ pub(super) enum Job {
     Client(ClientJob),
     /// Be the server of a client that `nicety serve` has heard up to here.
     Guest {
-        /// Who it is.
+        /// Identifies the process.
         hello: Hello,
         /// What it wants, on a device of the server's choice.
         setup: Setup,
@@ -54,7 +54,7 @@ pub(super) struct ClientJob {
     pub(super) connect: Vec<String>,
     /// Device.
     pub(super) device: String,
-    /// Another MPI library, where one is measured beside ours.
+    /// Another MPI library, if one is measured for comparison.
     pub(super) against: Option<Against>,
     /// How to measure.
     pub(super) settings: Settings,

@@ -13,7 +13,7 @@
 //! | `collect` | from records to results, floors and noise |
 //! | `journal` | what was measured of a plan file, kept for the next time |
 //! | `worker`, `serving` | what a worker does, as client and as server |
-//! | `admission` | who connects, whether they may, and what they want; for a server and for a process of this run |
+//! | `admission` | which connections are accepted, and their requests; for a server and for a process of this run |
 //! | `guest` | what a server needs to start a worker for a client |
 //! | `call` | a client asks a server to start its program |
 //! | `rendezvous` | the client finds all others before anything is measured |
@@ -21,7 +21,7 @@
 //! | `job` | lines between orchestrator and workers |
 //! | `device` | the rails of a device |
 //! | `sample` | what one cell gave in one launch |
-//! | `progress` | who is told how a run goes |
+//! | `progress` | reports of how a run proceeds |
 //! | `command`, `error` | how a worker is started; why a run or a server ended |
 
 pub mod admission;

@@ -11,15 +11,15 @@ use results::schema::PeerInfo;
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long the first one may wait before it is told so.
+/// How long the first client may wait before it is informed that it waits.
 const BUSY: Duration = Duration::from_secs(1);
 /// How long a peer may let this client wait for its turn.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// The ways to ranks 1, 2, ..., all of which have opened the device. They are called at once, so that finding many takes
-/// no longer than finding the slowest; each has its own deadline.
+/// The connections to ranks 1, 2, ..., which have all opened the device. They are dialled in parallel, so that
+/// finding many takes no longer than finding the slowest; each has its own deadline.
 ///
-/// `told` hears where one has to wait.
+/// Calls `told` if it has to wait for a rank.
 pub(super) fn gather(job: &ClientJob, told: &(dyn Fn(String) + Sync)) -> Result<Vec<ControlStream>, Fault> {
     let found: Vec<Result<ControlStream, Fault>> = std::thread::scope(|scope| {
         let calls: Vec<_> = job.connect.iter().map(|to| scope.spawn(|| call(to, job, told))).collect();

@@ -17,7 +17,7 @@ use crate::experiment::{Fault, find};
 use crate::plan::CheckedPlan;
 use results::schema::{ClockInfo, ClockKind};
 
-/// Between two looks at the stop flag.
+/// Interval between two checks of the stop flag.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Measures the part of a plan whose device lives in virtual time; why not, if data was wrong.
@@ -89,7 +89,7 @@ pub(super) fn run(
     corrupt.map_or(Ok(()), |why| Err(Fault::Corrupt(why)))
 }
 
-/// Who is told, and of what.
+/// Receives the progress, and the state that it describes.
 struct View<'a> {
     /// The device, where there are several.
     device: Option<&'a str>,

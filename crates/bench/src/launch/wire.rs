@@ -1,10 +1,11 @@
 //! The control protocol between the two sides: frames of JSON behind their length, begun by a hello.
 //!
-//! A frame is 4 bytes of length, big-endian, and so many bytes of JSON, at most [`FRAME_MAX`]. Each side's first frame
-//! is its [`Hello`]; what does not begin so is refused before more than a hello's length of it was read. Where the sides
-//! share a token, each then proves that it has it ([`Frame::Proof`]), the client first. Then the client says what it wants
-//! ([`Frame::Setup`]), and hears its place ([`Frame::Wait`]) as long as there is no room for it; or it wants a program to talk
-//! to ([`Frame::Run`]), and what follows is no frame.
+//! A frame is 4 bytes of length, big-endian, and that many bytes of JSON, at most [`FRAME_MAX`]. Each side's first
+//! frame is its [`Hello`]; a connection that begins otherwise is refused before more than a hello's length of data is
+//! read. If the sides share a token, each then proves that it has it ([`Frame::Proof`]), the client first. Then the
+//! client makes its request ([`Frame::Setup`]), and receives its place in the queue ([`Frame::Wait`]) as long as the
+//! server has no room for it; or it requests a program to talk to ([`Frame::Run`]), and the data that follow are not
+//! frames.
 
 use std::io::{self, Read, Write};
 
@@ -194,7 +195,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, WireError> {
     plain::from_peer(body).map_err(|e| WireError::Garbage(plain::line(&e.to_string())))
 }
 
-/// The part of a frame that has come so far. Of what comes behind the frame it takes nothing.
+/// The part of a frame received so far. It takes no data behind the frame.
 #[derive(Debug, Default)]
 pub struct Partial {
     got: Vec<u8>,

@@ -1,7 +1,7 @@
-//! The worker: a fresh process of the same program that measures, or stands at the other end, and then ends.
+//! The worker: a fresh process of the same program that measures, or serves as the peer, and then exits.
 //!
-//! Its standard input is a socket: a Unix one leads to the orchestrator of a run, a TCP one to a client of `nicety serve`;
-//! then its standard output is a Unix one that leads to the server. It dies with the process that started it.
+//! Its standard input is a socket: a Unix one leads to the orchestrator of a run, a TCP one to a client of `nicety
+//! serve`; then its standard output is a Unix one that leads to the server. It dies with the process that started it.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -105,7 +105,7 @@ fn measure(out: &UnixStream, job: &ClientJob, current: &mut Option<usize>) -> Re
     let host = host();
     let clock = calibrate(&host);
     let before = noise(&host);
-    // One that does not hear it sees the same in the end.
+    // A failed write is ignored: an orchestrator that does not read it notices the failure anyway.
     let told = |what| drop(write_line(out, &News::Waiting { what }));
     let mut ways = rendezvous::gather(job, &told)?;
     let device = fabric::open(&job.device, &host)?;

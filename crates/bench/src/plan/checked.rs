@@ -32,7 +32,7 @@ pub struct CheckedPlan {
     pub seed: u64,
     /// Whether it is a short overview.
     pub quick: bool,
-    /// Whether floors were asked for, and are not only what other results stand beside.
+    /// Whether floors were requested explicitly, and are not only bounds of other results.
     pub floors_asked: bool,
     /// Everything to measure, device by device, each in the order of the report; floors and twins included.
     pub cells: Vec<Cell>,
@@ -42,7 +42,7 @@ pub struct CheckedPlan {
     pub values: Values,
     /// The effective parameters, with where each came from.
     pub parameters: Vec<Parameter>,
-    /// The MPI library that is measured beside ours, with what that takes.
+    /// The MPI library measured for comparison with ours, with all that it needs.
     pub against: Option<Against>,
     /// The secret that this user and the peers share, where they have one.
     pub token: Option<Token>,
@@ -98,7 +98,7 @@ impl CheckedPlan {
         }
     }
 
-    /// How to sample a cell in launch number `launch`, in which so many cells share the time.
+    /// How to sample a cell in launch number `launch`, in which `cells` cells share the time.
     #[must_use]
     pub fn sampling(&self, launch: u32, cells: usize, clock: sample::Calibration) -> sample::Plan {
         let v = &self.values;

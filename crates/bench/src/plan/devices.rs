@@ -6,7 +6,7 @@ use super::error::PlanError;
 use crate::experiment::{Experiment, find};
 use crate::floor::FLOOR;
 
-/// The experiments that none of these devices has, as far as devices of this machine say so.
+/// The experiments that no requested device supports, as far as devices of this machine report it.
 pub(super) fn impossible(experiments: &[String], devices: &[String]) -> Vec<PlanError> {
     let refused = |name: &String| {
         let experiment = find(name)?;

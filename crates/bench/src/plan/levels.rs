@@ -19,7 +19,7 @@ fn axes(of: &[&'static dyn Experiment]) -> Vec<&'static Axis> {
     of.iter().flat_map(|e| e.axes()).collect()
 }
 
-/// Takes the factors of these experiments out of what was set, and says what is no list of their levels.
+/// Removes the factors of these experiments from the settings, and reports values that are no list of their levels.
 pub(super) fn take(
     set: &mut BTreeMap<String, String>,
     of: &[&'static dyn Experiment],
@@ -90,7 +90,7 @@ pub(super) fn is_given(variant: &Variant, levels: &Levels) -> bool {
     levels.keys().any(|factor| variant.has(*factor))
 }
 
-/// What is wrong with a name that is neither a parameter nor a factor of these experiments.
+/// The error for a name that is neither a parameter nor a factor of these experiments.
 pub(super) fn unknown(name: &str, of: &[&'static dyn Experiment]) -> PlanError {
     let names = || keys::KEYS.iter().map(|k| k.name).chain(axes(of).into_iter().map(|a| a.factor.name()));
     PlanError::Key { name: name.to_owned(), hint: did_you_mean(name, names()), known: join(names()) }

@@ -52,8 +52,8 @@ pub(super) fn enough(
     }
 }
 
-/// The variants of which none has more processes than there are: where a factor decides, its level is lowered to what
-/// is there, else the variant is left as it is, to be refused with its reason.
+/// The variants, none with more processes than are available: a factor that decides their number is lowered to it,
+/// otherwise the variant is kept as it is, to be refused with its reason.
 pub(super) fn fitted(experiment: &dyn Experiment, variants: Vec<Variant>, peers: usize) -> Vec<Variant> {
     let mut all: Vec<Variant> = Vec::new();
     for variant in variants {

@@ -30,8 +30,8 @@ fn every_mistake_is_named_with_what_exists_instead() {
     assert!(all.iter().all(|line| !line.contains('\n')));
 }
 
-/// Goal: of all variants those with the levels asked for, of one factor either, also such as a short overview leaves out; levels
-/// that there are not are named with those that there are.
+/// Goal: selects the variants with the requested levels of each factor, including variants that a short overview
+/// leaves out; unknown levels are reported with the known ones.
 #[test]
 fn only_some_variants() {
     let only =
@@ -90,8 +90,8 @@ fn peers_get_the_usual_port() {
     }
 }
 
-/// Goal: with several peers, experiments of several processes take as many as there are, and what was asked for beyond
-/// that is refused. Method: three peers, of which hot spots and chains fit; one, with which a ring of four cannot be.
+/// Goal: with several peers, experiments of several processes use all of them, and a request for more is refused.
+/// Method: three peers, on which hot spots and chains fit; one, on which a ring of four is impossible.
 #[test]
 fn peers_decide_how_many_processes_there_are() {
     let with = |peers: &str, experiment: &str, set: &[(&str, &str)]| Plan {
@@ -173,8 +173,8 @@ fn levels_of_factors_can_be_set() {
     assert!(refusals(&set("segments", "segmants", "1"))[0].contains("did you mean \"segments\"?"));
 }
 
-/// Goal: what no machine has is refused before anything is measured where it was asked for, and left out with its reason
-/// where not. Method: a hot spot of so many processes that their memory is more than any has.
+/// Goal: a cell that no machine can run is refused before anything is measured if it was requested, and left out with
+/// its reason if not. Method: a hot spot with more processes than any machine has memory for.
 #[test]
 fn what_is_too_much_is_refused_and_what_nobody_asked_for_is_left_out() {
     let reg = Plan { experiments: vec!["reg".into()], ..plan() }.check().expect("sizes are the usual ones");

@@ -1,7 +1,7 @@
 //! Plan files: several plans in one TOML text, each part a matrix of experiments, devices, sizes and settings.
 //!
-//! Everything that is wrong is said at once, with the line where it stands, before anything is measured. What was
-//! measured of a plan file is kept by [`crate::launch::Journal`]. `docs/reference/plan-files.md` has the format.
+//! All mistakes are reported together, each with its line, before anything is measured. Results of a plan file are
+//! stored by [`crate::launch::Journal`]. `docs/reference/plan-files.md` has the format.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -11,7 +11,7 @@ const COMBINATIONS: usize = 256;
 /// A part of a plan file with one value for each setting: one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Its name, with those settings of which there are several: `small-inline-0`.
+    /// Its name, with the settings that have several values: `small-inline-0`.
     pub name: String,
     /// What it measures.
     pub plan: CheckedPlan,
@@ -20,7 +20,7 @@ pub struct Part {
 /// Settings with one value each, and what they add to the name of the part.
 type Combination = (Vec<(String, String)>, String);
 
-/// The parts that a draft stands for. Each mistake is said once, however many of them have it.
+/// The parts that a draft expands to. Each mistake is reported once, however many parts have it.
 pub(super) fn of(draft: &Draft, mistakes: &mut Vec<Mistake>) -> Vec<Part> {
     let mut all = Vec::new();
     let combinations = match combinations(draft) {

@@ -1,4 +1,4 @@
-//! Plan files: what they stand for, and that everything wrong is said with its line.
+//! Plan files: what they expand to, and that every mistake is reported with its line.
 
 use super::*;
 use results::variant::factor;
@@ -136,13 +136,13 @@ fn any_text_is_read_to_its_end() {
     }
 }
 
-/// So many different words between commas, in quotes.
+/// `count` different words between commas, in quotes.
 fn words(count: usize) -> String {
     (0..count).map(|i| format!("\"x{i}\"")).collect::<Vec<_>>().join(",")
 }
 
-/// Goal: a text of the largest size is read in a time that grows with its length, and says little. Method: every list and table
-/// far beyond its limit, each of which took minutes when it was searched anew for every entry.
+/// Goal: a text of the largest size is read in time linear in its length, and gives few messages. Method: every list
+/// and table far beyond its limit; each took minutes when it was searched anew for every entry.
 #[test]
 fn plan_files_beyond_limits_end_with_few_mistakes() {
     let many = TEXT_MAX as usize / 12;

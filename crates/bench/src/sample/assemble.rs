@@ -25,7 +25,7 @@ pub struct CellHead {
 /// What the machine itself does, in the unit of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorOf {
-    /// Value; without one that is above 0 the result has no floor.
+    /// The value; unless it is above 0 the result has no floor.
     pub value: f64,
     /// What it is.
     pub what: String,

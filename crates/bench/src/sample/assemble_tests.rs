@@ -106,7 +106,8 @@ fn few_launches_say_what_they_cannot_carry() {
     assert!(measurement(head("us"), &[], microseconds, None, &Detail::default()).is_none());
 }
 
-/// A clock that often stands still gives infinite rates; none may reach the file, which would be refused as a whole.
+/// A clock that often does not advance gives infinite rates; none may reach the file, which would be refused as a
+/// whole.
 #[test]
 fn times_of_zero_leave_no_infinite_numbers() {
     let sampled = |period: u64| {

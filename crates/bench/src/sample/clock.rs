@@ -40,8 +40,8 @@ impl From<Calibration> for ClockInfo {
 /// Measures a clock that `read` reads in ticks of `ns_per_tick`, over `chunks` times 100 readings (at least one chunk).
 ///
 /// The overhead is the median over chunks, so that an interrupt does not count. The resolution is the smallest step
-/// if the clock ever stands still between two readings; else steps are hidden below the overhead, and
-/// it is the smallest difference between two differing steps (one tick if all are equal).
+/// if two readings are ever equal; otherwise steps are hidden below the overhead, and it is the smallest difference
+/// between two differing steps (one tick if all are equal).
 #[must_use]
 pub fn calibrate(
     kind: ClockKind,

@@ -1,7 +1,7 @@
 //! Sampling without I/O: what to time next, when to stop, and what may be said of the result.
 //!
-//! Nothing here reads a clock. [`Sampler`] hands out rounds of work and takes back their durations, so both sides of a
-//! ping-pong can be told the number of operations in advance, and every rule is tested in synthetic time.
+//! Nothing here reads a clock. [`Sampler`] hands out rounds of work and takes back their durations, so both sides of
+//! a ping-pong know the number of operations in advance, and every rule is tested in synthetic time.
 
 mod assemble;
 mod clock;

@@ -34,7 +34,7 @@ pub struct Sampled {
     pub clock: Calibration,
     /// Samples.
     pub n: u64,
-    /// Whether [`samples`](Self::samples) holds all of them, else a uniform reservoir.
+    /// Whether [`samples`](Self::samples) is complete, otherwise a uniform reservoir.
     pub complete: bool,
     /// Samples in time order.
     pub samples: Vec<f64>,
@@ -80,7 +80,7 @@ impl Sampled {
         self.steadiness.cut
     }
 
-    /// Whether a steady state was found; `None` if the samples were too few to tell.
+    /// Whether a steady state was found; `None` if the samples were too few to decide.
     #[must_use]
     pub const fn steady(&self) -> Option<bool> {
         self.steadiness.steady

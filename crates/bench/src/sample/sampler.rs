@@ -1,9 +1,9 @@
 //! The sampler: a state machine that asks for rounds of work and stops when the median is known well enough.
 //!
-//! Order of calls: [`Sampler::next_round`], do that work, [`Sampler::push`] its durations, until there is no round;
-//! then [`Sampler::finish`]. Rounds are: the first operation alone (first touch), pilots that find the batch (rule 1), then
-//! samples up to growing checkpoints. Only at a checkpoint is the stop rule looked at (rule 6), to limit peeking.
-//! Memory is allocated by `new` alone, so that the allocator does not disturb what is measured.
+//! Order of calls: [`Sampler::next_round`], do that work, [`Sampler::push`] its durations, until no round is
+//! returned; then [`Sampler::finish`]. Rounds are: the first operation alone (first touch), pilots that find the
+//! batch (rule 1), then samples up to growing checkpoints. The stop rule is evaluated only at a checkpoint (rule 6),
+//! to limit peeking. Only `new` allocates memory, so that the allocator does not disturb the measurement.
 
 use super::clock::{Calibration, choose_batch};
 use super::sampled::{Sampled, Steadiness};
@@ -182,7 +182,7 @@ impl Sampler {
     pub fn new(plan: Plan) -> Self {
         let plan = plan.sound();
         let keep = (plan.keep as u64).min(plan.samples_max) as usize;
-        // From a hundredth of a step, so that batched samples below the resolution are told apart.
+        // From a hundredth of a step, so that batched samples below the resolution are distinguishable.
         let smallest = (plan.clock.resolution_ns / 100.0).clamp(1e-3, 1e3);
         Self {
             plan,
@@ -384,7 +384,7 @@ impl Sampler {
         self.phase = Phase::Done;
     }
 
-    /// Warm-up, dependence and half-width of what is there; leaves the samples sorted in the scratch.
+    /// Warm-up, dependence and half-width of the samples so far; leaves them sorted in the scratch.
     fn evaluate(&mut self) -> Option<Interval> {
         let all = self.kept.kept();
         if self.overflow.is_none() {

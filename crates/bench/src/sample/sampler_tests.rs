@@ -122,7 +122,7 @@ fn a_warm_up_is_cut_and_a_drift_is_reported() {
     let (found, _) = run(Plan { samples_max: 2000, ..plan() }, 9, drift);
     assert_eq!(found.steady(), Some(false));
     assert!(found.flags.iter().any(|f| f == "no steady state") && found.flags.iter().any(|f| f == "trend"));
-    // Precise enough at once, yet no stop before half of the budget: it might still settle.
+    // Precise enough immediately, yet no stop before half of the budget: it might still settle.
     let drift = |rng: &mut Rng, i: u64| (1000.0 + i as f64) * rng.log_normal(0.01);
     let (found, _) = run(Plan { samples_max: 2000, target: 0.5, ..plan() }, 9, drift);
     assert!(found.stop().reached() && found.n >= 1000, "{}", found.n);

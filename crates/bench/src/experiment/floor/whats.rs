@@ -12,7 +12,7 @@ pub(crate) const WHATS: [(&str, FloorKind); 10] = [
     ("memcpy", FloorKind::Memory),
     ("process_vm_writev", FloorKind::Memory),
     ("futex", FloorKind::Memory),
-    // A socket's floor is made of system calls, but it is no floor of anything by itself.
+    // A socket's floor consists of system calls, but a system call alone is no floor.
     ("syscall", FloorKind::Memory),
     ("tcp", FloorKind::Sockets),
     ("tcp-sleep", FloorKind::Sockets),
@@ -20,7 +20,7 @@ pub(crate) const WHATS: [(&str, FloorKind); 10] = [
     ("tcp-both", FloorKind::Sockets),
 ];
 
-/// Bytes of the messages that stand for small ones: requests of reads, atomics, wake-ups.
+/// Bytes of the messages that represent small ones: requests of reads, atomics, wake-ups.
 pub(crate) const SMALL: u64 = 8;
 
 /// The one size that a floor makes sense for; `None` for all.

@@ -114,7 +114,7 @@ pub struct Settings {
     /// Messages of one timed burst of a stream; 0 chooses by size.
     #[serde(deserialize_with = "limits::within::<BURST, _, _>")]
     pub burst: u32,
-    /// One send request in so many is signalled in ping-pongs; with 1, all of a stream, too.
+    /// In ping-pongs, one of this many send requests is signaled; with 1, all requests of a stream, too.
     #[serde(deserialize_with = "limits::within::<SIGNAL, _, _>")]
     pub signal: u32,
     /// Bytes of a send or write from host memory that travel within the request, at most; 0 for none.

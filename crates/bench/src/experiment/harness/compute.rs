@@ -11,11 +11,11 @@ use verbs::host::{Host, Span};
 
 use super::limits::{self, COMPUTING, ITERATIONS};
 
-/// Steps of a trial, and trials of which the fastest counts.
+/// Steps of a trial, and the number of trials; the fastest counts.
 const STEPS: u64 = 1 << 16;
 const TRIALS: usize = 9;
 
-/// How much one side is to do, as the other one tells it.
+/// How much one side must do, as instructed by the other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Turn {
     /// Computing in each iteration, in ps.
@@ -32,7 +32,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// One that knows how fast this core is.
+    /// Calibrates the speed of this core.
     pub(crate) fn calibrated(host: &Host) -> Self {
         if host.node().is_some() {
             return Self { ps_per_step: 0.0 };
@@ -57,7 +57,7 @@ impl Worker {
     }
 }
 
-/// A chain of operations each of which waits for the one before.
+/// A chain of operations, each dependent on the one before.
 fn steps(count: u64) {
     let mut x = black_box(1u64);
     for _ in 0..count {

@@ -37,7 +37,8 @@ pub trait Experiment: Sync {
     fn possible(&self, _device: &verbs::Device) -> Result<(), Fault> {
         Ok(())
     }
-    /// The variants that a program of C measures under another MPI library, and under ours beside it; none where there are none.
+    /// The variants that a C program measures under another MPI library, and under ours for comparison; empty if
+    /// none.
     fn outside(&self, _quick: bool) -> Vec<Variant> {
         Vec::new()
     }
@@ -93,7 +94,7 @@ pub struct Needs {
 /// How operations can be sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sampling {
-    /// An operation is long enough to be a sample by itself: no search for a batch.
+    /// Each operation is long enough to be a sample: no search for a batch.
     pub long: bool,
     /// Samples of a launch, where they take so long that this many are enough; `None` leaves it to the stop rule.
     pub samples: Option<u64>,

@@ -1,7 +1,8 @@
-//! [`Edge`]: between which two ranks, and what they say to each other through the client, whom alone all others know.
+//! [`Edge`]: a pair of ranks, and the messages between them, which the client relays, as each other rank knows only
+//! the client.
 //!
-//! Every rank of a cell calls these in the same order. Whoever is at neither end goes on at once, except for the client,
-//! which passes the words on.
+//! Every rank of a cell calls these in the same order. Ranks at neither end return immediately, except for the
+//! client, which relays the messages.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -38,7 +38,7 @@ pub enum Fault {
     /// The cell makes no sense.
     #[error("cannot measure {0}")]
     Meaningless(String),
-    /// What was looked for is not there.
+    /// Something required does not exist.
     #[error("{0}")]
     Absent(String),
     /// The other side lost this cell, in its own words.

@@ -72,10 +72,10 @@ pub(crate) fn check(row: usize, value: u64) -> Result<u64, Fault> {
     }
 }
 
-/// Reads a number that a row of the table holds.
+/// Reads a number bounded by a row of the table.
 ///
 /// # Errors
-/// No number, or one that the row does not have.
+/// Not a number, or outside the bounds of the row.
 pub(crate) fn within<'de, const ROW: usize, T, D>(input: D) -> Result<T, D::Error>
 where
     T: TryFrom<u64>,
@@ -88,7 +88,7 @@ where
 /// Reads a word: a name, or the level of a factor.
 ///
 /// # Errors
-/// No text, or one that is longer than any word.
+/// Not a text, or longer than the longest word.
 pub(crate) fn word<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
     let word = String::deserialize(input)?;
     if word.len() <= WORD_MAX { Ok(word) } else { Err(Error::custom("a word is too long")) }
@@ -97,7 +97,7 @@ pub(crate) fn word<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Err
 /// Reads the factors of a cell.
 ///
 /// # Errors
-/// Too many of them, or words that are too long.
+/// Too many factors, or words that are too long.
 pub(crate) fn factors<'de, D: Deserializer<'de>>(input: D) -> Result<Variant, D::Error> {
     let factors = Variant::deserialize(input)?;
     let long = factors.iter().flat_map(|(key, level)| [key, level]).any(|word| word.len() > WORD_MAX);
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::experiment::{Cell, Round, Settings, Word};
 
-    /// Goal: no number of a message is left without a bound. Method: each number of each message in turn becomes one that
-    /// is beyond all bounds, and one that is just beyond its own.
+    /// Goal: every number of every message is bounded. Method: each number of each message in turn is set beyond all
+    /// bounds, and just beyond its own.
     #[test]
     fn every_number_of_every_message_is_held_to_the_table() {
         let round = Round { lead_in: 1, samples: 1, batch: 1 };

@@ -50,8 +50,8 @@ pub(crate) fn compare(buf: &Buf, offset: usize, len: usize, seed: u64) -> Result
     })
 }
 
-/// Compares where bytes may become visible in any order, so that the last one is no sign of all: those that are wrong at
-/// first have a moment. Whether they needed it.
+/// Compares data whose bytes may become visible in any order, so that the last one does not imply the others: wrong
+/// bytes are compared again for a moment. Returns whether that was necessary.
 pub(crate) fn compare_in_a_moment(
     host: &Host,
     buf: &Buf,
@@ -68,7 +68,8 @@ pub(crate) fn compare_in_a_moment(
 mod tests {
     use super::*;
 
-    /// Goal: what comes a moment later is told from what is wrong. Method: the byte is mended by another thread, or never.
+    /// Goal: a late byte is distinguished from a wrong one. Method: the byte is corrected by another thread, or
+    /// never.
     #[test]
     fn a_byte_that_comes_late_is_no_wrong_byte() {
         let host = verbs::host::real::host();

@@ -4,7 +4,7 @@ use verbs::host::{Span, Time};
 
 use crate::experiment::{Fault, Round, Session};
 
-/// Does a round: `work` does so many operations before a deadline, and how long it takes is the client's reading.
+/// Runs a round: `work` does a given number of operations before a deadline; the client's reading of its time counts.
 pub(crate) fn sample(
     session: &mut Session<'_>,
     round: Round,

@@ -20,7 +20,7 @@ pub(crate) fn over(variants: &[Variant], factor: Factor, levels: &[&str]) -> Vec
     variants.iter().flat_map(|one| levels.iter().map(|level| with(one, factor, level))).collect()
 }
 
-/// Writes of which each goes half over one port of the device, half over another.
+/// Writes; half of each goes over one port of the device, half over another.
 pub(crate) fn over_two_ports() -> Vec<Variant> {
     placements("write", &FOUR).iter().map(|one| with(one, factor::PORTS, "2")).collect()
 }

@@ -1,7 +1,7 @@
 //! [`Calls`]: the time within single calls on a connection. What post and poll share.
 //!
-//! Calls are made many at a time, with the clock read before and after all of them. What makes them possible again, such as
-//! messages that use up receives, happens in between and is not timed; a connection of its own says when.
+//! Calls are made in batches, with the clock read before and after each batch. Preparation for the next batch, such
+//! as messages that consume receives, happens in between and is not timed; a separate connection synchronizes it.
 
 use verbs::host::{Span, Time};
 use verbs::{Mr, RecvWr, SendOp, SendWr};
@@ -23,7 +23,7 @@ pub(crate) const CALL_US: Metric = Metric {
     scale: Scale::Time(1.0),
 };
 
-/// As many samples as are enough: what goes on between the calls is much longer than they are.
+/// No more samples than necessary: the untimed work between the calls is much longer than the calls.
 pub(crate) const SAMPLES: Sampling = Sampling { long: false, samples: Some(200) };
 
 /// Which call of the device is timed.
@@ -77,7 +77,7 @@ impl Calls {
         self.data.post_receives(0, count as u32, &[self.sink.sge(0, self.size)])
     }
 
-    /// Posts messages of which the last says when all have gone.
+    /// Posts messages; only the last is signaled, and its completion shows that all were sent.
     fn post_sends(&self, count: u64) -> Result<(), Fault> {
         let sges = [self.source.sge(0, self.size)];
         let last = SendWr::new(0, SendOp::Send, &sges);
@@ -86,7 +86,7 @@ impl Calls {
         Ok(self.data.qp.post_send(&last)?)
     }
 
-    /// Takes completions of receives that are there; should one come late, waits for it.
+    /// Takes `count` receive completions that should be ready; waits for a late one.
     fn take(&self, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
         for _ in 0..count {
             match self.data.recv_cq.poll_one()? {

@@ -18,7 +18,7 @@ use crate::experiment::harness::pattern;
 use crate::experiment::harness::timing::sample;
 use crate::experiment::{Fault, Round, Session, Settings, Side};
 
-/// Who streams, and what ends a burst.
+/// Which side streams, and what ends a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// The client streams; the server's acknowledgement of the last message ends it.
@@ -53,10 +53,10 @@ const ACK: u32 = 3;
 const SPARE: u32 = 8;
 /// Bytes of a burst, if its length is not given.
 const BURST_BYTES: u64 = 16 << 20;
-/// Completions taken at once.
+/// Completions taken per poll.
 const REAP: usize = 16;
 
-/// A connection, and the part of each message that goes over it.
+/// A connection, and the part of each message sent over it.
 struct Lane {
     link: Endpoint,
     /// Where the part begins.
@@ -378,7 +378,7 @@ impl Side for Stream {
         })
     }
 
-    /// Clears the sinks, streams once more, compares what lies there.
+    /// Clears the sinks, streams once more, and compares the received data.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         self.sink.buf().fill(0);
         meet(session)?;

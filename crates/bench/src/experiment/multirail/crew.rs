@@ -1,5 +1,5 @@
-//! [`Crew`]: the threads of all rails but the first, which the caller serves itself: they are there all the time, get work,
-//! and are joined, as a team of OpenMP. In virtual time they are ranks of the same machine.
+//! [`Crew`]: the threads of all rails but the first, which the caller drives itself: they persist, get work, and are
+//! joined, like an OpenMP team. In virtual time they are ranks of the same machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use verbs::host::{Bell, Host, Task, Time};
 
 use super::super::Fault;
 
-/// What a thread does when it is told to.
+/// The work that a thread does on request.
 pub(super) type Work = Arc<dyn Fn() -> Result<(), Fault> + Send + Sync>;
 
 /// The number of an order that ends a thread.
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Crew {
-    /// Starts a thread for each of these, on a core other than the caller's where there is one.
+    /// Starts a thread for each of these, on a core other than the caller's if possible.
     pub(super) fn start(host: &Host, works: Vec<Work>) -> Result<Self, Fault> {
         let shared = Arc::new(Shared {
             order: AtomicU64::new(0),

@@ -17,7 +17,7 @@ use results::variant::{Factor, Variant, factor, variant};
 pub use side::WRITES;
 use side::{Engine, Flow, Part, Rails};
 
-/// The factor that says who serves the rails.
+/// The factor that selects which threads drive the rails.
 const ENGINE: Factor = factor::ENGINE;
 
 /// The factor that says which part of an operation is timed.
@@ -26,15 +26,15 @@ const PART: Factor = factor::PART;
 /// A single rail, all rails by one thread, all rails by a thread each.
 const ENGINES: [&str; 3] = ["single", "serial", "threads"];
 
-/// One of the experiments: what it times of which flow.
+/// One of the experiments: which quantity it times of which flow.
 pub(super) struct OverRails {
     name: &'static str,
     about: &'static str,
     explain: &'static str,
     flow: Flow,
-    /// Whether the parts of an operation are told apart.
+    /// Whether the parts of an operation are reported separately.
     parts: bool,
-    /// Quick sizes and all of them, unless they are the usual ones.
+    /// The sizes of a quick run and of a full one, unless they are the usual ones.
     sizes: Option<[&'static [u64]; 2]>,
     metric: Metric,
 }

@@ -16,7 +16,7 @@ use super::super::{Fault, Session};
 const EVENTS: u32 = 64;
 /// Requests that an endpoint holds: so many that places of quiet ones are taken back in few operations only.
 const REQUESTS: u32 = 1024;
-/// Receives that are posted at a time: one that is waited for, and one ahead, so that a message never comes too early.
+/// Receives posted at a time: the awaited one, and one ahead, so that a message always finds a receive.
 const AHEAD: usize = 2;
 
 /// One rail, connected.
@@ -24,7 +24,7 @@ pub(super) struct Rail {
     ep: Ep,
     received: Evd,
     lmr: Lmr,
-    /// The part of each message that goes over it: where it begins, and its length.
+    /// The part of each message sent over it: its offset, and its length.
     at: u64,
     len: u32,
     /// Where the peer's sink is.
@@ -33,7 +33,7 @@ pub(super) struct Rail {
     _psp: Option<Psp>,
 }
 
-/// Where a side's sink is, as it is told to the other.
+/// The address of a side's sink, as sent to the other side.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Sink {
     addr: u64,
@@ -135,7 +135,7 @@ impl Rail {
         }
     }
 
-    /// Tells where the sink is, which lies behind the source, and hears where the other's is.
+    /// Sends the address of the sink, which follows the source, and receives the other side's.
     fn exchange(&mut self, session: &mut Session<'_>, size: u64) -> Result<(), Fault> {
         let RemoteAddr { addr, rkey: context } = self.lmr.remote(size);
         let client = session.is_client();

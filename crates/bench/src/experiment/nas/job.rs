@@ -49,7 +49,7 @@ impl Job {
         &self.process
     }
 
-    /// So many operations were computed: virtual time goes on.
+    /// Charges virtual time for `operations` computed operations.
     pub(super) fn computed(&self, operations: f64) {
         self.host.charge(Span::from_ps((operations / self.rate * 1e12) as u64));
     }

@@ -9,7 +9,7 @@ use super::random::{BITS, Random};
 
 /// The condition that the weights span.
 const CONDITION: f64 = 0.1;
-/// What the vector that stands for a row has at that row.
+/// The value at the row's own index in the vector that generates it.
 const HALF: f64 = 0.5;
 
 /// What the matrix is made of.
@@ -98,7 +98,7 @@ impl Block {
 struct Vectors {
     rows: usize,
     elements: usize,
-    /// Places are drawn from the next power of two, of so many bits.
+    /// Indices are drawn below the next power of two, with this many bits.
     bits: u32,
     vector: Vec<(usize, f64)>,
 }

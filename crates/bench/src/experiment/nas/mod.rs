@@ -35,7 +35,7 @@ const RANKS: Axis = Axis {
     about: "ranks of the kernel, a power of two; each is really there",
 };
 
-/// What an MPI process takes besides the kernel's memory, in bytes.
+/// Bytes that an MPI process takes in addition to the kernel's memory.
 const PROCESS: u64 = 1 << 20;
 
 /// The two kernels.
@@ -54,7 +54,7 @@ impl Kernel {
         }
     }
 
-    /// Operations in a second that a rank computes in virtual time unless it is told.
+    /// Default operations per second that a rank computes in virtual time.
     fn rate(self) -> f64 {
         match self {
             Self::Is => sort::RATE,
@@ -188,7 +188,7 @@ impl Side for Run {
             }
             self.last = Some(outcome);
         }
-        // Ranks whose process is dropped first would be lost to those that still take part in the last sum.
+        // If some ranks dropped their process first, ranks still in the last sum would lose them.
         leave_together(s, self.kernel.job().process())
     }
 

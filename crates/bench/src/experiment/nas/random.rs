@@ -46,7 +46,7 @@ fn product(a: u64, b: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Goal: who begins in the middle of the sequence gets the numbers that lie there.
+    /// Goal: a rank that starts in the middle of the sequence draws the numbers of that position.
     #[test]
     fn skipping_is_drawing() {
         let mut drawn = Random::after(0);

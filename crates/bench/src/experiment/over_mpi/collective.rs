@@ -141,7 +141,8 @@ impl Call {
         })
     }
 
-    /// What so many calls took at all ranks, in the mean; each begins when all have come, or is one of a row.
+    /// Mean time of `count` calls over all ranks; each call begins when all ranks have arrived, or is one of a
+    /// series.
     fn operate(&self, s: &Session<'_>, count: u64) -> Result<Span, Fault> {
         let calls = if self.in_row { IN_ROW } else { 1 };
         let mut mine = Span::ZERO;
@@ -158,7 +159,7 @@ impl Call {
         Ok(Span::from_ps(u64::from_ne_bytes(all) / self.ranks as u64))
     }
 
-    /// Contents of the block that goes from a rank to another.
+    /// Contents of the block sent from one rank to another.
     fn contents(&self, from: usize, to: usize) -> u64 {
         self.seed ^ ((from as u64) << 20) ^ ((to as u64) << 40)
     }

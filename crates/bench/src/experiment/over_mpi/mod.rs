@@ -34,7 +34,7 @@ use sided::{Epochs, Sided};
 const RANKS: Axis =
     Axis { factor: factor::RANKS, low: 2, high: 1024, about: "ranks of the job; each is really there" };
 
-/// What an MPI process takes besides its buffers, in bytes.
+/// Bytes that an MPI process takes in addition to its buffers.
 const PROCESS: u64 = 1 << 20;
 
 /// Sizes of what is reduced, which is numbers of 4 bytes.
@@ -56,7 +56,7 @@ pub(super) struct OverMpi {
     about: &'static str,
     explain: &'static str,
     what: What,
-    /// Quick sizes and all of them, unless they are the usual ones.
+    /// The sizes of a quick run and of a full one, unless they are the usual ones.
     sizes: Option<[&'static [u64]; 2]>,
     metric: Metric,
 }

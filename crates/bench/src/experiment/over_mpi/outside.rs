@@ -14,7 +14,7 @@ use results::plain;
 
 /// Levels of the factor that says under which library it runs.
 pub(super) const LIBRARIES: [&str; 2] = ["nicety", "other"];
-/// For a job that nobody asks for anything any more to end by itself.
+/// Time for a job to exit on its own after the last request.
 const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 /// Seconds after which a job ends whose benchmark was killed while it hung.
 const LONGEST_S: &str = "900";
@@ -33,7 +33,7 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Starts a job of so many ranks; an operation has so many messages.
+    /// Starts a job of `ranks` ranks; an operation has `messages` messages.
     pub(super) fn start(
         session: &Session<'_>,
         against: &Against,
@@ -67,7 +67,7 @@ impl Outside {
 
     fn ask(&mut self, what: &str) -> Result<(), Fault> {
         let input = self.input.as_mut().ok_or_else(|| Fault::Control("the job was ended".into()))?;
-        // One that has ended does not hear it; that is found out by what it does not answer.
+        // A job that has exited does not read this; its missing answer will show that.
         let _ = writeln!(input, "{what}").and_then(|()| input.flush());
         Ok(())
     }

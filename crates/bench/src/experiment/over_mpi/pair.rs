@@ -141,7 +141,7 @@ impl Pair {
         Ok(s.host.now() - began)
     }
 
-    /// The part of an exchange that computing for as long hides, in per cent: of so many exchanges together.
+    /// The percentage of an exchange hidden by computing for as long, over `count` exchanges together.
     fn hidden(&self, s: &Session<'_>, count: u64) -> Result<f64, Fault> {
         let (mut alone, mut beside) = (Span::ZERO, Span::ZERO);
         for _ in 0..count {

@@ -106,7 +106,7 @@ impl Epochs {
         Ok(())
     }
 
-    /// One epoch of the client, until the next one can begin: then its operations are over at the target, too.
+    /// One epoch of the client, until the next one can begin: then its operations have completed at the target, too.
     fn epoch(&self, is_put: bool) -> Result<(), Fault> {
         if self.is_client {
             self.access(is_put)?;
@@ -138,7 +138,7 @@ impl Side for Epochs {
 
     fn round(&mut self, s: &mut Session<'_>, round: Round, readings: &mut Vec<f64>) -> Result<(), Fault> {
         sample_spans(s, round, readings, |s, count, _| self.operate(s, count))?;
-        // Whoever leaves MPI now answers nobody: a post must have gone.
+        // A process that leaves MPI answers nothing: its post must have been sent.
         Ok(self.process.drain()?)
     }
 

@@ -1,6 +1,6 @@
-//! `portals-latency`, `portals-bandwidth`, `portals-post`, `portals-collective`, `portals-availability`: a small MPI over Portals whose matching is a program of
-//! the NIC ([`verbs::Firmware`]), or of the kernel where a modelled card is told so. The experiments of the accelerated Portals on
-//! SeaStar.
+//! `portals-latency`, `portals-bandwidth`, `portals-post`, `portals-collective`, `portals-availability`: a small MPI
+//! over Portals whose matching is a program of the NIC ([`verbs::Firmware`]), or of the kernel if a modelled card is
+//! configured so. The experiments of the accelerated Portals on SeaStar.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -36,7 +36,7 @@ const QUEUES: Axis = Axis {
 const RANKS: Axis =
     Axis { factor: factor::RANKS, low: 2, high: 65_536, about: "ranks of the job; each is really there" };
 
-/// What of a ping-pong is told beside its time.
+/// Quantities of a ping-pong reported in addition to its time.
 const LIBRARY: &str = "library";
 const INTERRUPTS: &str = "interrupts";
 const TIME: &str = "time";
@@ -146,7 +146,7 @@ pub(super) const AVAILABILITY: OverPortals = OverPortals {
 };
 
 impl OverPortals {
-    /// The level of a factor among those that there are.
+    /// The value of the level of a factor in the table `all`.
     fn chosen<T: Copy>(cell: &Cell, all: &[(&str, T)]) -> Result<T, Fault> {
         let text = cell.factor(factor::OP)?;
         let found = all.iter().find(|(name, _)| *name == text);

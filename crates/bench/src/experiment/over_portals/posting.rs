@@ -22,7 +22,7 @@ pub(super) enum How {
     Nothing,
 }
 
-/// What is told of it.
+/// The quantity reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// How long it takes.
@@ -49,7 +49,7 @@ impl Posting {
         Ok(Self { port: Port::open(session, 1, size.max(1), size.max(1))?, how, reading, size })
     }
 
-    /// Posts once; memory that is to be released.
+    /// Posts once; returns the memory descriptor to release.
     fn post(&mut self) -> Result<Option<MdHandle>, Fault> {
         let Self { port, size, .. } = self;
         let (entry, place) = (port.receive_entry(0, *size, BITS), Port::RECEIVES);

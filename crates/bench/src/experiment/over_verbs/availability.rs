@@ -5,10 +5,10 @@
 //! gone and come. `compute=P` sets C to P % of what an iteration without computing takes: the curve. `quantity=share`
 //! finds the knee.
 //!
-//! The knee is found by what both ends of the curve say. An iteration takes T0 without computing. One that computes for
-//! much longer than that takes C and o more, where o is the work that the processor itself has with the messages. With
-//! C up to T0 - o all of that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve
-//! keeps to its two straight lines is measured too, and noted: the bandwidth at the knee.
+//! The knee is found from both ends of the curve. An iteration takes T0 without computing. One that computes for much
+//! longer than that takes C + o, where o is the processor's own work for the messages. With C up to T0 - o all of
+//! that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve follows its two
+//! straight lines is measured too, and noted: the bandwidth at the knee.
 
 use results::variant::{Variant, factor};
 use verbs::host::{Span, Time};
@@ -119,7 +119,7 @@ struct Overlap {
     seed: u64,
 }
 
-/// What the client tells the server; `None` ends a search.
+/// The client's instruction to the server; `None` ends a search.
 type Task = Option<Turn>;
 
 impl Overlap {
@@ -159,14 +159,14 @@ impl Overlap {
         (0..MESSAGES).try_for_each(|_| link.received(deadline, "a receive").map(drop))
     }
 
-    /// So many iterations, at both sides.
+    /// Runs `count` iterations, at both sides.
     fn run(&self, s: &Session<'_>, count: u64) -> Result<Span, Fault> {
         let (began, deadline) = (s.host.now(), s.deadline());
         (0..count).try_for_each(|_| self.iterate(s, deadline))?;
         Ok(s.host.now() - began)
     }
 
-    /// What an iteration takes, in ps, that computes for so long; said to the server first.
+    /// The time in ps of an iteration with this much computation; the server is informed first.
     fn time(&mut self, s: &mut Session<'_>, compute_ps: u64) -> Result<f64, Fault> {
         self.compute = Span::from_ps(compute_ps);
         let iterations = 1 + TOGETHER * TIMES as u64;
@@ -194,7 +194,7 @@ impl Overlap {
     fn search(&mut self, s: &mut Session<'_>) -> Result<f64, Fault> {
         let alone = self.time(s, 0)?;
         let long = LONG * alone as u64;
-        // Twice, so that what went wrong in one of them shows less.
+        // Measured twice, so that an error in one of the two counts less.
         let own = [long, 2 * long].map(|c| self.time(s, c).map(|took| (took - c as f64).max(0.0)));
         let [a, b] = own;
         let own = a?.min(b?);

@@ -1,8 +1,8 @@
 //! `bandwidth`: one side pushes (or reads) a stream of messages with W in flight, refilled by W/2.
 //!
-//! Timed at the initiator from the first post of a burst to the peer's acknowledgement that the last message is
-//! there; for reads, which arrive at the initiator, to the last completion. Bandwidth is bytes over that time, so its
-//! mean is the harmonic one.
+//! Timed at the initiator from the first post of a burst to the peer's acknowledgement that the last message has
+//! arrived; for reads, which arrive at the initiator, to the last completion. Bandwidth is bytes over that time, so
+//! its mean is the harmonic one.
 
 use crate::experiment::harness::variants::{FOUR, over, over_two_ports, placements, usual};
 use crate::experiment::loops::stream::{Flow, Stream};

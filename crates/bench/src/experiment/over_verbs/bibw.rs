@@ -1,4 +1,4 @@
-//! `bibw`: both sides stream at once on one connection; the bytes of both directions over the time.
+//! `bibw`: both sides stream simultaneously on one connection; the bytes of both directions over the time.
 
 use crate::experiment::harness::variants::{over_two_ports, usual};
 use crate::experiment::loops::stream::{Flow, Stream};

@@ -1,7 +1,7 @@
 //! `latency`: a ping-pong of single messages, or single fetches one after the other.
 //!
 //! Sends and writes are half a round trip: both sides do the same and each half is as long as the other. Reads and
-//! atomics are whole operations, from the post to the completion, because nothing comes back by itself.
+//! atomics are whole operations, from the post to the completion, because no message is returned.
 
 use crate::experiment::harness::variants::{FOUR, TWO, placements, usual};
 use crate::experiment::loops::pingpong::PingPong;

@@ -84,19 +84,19 @@ impl Crowd {
             None => Some(reachable(session.hear()?, 1, session)?),
             Some(_) => None,
         };
-        // The first connection pays for what all of them share.
+        // The first connection pays for what all connections share.
         let first = self.open(session, &cm, addr, 1)?;
         let before = gauge(session)?;
         meet(session)?;
         let rest = self.open(session, &cm, addr, self.count)?;
         let growth = gauge(session)? - before;
-        // Nobody closes before both have looked.
+        // Neither side closes before both have measured.
         meet(session)?;
         drop((first, rest));
         Ok(growth)
     }
 
-    /// Opens so many connections: one after the other as the client, as they come as the server.
+    /// Opens `count` connections: one after the other as the client, as they arrive as the server.
     fn open(
         &self,
         session: &Session<'_>,

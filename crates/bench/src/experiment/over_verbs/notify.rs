@@ -1,8 +1,8 @@
-//! `notify`: what it costs to tell the target that a write has come (thesis 2.2.5, Figures 3.5 and 4.8).
+//! `notify`: what it costs to notify the target that a write has arrived (thesis 2.2.5, Figures 3.5 and 4.8).
 //!
-//! Two ping-pongs on two connections take turns within each sample: plain writes, which the target notices by looking at
-//! the last byte, and writes that notify it, where it polls its completion queue. `by=imm` notifies by immediate data.
-//! `by=send` sends an empty message behind the write, as an interface has to that knows no notification.
+//! Two ping-pongs on two connections alternate within each sample: plain writes, which the target notices by polling
+//! the last byte, and writes that notify it, where it polls its completion queue. `by=imm` notifies by immediate
+//! data. `by=send` sends an empty message after the write, as an interface without notification must.
 
 use crate::experiment::harness::timing::sample_spans;
 use crate::experiment::harness::variants::{over, placements, with};

@@ -1,7 +1,7 @@
 //! `overhead`: what a message costs the processor in a ping-pong: the call that posts it, and the poll that finds the
-//! answer (thesis 2.2.4, Figures 3.4(a) and 4.6). Looks that find nothing are idle time, and not counted.
+//! answer (thesis 2.2.4, Figures 3.4(a) and 4.6). Empty polls are idle time, and not counted.
 //!
-//! Each call is timed by itself. What reading the clock takes was measured beforehand, and is taken off.
+//! Each call is timed individually. The cost of reading the clock was measured beforehand, and is subtracted.
 
 use results::variant::{Variant, factor};
 use verbs::host::{Host, Span, Time};
@@ -16,7 +16,7 @@ use crate::experiment::{Experiment, Fault, Metric, Round, Sampling, Scale, Sessi
 
 /// Receives that are always posted.
 const RECEIVES: u32 = 16;
-/// Pairs of clock readings of which the nearest count.
+/// Pairs of clock readings; the closest ones count.
 const TRIALS: usize = 1000;
 
 pub(crate) struct Overhead;

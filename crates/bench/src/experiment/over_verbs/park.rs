@@ -1,6 +1,6 @@
 //! `park`: a token goes round four processes on two cores; each waits in `Cq::wait`, which spins, yields, sleeps.
 //!
-//! Processes outnumber cores, so whoever spins holds up the very process it waits for. Each hop crosses the cores.
+//! Processes outnumber cores, so a spinning process delays the very process it waits for. Each hop crosses the cores.
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::Time;
@@ -17,7 +17,7 @@ const RING: usize = 4;
 const RECEIVES: u32 = 4;
 /// Bytes of the token.
 const TOKEN: u32 = 8;
-/// One send in so many is signalled.
+/// One of this many sends is signaled.
 const SIGNAL: u64 = 16;
 
 pub(crate) struct Park;

@@ -1,4 +1,4 @@
-//! `poll`: what a look at a completion queue takes, when a receive has completed and when nothing has.
+//! `poll`: what one poll of a completion queue takes, when a receive has completed and when nothing has.
 
 use crate::experiment::loops::calls::{CALL_US, Call, Calls, SAMPLES};
 use crate::experiment::{Experiment, Fault, Metric, Sampling, Session, Side};

@@ -94,7 +94,7 @@ struct Regions {
 }
 
 impl Regions {
-    /// Registers so many times and takes it back; the time of one or the other.
+    /// Registers and deregisters `count` times; returns the time of one of the two.
     fn run(&mut self, host: &Host, count: u64) -> Result<Span, Fault> {
         let began = host.now();
         for _ in 0..count {

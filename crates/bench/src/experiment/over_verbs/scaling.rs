@@ -1,7 +1,7 @@
-//! `scaling`: what an operation takes with few and with many connections, of which it uses one.
+//! `scaling`: what an operation takes with few and with many connections, only one of which is used.
 //!
-//! All queue pairs of a side share their completion queues and take receives from a shared queue. What the others cost is what
-//! a device has to look at, or no longer has in its caches, although nothing happens there.
+//! All queue pairs of a side share their completion queues and take receives from a shared queue. The cost of the
+//! other connections is what a device must poll, or no longer has in its caches, although they are idle.
 
 use verbs::host::{Span, Time};
 use verbs::{
@@ -29,7 +29,7 @@ const SIZE: u32 = 8;
 /// Where messages go to in a side's memory, and how much there is.
 const SINK: u64 = 64;
 const MEMORY: usize = 4096;
-/// Receives that are always posted, and those that are posted together while the time is taken.
+/// Receives that are always posted, and receives posted together while the time is taken.
 const SPARE: u32 = 64;
 const TOGETHER: u64 = 32;
 /// Queue pairs that have a completion where all have one, at most: a shared queue has to have their receives.
@@ -247,7 +247,7 @@ impl Crowd {
         Ok(wc)
     }
 
-    /// Sleeps until a message is there, and posts the receive again.
+    /// Sleeps until a message arrives, and reposts the receive.
     fn be_woken(&self, deadline: Option<Time>) -> Result<(), Fault> {
         loop {
             self.recv_cq.req_notify(false)?;
@@ -403,7 +403,7 @@ impl Crowd {
     }
 }
 
-/// Connects all of a side's queue pairs, one after the other; the listener is to be kept.
+/// Connects all of a side's queue pairs, one after the other; the caller must keep the listener.
 fn connect(session: &mut Session<'_>, cm: &Cm, qps: &[Qp]) -> Result<Option<Listener>, Fault> {
     if session.is_client() {
         let addr = reachable(session.hear()?, 1, session)?;

@@ -1,4 +1,5 @@
-//! [`Journal`]: what was measured of a plan file, kept beside it, so that an interruption costs only what was under way.
+//! [`Journal`]: the measurements of a plan file, stored next to it, so that an interruption loses only what was in
+//! progress.
 //!
 //! JSON lines, appended as cells are measured: a head that says which machine and which program, a line for each time it
 //! was opened, one for each cell of each launch, and what the surroundings of each part were. A cell is known by everything that its value depends on: the part's
@@ -35,7 +36,7 @@ const OPENINGS_MAX: usize = 1 << 18;
 /// Bytes of this program at most.
 const PROGRAM_MAX: u64 = 1 << 30;
 
-/// The machine and the program that measure; results of two of them are not mixed.
+/// The machine and the program that measure; results of different ones are not mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Who {
     host: String,
@@ -57,7 +58,8 @@ enum Line {
     Measured { cell: String, launch: u32, sample: Box<Sample> },
     /// A cell cannot be measured at all.
     Never { cell: String, why: String },
-    /// In what a part was measured since it was opened, as far as it is known by now; the last of them counts.
+    /// The environment in which a part was measured since the journal was opened, as far as known yet; the last entry
+    /// counts.
     Surroundings { part: Option<String>, environment: Box<Environment> },
 }
 
@@ -193,7 +195,7 @@ impl Journal {
         std::fs::rename(path, old).map_err(io)
     }
 
-    /// Reads what is there; begins a file that is empty.
+    /// Reads the existing entries; writes the head of an empty file.
     fn read(&mut self, wanted: &BTreeMap<String, u32>, text: &str) -> Result<Found, JournalError> {
         let path = self.path.clone();
         let io = |why| JournalError::Io { path: path.clone(), why };

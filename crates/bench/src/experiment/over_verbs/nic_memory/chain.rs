@@ -2,8 +2,8 @@
 //!
 //! `via=host`: from host memory to host memory at every hop. `via=nic`: nodes in the middle receive into NIC memory,
 //! forward from there, and then, off the critical path, upload the message to their own host memory by a local write;
-//! that must be complete before the operation is over for them. With `ports=2` each hop is two writes, one over each
-//! port, and forwarded when both are there. Every write carries immediate data, so that its sink gets a completion.
+//! that must complete before the operation ends for them. With `ports=2` each hop is two writes, one over each port,
+//! and forwarded when both have arrived. Every write carries immediate data, so that its sink gets a completion.
 //!
 //! Timed at the first node: from its first post to the arrival of an empty answer from the last node, less the answer's
 //! one-way time, which was measured beforehand. Then, untimed, an empty message follows along the chain and back, so
@@ -191,7 +191,7 @@ impl Node {
             .try_for_each(|(port, (op, sges))| self.hub.post(self.next + port, *op, sges))
     }
 
-    /// Waits for so many messages; who gets them renews them later.
+    /// Waits for `count` messages; the caller reposts the receives later.
     fn take(&self, count: usize, deadline: Option<Time>) -> Result<(), Fault> {
         (0..count).try_for_each(|_| self.hub.take(deadline).map(drop))
     }

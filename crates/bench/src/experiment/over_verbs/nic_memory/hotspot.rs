@@ -1,12 +1,12 @@
 //! `hotspot`: one process, the master, serves several others one after the other.
 //!
-//! `op=write`: it writes to slave 1, 2, ... without waiting in between; each write carries immediate data, so that the
-//! slave gets a completion. The last slave answers with an empty message. Of the time until that answer, its own
-//! one-way time is taken off, which was measured beforehand; what is left ends when the last slave has its data.
-//! `op=read`: it reads from each slave, and the time ends with the last completion; the slaves take no part.
-//! `op=send`: it sends a message to each, and waits for the answer of the last (thesis 2.2.8, Figure 4.13).
-//! `op=send-receive`: it sends an empty note to each; each answers with a message; it waits for all of them (Figure 4.14).
-//! Both are the thesis's, and nothing is taken off.
+//! `op=write`: it writes to slave 1, 2, ... without waiting in between; each write carries immediate data, so that
+//! the slave gets a completion. The last slave answers with an empty message. The answer's own one-way time, which
+//! was measured beforehand, is subtracted from the time until that answer; the remainder ends when the last slave has
+//! its data. `op=read`: it reads from each slave, and the time ends with the last completion; the slaves take no
+//! part. `op=send`: it sends a message to each, and waits for the answer of the last (thesis 2.2.8, Figure 4.13).
+//! `op=send-receive`: it sends an empty note to each; each answers with a message; it waits for all answers (Figure
+//! 4.14). Both are the thesis's, and nothing is subtracted.
 //!
 //! Between two operations, untimed, every slave but the last answers as well, so that none falls behind.
 
@@ -196,7 +196,7 @@ impl Spot {
         self.rank == self.slaves
     }
 
-    /// The master's operations, and the time of those parts of them that count.
+    /// Runs the master's operations; returns the time of their timed parts.
     fn serve(&self, session: &Session<'_>, count: u64, deadline: Option<Time>) -> Result<Span, Fault> {
         let (host, hub, others) = (session.host, &self.hub, self.slaves - 1);
         let mut spent = Span::ZERO;
@@ -285,7 +285,7 @@ impl Side for Spot {
         }
         meet(session)?;
         self.operate(session, 1, session.deadline())?;
-        // Whoever is read from must not go before that has happened.
+        // The target of a read must not leave before the read has completed.
         meet(session)?;
         if sends {
             return Ok(());

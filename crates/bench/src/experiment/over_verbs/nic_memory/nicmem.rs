@@ -1,9 +1,9 @@
 //! `nicmem`: how fast one device moves data between host memory and its own, and what the processor does instead.
 //!
-//! `op=copy`: RDMA writes back to back over a connection of the device with itself, a window of them in flight, from
-//! the first post to the last completion. Each byte counts once, though it may cross the machine's bus twice.
-//! `op=memcpy`: the processor's copies from host memory to host memory, each from and to a place of two pools that are
-//! much larger than caches, in an order that no prefetcher follows.
+//! `op=copy`: RDMA writes back to back over a connection of the device with itself, a window of writes in flight,
+//! from the first post to the last completion. Each byte counts once, though it may cross the machine's bus twice.
+//! `op=memcpy`: the processor's copies from host memory to host memory, between two pools that are much larger than
+//! caches, in an order that no prefetcher follows.
 
 use results::variant::{Variant, factor};
 use verbs::Buf;
@@ -84,7 +84,7 @@ struct Pools {
     len: usize,
     stride: usize,
     places: usize,
-    /// Distance in places from one copy to the next; reaches all of them.
+    /// Distance in slots from one copy to the next; visits every slot.
     step: usize,
     next: usize,
     burst: u64,
@@ -120,7 +120,7 @@ impl Pools {
     }
 }
 
-/// A step through so many places that jumps far and comes to each of them: coprime to their number.
+/// A stride through `places` slots that jumps far and visits each: coprime to their number.
 fn step(places: usize) -> usize {
     let shares = |a: usize, b: usize| {
         let (mut a, mut b) = (a, b);
