@@ -17,8 +17,8 @@ pub(super) enum Refusal {
     NotServed { word: String },
 }
 
-/// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for, on
-/// any side: the side that the client named is its own. Nothing is opened or looked for here.
+/// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for,
+/// on any side: the side that the client named is its own. Nothing is opened or searched for here.
 pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, Refusal> {
     let word = fabric::word(asked);
     match offered {
@@ -49,7 +49,7 @@ mod tests {
         let why = for_client("shm", Some(own)).expect_err("another kind").to_string();
         let rails = for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
         assert!(rails.contains("--device rails"), "{rails}");
-        // What names a file is refused for its kind, whether the file is there or not.
+        // A name that contains a file is refused for its kind, whether the file exists or not.
         for asked in [
             "model:/dev/null.toml",
             "model:mt23108-vapi",
