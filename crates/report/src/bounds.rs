@@ -39,12 +39,12 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Rails of which nothing is known but their links: bus and host do not limit them.
+    /// Rails with only their links known: bus and host do not limit them.
     pub fn of_link(link: f64) -> Self {
         Self { link, card: f64::INFINITY, host: f64::INFINITY }
     }
 
-    /// What so many rails carry at most.
+    /// The upper bound of what `rails` rails carry.
     pub fn bound(self, term: Term, rails: usize) -> f64 {
         let [all, links] = term.factors(rails);
         all * (links * self.link).min(self.card).min(self.host)

@@ -1,4 +1,4 @@
-//! [`Column`]: a device of a run, where several stand side by side.
+//! [`Column`]: a device of a run, in a comparison side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Two runs or more against the first of them, as a section of the page: verdicts, and the cells that moved.
+//! Two or more runs compared with the first, as a section of the page: verdicts, and the cells that moved.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use super::series::alone;
 use results::schema::{Measurement, Run};
 use results::stats::{CellComparison, CompareOptions, Comparison, Verdict, compare_runs};
 
-/// Cells shown at once; more are folded.
+/// Cells shown initially; more are folded.
 const SHOWN: usize = 20;
 
 /// The section, if there are several runs.

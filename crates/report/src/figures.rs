@@ -6,7 +6,7 @@ use super::columns::{Column, column_of};
 use super::number;
 use super::series::{Series, capital, named_level};
 
-/// More curves than this on one panel cannot be told apart.
+/// More curves than this on one panel are indistinguishable.
 pub(super) const MAX_CURVES: usize = 8;
 /// A figure of one panel has at most this many.
 const MAX_ALONE: usize = 6;
@@ -25,7 +25,7 @@ pub(super) struct Figure<'a> {
     /// Legend: each label is one colour in all panels.
     pub(super) labels: Vec<String>,
     pub(super) panels: Vec<Panel<'a>>,
-    /// Whether its curves are devices side by side, each label one of them.
+    /// Whether its curves are devices side by side, each label a device.
     pub(super) sides: bool,
 }
 

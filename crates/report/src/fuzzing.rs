@@ -112,8 +112,8 @@ mod tests {
         }
     }
 
-    /// Goal: no combination of values that JSON can hold makes a report or comparison panic. Method: sound files of the corpus in
-    /// which some values are strange, few or many of them; most must still be files that are read.
+    /// Goal: no combination of values that JSON can hold makes a report or comparison panic. Method: valid files of
+    /// the corpus in which some values are strange, few or many; most must still be readable.
     #[test]
     fn strange_values_are_reported_without_panic() {
         let seeds = std::env::var("NICETY_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(300);

@@ -1,4 +1,4 @@
-//! A run as lines, one for each result: for whoever asked for one thing, and for scripts.
+//! A run as lines, one for each result: for single results, and for scripts.
 
 use std::slice::from_ref;
 

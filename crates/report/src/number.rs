@@ -53,7 +53,7 @@ pub fn plural(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as u64)) }
 }
 
-/// Ratios this close to 1 print as 1.00, and are no difference that anybody should be told of, however exact they are.
+/// Ratios this close to 1 print as 1.00, and are not reported as a difference, however exact they are.
 const ALIKE: f64 = 0.005;
 
 /// Whether a ratio is as good as 1.

@@ -147,7 +147,7 @@ fn finding(f: &Finding, below: bool) -> Markup {
     }
 }
 
-/// Text of which no line begins with the percent sign of a number, or ends within the name of an option.
+/// Text in which no line begins with the percent sign of a number, or ends within the name of an option.
 fn prose(text: &str) -> Markup {
     let text = text.replace(" %", "\u{a0}%");
     html! {
@@ -179,7 +179,7 @@ fn plots_section(figures: &[Figure<'_>], runs: &[Run]) -> Markup {
     }
 }
 
-/// Panels beside each other such that no row is left half empty.
+/// Arranges panels side by side such that no row is left half empty.
 fn layout(figure: &Figure<'_>) -> &'static str {
     match figure.panels.iter().filter(|p| !p.dots).count() {
         0 | 1 => "alone",

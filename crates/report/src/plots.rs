@@ -90,7 +90,7 @@ fn curve(figure: &Figure<'_>, label: usize, s: &Series<'_>, runs: &[Run]) -> Tra
     }
 }
 
-/// Which result of which run this is.
+/// The indices of a result: its run, and its position in the run.
 pub(super) fn index_of(runs: &[Run], run: usize, r: &Measurement) -> Option<(usize, usize)> {
     let at = runs.get(run)?.results.iter().position(|other| std::ptr::eq(other, r))?;
     Some((run, at))

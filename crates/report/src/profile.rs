@@ -2,9 +2,9 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `job` | [`JobProfile`]: what ranks told, summed and ordered |
+//! | `job` | [`JobProfile`]: the profiles of the ranks, summed and ordered |
 //! | `text` | tables for a terminal |
-//! | `page`, `matrix` | the page; who sends how much to whom, as a drawing |
+//! | `page`, `matrix` | the page; the traffic between ranks, as a drawing |
 
 mod job;
 mod matrix;

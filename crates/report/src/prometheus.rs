@@ -1,7 +1,7 @@
 //! A run for Prometheus: the text format that the textfile collector of its node exporter reads.
 //!
-//! A metric has its base unit in its name (seconds, bytes); median and ends of the interval are told apart by the label
-//! `stat`, and the variant's factors are labels, too.
+//! A metric has its base unit in its name (seconds, bytes); the label `stat` distinguishes the median and the ends of
+//! the interval, and the variant's factors are labels, too.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ fn result(families: &mut Families, r: &Measurement) {
     }
 }
 
-/// What may stand in a name.
+/// Replaces characters that are not allowed in a name.
 fn word(text: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let word: String = text.chars().map(fits).collect();

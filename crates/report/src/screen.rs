@@ -13,7 +13,7 @@ use answers::{Answers, Row, answers};
 use braille::panels;
 use results::schema::{ClockKind, Run};
 
-/// How a screen looks.
+/// The appearance of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// Columns.
@@ -115,7 +115,7 @@ pub(super) fn trust(run: &Run) -> String {
     trust::verdict(run, trust::level(run))
 }
 
-/// Text as lines of the width, at most so many; `...` marks that there was more.
+/// Folds text into at most `most` lines of the width; `...` marks that there was more.
 fn folded(out: &Out, first: &str, text: &str, most: usize) -> Vec<String> {
     let mut own = Out { text: String::new(), width: out.width, colour: out.colour };
     own.wrapped(first, text);
@@ -133,7 +133,7 @@ fn folded(out: &Out, first: &str, text: &str, most: usize) -> Vec<String> {
 #[derive(Clone, Copy)]
 struct Parts(usize);
 
-/// Rows with their columns: as many columns and parts of cells as fit, the best of them first.
+/// Rows with their columns: as many columns and parts of cells as fit, the best first.
 fn table(out: &mut Out, run: &Run, found: &Answers<'_>, rows: usize) {
     let shown = &found.rows[..rows];
     let whole = (found.heads.as_slice(), shown);
@@ -270,7 +270,7 @@ impl Label {
     }
 }
 
-/// Panels beside each other: a line that says what, then the dots.
+/// Panels side by side: a title line, then the dots.
 fn plot(out: &mut Out, drawn: &[braille::Panel], lines: usize) {
     let each = (out.width - GAP * (drawn.len() - 1)) / drawn.len();
     let titles: Vec<String> =

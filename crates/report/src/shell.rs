@@ -56,7 +56,7 @@ impl serde_json::ser::Formatter for SixDigits {
     }
 }
 
-/// JSON that can stand inside a script element whatever its strings are; numbers have six digits.
+/// JSON that can be embedded in a script element whatever its strings are; numbers have six digits.
 pub fn embedded<T: Serialize + ?Sized>(value: &T) -> Result<String, WriteError> {
     let mut text = Vec::new();
     value

@@ -1,4 +1,4 @@
-//! Devices side by side as tables of the page: devices as columns, each with its floor beside it.
+//! Devices side by side as tables of the page: devices as columns, each next to its floor.
 
 use std::collections::BTreeSet;
 

@@ -111,7 +111,7 @@ fn cell(row: &Row<'_>, column: usize, scale: f64, reasons: &[&str], noise: f64) 
     [value, spread(r), ratio]
 }
 
-/// Ranges of columns that fit the width beside the first column, of about equal number.
+/// Ranges of columns that fit the width next to the first column, of about equal number.
 fn groups(first: usize, widths: &[usize], width: usize) -> Vec<std::ops::Range<usize>> {
     let fits =
         |per: usize| widths.chunks(per).all(|c| first + c.iter().map(|w| w + GAP).sum::<usize>() <= width);
@@ -131,7 +131,7 @@ fn lines(first: usize, laid: &[Laid], blocks: &[Block<'_>]) -> Vec<(Kind, String
     let mut out = Vec::new();
     let heads = laid.iter().map(|l| l.head.len()).max().unwrap_or(0);
     for i in 0..heads {
-        // Names of one line stand on the last.
+        // Single-line names are on the last line.
         let part = |l: &'_ Laid| {
             (i + l.head.len()).checked_sub(heads).map_or("", |at| l.head[at].as_str()).to_owned()
         };

@@ -189,7 +189,7 @@ fn ends(r: &Measurement, scale: f64) -> String {
     )
 }
 
-/// What is to be said against the number: a precision not reached, flags.
+/// Reservations about the number: a precision not reached, flags.
 fn remarks(r: &Measurement, flags: &[&str]) -> String {
     let p = precision(r);
     let missed = match (p.missed, p.worst) {
@@ -203,7 +203,7 @@ fn remarks(r: &Measurement, flags: &[&str]) -> String {
     missed.into_iter().chain(by_kind(flags)).collect::<Vec<_>>().join(", ")
 }
 
-/// Flags, each kind once: of those that count, `context switches: up to 40`.
+/// Flags, each kind once; flags with a count as `context switches: up to 40`.
 fn by_kind(flags: &[&str]) -> Vec<String> {
     let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
     for flag in flags {

@@ -326,7 +326,7 @@ fn aligned(s: &Series<'_>, sizes: &BTreeSet<u64>, scale: f64) -> Vec<String> {
     parts.iter().map(|[value, width, ratio]| format!("{value:>v$} {width:<w$}{gap}{ratio:>q$}")).collect()
 }
 
-/// Ranges of columns that fit the width beside the first column, of about equal number.
+/// Ranges of columns that fit the width next to the first column, of about equal number.
 fn chunks(first: usize, widths: &[usize], width: usize) -> Vec<std::ops::Range<usize>> {
     let fits = |per: usize| {
         widths.chunks(per).all(|c| first + GAP + c.iter().map(|w| w + GAP).sum::<usize>() - GAP <= width)

@@ -67,8 +67,8 @@ fn paper_and_phone_keep_numbers_whole() {
     quiet(&browser);
 }
 
-/// Goal: plots are seen without a script, which some browsers and all printers of pages do not run. Method: what stands before
-/// the first script.
+/// Goal: plots are visible without a script, which some browsers and all printers of pages do not run. Method: checks
+/// the markup before the first script.
 #[test]
 fn plots_need_no_script() {
     let text = report::html(&[made_up::run(42)]).expect("a page");
@@ -81,7 +81,7 @@ fn plots_need_no_script() {
     assert!(!still.contains("noscript"));
 }
 
-/// Goal: a page is no burden. Method: as many results as an overview has, each with a distribution; and a tenth of them.
+/// Goal: a page is small. Method: as many results as an overview has, each with a distribution; and a tenth of that.
 #[test]
 fn a_page_is_small() {
     for (results, most) in [(320, 2_000_000), (32, 1_000_000)] {
@@ -228,7 +228,8 @@ const POINT: &str = "(type) => { const canvas = document.querySelector('.canvas'
     const at = { clientX: left + width / 2 + 2, clientY: top + height / 2 }; \
     canvas.dispatchEvent(new PointerEvent(type, { ...at, bubbles: true })); return canvas; }";
 
-/// Goal: a point under the pointer tells its numbers; pressed, it shows its distribution, and so does a median in the table.
+/// Goal: a point under the pointer shows its numbers; pressed, it shows its distribution, and so does a median in the
+/// table.
 #[test]
 fn points_and_medians_tell_more_on_demand() {
     let Some(mut browser) = browser() else { return };

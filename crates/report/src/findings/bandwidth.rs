@@ -10,7 +10,7 @@ use results::schema::Measurement;
 const MIN_SIZES: usize = 3;
 /// Share of the peak that counts as saturated.
 const SATURATED: f64 = 0.95;
-/// A fall below this share of the peak beyond it is told.
+/// A fall below this share of the peak, at larger sizes, is reported.
 const FALLEN: f64 = 0.8;
 
 /// Shape of one bandwidth curve.

@@ -1,4 +1,4 @@
-//! What both directions at once carry, against one.
+//! Throughput of both directions together, compared with one.
 
 use super::finding::{Finding, Noise, Tone, grouped, on_device, several_devices};
 use crate::number::{size, times};

@@ -1,4 +1,4 @@
-//! [`Finding`]: a statement in words, and the words that all of them share.
+//! [`Finding`]: a statement in words, and the vocabulary shared by all findings.
 
 use crate::number::{percent, value};
 use crate::series::{Series, half_width};
@@ -39,7 +39,7 @@ impl Finding {
     }
 }
 
-/// What cannot be told from noise on a device: what the same thing measured twice differed by.
+/// The noise of a device: the difference between two measurements of the same thing.
 pub(super) struct Noise<'a>(pub(super) &'a Environment);
 
 impl Noise<'_> {

@@ -6,7 +6,7 @@ use crate::series::{Series, apart, capital};
 use crate::sides::lead;
 use results::schema::{ClockKind, Measurement};
 
-/// Size that small-message latency is told at, if it was measured.
+/// Size at which small-message latency is reported, if it was measured.
 const SMALL_BYTES: u64 = 8;
 
 /// One finding for each latency experiment and device.
@@ -45,7 +45,7 @@ fn of_group(group: &[&Series<'_>], several: bool, noise: &Noise<'_>) -> Option<F
     Some(Finding::new(tone, topic, text).with(items))
 }
 
-/// Whether the fastest is told from the next, and that in words.
+/// Whether the fastest differs significantly from the next, and that in words.
 fn rival(best: &[(&Series<'_>, &Measurement)], noise: f64) -> (bool, String) {
     let [(_, first), (next, second), ..] = best else { return (true, ".".to_owned()) };
     let next = next.name();

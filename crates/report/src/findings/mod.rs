@@ -1,5 +1,5 @@
-//! What the data says, in words, computed. Each finding is one small function from curves to text; where the
-//! intervals do not carry a statement, the finding says that it cannot tell.
+//! What the data says, in words, computed. Each finding is one small function from curves to text; if the intervals
+//! do not support a statement, the finding says that it is undecided.
 
 mod bandwidth;
 mod caution;

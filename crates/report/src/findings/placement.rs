@@ -10,7 +10,7 @@ use results::variant::factor;
 /// Cost of one placement against the base at one size; above 1 is worse than the base.
 #[derive(Debug, PartialEq)]
 enum Cost {
-    /// So much; the data carries it.
+    /// A significant lead of this size.
     Told(Lead),
     /// No difference that the data carries.
     Unseen,
@@ -121,7 +121,7 @@ mod tests {
     const NIC: &str = "op=write,source=nic,sink=nic";
     const HOST: &str = "op=write,source=nic,sink=host";
 
-    /// Goal: alike at the ends does not hide what lies between. Method: curves that part in the middle.
+    /// Goal: a difference is reported even if both ends are equal. Method: curves that diverge in the middle.
     #[test]
     fn a_difference_between_the_ends_is_told() {
         let curve = |at: &str, middle: f64| {
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(at(800.0).tone, Tone::CannotTell);
     }
 
-    /// Goal: exact times need no interval and no noise floor to differ, and those that are alike do not.
+    /// Goal: exact times need no interval and no noise floor to differ, and equal ones do not differ.
     #[test]
     fn virtual_times_differ_where_they_do() {
         let at = |median| {

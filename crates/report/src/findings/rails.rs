@@ -1,4 +1,4 @@
-//! What several rails carry, beside what they could by the multirail paper's equations.
+//! Throughput of several rails, compared with the bound by the multirail paper's equations.
 
 use super::finding::{Finding, Tone, grouped, known, on_device, several_devices};
 use crate::bounds::{Rates, Term};

@@ -74,12 +74,12 @@ struct StepAt<'a> {
     floor: bool,
 }
 
-/// Curves that were looked at.
+/// The examined curves.
 #[derive(Default)]
 struct Looked<'a> {
     curves: usize,
     by_op: ByOp<'a>,
-    /// Of them, curves with a size without an interval.
+    /// Number of curves with a size without an interval.
     blind: usize,
 }
 
@@ -135,7 +135,7 @@ fn item(from: u64, to: u64, place: &StepAt<'_>, looked: &Looked<'_>) -> String {
     format!("{} → {}: up to {} in {of}{floor}", size(from), size(to), times(place.most))
 }
 
-/// Operations, with their experiments where not all of these step.
+/// Operations, with their experiments unless all of an operation's experiments step.
 fn who(place: &StepAt<'_>, looked: &Looked<'_>) -> String {
     let named = place.by_op.iter().map(|(op, experiments)| {
         let told = experiments.iter().map(|e| words(e)).collect::<Vec<_>>().join(", ");

@@ -1,4 +1,4 @@
-//! Who sends how much to whom, as squares: a row for each sender, a column for each receiver, darker for more.
+//! Traffic between ranks as squares: a row for each sender, a column for each receiver, darker for more.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use super::job::JobProfile;
 
 /// Squares in a row at most: more ranks than that share squares with their neighbours.
 const SIDE_MAX: usize = 64;
-/// Units of the drawing, and what numbers of ranks take of them.
+/// Dimensions in units of the drawing, including the margins for rank numbers.
 const SIDE: f64 = 560.0;
 const EDGE: f64 = 46.0;
 /// The lightest square, as a part of the darkest.
@@ -70,7 +70,7 @@ pub(super) fn matrix(job: &JobProfile) -> Option<Markup> {
     let step = (SIDE - EDGE) / squares.side as f64;
     let at = |index: usize| format!("{:.1}", EDGE + index as f64 * step);
     let size = job.ranks.len();
-    // Numbers that have room beside each other.
+    // As many numbers as fit without overlap.
     let shown = squares.side.div_ceil(16).next_power_of_two();
     Some(html! {
         svg.matrix viewBox={ "0 0 " (SIDE) " " (SIDE) } role="img" aria-label="Bytes sent, by sender and receiver" {

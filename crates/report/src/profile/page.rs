@@ -8,7 +8,7 @@ use super::job::{JobProfile, in_mpi, share};
 use super::matrix::matrix;
 use host::Span;
 
-/// Ranks of which each has a line of its own: beyond that those that spent most time in MPI.
+/// Maximum ranks with a line each: beyond that, only the ranks with the most time in MPI.
 const RANKS_MAX: usize = 64;
 
 /// The page: one HTML file that opens offline.

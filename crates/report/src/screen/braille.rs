@@ -17,7 +17,7 @@ pub(super) struct Panel {
     curves: Vec<(usize, Vec<[f64; 2]>)>,
 }
 
-/// Latency and bandwidth of the first rows that have curves, as far as both fit beside each other.
+/// Latency and bandwidth of the first rows that have curves, as far as both fit side by side.
 pub(super) fn panels(rows: &[Row<'_>], width: usize) -> Vec<Panel> {
     let first = |unit: &str| {
         let curved = |row: &&Row<'_>| {
@@ -102,7 +102,7 @@ mod tests {
         assert!(drawn.clone().count() == 8 && drawn.clone().all(|(_, curve)| *curve == 1));
     }
 
-    /// Goal: values that are all one have a place. Method: a flat line, which lies in the middle.
+    /// Goal: equal values have a position. Method: a flat line, which is in the middle.
     #[test]
     fn a_flat_line_is_in_the_middle() {
         let panel = Panel { title: String::new(), curves: vec![(0, vec![[0.0, 2.0], [1.0, 2.0]])] };

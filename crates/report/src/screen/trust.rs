@@ -64,7 +64,7 @@ pub(super) fn verdict(run: &Run, level: Level) -> String {
     format!("{word}: {}", why.join("; "))
 }
 
-/// What the machine did besides.
+/// Other activity of the machine.
 pub(super) fn noise(env: &Environment) -> String {
     let share = |n: Option<results::schema::NoiseSummary>| n.map(|n| percent(n.stolen));
     let others = match (share(env.noise_before), share(env.noise_after)) {
@@ -86,7 +86,7 @@ pub(super) fn warnings(env: &Environment) -> Vec<String> {
     machine_warnings(env).iter().filter(|w| !is_missing(w)).map(name).collect()
 }
 
-/// Whether a warning is of a cell that was not measured: the run has these by themselves, with the reason.
+/// Whether a warning is about a cell that was not measured: the run lists these separately, with the reason.
 fn is_missing(warning: &str) -> bool {
     warning.starts_with("not measured")
 }

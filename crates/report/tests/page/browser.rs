@@ -99,7 +99,7 @@ impl Browser {
         std::thread::sleep(Duration::from_millis(500));
     }
 
-    /// The page, or its beginning, as a PNG file, for people to look at.
+    /// The page, or its beginning, as a PNG file, for visual inspection.
     pub(crate) fn screenshot(&mut self, path: &Path) {
         let size = self.eval("[innerWidth, Math.min(document.scrollingElement.scrollHeight, 12000)]");
         let clip = json!({"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1});
@@ -157,7 +157,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Not `call`: it panics. The browser closes itself and its helpers; the kill is for one that hangs.
+        // Not `call`: it panics. The browser closes itself and its helpers; the kill is for a browser that hangs.
         let close = json!({"id": 0, "method": "Browser.close"});
         let _ = self.commands.write_all(format!("{close}\0").as_bytes());
         let deadline = Instant::now() + Duration::from_secs(5);
