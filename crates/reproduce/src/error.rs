@@ -1,4 +1,4 @@
-//! Why a number, or all of them, cannot be computed.
+//! Why some or all numbers cannot be computed.
 
 use bench::experiment::Cell;
 
@@ -19,7 +19,7 @@ pub enum NoValue {
     NoKey {
         /// The device's name.
         card: String,
-        /// What was looked for.
+        /// The missing key.
         key: String,
     },
     /// It is infinite, or no number.

@@ -51,7 +51,7 @@ impl Lab {
         }
     }
 
-    /// Measures all probes that are not known yet, on so many threads; stops early if `stop` says so.
+    /// Measures all unmeasured probes, on `threads` threads; stops early if `stop` is set.
     pub(super) fn measure(
         &mut self,
         probes: BTreeSet<Probe>,

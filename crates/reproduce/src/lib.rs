@@ -1,5 +1,5 @@
-//! The papers beside the model: every published row of what is modelled, computed by running the same experiments on the
-//! modelled cards.
+//! The papers compared with the model: every published row of what is modelled, computed by running the same
+//! experiments on the modelled cards.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `verdicts/` | whether a row holds, and whether it is a prediction; the score |
 //! | `lab` | measuring, each cell once, on all cores |
 //! | `reproduction`, `run` | all of it together, and how it is measured |
-//! | `real` | measurements of real libraries beside the paper on MPI over iWARP |
+//! | `real` | measurements of real libraries compared with the paper on MPI over iWARP |
 //! | `output/` | all of it for people |
 //! | `error` | why a number cannot be computed |
 

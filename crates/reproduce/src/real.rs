@@ -1,5 +1,5 @@
-//! [`Real`]: what the experiments of the paper on MPI over iWARP give for real, beside what the paper printed: our MPI on iWARP as its
-//! three variants, and other libraries over TCP. `cargo xtask peers --paper FILE` measures it.
+//! [`Real`]: the experiments of the paper on MPI over iWARP on real devices, compared with the printed results: our
+//! MPI on iWARP as its three variants, and other libraries over TCP. `cargo xtask peers --paper FILE` measures it.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ struct Line {
     ns: f64,
 }
 
-/// A comparison, today's beside the paper's.
+/// One of today's measurements compared with the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// What is compared.
@@ -90,7 +90,7 @@ pub enum RealError {
         /// Nanoseconds.
         ns: f64,
     },
-    /// A library of another name than those that are compared.
+    /// A library name that is not in the comparison.
     #[error("no library is called {0:?} here")]
     Library(String),
     /// Nothing was measured.

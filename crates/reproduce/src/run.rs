@@ -13,7 +13,7 @@ use super::verdicts::moves::Moves;
 
 use bench::launch::{Progress, world};
 
-/// What is wanted beside the rows, and with which values.
+/// What to compute in addition to the rows, and with which values.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The papers' figures.
@@ -22,7 +22,7 @@ pub struct Options {
     pub changes: Vec<(String, String)>,
 }
 
-/// The values of all cards, some of them changed.
+/// The values of all cards, with some changed.
 ///
 /// # Errors
 /// A machine file that cannot be read, a value that does not exist or is beyond its range.

@@ -72,8 +72,8 @@ fn what_is_computed_alike_stands_together() {
     }
 }
 
-/// Goal: figures come in their paper's order, and each has verdicts beside it. Method: numbers and letters rise within a
-/// paper, and rows of the paper name each figure.
+/// Goal: figures are in their paper's order, and each has verdicts. Method: numbers and letters rise within a paper,
+/// and rows of the paper name each figure.
 #[test]
 fn figures_are_in_order_and_have_rows() {
     let rows = select(None).expect("all rows");
@@ -99,7 +99,7 @@ fn figures_are_in_order_and_have_rows() {
     assert!(!page::names("Figure 3.12(b,d)", "3.12(a)") && !page::names("Table 3.1", "3.1"));
 }
 
-/// Goal: each bar has its name below it, wherever bars stand beside each other, and each number of processes its tick.
+/// Goal: each bar has its name below it, also in groups of bars, and each number of processes its tick.
 #[test]
 fn bars_and_counts_are_named() {
     let source = quantity::made_up::Made(|_: &Probe| Ok(2.0));
@@ -214,7 +214,7 @@ fn the_score_counts_predictions_only() {
     assert!(!shown.contains(&"NM-044"), "a fitted row is no prediction");
 }
 
-/// Goal: what people and programs rely on in the JSON is there.
+/// Goal: the JSON contains what people and programs rely on.
 #[test]
 fn the_json_has_what_was_promised() {
     let json = serde_json::to_value(run("NM-038", false)).expect("JSON");

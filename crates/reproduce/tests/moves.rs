@@ -1,10 +1,10 @@
-//! A sample of the stored table of which values move which rows, made anew.
+//! Recomputes a sample of the stored table of which values move which rows.
 
 use std::sync::atomic::AtomicBool;
 
 use reproduce::{Effect, Move, Moves, Sensitivity, Trial, machines};
 
-/// Cards of few rows, of which a sample is quickly tried.
+/// Cards with few rows, so that a sample is quick to try.
 const SAMPLED: [&str; 2] = ["model:myrinet-gm", "model:seastar"];
 /// Lines tried of each.
 const LINES: usize = 4;

@@ -37,7 +37,7 @@ fn the_reproduction_shows_the_papers_figures() {
     };
     let all = reproduce(request, &mut (), &AtomicBool::new(false)).expect("nobody stops it");
     let text = html(&all).expect("a page");
-    // Rows that are furthest off say what they are about, also those that have one number and no variant.
+    // The rows furthest off name their subject, also rows with one number and no variant.
     let furthest = text.split("Furthest off").nth(1).and_then(|rest| rest.split("</ul>").next());
     let items: Vec<&str> = furthest.expect("a list").split("</b> ").skip(1).collect();
     let names = |item: &&str| item.split(", ").next().is_some_and(|name| experiments.contains(name));
@@ -54,7 +54,7 @@ fn the_reproduction_shows_the_papers_figures() {
     // How far predictions are off, and the figures: ten of MPI over iWARP, seven of several rails, fourteen of SeaStar.
     assert_eq!(drawn.len(), 81);
     assert!(drawn.iter().all(|[svgs, traces]| *svgs > 0 && *traces > 0), "empty plots: {drawn:?}");
-    // In a figure of which all values are nothing, too, each point has its place.
+    // In a figure with only zero values, too, each point has its place.
     let placed =
         "document.querySelectorAll('.canvas')[2].querySelectorAll('.trace use[href^=\"#s\"]').length";
     assert_eq!(browser.eval(placed), json!(21));

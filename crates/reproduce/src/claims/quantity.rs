@@ -26,7 +26,7 @@ pub struct Tuning {
     pub window: u32,
     /// Bytes of a burst of a stream.
     pub burst_bytes: u64,
-    /// One send request in so many is signalled in ping-pongs.
+    /// In ping-pongs, one of this many send requests is signaled.
     pub signal: u32,
 }
 
@@ -72,7 +72,7 @@ impl Probe {
         self.device.split('(').next().unwrap_or(&self.device)
     }
 
-    /// The device's name with values changed, but for those that it changes itself.
+    /// The device's name with values changed, except the ones that the name already changes.
     pub(crate) fn changed(&self, changes: &str) -> String {
         let Some((card, own)) = self.device.split_once('(') else {
             return if changes.is_empty() {
@@ -127,7 +127,7 @@ pub(crate) enum Quantity {
     Measured(Box<Probe>),
     /// Computed.
     Joined(Join, Vec<Self>),
-    /// The last point, from the first on, of those whose value is at least the other quantity's.
+    /// The last point, from the first on, with a value at least the other quantity's.
     Last(Vec<(f64, Self)>, Box<Self>),
     /// To the nearest multiple of a step.
     Rounded(Box<Self>, f64),
@@ -170,7 +170,7 @@ impl Quantity {
         Self::Joined(Join::Mean, all.into_iter().collect())
     }
 
-    /// The last point, from the first on, of those whose value is at least `level`; 0 if the first is below.
+    /// The last point, from the first on, with a value of at least `level`; 0 if the first is below.
     pub(crate) fn last(points: Vec<(f64, Self)>, level: Self) -> Self {
         Self::Last(points, Box::new(level))
     }

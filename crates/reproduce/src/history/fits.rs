@@ -1,5 +1,6 @@
-//! The log of fit lists: values that were fitted to rows once and are not any more, or not to all of them. All changes came after
-//! results had been seen; the page shows them. A list that has its rows back, as the value was not chosen anew blind to them, says so.
+//! The log of fit lists: values that were once fitted to rows and no longer are, or to fewer rows. All changes were
+//! made after results had been seen; the page shows them. A list whose rows were restored, as the value was not
+//! chosen anew without knowing them, says so.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +48,8 @@ mod tests {
     use crate::papers::published::dataset;
     use crate::verdicts::machine::{Origin, Value, of_card};
 
-    /// Goal: the log says what is so: no value that it names is still fitted to these rows, but for those that have them back,
-    /// which name all of them.
+    /// Goal: the log agrees with the machine files: no value that it names is still fitted to these rows, except for
+    /// restored lists, which name all of the value's rows.
     #[test]
     fn what_the_log_frees_is_fitted_no_more() {
         let data = dataset();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `page`, `plots` | as a page; its plots |
 //! | `terminal` | as text |
-//! | `tables` | the papers' tables, with the model's numbers beside the printed ones |
+//! | `tables` | the papers' tables, with the model's numbers next to the printed ones |
 
 pub(crate) mod page;
 pub(crate) mod plots;

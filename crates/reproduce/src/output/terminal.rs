@@ -14,15 +14,15 @@ use report::number::{group, percent, plural, sig};
 
 /// Column of words.
 const WHAT: usize = 1;
-/// Columns that may have ranges, and how wide they are at most where that leaves less than so much for words.
+/// Columns that may have ranges, and their maximum width if wider ones would leave less than this for words.
 const RANGES: std::ops::RangeInclusive<usize> = 2..=3;
 const RANGE: u16 = 17;
 const LEAST: usize = 20;
-/// Beside the content of a column.
+/// Added to the content of a column.
 const PADDING: usize = 2;
 /// Columns of numbers.
 const NUMBERS: std::ops::RangeInclusive<usize> = 2..=4;
-/// Rows shown of those that are furthest off.
+/// Number of rows shown as furthest from the published values.
 const WORST: usize = 5;
 
 /// All of it, at most `width` columns wide.

@@ -1,5 +1,5 @@
-//! Where the papers contradict themselves or each other, as far as covered rows are concerned. Such rows are shown as
-//! they are; those that no model could meet together are scored apart. Nothing was bent to meet them.
+//! Where the papers contradict themselves or each other, as far as covered rows are concerned. Such rows are shown
+//! unchanged; rows that no model could meet together are scored separately. Nothing was adjusted to meet them.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub struct Contradiction {
     pub text: &'static str,
 }
 
-/// All of them.
+/// All known contradictions.
 pub const CONTRADICTIONS: [Contradiction; 47] = [
     Contradiction {
         entry: "X1",
@@ -278,7 +278,7 @@ pub const CONTRADICTIONS: [Contradiction; 47] = [
     },
 ];
 
-/// Entries of which no model can meet all rows, as what is printed in them excludes each other.
+/// Entries whose rows no model can meet together, as the printed values exclude each other.
 const EXCLUSIVE: [&str; 7] = ["T2", "T3", "T4", "I1", "I2", "I9", "R10"];
 
 /// Whether a row cannot be met together with others of its paper.

@@ -1,4 +1,4 @@
-//! The papers: what they printed, and how each row of them is computed.
+//! The papers: what they printed, and how each row is computed.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What the papers printed: the rows of `data/published.csv`, and which of them are reproduced.
+//! What the papers printed: the rows of `data/published.csv`, and which are reproduced.
 
 use std::collections::BTreeSet;
 
@@ -131,7 +131,7 @@ pub struct Unknown {
     there: String,
 }
 
-/// The rows of `PAPER`, of `PAPER/EXPERIMENT`, of a row's id, or all of them.
+/// The rows of `PAPER`, of `PAPER/EXPERIMENT`, of a row's id, or all rows.
 ///
 /// # Errors
 /// [`Unknown`] with a list of what there is.

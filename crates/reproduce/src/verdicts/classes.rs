@@ -72,7 +72,7 @@ impl Flow<'_> {
             () if of(&[Origin::Published, Origin::Derived]) => {
                 Some((Class::Input, format!("decided by inputs alone: {}", names())))
             }
-            // A sum of what the file says of calls, whoever says it: there is no mechanism in between.
+            // A sum of the file's values for calls, whatever their source: no mechanism is involved.
             () if times_calls(&claim.answer)
                 && of(&[Origin::Published, Origin::Derived, Origin::Assumed]) =>
             {
@@ -168,7 +168,7 @@ mod tests {
         Machines::new([Machine { card: CARD.to_owned(), values }])
     }
 
-    /// The classes of these rows, each of one number of this experiment that these keys move.
+    /// The classes of these rows: each is one number of this experiment that these keys move.
     fn classes(experiment: &str, rows: &[(&'static str, f64, &[&str])]) -> Vec<Class> {
         let cell = |size| {
             let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(all, [Fitted, Fitted, Input, Fitted, Predicted, Undecided, Predicted, Fitted]);
     }
 
-    /// Goal: what the processor's calls take is a sum of what the file says of them, and no prediction, also where it is assumed.
+    /// Goal: the time of the processor's calls is a sum of the file's values for them, and no prediction, even if a
+    /// value is assumed.
     #[test]
     fn sums_of_calls_are_no_predictions() {
         let rows: [(&str, f64, &[&str]); 3] = [

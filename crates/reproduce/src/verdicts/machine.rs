@@ -44,7 +44,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// A value; `said` is all that the file says of its source, in which rows are looked for.
+    /// A value; `said` is the file's full text about its source, which is searched for rows.
     #[must_use]
     pub fn new(key: impl Into<String>, value: f64, origin: Origin, said: &str) -> Self {
         let (said, rows) = (said.to_owned(), rows_in(said));
@@ -61,7 +61,7 @@ pub struct Machine {
     pub values: Vec<Value>,
 }
 
-/// A value that was fitted, for the list of them.
+/// A fitted value, for the list of fitted values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fitted {
     /// The device's name.
@@ -74,8 +74,8 @@ pub struct Fitted {
     pub rows: Vec<String>,
 }
 
-/// The values of a card's machine file, some of them changed. A changed value still counts as coming from where the
-/// file says, so that a what-if makes no prediction of what was fitted.
+/// The values of a card's machine file, with some changed. A changed value still counts as having the source that the
+/// file states, so that a what-if does not turn a fitted value into a prediction.
 ///
 /// # Errors
 /// A file that cannot be read, a value that does not exist or is beyond its range.
@@ -95,7 +95,7 @@ pub(crate) fn of_card(card: &str, changes: &[(String, String)]) -> Result<Machin
     Ok(Machine { card: card.to_owned(), values })
 }
 
-/// Whether a value is one that cards of a kind have, by its section.
+/// Whether cards of a kind have a value, by its section.
 fn concerns(kind: fabric::Family, key: &str) -> bool {
     kind.has(key.split('.').next().unwrap_or(key))
 }

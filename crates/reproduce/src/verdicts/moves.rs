@@ -1,8 +1,8 @@
 //! Which values of the machines move which rows: the stored table `data/moves.csv`, made by [`super::sensitivity`].
 //!
-//! A line is a value that was changed, what it became, and each row of which a number moved by 2 % or more: with the factor
-//! of its ratio to the paper, or whether it then holds. A value with an assumed source was changed to either end of its range,
-//! any other by a tenth either way.
+//! A line is a changed value, its new setting, and each row in which a number moved by 2 % or more: with the factor
+//! of its ratio to the paper, or whether it then holds. A value with an assumed source was changed to either end of
+//! its range, any other by a tenth either way.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ struct Line {
     rows: String,
 }
 
-/// All of them.
+/// All moves of the table.
 #[derive(Clone, Debug, Default)]
 pub struct Moves(Vec<Move>);
 
@@ -67,7 +67,7 @@ impl Moves {
         )
     }
 
-    /// A table of these.
+    /// A table with these moves.
     #[cfg(test)]
     pub(crate) fn of(all: Vec<Move>) -> Self {
         Self(all)

@@ -28,7 +28,7 @@ fn collective(
     systems.iter().fold(empty, curve)
 }
 
-/// All of them.
+/// All figures of the paper.
 pub(crate) fn plans() -> Vec<Plan> {
     let mut all = vec![
         FOUR.into_iter().fold(

@@ -6,7 +6,7 @@ use crate::claims::claim::Table;
 use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
 
-/// Nodes where the paper says nothing of their number, and more of them.
+/// Numbers of nodes where the paper states none: a small and a large one.
 const SOME: u64 = 64;
 const MORE: u64 = 256;
 const MOST: u64 = 1024;

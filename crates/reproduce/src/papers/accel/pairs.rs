@@ -7,7 +7,7 @@ use crate::claims::quantity::Quantity;
 use crate::claims::setup::Setup;
 use crate::claims::whatif;
 
-/// Entries up to which the crossing is looked for, in steps.
+/// Maximum number of entries in the search for the crossing, and its step.
 const DEPTHS: u64 = 150;
 const STEP: usize = 5;
 /// Entries over which the slope is measured.

@@ -8,7 +8,7 @@ use crate::claims::setup::HOST_HOST;
 use crate::papers::figure::{Axis, BYTES, MB, Plan, US, US_LOG};
 use crate::papers::published::IWARP;
 
-/// All of them.
+/// All figures of the paper.
 pub(crate) fn plans() -> Vec<Plan> {
     let mut all = vec![latency(), bandwidth()];
     all.extend(puts());

@@ -1,4 +1,4 @@
-//! Messages between two processes (4.1): Figure 4, and what the abstract and the conclusions say of them.
+//! Messages between two processes (4.1): Figure 4, and the related statements of the abstract and the conclusions.
 
 use super::setups::{CARD, LARGEST, MPICH2, RING, SENDING, SMALL, SOCKETS};
 use crate::claims::check::Check;

@@ -26,7 +26,7 @@ pub(crate) const SWEEP: [u64; 10] =
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) setup: Setup,
-    /// How short messages go: `send`, or by writes to the `ring` that the receiver looks at.
+    /// How short messages are transferred: by `send`, or by writes to the `ring` that the receiver polls.
     path: &'static str,
     /// How puts and gets go: as `messages`, or as `both` the short ones.
     sided: &'static str,
@@ -107,7 +107,7 @@ impl Library {
         Quantity::greatest(LARGE.map(|size| self.get_bandwidth(size)))
     }
 
-    /// A cell of so many processes of four nodes.
+    /// A cell of `ranks` processes on four nodes.
     fn parallel(self, experiment: &str, more: (&str, &str), ranks: u64, size: u64) -> Quantity {
         let (each, ranks) = ((ranks / NODES).to_string(), ranks.to_string());
         let mut factors = vec![(factor::PATH.name(), self.path), (factor::RANKS.name(), &ranks), more];

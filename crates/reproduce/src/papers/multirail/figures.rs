@@ -11,7 +11,7 @@ fn figure(number: &'static str, experiment: &'static str, title: &'static str) -
     Plan::new(MULTIRAIL, number, experiment, title)
 }
 
-/// All of them.
+/// All figures of the paper.
 pub(crate) fn plans() -> Vec<Plan> {
     let mut all = vec![latency()];
     all.extend(streams());

@@ -41,7 +41,7 @@ pub(crate) const SWEEP: [u64; 19] = [
     1 << 20,
     2 << 20,
 ];
-/// Sizes among which a peak is looked for.
+/// Sizes searched for a peak.
 pub(crate) const PEAK: [u64; 7] = [32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// The largest size.
 pub(crate) const LARGEST: u64 = 2 << 20;

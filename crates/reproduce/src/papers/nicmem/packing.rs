@@ -55,7 +55,7 @@ fn mean_time(how: Pack) -> Quantity {
     Quantity::mean(BLOCKS.map(|block| took(how, block)))
 }
 
-/// Who pays for registration.
+/// Which operations pay for registration.
 fn cost_models(table: &mut Table) {
     let block = 8 << 10;
     let slow = SETUP.with(whatif::REGISTRATION_SLOWER);

@@ -41,7 +41,7 @@ pub(super) fn chain(table: &mut Table) {
             Check::below(what, time("nic", ports, nodes, n), time("host", ports, nodes, n), margin)
         }
     };
-    // Between two nodes there is nobody who forwards: both ways send from host to host memory.
+    // Between two nodes nothing is forwarded: both ways send from host to host memory.
     let forwarded = |ports, margin| {
         let all = faster(ports, margin);
         let some = NODES.iter().filter(|nodes| **nodes > 2);

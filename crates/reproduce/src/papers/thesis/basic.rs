@@ -1,4 +1,4 @@
-//! Latency, bandwidth, and both ways at once (3.3.1 to 3.3.3, 4.3.1 to 4.3.3).
+//! Latency, bandwidth, and both ways simultaneously (3.3.1 to 3.3.3, 4.3.1 to 4.3.3).
 
 use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, SWEEP, VAPI, in_mib};
 use crate::claims::check::Check;

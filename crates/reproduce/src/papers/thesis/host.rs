@@ -1,5 +1,5 @@
-//! What communication costs the processor (3.3.4 to 3.3.6, 4.3.4 to 4.3.6): overhead, computing beside it, notification,
-//! blocking.
+//! What communication costs the processor (3.3.4 to 3.3.6, 4.3.4 to 4.3.6): overhead, computation during transfers,
+//! notification, blocking.
 
 use super::setups::{BOTH, IBAL, LATENCIES, MYRINET, QUADRICS, SMALL, THREE, VAPI, in_mib};
 use crate::claims::check::Check;
@@ -8,7 +8,7 @@ use crate::claims::quantity::Quantity;
 use crate::claims::setup::{HOST_HOST, Setup};
 use crate::claims::whatif;
 
-/// Bytes of the messages beside which something is computed.
+/// Bytes of the messages sent during computation.
 const LONG: u64 = 1 << 20;
 /// Bytes of a message that is large where its notification matters.
 const LARGE: u64 = 4 << 10;
