@@ -1,5 +1,6 @@
-//! JSON of files and peers, whose texts become plain as they are read ([`from_file`], [`from_peer`]). Other texts become plain by
-//! [`line()`]. What is written to a terminal passes through [`screen`] besides, so that nothing that came in by another way can act.
+//! JSON of files and peers, whose texts become plain as they are read ([`from_file`], [`from_peer`]). Other texts
+//! become plain by [`line()`]. Everything written to a terminal also passes through [`screen`], so that no other
+//! input can act there.
 
 mod json;
 
@@ -61,7 +62,7 @@ mod tests {
         With { text: String },
     }
 
-    /// Goal: no text comes through as it was, wherever it stands. Method: the same one as value, key, and in enumerations.
+    /// Goal: no text is read unchanged, at any position. Method: the same one as value, key, and in enumerations.
     #[test]
     fn texts_of_json_are_plain_wherever_they_stand() {
         let json =

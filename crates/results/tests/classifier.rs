@@ -1,7 +1,7 @@
-//! `compare_runs` as a classifier. 66 launches of 32 cells were recorded, all of one build, on a virtual machine with two
-//! cores of which other work took a part; so some cells are steady and others not. Two runs are two stretches of the
-//! recording, and into the second one goes a known shift. So every alarm without a shift is false, and every shift without
-//! an alarm is missed.
+//! `compare_runs` as a classifier. 66 launches of 32 cells were recorded, all of one build, on a virtual machine with
+//! two cores partly used by other work; so some cells are steady and others not. Two runs are two stretches of the
+//! recording, and a known shift is added to the second. So every alarm without a shift is false, and every shift
+//! without an alarm is missed.
 //!
 //! A line of the recording is a cell: its unit, its name, and the median of each launch in order.
 
@@ -15,7 +15,7 @@ const RECORDED: &str = include_str!("data/launches.csv");
 const PAIRS: usize = 200;
 /// Launches of a run.
 const LAUNCHES: usize = 11;
-/// The middle half of the launches of a steady cell lies within this share of their median.
+/// The middle half of the launches of a steady cell is within this share of their median.
 const STEADY: f64 = 0.04;
 
 /// A recorded cell.
@@ -82,7 +82,7 @@ impl Tally {
     }
 }
 
-/// Compares stretches of a recording that lie anywhere in it and do not overlap.
+/// Compares random, disjoint stretches of a recording.
 fn classify(cells: &[Cell], shift: f64) -> Tally {
     let (mut rng, mut tally) = (Rng::new(1), Tally::default());
     let length = cells[0].medians.len();

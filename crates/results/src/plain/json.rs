@@ -16,14 +16,14 @@ use host::plain;
 
 /// Characters of a text at most.
 pub(super) const FIELD_MAX: usize = 4096;
-/// Measured numbers at most: sums and products of them remain numbers.
+/// Largest measured number: sums and products of such numbers remain finite.
 const REAL_MAX: f64 = 1e18;
-/// Counts at most: the sum of 65,536 of them fits 64 bits.
+/// Largest count: the sum of 65,536 such counts fits 64 bits.
 const WHOLE_MAX: u64 = (1 << 48) - 1;
 
 /// Bytes counted for an object: the size of the largest value that a list may hold as `{}`, a launch of a result.
 pub(super) const OBJECT_SIZE: usize = 320;
-/// Bytes counted for a text besides its own: its header, and an entry of a map.
+/// Bytes counted for a text in addition to its own: its header, and an entry of a map.
 pub(super) const TEXT_SIZE: usize = 64;
 
 /// What the numbers of a text are.
@@ -71,7 +71,7 @@ impl Budget {
     }
 }
 
-/// A deserializer, visitor or part of them, that applies a [`Budget`] and makes texts plain.
+/// A deserializer, a visitor or an accessor, that applies a [`Budget`] and makes texts plain.
 pub(super) struct Plain<'b, T> {
     inner: T,
     budget: &'b Budget,
@@ -98,7 +98,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Plain<'_, D> {
         self.inner.deserialize_any(visitor)
     }
 
-    // JSON says itself what it holds, but for what may be absent, enumerations and structures that stand for their field.
+    // JSON is self-describing, except for options, enumerations and newtypes.
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         let visitor = self.same(visitor);
         self.inner.deserialize_option(visitor)

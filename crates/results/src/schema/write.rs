@@ -44,7 +44,7 @@ impl Run {
         Ok(text)
     }
 
-    /// Writes the JSON file atomically: a temporary file beside it, then a rename.
+    /// Writes the JSON file atomically: a temporary file in the same directory, then a rename.
     ///
     /// # Errors
     /// [`WriteError`]; an old file of that name is then as it was.
@@ -106,8 +106,8 @@ fn written(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     replace(path, bytes).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
 }
 
-/// Replaces a file as a whole: a temporary file beside it, then a rename. Links are followed; devices and pipes are
-/// written in place.
+/// Replaces a file as a whole: a temporary file in the same directory, then a rename. Links are followed; devices and
+/// pipes are written in place.
 ///
 /// # Errors
 /// The system's; an old file is then as it was.

@@ -41,7 +41,7 @@ pub struct CellComparison {
     pub q: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why it cannot be told, in words.
+    /// Why it is undecided, in words.
     pub reason: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Comparison {
     }
 }
 
-/// Compares the cells that both runs have; of a cell that is there twice, the first counts.
+/// Compares the cells that both runs have; of duplicate cells, the first counts.
 #[must_use]
 pub fn compare_runs(old: &Run, new: &Run, options: &CompareOptions) -> Comparison {
     let threshold = options.threshold;

@@ -2,7 +2,7 @@
 //!
 //! The interval between two order statistics covers the quantile with a binomial probability whatever the
 //! distribution (Le Boudec, Performance Evaluation, 2.2; Hoefler & Belli 4.2.2). Samples must be independent;
-//! [`widened_median_interval`](super::widened_median_interval) is for those that are not.
+//! [`widened_median_interval`](super::widened_median_interval) is for dependent samples.
 
 use super::special::binomial_cdf;
 use super::summary::{median, quantile};
@@ -30,7 +30,7 @@ impl Interval {
         if half == 0.0 { 0.0 } else { (half / self.value).abs() }
     }
 
-    /// Whether `truth` lies within, ends included.
+    /// Whether `truth` is within, ends included.
     #[must_use]
     pub fn covers(&self, truth: f64) -> bool {
         self.low <= truth && truth <= self.high

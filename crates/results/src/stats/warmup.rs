@@ -1,7 +1,7 @@
 //! Warm-up detection by MSER-5 on block medians (rule 3; White, Simulation 69(6), 1997).
 //!
-//! The cut is the one that minimises the squared standard error of the mean of what stays. Blocks of five are
-//! represented by their medians and not their means, so that one interrupt is not taken for a transient.
+//! The cut minimises the squared standard error of the mean of the remaining samples. Blocks of five are represented
+//! by their medians and not their means, so that one interrupt is not taken for a transient.
 
 /// Samples in a block.
 pub const MSER_BLOCK: usize = 5;
@@ -21,8 +21,8 @@ pub struct WarmUpCut {
 
 /// MSER-5 on samples in time order; `resolution` is the clock's, in the unit of the samples.
 ///
-/// `None` below 50 samples: too few to tell. Without the resolution as a lower bound of the noise, a stretch of equal
-/// readings at the end would look infinitely steady. Linear time, no allocation.
+/// `None` below 50 samples: too few to decide. Without the resolution as a lower bound of the noise, a stretch of
+/// equal readings at the end would seem infinitely steady. Linear time, no allocation.
 #[must_use]
 pub fn mser5(samples: &[f64], resolution: f64) -> Option<WarmUpCut> {
     let blocks = samples.len() / MSER_BLOCK;
