@@ -1,15 +1,15 @@
-//! Makes the exported functions of functions.txt and private.txt, each under its version node, and says how the library is linked.
+//! Generates the exported functions of functions.txt and private.txt, each under its version node, and sets the linker arguments.
 //!
-//! Programs ask for `ibv_open_device` of node `IBVERBS_1.1`. Such a symbol is set by the assembler; rustc's own list of symbols, in
-//! which it is not, makes everything else local. So a second version script, which lld takes beside rustc's, names the nodes, and
-//! patterns that keep these symbols. rustc brings lld and uses it on x86-64.
+//! Programs link against e.g. `ibv_open_device` of node `IBVERBS_1.1`. The assembler sets such versioned symbols. rustc's own version
+//! script does not list them and so makes them local. A second version script, which lld accepts in addition to rustc's, names the
+//! nodes and patterns that keep these symbols global. rustc ships lld and uses it on x86-64.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// Structures that are objects of ours, and what they are called in here.
+/// C structures that this crate implements as objects, with the names of their Rust types.
 const OBJECTS: [(&str, &str); 12] = [
     ("ibv_device", "Device"),
     ("ibv_context", "Context"),
@@ -38,9 +38,9 @@ fn main() {
     write("exports.rs", exports(&functions, &private));
     write("nodes.map", nodes(&functions, &private));
     println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", out.join("nodes.map").display());
-    // librdmacm.so.1 is another name of the same file: objects of both libraries lead to one another.
+    // librdmacm.so.1 is another name of the same file: objects of the two libraries refer to each other.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
-    // Threads of a device may still be on their way out when a program unloads the library.
+    // Threads of a device may still be exiting when a program unloads the library.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
@@ -56,10 +56,10 @@ fn lines(table: &str) -> impl Iterator<Item = &str> {
 struct Function<'a> {
     is_there: bool,
     node: &'a str,
-    /// How it answers: a word of `answer.rs`, or a type.
+    /// The return convention: a macro word of `answer.rs`, or a type.
     answer: &'a str,
     name: &'a str,
-    /// Each with its type in Rust.
+    /// Name and Rust type of each argument.
     arguments: Vec<(&'a str, String)>,
 }
 
@@ -78,13 +78,13 @@ impl<'a> Function<'a> {
         });
         let (answer, name) = (head[..start].trim(), &head[start..]);
         let is_there = state != "unsupported";
-        // What is not there takes no notice of its arguments.
+        // An unsupported function ignores its arguments.
         let arguments = if is_there { arguments.collect() } else { Vec::new() };
         Self { is_there, node, answer, name, arguments }
     }
 }
 
-/// The type of an argument, from C.
+/// Translates the C type of an argument to Rust.
 fn argument(kind: &str) -> String {
     let is_const = kind.starts_with("const ");
     let kind = kind.trim_start_matches("const ");
@@ -106,7 +106,7 @@ fn argument(kind: &str) -> String {
     }
 }
 
-/// A type that is no pointer.
+/// Translates a C type that is not a pointer.
 fn plain(base: &str) -> &str {
     match base {
         "int" => "i32",
@@ -124,7 +124,7 @@ fn plain(base: &str) -> &str {
     .trim()
 }
 
-/// The name with its node, as the linker reads it: the second of two that a name has is for programs of long ago.
+/// The name with its version node in the linker's syntax: `@` marks the old of two versions, kept for old programs.
 fn symbol(name: &str, node: &str, is_old: bool) -> String {
     format!("{name}{}{node}", if is_old { "@" } else { "@@" })
 }
@@ -143,7 +143,7 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
             kind if kind.ends_with('*') => format!("pointer {}", returned(kind)),
             kind => format!("value {}", plain(kind)),
         };
-        // As rdma-core says of what a device does not have, so that programs do without.
+        // The errors that rdma-core returns for what a device does not support, so that programs fall back.
         let what = if *is_there {
             "export! {"
         } else if node.starts_with("IBVERBS") {
@@ -162,7 +162,7 @@ fn exports(functions: &[Function], private: &[(&str, &str)]) -> String {
     text
 }
 
-/// The type of a pointer that a function answers with.
+/// The Rust type of a pointer that a function returns.
 fn returned(kind: &str) -> String {
     match argument(kind).as_str() {
         "Text" => "*const c_char".to_owned(),
@@ -184,7 +184,7 @@ fn nodes(functions: &[Function], private: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (node, names) in names {
         writeln!(text, "{node} {{ global:").expect("a string");
-        // The question mark is for the @, which no script may have.
+        // `?*` matches the @, which a version script may not contain.
         names.iter().for_each(|name| writeln!(text, "  {name}?*;").expect("a string"));
         text += "};\n";
     }

@@ -1,10 +1,10 @@
-//! Who can be reached: the GIDs and the LID of a port, and where an address vector leads.
+//! Addressing: the GIDs and the LID of a port, and the destination of an address vector.
 //!
-//! A port has the GIDs that cards have for RoCE v2. The first is link-local. Here it is `fe80::` with an IPv4 address, the port at which
-//! the process listens for pairs, and a tag that tells the process from those before it at the same port. The second is the IPv4 address
-//! itself, as `::ffff:a.b.c.d`. It says the host, and the number of the queue pair says the process ([`verbs::pairing`]). A port with an
-//! IPv6 address has that address alone. On shm, whose ends are of one host, a LID leads to a process as well: it is the port's number
-//! among the dynamic ones.
+//! A port has the GIDs that cards have for RoCE v2. The first is link-local: here `fe80::` with an IPv4 address, the port at which the
+//! process listens for pairs, and a tag that distinguishes the process from earlier ones at the same port. The second is the IPv4
+//! address itself, as `::ffff:a.b.c.d`. It identifies the host, and the queue pair number identifies the process ([`verbs::pairing`]).
+//! A port with an IPv6 address has only that address. On shm, where both ends are on one host, a LID identifies a process as well: it
+//! is the port's number among the dynamic ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,13 +18,14 @@ const PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// The port before the first dynamic one (RFC 6335), so that the first LID is 1.
 const BEFORE_FIRST: u16 = 49_151;
 
-/// The GIDs of who listens there, in the order of the port's table; `is_found_by_number` as [`pairing::Pairing::is_found_by_number`].
+/// The GIDs of the process that listens at `addr`, in the order of the port's table; `is_found_by_number` as
+/// [`pairing::Pairing::is_found_by_number`].
 pub(crate) fn gids(addr: SocketAddr, tag: u16, is_found_by_number: bool) -> Vec<ibv_gid> {
     let by_number = is_found_by_number.then(|| of_ip(addr.ip()));
     link_local(addr, tag).into_iter().chain(by_number).collect()
 }
 
-/// The link-local GID of who listens there; IPv6 has no room in one.
+/// The link-local GID of the process that listens at `addr`; `None` for IPv6, which does not fit into one.
 fn link_local(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
     let IpAddr::V4(ip) = addr.ip() else { return None };
     let mut raw = [0; 16];
@@ -35,8 +36,7 @@ fn link_local(addr: SocketAddr, tag: u16) -> Option<ibv_gid> {
     Some(ibv_gid { raw })
 }
 
-/// The GID that cards have for an IP address with RoCE v2, as librdmacm reports those of a connection: IPv4 is mapped (RFC 4291,
-/// 2.5.5.2).
+/// The GID of an IP address as RoCE v2 cards have it and as librdmacm reports it for a connection: IPv4 is mapped (RFC 4291, 2.5.5.2).
 pub(crate) fn of_ip(ip: IpAddr) -> ibv_gid {
     let ip = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -45,22 +45,22 @@ pub(crate) fn of_ip(ip: IpAddr) -> ibv_gid {
     ibv_gid { raw: ip.octets() }
 }
 
-/// Whether a GID is link-local: one of ours then names a process.
+/// Whether a GID is link-local. Such a GID of ours identifies a process.
 pub(crate) fn is_link_local(gid: &ibv_gid) -> bool {
     gid.raw.starts_with(&PREFIX)
 }
 
-/// The LID of who listens there; 0, which is none, where that is no dynamic port of this host.
+/// The LID of the process that listens at `addr`; 0 (no LID) if this is not a dynamic port of this host.
 pub(crate) fn lid(addr: SocketAddr) -> u16 {
     if addr.ip().is_loopback() { addr.port().saturating_sub(BEFORE_FIRST) } else { 0 }
 }
 
-/// Where an address vector leads.
+/// The destination of an address vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// To the process that listens there.
+    /// The process that listens at this address.
     Process(SocketAddr),
-    /// To a host: the number of the queue pair says the process.
+    /// A host: the queue pair number identifies the process.
     Host(IpAddr),
 }
 
@@ -74,10 +74,10 @@ impl std::fmt::Display for Target {
 }
 
 impl Target {
-    /// Where an address vector leads.
+    /// Decodes the destination of an address vector.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for what is neither a GID nor a LID of ours.
+    /// [`Errno::INVAL`] if it is neither a GID nor a LID of ours.
     pub(crate) fn of(vector: &ibv_ah_attr) -> Answer<Self> {
         if vector.is_global == 0 {
             let port =
@@ -97,10 +97,10 @@ impl Target {
         Ok(Self::Host(ip))
     }
 
-    /// Where the process listens that has the queue pair with this number.
+    /// The listening address of the process that has the queue pair with this number.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for a number that does not say.
+    /// [`Errno::INVAL`] for a number that identifies no process.
     pub(crate) fn process_of(self, qp_num: u32) -> Answer<SocketAddr> {
         match self {
             Self::Process(addr) => Ok(addr),
@@ -109,12 +109,12 @@ impl Target {
     }
 }
 
-/// What librdmacm has a program say of a queue pair that it connects by itself: a GID that leads nowhere.
+/// A placeholder GID that reaches nothing: librdmacm fills it into the attributes of a queue pair that it connects itself.
 pub(crate) fn by_librdmacm() -> ibv_gid {
     link_local(NOWHERE, 0).unwrap_or_default()
 }
 
-/// Whether an address vector is that of a queue pair which librdmacm connects.
+/// Whether an address vector holds the placeholder of a queue pair that librdmacm connects.
 pub(crate) fn is_by_librdmacm(vector: &ibv_ah_attr) -> bool {
     Target::of(vector) == Ok(Target::Process(NOWHERE))
 }
@@ -134,7 +134,7 @@ mod tests {
         ibv_ah_attr { grh, dlid, sl: 0, src_path_bits: 0, static_rate: 0, is_global, port_num: 1 }
     }
 
-    /// Where a GID or a LID leads, with the number of a queue pair.
+    /// The destination of a GID or a LID, with a queue pair number.
     fn leads(gid: Option<ibv_gid>, dlid: u16, qp_num: u32) -> Answer<SocketAddr> {
         Target::of(&vector(gid, dlid))?.process_of(qp_num)
     }
@@ -149,7 +149,7 @@ mod tests {
         let found = gids(here, 0x1234, true);
         assert_eq!(Ipv6Addr::from(found[1].raw).to_string(), "::ffff:10.1.2.3");
         assert_eq!(found.len(), 2);
-        // The number of the first queue pair of who listens at the first port.
+        // The number of the first queue pair of the process that listens at the first port.
         let first = 1 << 13;
         assert!(found.iter().all(|gid| leads(Some(*gid), 0, first) == Ok(here)));
         assert_eq!((leads(Some(found[0]), 0, 5), leads(Some(found[1]), 0, 5)), (Ok(here), Err(Errno::INVAL)));

@@ -1,4 +1,4 @@
-//! How a call answers: no panic leaves it, and an error is told in the way of that function.
+//! Return conventions of C calls: panics are contained, and each function reports errors in its own way.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 use crate::errno::Errno;
 
-/// What the bodies of calls return.
+/// The result of a call's body.
 pub(crate) type Answer<T = ()> = Result<T, Errno>;
 
 fn run<T>(body: impl FnOnce() -> Answer<T>) -> Answer<T> {
@@ -24,8 +24,9 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// While this exists, the thread cannot be cancelled. A cancellation unwinds the stack by force, and glibc ends the process when the
-/// unwinding meets the firewall. System calls in the body would start a cancellation. It happens later, where the program waits.
+/// While this exists, the thread cannot be cancelled. A cancellation unwinds the stack by force, and glibc aborts the process when the
+/// unwinding reaches the panic firewall. System calls in the body would be cancellation points. A pending cancellation happens later,
+/// where the program waits.
 struct Uncancelled {
     former: c_int,
 }
@@ -44,13 +45,14 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Of a function that posts requests, as [`errno`]. It leaves cancellation enabled: to disable and restore it takes 7 ns (glibc 2.36).
+/// For a function that posts requests; returns as [`errno`]. Cancellation stays enabled: disabling and restoring it takes 7 ns (glibc
+/// 2.36).
 #[inline]
 pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
     left(contain(body).unwrap_or(Err(Errno::IO)))
 }
 
-/// Of a function that returns the error's number, or 0.
+/// For a function that returns the error number, or 0.
 #[inline]
 pub(crate) fn errno(body: impl FnOnce() -> Answer) -> c_int {
     left(run(body))
@@ -61,14 +63,14 @@ fn left(answer: Answer) -> c_int {
     match answer {
         Ok(()) => 0,
         Err(why) => {
-            // Some programs look there even so.
+            // Some programs read errno even here.
             why.leave();
             why.0
         }
     }
 }
 
-/// Of a function that returns -1 and leaves the error's number, or returns 0.
+/// For a function that returns -1 and sets errno, or returns 0.
 pub(crate) fn minus(body: impl FnOnce() -> Answer) -> c_int {
     run(body).map_or_else(refuse, |()| 0)
 }
@@ -78,9 +80,9 @@ fn refuse(why: Errno) -> c_int {
     -1
 }
 
-/// Of a function that waits, and answers as [`minus`]: it looks, and what it returns says what to wait for until it looks again. The
-/// wait is outside of the firewall and of every frame that has something to drop: a thread that is cancelled there
-/// (pthread_cancel(3)) unwinds through nothing of ours. A signal ends it.
+/// For a function that waits; returns as [`minus`]. `look` polls, and returns `None` when finished or a descriptor to wait for before
+/// the next poll. The wait is outside of the panic firewall and of every frame with destructors: a thread that is cancelled there
+/// (pthread_cancel(3)) unwinds through none of our frames. A signal ends the wait.
 pub(crate) fn waits(mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
     loop {
         match run(&mut look) {
@@ -95,7 +97,7 @@ pub(crate) fn waits(mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
     }
 }
 
-/// Of a function that begins something, and then waits as [`waits`] for what it says.
+/// For a function that starts an operation and then waits for its result as [`waits`].
 pub(crate) fn completes<T: Copy>(
     begin: impl FnOnce() -> Answer<Option<T>>,
     look: impl Fn(T) -> Answer<Option<RawFd>>,
@@ -107,24 +109,24 @@ pub(crate) fn completes<T: Copy>(
     }
 }
 
-/// What [`waits`] is told of a descriptor that is the program's.
+/// Has [`waits`] wait for a descriptor that the program owns.
 ///
 /// # Errors
-/// [`Errno::AGAIN`] if the program has said that it does not block.
+/// [`Errno::AGAIN`] if the program has set the descriptor to nonblocking.
 pub(crate) fn until(fd: &OwnedFd) -> Answer<Option<RawFd>> {
     let is_patient = !fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
     if is_patient { Ok(Some(fd.as_raw_fd())) } else { Err(Errno::AGAIN) }
 }
 
 fn await_readable(fd: RawFd) -> Answer {
-    // SAFETY: the descriptor of an object that the program is inside a call with; if it ends that object even so, poll(2) says that
-    // there is no such descriptor. Test: `both_ends_of_connections_in_c_meet` in tests/programs.rs.
+    // SAFETY: the descriptor belongs to an object in use by this call; if the program destroys that object anyway, poll(2) reports an
+    // invalid descriptor. Test: `both_ends_of_connections_in_c_meet` in tests/programs.rs.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], None)?;
     Ok(())
 }
 
-/// What stands for no pointer.
+/// The null value of a pointer type.
 pub(crate) trait Nothing {
     const NOTHING: Self;
 }
@@ -137,7 +139,7 @@ impl<T> Nothing for *const T {
     const NOTHING: Self = std::ptr::null();
 }
 
-/// Of a function that returns NULL and leaves the error's number, or returns a pointer.
+/// For a function that returns a pointer, or NULL with errno set.
 pub(crate) fn pointer<T: Nothing>(body: impl FnOnce() -> Answer<T>) -> T {
     run(body).unwrap_or_else(|why| {
         why.leave();
@@ -145,12 +147,12 @@ pub(crate) fn pointer<T: Nothing>(body: impl FnOnce() -> Answer<T>) -> T {
     })
 }
 
-/// Of a function that returns a value, which says by itself what was wrong.
+/// For a function whose return value itself encodes an error.
 pub(crate) fn value<T: Default>(body: impl FnOnce() -> T) -> T {
     contain(body).unwrap_or_default()
 }
 
-/// Of a function that returns nothing.
+/// For a function that returns nothing.
 pub(crate) fn void(body: impl FnOnce() -> Answer) {
     if let Err(why) = run(body) {
         why.leave();

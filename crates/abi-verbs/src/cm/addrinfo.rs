@@ -1,4 +1,4 @@
-//! Addresses by name, as `rdma_getaddrinfo(3)` finds them.
+//! Name resolution for `rdma_getaddrinfo(3)`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::slab::{Handle, Object, Slab};
 
-/// What a program was told of an address, until it gives it back.
+/// The addresses of one result, which the program holds until it frees it.
 pub(crate) struct AddrInfo {
     _addresses: [Option<Loan>; 2],
 }
@@ -25,7 +25,7 @@ impl Object for AddrInfo {
     }
 }
 
-/// 0, or a number of `gai_strerror(3)`.
+/// Returns 0, or an error number of `gai_strerror(3)`.
 pub(crate) fn rdma_getaddrinfo(
     node: Text,
     service: Text,
@@ -52,7 +52,7 @@ pub(crate) fn rdma_getaddrinfo(
     find().err().unwrap_or(0)
 }
 
-/// What a program asks for.
+/// The hints of a program.
 struct Wish {
     flags: u32,
     family: i32,
@@ -70,7 +70,7 @@ impl Wish {
             let (qp_type, port_space) = connected;
             return Self { flags: 0, family: 0, qp_type, port_space, src: None, dst: None };
         };
-        // What is not said follows from what is.
+        // Missing hints follow from the given ones.
         let is_datagram = hints.ai_qp_type == datagrams.0 || hints.ai_port_space == datagrams.1;
         let (qp_type, port_space) = if is_datagram { datagrams } else { connected };
         let given = |value: i32, otherwise| if value == 0 { otherwise } else { value };
@@ -89,7 +89,7 @@ impl Wish {
         self.flags & n::RAI_PASSIVE != 0
     }
 
-    /// Of this host: every address for a listener, and the one that is always there for others.
+    /// An address of this host: the wildcard for a listener, loopback otherwise.
     fn own(&self) -> IpAddr {
         let is_v6 = self.family == libc::AF_INET6;
         match (self.is_passive(), is_v6) {
@@ -115,7 +115,7 @@ impl Wish {
         (node, port).to_socket_addrs().ok().and_then(|mut all| all.find(is_wanted)).ok_or(EAI_NONAME)
     }
 
-    /// Lends what was found: of this side for a listener, of the other for those who connect.
+    /// Stores the result for the program: the source address for a listener, the destination for a connecting side.
     fn lend(&self, named: Option<SocketAddr>) -> Answer<Handle<AddrInfo>> {
         let (src, dst) = match self.is_passive() {
             true => (named.or(self.src), self.dst),
@@ -149,11 +149,11 @@ impl Wish {
     }
 }
 
-/// Where a program says that both sides are, or NULL.
+/// The source and destination addresses that a program passes, or NULL.
 pub(crate) fn addresses(info: &rdma_addrinfo) -> [SockAddr; 2] {
     [(info.ai_src_addr, info.ai_src_len), (info.ai_dst_addr, info.ai_dst_len)].map(|(addr, len)| {
         let addr = if len == 0 { std::ptr::null() } else { addr.cast_const().cast() };
-        // SAFETY: NULL, or an address of the size that its family says, as a program has filled it in or got it from here. Test:
+        // SAFETY: NULL, or an address of the size of its family, filled in by the program or returned from here. Test:
         // `both_ends_of_connections_in_c_meet` in tests/programs.rs.
         unsafe { SockAddr::new(addr) }
     })

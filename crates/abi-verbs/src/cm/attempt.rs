@@ -1,4 +1,4 @@
-//! Beginning to connect, and trying again for a while where nobody listens yet.
+//! Connection attempts, which are retried for a while when nobody listens yet.
 
 use ffi::lock;
 use verbs::CmFailure;
@@ -10,21 +10,21 @@ use crate::objects::{Attempt, CmId, End, Engine, Later, Objects, Phase, Qp, Rese
 use crate::qp::settings::pause;
 use crate::slab::{Handle, Held};
 
-/// For how long connecting is retried, and how often.
+/// How long connecting is retried, and how often.
 pub(crate) const GRACE: Span = Span::from_ms(500);
 const PAUSE: Span = Span::from_ms(10);
 
-/// Sets the pause of a queue pair that librdmacm has made to the longest, as the kernel's RDMA-CM does. A program sets the pause of a queue
-/// pair that it has made itself.
+/// Sets the RNR pause of a queue pair that librdmacm has created to the maximum, as the kernel's RDMA-CM does. For its own queue pairs
+/// the program sets the pause.
 pub(crate) fn set_pause(state: &State, qp: Held<Qp>) {
     if state.qp == qp.handle() {
-        // It fails only on a device without pauses.
+        // Fails only on a device without RNR pauses.
         let _ = qp.verbs().set_rnr_pause(pause(0));
     }
 }
 
 impl Attempt {
-    /// Begins to connect a queue pair, or none, from the address that the identifier holds; the queue pair's number.
+    /// Starts to connect, with a queue pair or without, from the address that the identifier holds. Returns the queue pair number.
     pub(crate) fn make(&self, engine: &Engine, state: &State, qp: Option<Held<Qp>>) -> Answer<(End, u32)> {
         let (cm, addr, param) = (&engine.cm, self.addr, &self.param);
         let port = state.ports.first().and_then(Reserved::port);
@@ -45,7 +45,7 @@ impl Attempt {
     }
 }
 
-/// The device could not connect an identifier.
+/// Handles a failed connection attempt: retries it early on, and reports the failure later.
 pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     let now = engine.device.host().now();
     let is_early = |state: &State| state.attempt.as_ref().is_some_and(|attempt| now < attempt.until);
@@ -57,7 +57,7 @@ pub(crate) fn not_connected(engine: &Engine, id: Held<CmId>, why: &CmFailure) {
     }
 }
 
-/// Connects an identifier again.
+/// Retries the connection of an identifier.
 pub(crate) fn again(engine: &Engine, objects: &mut Objects, id: Handle<CmId>) {
     let Ok(held) = id.look() else { return };
     let mut state = lock(&held.state);

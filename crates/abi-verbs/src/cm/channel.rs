@@ -19,14 +19,14 @@ pub(crate) fn rdma_destroy_event_channel(channel: Handle<EventChannel>) -> Answe
     channel.look()?.remove().map(drop)
 }
 
-/// Puts news into a channel, if it is there.
+/// Queues an event on a channel, if the channel still exists.
 pub(crate) fn tell(channel: Handle<EventChannel>, news: News) {
     if let Ok(channel) = channel.look() {
         channel.news.put(news);
     }
 }
 
-/// Takes out what an identifier has not told yet.
+/// Removes the events of an identifier that the program has not taken yet.
 pub(crate) fn withdraw(channel: Handle<EventChannel>, id: Handle<CmId>) -> VecDeque<News> {
     let of_id = |news: &News| news.id == id;
     let Ok(channel) = channel.look() else { return VecDeque::new() };

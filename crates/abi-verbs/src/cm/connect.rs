@@ -1,4 +1,4 @@
-//! Listening, connecting and accepting, as the program asks for it. `outcome` handles the device's events.
+//! The program's calls to listen, connect, accept, reject and disconnect. `outcome` handles the device's events.
 
 use std::ffi::c_void;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,10 +21,10 @@ use crate::objects::{Asked, Attempt, BACKLOG, CmId, End, Engine, Objects, Phase,
 use crate::qp::settings::show as show_state;
 use crate::slab::{Handle, Held};
 
-/// How long the other side may take to answer: its program decides.
+/// How long the peer may take to answer: its program decides.
 const PATIENCE: Span = Span::from_secs(60);
 
-/// Listens at the address that the identifier has, or at a port of all addresses if it has none.
+/// Listens at the identifier's address, or at a chosen port of all addresses if it has none.
 pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let held = id.look()?;
     let backlog = usize::try_from(backlog).ok().filter(|count| *count != 0).unwrap_or(BACKLOG);
@@ -47,12 +47,12 @@ pub(crate) fn rdma_listen(id: Handle<CmId>, backlog: i32) -> Answer {
     let too_many = early.split_off(backlog.min(early.len()));
     early.into_iter().for_each(|news| channel::tell(state.channel, news));
     drop(state);
-    // That refuses them.
+    // Dropping a request rejects it.
     drop(too_many);
     Ok(())
 }
 
-/// The messages of a connection's set-up that have private data.
+/// The connection set-up messages that carry private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letter {
     Request,
@@ -60,8 +60,8 @@ enum Letter {
     Rejection,
 }
 
-/// Bytes of private data that a program may send with a message: of those that InfiniBand has (IBA 12.6), RDMA-CM uses 36 of a request
-/// itself (rdma_connect(3), rdma_accept(3)). With RNICs of iWARP as much goes as a program can say.
+/// Bytes of private data that a program may send with a message. RDMA-CM itself uses 36 of the bytes that InfiniBand has in a request
+/// (IBA 12.6, rdma_connect(3), rdma_accept(3)). With iWARP RNICs the limit is what the length field can express.
 fn room(letter: Letter, is_datagram: bool) -> u8 {
     match (device::kind(), letter, is_datagram) {
         (Kind::Rnic, ..) => u8::MAX,
@@ -73,11 +73,11 @@ fn room(letter: Letter, is_datagram: bool) -> u8 {
     }
 }
 
-/// What a program says of a connection, as ours, and the number of a queue pair of its own. A program that says nothing takes what the
-/// other side has `asked` for, and leaves the rest to the queue pair that the identifier has.
+/// Translates the program's connection parameters; also returns the number of a queue pair that the program created itself. A program
+/// that passes none gets the depths that the peer has `asked` for, and the queue pair of the identifier.
 ///
 /// # Errors
-/// [`Errno::INVAL`] for more private data than there can be, and for nothing where there is no queue pair.
+/// [`Errno::INVAL`] for too much private data, and for missing parameters without a queue pair.
 fn parameters(
     state: &State,
     letter: Letter,
@@ -107,11 +107,11 @@ fn private_data(state: &State, letter: Letter, place: *const c_void, len: u8) ->
     if len > room(letter, state.is_datagram) {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program passes NULL or as many bytes as it says. Test: `connections_are_made_by_addresses` in tests/programs.rs.
+    // SAFETY: a program passes NULL or as many bytes as it states. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     unsafe { Bytes::new(place) }.get(len.into()).map_err(|_| Errno::INVAL)
 }
 
-/// The queue pair that is to be connected: the identifier's, or that of the program's own with this number, or none.
+/// The queue pair to connect: the identifier's, the program's own with this number, or none.
 fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Qp>>> {
     if !state.qp.is_null() {
         return state.qp.look().map(Some);
@@ -123,7 +123,7 @@ fn own_qp(state: &State, objects: &Objects, number: u32) -> Answer<Option<Held<Q
 pub(crate) fn rdma_connect(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let engine = lock(&held.state).engine()?;
-    // Events of what begins here find the identifier known.
+    // Locked first, so that events of this connection find the identifier registered.
     let mut objects = lock(&engine.objects);
     let mut state = lock(&held.state);
     if state.phase != Phase::RouteResolved {
@@ -172,15 +172,15 @@ pub(crate) fn rdma_accept(id: Handle<CmId>, param: Out<rdma_conn_param>) -> Answ
     };
     objects.ids.insert(number, id);
     (state.end, state.phase) = (end, Phase::Accepting);
-    // What it posts from now on waits until the other side confirms.
+    // Requests posted from now on wait until the peer confirms.
     state.qp.look().into_iter().for_each(|qp| show_state(qp, n::IBV_QPS_RTS));
     Ok(state.is_sync.then_some(id))
 }
 
-/// Answers who asks for a service of datagrams, with the queue pair of the identifier, or that of the program's own with this number.
+/// Answers a request for a datagram service with the identifier's queue pair, or with the program's own of this number.
 ///
 /// # Errors
-/// [`Errno::INVAL`] if there is no such queue pair of type UD.
+/// [`Errno::INVAL`] if there is no such UD queue pair.
 fn answer_service(
     engine: &Engine,
     objects: &Objects,
@@ -212,7 +212,7 @@ pub(crate) fn rdma_reject_ece(id: Handle<CmId>, place: *mut c_void, len: u8) -> 
     rdma_reject(id, place, len)
 }
 
-/// Ends a connection; without a channel, waits for the event of its end, if it has not been waited for.
+/// Disconnects. Without a program's channel, also waits for the disconnect event unless it was already consumed.
 pub(crate) fn rdma_disconnect(id: Handle<CmId>) -> Answer<Option<Handle<CmId>>> {
     let held = id.look()?;
     let mut state = lock(&held.state);
@@ -221,7 +221,7 @@ pub(crate) fn rdma_disconnect(id: Handle<CmId>) -> Answer<Option<Handle<CmId>>> 
     Ok((state.is_sync && (state.phase == Phase::Connected || has_more)).then_some(id))
 }
 
-/// Both sides know of a connection as soon as it is accepted.
+/// Does nothing: both sides know of a connection as soon as it is accepted.
 pub(crate) fn rdma_establish(id: Handle<CmId>) -> Answer {
     id.look().map(drop)
 }

@@ -14,7 +14,7 @@ use crate::slab::{Handle, Held};
 /// Disconnects, unless the connection has ended already.
 ///
 /// # Errors
-/// [`Errno::INVAL`] if there is none.
+/// [`Errno::INVAL`] if there is no connection.
 pub(crate) fn end(state: &mut State) -> Answer {
     match state.phase {
         Phase::Over => return Ok(()),
@@ -43,7 +43,7 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
         lock(&context.engine.later).retain(|(_, known, _)| *known != id);
     }
     let ports = reserve::give_up(held);
-    // No more events reach it.
+    // From here on no events reach the identifier.
     let (channel, is_sync, ended) = {
         let mut state = lock(&held.state);
         let _ = end(&mut state);
@@ -58,15 +58,15 @@ pub(crate) fn rdma_destroy_id(id: Handle<CmId>) -> Answer {
     if is_sync { channel::rdma_destroy_event_channel(channel) } else { Ok(()) }
 }
 
-/// Acknowledges the event of the last call that waited.
+/// Acknowledges the event of the last synchronous call.
 pub(crate) fn acknowledge(id: Held<CmId>) {
     let event = Handle::<CmEvent>::of(id.seen().event);
     id.show(|seen| seen.event = std::ptr::null_mut());
-    // The program may have done so itself.
+    // The program may have acknowledged it already.
     let _ = rdma_ack_cm_event(event);
 }
 
-/// Moves an identifier to another channel, or to one of its own, with its pending events.
+/// Moves an identifier with its pending events to another channel, or to a channel of its own.
 pub(crate) fn rdma_migrate_id(id: Handle<CmId>, channel: Handle<EventChannel>) -> Answer {
     let held = id.look()?;
     let is_sync = channel.is_null();

@@ -1,4 +1,4 @@
-//! What an identifier has beside its connection: queue pairs, shared receive queues, and completion queues of its own.
+//! Queue pairs, shared receive queues and completion queues that belong to an identifier.
 
 use std::ffi::c_void;
 
@@ -20,7 +20,7 @@ impl Template {
         Self { pd, send_cq, recv_cq, srq: Handle::of(init.srq), cap: init.cap, sq_sig_all: init.sq_sig_all }
     }
 
-    /// Makes the queue pair of one that came from the listener.
+    /// Creates the queue pair of an identifier that a listener returned.
     pub(crate) fn make(&self, id: Held<CmId>) -> Answer {
         let mut init = ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
@@ -56,7 +56,7 @@ pub(crate) fn rdma_create_qp_ex(id: Handle<CmId>, init: Out<ibv_qp_init_attr_ex>
     Ok(())
 }
 
-/// Makes the queue pair, with completion queues where the program has named none, ready for receives.
+/// Creates the queue pair, ready for receives, and completion queues where the program has passed none.
 pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer {
     let context = context_of(id)?;
     let (has_one, is_datagram) = {
@@ -82,7 +82,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
     Ok(())
 }
 
-/// Moves a new queue pair to where the program has it: one of type UD may send.
+/// Moves a new queue pair to the state that programs expect: INIT, or RTS for UD.
 fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
     if !is_datagram {
         show(qp.look()?, n::IBV_QPS_INIT);
@@ -103,12 +103,12 @@ fn context_of(id: Held<CmId>) -> Answer<Handle<Context>> {
     if context.is_null() { Err(Errno::INVAL) } else { Ok(context) }
 }
 
-/// The domain that the program names, or the identifier's.
+/// The protection domain that the program passes, or the identifier's.
 fn domain(id: Held<CmId>, pd: Handle<Pd>) -> Handle<Pd> {
     if pd.is_null() { Handle::of(id.seen().pd) } else { pd }
 }
 
-/// Puts the identifier's queues where the program has named none.
+/// Fills in the identifier's queues where the program has passed none.
 fn add_queues(id: Held<CmId>, context: Handle<Context>, init: &mut ibv_qp_init_attr) -> Answer {
     let seen = id.seen();
     if init.srq.is_null() {
@@ -136,13 +136,13 @@ fn make_queue(id: Held<CmId>, context: Handle<Context>, size: u32) -> Answer<(Ha
     let channel = channel::ibv_create_comp_channel(context)?;
     let user: *mut c_void = id.handle().cast();
     let cq = cq::ibv_create_cq(context, size, user, channel, 0).inspect_err(|_| {
-        // Nobody uses it.
+        // The channel has no other user.
         let _ = channel::ibv_destroy_comp_channel(channel);
     })?;
     Ok((channel, cq))
 }
 
-/// Ends the identifier's own queues; those that are still used stay.
+/// Destroys the identifier's own queues; queues still in use remain.
 fn destroy_queues(id: Held<CmId>) {
     let seen = id.seen();
     let all = [(seen.recv_cq, seen.recv_cq_channel), (seen.send_cq, seen.send_cq_channel)];
@@ -196,7 +196,7 @@ pub(crate) fn rdma_destroy_srq(id: Handle<CmId>) -> Answer {
     srq::ibv_destroy_srq(srq)
 }
 
-/// What a program that makes its queue pair itself has to say to `ibv_modify_qp(3)` for the next state.
+/// The attributes that a program which created its own queue pair passes to `ibv_modify_qp(3)` for the next state.
 pub(crate) fn rdma_init_qp_attr(id: Handle<CmId>, attr: Out<ibv_qp_attr>, mask: Out<i32>) -> Answer {
     let id = id.look()?;
     context_of(id)?;

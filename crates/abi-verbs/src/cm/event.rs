@@ -1,4 +1,4 @@
-//! [`CmEvent`]: an event that a program holds, from the channel until it is acknowledged.
+//! [`CmEvent`]: an event that the program has taken from a channel and not yet acknowledged.
 
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
@@ -16,11 +16,11 @@ use crate::objects::{CmId, EventChannel, News, Request};
 use crate::qp::settings::RETRY_COUNT;
 use crate::slab::{Handle, Held, Object, Slab};
 
-/// An event that a program holds.
+/// An event that the program holds.
 pub(crate) struct CmEvent {
-    /// Whose acknowledgement counts.
+    /// The identifier for which the acknowledgement counts.
     owner: Handle<CmId>,
-    /// The private data, which go with the event.
+    /// The private data, freed with the event.
     _lent: Loan,
 }
 
@@ -33,7 +33,7 @@ impl Object for CmEvent {
     }
 }
 
-/// Looks for an event, and says what to wait for if there is none.
+/// Polls for an event; returns what to wait for if there is none.
 pub(crate) fn rdma_get_cm_event(
     channel: Handle<EventChannel>,
     place: Out<Handle<CmEvent>>,
@@ -47,9 +47,9 @@ pub(crate) fn rdma_get_cm_event(
     Ok(None)
 }
 
-/// The next event of a channel, which the program holds from now on.
+/// Takes the next event of a channel for the program.
 pub(crate) fn take(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
-    // A request that gets no identifier is refused, and not told of.
+    // A request for which no identifier can be created is rejected and not reported.
     std::iter::from_fn(|| channel.news.take()).find_map(|news| hand_out(news).ok())
 }
 
@@ -65,7 +65,7 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
     let conn = rdma_conn_param {
         private_data,
         private_data_len,
-        // What the other side will use is what this one has to serve.
+        // The peer's initiator depth is what this side must be able to serve.
         responder_resources: depths.map_or(0, |depths| depths.initiator_depth),
         initiator_depth: depths.map_or(0, |depths| depths.responder_resources),
         flow_control: 0,
@@ -97,7 +97,7 @@ fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
     Ok(event)
 }
 
-/// The identifier that a program gets with a request, on the listener's channel.
+/// Creates the identifier that a program gets with a request, on the listener's channel.
 fn requester(listener: Handle<CmId>, request: Request) -> Answer<Handle<CmId>> {
     let held = listener.look()?;
     let (channel, at) = {

@@ -1,4 +1,4 @@
-//! Identifiers of connections and of listeners: making them, their options and their ports.
+//! Identifiers of connections and of listeners: their creation, options and ports.
 
 use std::ffi::{c_int, c_void};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::qp::settings::set_timeout;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::Acks;
 
-/// A new identifier; without a channel, it has its own.
+/// Creates an identifier, with a channel of its own if none is passed.
 pub(crate) fn make(channel: Handle<EventChannel>, user: *mut c_void, space: c_int) -> Answer<Handle<CmId>> {
     let is_sync = channel.is_null();
     let channel = if is_sync { channel::rdma_create_event_channel()? } else { channel.look()?.handle() };
-    // SAFETY: addresses, numbers and pointers that are NULL. Test: `connections_are_made_by_addresses` in tests/programs.rs.
+    // SAFETY: addresses, numbers and pointers, which may be zero. Test: `connections_are_made_by_addresses` in tests/programs.rs.
     let mut seen: rdma_cm_id = unsafe { std::mem::zeroed() };
     seen.channel = channel.cast();
     seen.context = user;
@@ -68,13 +68,13 @@ pub(crate) fn rdma_create_id(
     Ok(())
 }
 
-/// Tells an identifier's channel.
+/// Queues an event on an identifier's channel.
 pub(crate) fn tell(id: Held<CmId>, state: &State, kind: u32, status: c_int) {
     channel::tell(state.channel, News::new(id.handle(), kind, status));
 }
 
-/// What a program asks for: addresses that are shared, one family of them; and what changes nothing here, a type of service and the
-/// time until a message is sent again, which is reported again.
+/// Sets an option: address reuse, or one address family only. Type of service has no effect; the acknowledgement timeout is only
+/// reported back.
 pub(crate) fn rdma_set_option(
     id: Handle<CmId>,
     level: i32,
@@ -93,7 +93,7 @@ pub(crate) fn rdma_set_option(
     if len != size {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program passes NULL or the address of a value, which has its bytes. Test: `connections_are_made_by_addresses`.
+    // SAFETY: a program passes NULL or the address of a value of this size. Test: `connections_are_made_by_addresses`.
     let bytes = unsafe { Bytes::new(value) }.get(size as c_int).map_err(|_| Errno::INVAL)?;
     let is_set = bytes.iter().any(|byte| *byte != 0);
     let mut state = lock(&id.state);
@@ -107,7 +107,7 @@ pub(crate) fn rdma_set_option(
             state.qp.look().into_iter().for_each(|qp| set_timeout(qp, bytes[0]));
         }
         n::RDMA_OPTION_ID_TOS => {}
-        // Too late, or no value of five bits.
+        // Too late, or a value that exceeds five bits.
         _ => return Err(Errno::INVAL),
     }
     Ok(())
@@ -125,7 +125,7 @@ pub(crate) fn rdma_get_dst_port(id: Handle<CmId>) -> u16 {
     port(id, |state| state.peer)
 }
 
-/// The other side has no options that only some vendors' devices know.
+/// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn rdma_get_remote_ece(id: Handle<CmId>, ece: Out<ibv_ece>) -> Answer {
     id.look()?;
     ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });

@@ -1,20 +1,20 @@
 //! librdmacm: connections by addresses.
 //!
-//! An identifier has a channel on which it tells what has become of it. One without a channel of the program's has its own, and
-//! each call waits for the event that answers it.
+//! An identifier reports its events on a channel. An identifier without a program's channel has its own, and each call waits for the
+//! event that answers it.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `channel`, `event` | channels; events as a program holds and acknowledges them |
-//! | `id`, `show`, `destroy` | identifiers, and what they are asked; what C sees of them; how they end |
-//! | `route`, `shared` | which device leads where; contexts that are opened for that |
+//! | `channel`, `event` | event channels; events that a program holds and acknowledges |
+//! | `id`, `show`, `destroy` | creating identifiers and their options; the fields that C sees; destroying them |
+//! | `route`, `shared` | which device reaches an address; the contexts that librdmacm opens |
 //! | `reserve` | addresses that identifiers hold |
-//! | `resolve` | an identifier's address, and the other side's |
+//! | `resolve` | binding an identifier and resolving the peer's address |
 //! | `endpoint` | queue pairs, shared receive queues and completion queues of an identifier |
-//! | `connect`, `attempt`, `outcome` | listening, connecting, accepting; trying again; what the device says of it |
-//! | `service` | services of datagrams |
-//! | `sync` | waiting for what answers a call; identifiers that are made in one call |
-//! | `addrinfo` | addresses by name |
+//! | `connect`, `attempt`, `outcome` | listen, connect, accept; retries; the device's connection events |
+//! | `service` | datagram services |
+//! | `sync` | synchronous calls, and endpoints created in one call |
+//! | `addrinfo` | name resolution |
 
 pub(crate) mod addrinfo;
 pub(crate) mod attempt;

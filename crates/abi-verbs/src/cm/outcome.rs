@@ -19,11 +19,11 @@ use crate::objects::{Asked, CmId, End, Engine, Later, News, Phase, Request, Stat
 use crate::qp::settings::show as show_state;
 use crate::slab::{Handle, Held};
 
-/// How long after the end of a connection packets of it may come: cards wait so long before they use the queue pair again, half a second to
-/// some seconds (IBA 12.9.8.4). Nothing comes late here; programs wait for the event.
+/// Time-wait: how long packets of an ended connection may still arrive. Cards wait half a second to some seconds before they reuse the
+/// queue pair (IBA 12.9.8.4). Here nothing arrives late, but programs wait for the event.
 const TIME_WAIT: Span = Span::from_ms(500);
 
-/// For how long the end of a connection waits for the program to poll earlier completions, and how often that is checked.
+/// How long the end of a connection waits for the program to poll earlier completions, and how often that is checked.
 pub(crate) const UNPOLLED: Span = Span::from_ms(100);
 const LOOK: Span = Span::from_ms(1);
 
@@ -34,7 +34,7 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
     // The lock keeps the listener from being destroyed.
     let objects = lock(&engine.objects);
     let listener = objects.listeners.iter().find(|(at, _)| at.port() == local.port() && is_at(at));
-    // A request that is dropped is rejected.
+    // Dropping a request rejects it.
     let Some((_, id)) = listener else { return };
     let (Ok(listener), Some(context)) = (id.look(), context_of(engine)) else { return };
     let mut state = lock(&listener.state);
@@ -63,12 +63,12 @@ pub(crate) fn requested(engine: &Engine, request: ConnectRequest) {
 pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo) {
     let mut state = lock(&id.state);
     if state.is_datagram {
-        // The listener there takes connections, and is no datagram service.
+        // The listener there accepts connections and is not a datagram service.
         state.end = End::None;
         drop(state);
         return failed(id, &CmFailure::PeerGone);
     }
-    // A program with a queue pair of its own moves it on this event, and then calls rdma_establish; iWARP has no such step.
+    // On this event, a program with a queue pair of its own moves it to RTS and then calls rdma_establish. iWARP has no such step.
     let is_response = state.phase == Phase::Connecting && state.qp.is_null() && device::kind() == Kind::Hca;
     (state.phase, state.rnr_retry) = (Phase::Connected, state.rnr_retry.or(info.rnr_retry));
     if let End::Qp(qp) = &state.end
@@ -90,12 +90,12 @@ pub(crate) fn established(id: Held<CmId>, private_data: Vec<u8>, info: &ConnInfo
     channel::tell(state.channel, news);
 }
 
-/// The peer's program has rejected the request: a consumer reject, in InfiniBand's terms.
+/// The peer's program has rejected the request (consumer reject in InfiniBand's terms).
 const REJECTED_BY_CONSUMER: c_int = 28;
-/// No listener, in InfiniBand's terms an invalid service.
+/// No listener (invalid service ID in InfiniBand's terms).
 const NO_SERVICE: c_int = 8;
 
-/// Answers of a datagram service that does not exist, and of a program that rejects (IBA 13.8.2).
+/// Status of a datagram service that does not exist, and of a service whose program rejects (IBA 13.8.2).
 const UNSUPPORTED: c_int = 1;
 const REFUSED: c_int = 2;
 
@@ -130,7 +130,7 @@ pub(crate) fn failed(id: Held<CmId>, why: &CmFailure) {
     tell(id, &state, kind, status);
 }
 
-/// Has requests flushed, now and later.
+/// Ends the connection attempt; current and later requests are flushed.
 fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
     let mut state = lock(&id.state);
     state.phase = Phase::Over;
@@ -143,9 +143,9 @@ fn give_up(id: &Held<CmId>) -> MutexGuard<'_, State> {
     state
 }
 
-/// The connection has ended. If the peer ended it, the event waits until the program has polled all successful completions, sends as
-/// well as receives, or until `until`: a card reports the end a while after its last completion, and programs destroy the queue pair on
-/// this event, and lose what they have not polled.
+/// The connection has ended. If the peer ended it, the event waits, at most until `until`, for the program to poll all successful
+/// completions of sends and receives. A card reports the end a while after its last completion; programs destroy the queue pair on this
+/// event and would lose completions that they have not polled.
 pub(crate) fn ended(engine: &Engine, id: Held<CmId>, until: Time) {
     let state = lock(&id.state);
     let qp = match &state.end {
@@ -174,18 +174,18 @@ fn disconnected(engine: &Engine, id: Held<CmId>) {
         show_state(qp, n::IBV_QPS_ERR);
     }
     tell(id, &state, n::RDMA_CM_EVENT_DISCONNECTED, 0);
-    // iWARP has no such state.
+    // iWARP has no time-wait state.
     if device::kind() == Kind::Hca {
         engine.do_later(engine.device.host().now() + TIME_WAIT, id.handle(), Later::TimeWait);
     }
 }
 
-/// Reports that late packets can no longer arrive: the queue pair may be used again.
+/// Reports the end of time-wait: the queue pair may be reused.
 pub(crate) fn time_wait_is_over(id: Held<CmId>) {
     tell(id, &lock(&id.state), n::RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 }
 
-/// The program destroys or resets a connected queue pair, after which the device reports no more events of it.
+/// The program destroys or resets a connected queue pair. The device reports no further events for it.
 pub(crate) fn abandoned(engine: &Engine, id: Handle<CmId>) {
     let Ok(id) = id.look() else { return };
     let phase = lock(&id.state).phase;

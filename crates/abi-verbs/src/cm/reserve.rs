@@ -1,8 +1,7 @@
-//! Addresses that identifiers hold on devices, from when they are bound or resolve the other side's address: nobody else gets them.
+//! Addresses that identifiers reserve on devices, from binding or address resolution on: no other identifier or process gets them.
 //!
-//! Programs tell others of a port that they have bound before they listen there. So each device listens from the beginning, and
-//! requests that come are kept until the program listens, too. An identifier that resolves an address is going to connect, and
-//! listens no more.
+//! Programs announce a bound port to their peers before they listen there. So each device listens from binding on, and early requests
+//! are kept until the program listens too. An identifier that resolves an address is going to connect, so it stops listening.
 
 use std::net::SocketAddr;
 
@@ -18,16 +17,17 @@ use crate::objects::{CmId, Engine, Objects, Phase, Reserved};
 use crate::slab::Held;
 
 impl Reserved {
-    /// What connections come from.
+    /// The port from which connections are made.
     pub(crate) fn port(&self) -> Option<&Port> {
         self.port.as_ref()
     }
 }
 
-/// Holds an address on the devices by which it can be listened at, and takes what comes there. Port 0 chooses one, the same on all.
+/// Reserves an address on the devices that can listen there, and keeps early requests. Port 0 chooses one port, the same on all
+/// devices.
 ///
 /// # Errors
-/// `EADDRINUSE` if somebody else has it, of this process or another.
+/// `EADDRINUSE` if another identifier or process has it.
 pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answer {
     let own = id.handle();
     let (is_v6_alone, may_share) = {
@@ -38,13 +38,13 @@ pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answe
     for &(device, addr) in routes {
         let engine = route::context(device)?.look()?.engine.clone();
         let addr = SocketAddr::new(addr.ip(), port);
-        // A request finds its listener known.
+        // Locked first, so that a request finds its listener registered.
         let mut objects = lock(&engine.objects);
         if is_v6_alone
             && has_one_address(&engine)
             && objects.listeners.iter().any(|(at, _)| at.port() == port)
         {
-            // Who listens at the port already gets all that come.
+            // The listener at this port already gets all requests.
             continue;
         }
         let listener = match listen(&engine, addr) {
@@ -67,12 +67,12 @@ pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answe
     Ok(())
 }
 
-/// Whether addresses of both families are one on a device.
+/// Whether IPv4 and IPv6 addresses are the same on a device.
 fn has_one_address(engine: &Engine) -> bool {
     engine.is_local || side(engine.device.name()).is_some_and(|side| side.is_ipv4())
 }
 
-/// Listens at an address of a device, and holds it if the device can. How many may wait is for the identifier to say.
+/// Listens at an address of a device, and reserves it if the device can. The device's backlog is unlimited; the identifier limits it.
 fn listen(engine: &Engine, addr: SocketAddr) -> Answer<(Option<Port>, Listener)> {
     let bound = match engine.cm.bind(addr) {
         Ok(port) => {
@@ -87,7 +87,7 @@ fn listen(engine: &Engine, addr: SocketAddr) -> Answer<(Option<Port>, Listener)>
     bound.map_err(|why| in_use(why, addr))
 }
 
-/// What a device says of an address that is its own.
+/// Translates a device's error for an address of its own.
 fn in_use(why: verbs::Error, addr: SocketAddr) -> Errno {
     match why {
         verbs::Error::Address { .. } if addr.port() != 0 => Errno(libc::EADDRINUSE),
@@ -95,7 +95,7 @@ fn in_use(why: verbs::Error, addr: SocketAddr) -> Errno {
     }
 }
 
-/// Whether whoever has an address in this process shares it (`RDMA_OPTION_ID_REUSEADDR`): it does not listen, and has said so, too.
+/// Whether the holder of an address in this process shares it (`RDMA_OPTION_ID_REUSEADDR`): it set the option, and does not listen.
 fn is_shared(objects: &Objects, addr: SocketAddr) -> bool {
     let holder = objects.listeners.iter().find(|(at, _)| *at == addr);
     holder.and_then(|(_, id)| id.look().ok()).is_some_and(|id| {
@@ -104,11 +104,11 @@ fn is_shared(objects: &Objects, addr: SocketAddr) -> bool {
     })
 }
 
-/// Holds the address from which an identifier is going to connect by this device, of all that it may hold, and listens no more. The
-/// address as the identifier has it, with the port that was chosen if it had none.
+/// Reserves the address from which an identifier will connect on this device, releases its other addresses, and stops listening.
+/// Returns the identifier's address, with a chosen port if it had none.
 ///
 /// # Errors
-/// `EADDRINUSE` if somebody else has it.
+/// `EADDRINUSE` if another identifier or process has it.
 pub(crate) fn choose(id: Held<CmId>, device: usize, local: SocketAddr) -> Answer<SocketAddr> {
     let held = give_up(id).into_iter().find(|reserved| reserved.device == device);
     let mut port = held.and_then(|reserved| reserved.port);
@@ -125,7 +125,7 @@ pub(crate) fn choose(id: Held<CmId>, device: usize, local: SocketAddr) -> Answer
     Ok(SocketAddr::new(local.ip(), number))
 }
 
-/// Takes what an identifier holds, and has nothing come there any more: requests that the program was not told of are refused.
+/// Takes an identifier's reservations and stops listening: requests that were not reported to the program are rejected.
 pub(crate) fn give_up(id: Held<CmId>) -> Vec<Reserved> {
     forget(id);
     let (mut ports, early) = {
@@ -137,7 +137,7 @@ pub(crate) fn give_up(id: Held<CmId>) -> Vec<Reserved> {
     ports
 }
 
-/// Requests find the identifier no more.
+/// Unregisters a listener: requests no longer find the identifier.
 fn forget(id: Held<CmId>) {
     let own = id.handle();
     let all = contexts();

@@ -1,4 +1,4 @@
-//! Addresses of an identifier: its own, which it holds, and the other side's, to which a device leads.
+//! Binding an identifier to its own address, and resolving the peer's address to a device.
 
 use ffi::{BadAddress, SockAddr, lock};
 use rdma_abi::numbers as n;
@@ -28,8 +28,8 @@ pub(crate) fn rdma_bind_addr(id: Handle<CmId>, addr: SockAddr) -> Answer {
     Ok(())
 }
 
-/// Finds the device that leads to the other side, and holds an address from which it does. An identifier that is bound keeps to its
-/// address, whatever source is given here.
+/// Finds the device that reaches the peer, and reserves a source address on it. A bound identifier keeps its address, whatever source
+/// is passed.
 pub(crate) fn rdma_resolve_addr(
     id: Handle<CmId>,
     src_addr: SockAddr,

@@ -1,4 +1,4 @@
-//! Which device reaches an address, and from which own address.
+//! Finds the device that reaches an address, and the source address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::objects::{Context, Engine};
 use crate::resources::{context, pd};
 use crate::slab::Handle;
 
-/// The context of the device with this place in the list.
+/// The shared context of the device with this index in the list.
 pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
     let process = std::process::id();
     let mut all = lock(&SHARED);
@@ -29,10 +29,10 @@ pub(crate) fn context(device: usize) -> Answer<Handle<Context>> {
     Ok(context)
 }
 
-/// A place in the list of devices, and an address as that device knows it.
+/// A device's index in the list, and an address as that device knows it.
 pub(crate) type Route = (usize, SocketAddr);
 
-/// The devices on which an address of this host can be listened at.
+/// The devices that can listen at an address of this host.
 pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
     if !is_here(addr.ip()) {
         return Err(Errno(libc::EADDRNOTAVAIL));
@@ -49,14 +49,14 @@ pub(crate) fn routes_here(addr: SocketAddr) -> Answer<Vec<Route>> {
     if routes.is_empty() { Err(Errno::NODEV) } else { Ok(routes) }
 }
 
-/// A place in the list of devices, and the address of this host from which that device leads somewhere.
+/// A device's index in the list, and the source address on this host.
 type Start = (usize, IpAddr);
 
-/// The first device that leads to an address, from the address that is said; else from that of the system's route, if a device
-/// has it, or from the device's own. A device that keeps to an address goes from that one alone, wherever the route begins.
+/// Finds the first device that reaches an address: from `from` if given, else from the source address of the system's route if a device
+/// has it, or else from the device's own address. A device bound to one address sends only from that, whatever the system's route.
 ///
 /// # Errors
-/// [`Errno::NODEV`] if none does, and what the system says when it has no route.
+/// [`Errno::NODEV`] if no device reaches it, or the system's error if it has no route.
 pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
     let route = from.map_or_else(|| source(None, peer), Ok);
     for (index, device) in device::all().iter().enumerate() {
@@ -80,25 +80,25 @@ pub(crate) fn way_to(peer: IpAddr, from: Option<IpAddr>) -> Answer<Start> {
     Err(route.err().unwrap_or(Errno::NODEV))
 }
 
-/// An address as an engine's device knows it, which leads there.
+/// A peer's address as an engine's device knows it.
 pub(crate) fn as_known(engine: &Engine, peer: SocketAddr) -> SocketAddr {
     if engine.is_local { SocketAddr::new(LOCALHOST, peer.port()) } else { peer }
 }
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Whether an address is one of this host: the system lets one bind it.
+/// Whether an address belongs to this host: the system can bind it.
 fn is_here(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// The address of this host from which another is reached, as the system's routes have it, from this one if it is said.
+/// The source address on this host for a peer, by the system's routes; from `from` if given.
 fn source(from: Option<IpAddr>, peer: IpAddr) -> Answer<IpAddr> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let find = || {
         let socket = UdpSocket::bind((from.unwrap_or(any), 0))?;
-        // Nothing is sent.
+        // This sends nothing.
         socket.connect((peer, 1))?;
         socket.local_addr()
     };
@@ -107,10 +107,10 @@ fn source(from: Option<IpAddr>, peer: IpAddr) -> Answer<IpAddr> {
     Ok(found.ip())
 }
 
-/// Lists that programs have not given back.
+/// Device lists that programs have not freed.
 static LISTS: Mutex<Vec<Box<[Handle<Context>]>>> = Mutex::new(Vec::new());
 
-/// The contexts of all devices that can be opened, and NULL behind them.
+/// The contexts of all devices that can be opened, followed by NULL.
 pub(crate) fn rdma_get_devices(num_devices: Out<i32>) -> Answer<*mut Handle<Context>> {
     let opened = (0..device::all().len()).filter_map(|index| context(index).ok());
     let mut list: Box<[_]> = opened.chain([Handle::NULL]).collect();

@@ -1,16 +1,15 @@
-//! Port space UDP: a listener is a service of datagrams, and who connects asks for its queue pair (service ID resolution, IBA 13.4).
+//! Port space UDP: a listener is a datagram service, and connecting asks for its queue pair (service ID resolution, IBA 13.4).
 //!
-//! The question is a request to connect and the answer its rejection, each with what is said in its private data: no connection
-//! comes of it.
+//! The query is a connect request and the answer its rejection, with their contents in the private data. No connection results.
 
 use rdma_abi::verbs::{ibv_ah_attr, ibv_gid, ibv_global_route};
 
-/// What both begin with.
+/// The first bytes of both messages.
 const MAGIC: [u8; 8] = *b"NICETYS1";
-/// What an answer has before the program's data: the magic, a GID, a number and a key.
+/// Length of an answer before the program's data: magic, GID, queue pair number and key.
 const HEAD: usize = 32;
 
-/// Where datagrams for a service go.
+/// The destination of datagrams for a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) gid: ibv_gid,
@@ -18,12 +17,12 @@ pub(crate) struct Service {
     pub(crate) qkey: u32,
 }
 
-/// The question, with what the program says.
+/// Encodes a query with the program's private data.
 pub(crate) fn question(private_data: &[u8]) -> Vec<u8> {
     [&MAGIC, private_data].concat()
 }
 
-/// What the program says in a question; nothing if it is a request to connect.
+/// The program's private data in a query; `None` for an ordinary connect request.
 pub(crate) fn asked(private_data: &[u8]) -> Option<&[u8]> {
     private_data.strip_prefix(&MAGIC)
 }
@@ -34,7 +33,7 @@ impl Service {
         [&MAGIC[..], &self.gid.raw, &number, &key, private_data].concat()
     }
 
-    /// The service, and what its program says; nothing if that has refused.
+    /// The service and its program's private data; `None` for a refusal.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, private_data) = bytes.split_first_chunk::<HEAD>()?;
         let head = asked(head)?;
@@ -44,7 +43,7 @@ impl Service {
         Some((Self { gid, qp_num: word(16), qkey: word(20) }, private_data))
     }
 
-    /// The address vector that leads there.
+    /// The address vector of the service.
     pub(crate) fn vector(&self) -> ibv_ah_attr {
         let grh =
             ibv_global_route { dgid: self.gid, flow_label: 0, sgid_index: 0, hop_limit: 1, traffic_class: 0 };

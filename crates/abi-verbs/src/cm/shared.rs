@@ -1,4 +1,4 @@
-//! The contexts that librdmacm has opened, one for each device, and a protection domain for each.
+//! The contexts that librdmacm has opened, with a protection domain for each: one per device.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,8 @@ use ffi::lock;
 use crate::objects::{Context, Engine, Pd};
 use crate::slab::{Handle, Held};
 
-/// A context of librdmacm and its domain: one for each device, opened when an identifier needs it. A child of fork(2) has its own.
+/// A context of librdmacm and its protection domain: one per device, opened when an identifier needs it. A child of fork(2) has its
+/// own.
 pub(crate) struct Shared {
     pub(crate) process: u32,
     pub(crate) device: usize,
@@ -17,12 +18,12 @@ pub(crate) struct Shared {
 
 pub(crate) static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-/// Those that are open.
+/// The open contexts.
 pub(crate) fn contexts() -> Vec<Held<Context>> {
     lock(&SHARED).iter().filter_map(|shared| shared.context.look().ok()).collect()
 }
 
-/// The domain of all identifiers on a context for which programs name none.
+/// The protection domain of identifiers on a context for which the program passes none.
 pub(crate) fn domain(context: Handle<Context>) -> Option<Handle<Pd>> {
     lock(&SHARED).iter().find(|shared| shared.context == context).map(|shared| shared.pd)
 }

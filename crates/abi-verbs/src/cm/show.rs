@@ -13,15 +13,15 @@ use crate::discovery::{device, port};
 use crate::objects::{CmId, Context, State};
 use crate::slab::{Handle, Held};
 
-/// A socket address as C lays it out.
+/// A socket address in C's layout.
 pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
     let loan = Loan::address(addr);
-    // SAFETY: a loan is at least as long, and any bytes are such an address. Test: `connections_are_made_by_addresses` in
+    // SAFETY: a loan is at least this long, and any bytes are a valid address. Test: `connections_are_made_by_addresses` in
     // tests/programs.rs.
     unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
 }
 
-/// Shows both addresses, and the device with its domain: programs make their own queues in that.
+/// Updates the visible addresses, device and protection domain; programs create their own queues in that domain.
 pub(crate) fn show(id: Held<CmId>, state: &State) {
     let (local, peer) = (state.local.map(storage), state.peer.map(storage));
     let context = Context::address(state.context);
@@ -42,14 +42,14 @@ pub(crate) fn show(id: Held<CmId>, state: &State) {
     });
 }
 
-/// The GIDs of both ends, as RoCE makes them of IP addresses (IBA annex A17.8), once the device is known.
+/// The GIDs of both ends, as RoCE derives them from IP addresses (IBA annex A17.8), once the device is known.
 fn gids(state: &State) -> [ibv_gid; 2] {
     let known = |addr: Option<SocketAddr>| addr.filter(|_| !state.context.is_null());
     [state.local, state.peer]
         .map(|addr| known(addr).map(|addr| address::of_ip(addr.ip())).unwrap_or_default())
 }
 
-/// Makes a path record for an identifier whose ends are known, and shows it. RNICs of iWARP have none (rdma_resolve_route(3)).
+/// Creates and shows a path record for an identifier whose ends are known. iWARP RNICs have none (rdma_resolve_route(3)).
 pub(crate) fn show_path(id: Held<CmId>, state: &mut State) {
     if device::kind() == device::Kind::Rnic {
         return;
