@@ -21,20 +21,20 @@ use crate::objects::{CmId, Engine, Later};
 use crate::slab::Handle;
 use crate::ud::Datagrams;
 
-/// Engines of this process, by the names of their devices. What a parent opened stays its alone.
+/// Engines of this process, by device name. A child of fork(2) does not use its parent's.
 pub(crate) static ENGINES: Mutex<Vec<(u32, String, Arc<Engine>)>> = Mutex::new(Vec::new());
 
 impl Engine {
-    /// The engine of the device with this name, if this process has opened it. While one is being opened, none has.
+    /// The engine of the device with this name, if this process has opened it; `None` while any device is being opened.
     pub(crate) fn opened(name: &str) -> Option<Arc<Self>> {
         let own = std::process::id();
-        // Opening a device may look at files that this is asked for.
+        // Opening a device may read the emulated files that call this function.
         let engines = ENGINES.try_lock().ok()?;
         let (.., engine) = engines.iter().find(|(pid, known, _)| *pid == own && known == name)?;
         Some(engine.clone())
     }
 
-    /// What has become of datagrams, by the names of counters; none before there is a queue pair for them.
+    /// Datagram counters by name; empty before the first datagram queue pair.
     pub(crate) fn datagram_counts(&self) -> Vec<(&'static str, u64)> {
         lock(&self.datagrams).as_ref().map(|datagrams| datagrams.counts.all().collect()).unwrap_or_default()
     }
@@ -44,20 +44,20 @@ impl Engine {
         self.gids.first().copied()
     }
 
-    /// The GID that an address vector says its sender has.
+    /// The sender's GID in an address vector.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] for an index that the table does not have.
+    /// [`Errno::INVAL`] for an index outside of the table.
     pub(crate) fn source(&self, vector: &ibv_ah_attr) -> Answer<ibv_gid> {
         let index = if vector.is_global == 0 { 0 } else { vector.grh.sgid_index };
         self.gids.get(usize::from(index)).copied().ok_or(Errno::INVAL)
     }
 
-    /// Where an address vector leads from here.
+    /// The destination of an address vector, as seen from this device.
     ///
     /// # Errors
-    /// As [`Target::of`] and [`Engine::source`]; [`Errno::INVAL`] for an address of the other family; `ENETUNREACH` for another host's address on a device that reaches this one
-    /// alone, which is told on standard error, too.
+    /// As [`Target::of`] and [`Engine::source`]; [`Errno::INVAL`] for an address of the other family; `ENETUNREACH` for another host's
+    /// address on a device that reaches only this host, which is also reported on standard error.
     pub(crate) fn target(&self, vector: &ibv_ah_attr) -> Answer<Target> {
         self.source(vector)?;
         let own = self.pairing.addr().ip();
@@ -78,10 +78,10 @@ impl Engine {
         }
     }
 
-    /// Where the process listens that an address vector and the number of a queue pair lead to.
+    /// The listening address of the process that an address vector and a queue pair number identify.
     ///
     /// # Errors
-    /// As [`Engine::target`] and [`Target::process_of`], of which the latter is told on standard error, too.
+    /// As [`Engine::target`] and [`Target::process_of`]; the latter is also reported on standard error.
     pub(crate) fn process_of(&self, vector: &ibv_ah_attr, qp_num: u32) -> Answer<SocketAddr> {
         let target = self.target(vector)?;
         target.process_of(qp_num).inspect_err(|_| {
@@ -92,7 +92,7 @@ impl Engine {
         })
     }
 
-    /// Its datagrams, which begin with the first who asks.
+    /// The datagram transport, opened on first use.
     pub(crate) fn datagrams(&self) -> Answer<Arc<Datagrams>> {
         let mut datagrams = lock(&self.datagrams);
         if let Some(datagrams) = &*datagrams {
@@ -105,27 +105,28 @@ impl Engine {
         Ok(datagrams.insert(opened).clone())
     }
 
-    /// A shared receive queue has got a limit. On shm peers take receives without a word, and who waits for the event does not poll.
+    /// A shared receive queue has a limit now. On shm, peers take receives without notifying this side, and a program that waits for
+    /// the event does not poll, so the thread must.
     pub(crate) fn expect_limits(&self) {
         if self.is_local && !self.has_limits.swap(true, Ordering::AcqRel) {
             self.plan();
         }
     }
 
-    /// Has an identifier do something at a time. With the objects locked, so that it does nothing after it was destroyed.
+    /// Schedules a task of an identifier. Callers hold the lock of the objects, so that no task runs after the identifier is destroyed.
     pub(crate) fn do_later(&self, at: Time, id: Handle<CmId>, what: Later) {
         lock(&self.later).push((at, id, what));
         self.plan();
     }
 
-    /// The thread is to look what it waits for.
+    /// Wakes the thread, which then reads its tasks again.
     fn plan(&self) {
         self.plans.fetch_add(1, Ordering::AcqRel);
         self.planned.ring();
     }
 }
 
-/// The table of a port. That an entry is missing is said.
+/// The GID table of a port. A missing entry is reported on standard error.
 pub(crate) fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
     let addr = pairing.addr();
     if !pairing.is_found_by_number() {
@@ -140,23 +141,23 @@ pub(crate) fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
     shown(address::gids(addr, std::process::id() as u16, pairing.is_found_by_number()))
 }
 
-/// The table of a port whose device this process has not opened: its first entry names no process.
+/// The GID table of a port whose device this process has not opened: its first entry identifies no process.
 pub(crate) fn gids_before(name: &str) -> Vec<ibv_gid> {
     shown(address::gids(SocketAddr::new(own_ip(name), 0), 0, true))
 }
 
-/// What looks like an RNIC has the first entry alone, as those do.
+/// A device shown as an RNIC has only the first entry, as real RNICs do.
 fn shown(mut gids: Vec<ibv_gid>) -> Vec<ibv_gid> {
     gids.truncate(if device::kind() == Kind::Rnic { 1 } else { usize::MAX });
     gids
 }
 
-/// Where a device of this name is reached.
+/// The address at which a device of this name is reached.
 pub(crate) fn own_ip(name: &str) -> IpAddr {
     side(name).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// The address of this host that a device of this name keeps to, if it says one.
+/// The address of this host that a device name binds to, if any.
 pub(crate) fn side(name: &str) -> Option<IpAddr> {
     let side = name.split(['@', '(']).nth(1).filter(|_| name.contains('@'));
     side.and_then(|side| side.trim().parse().ok())

@@ -1,8 +1,8 @@
-//! [`Errno`]: why a call fails, as C has it, and from our errors to it.
+//! [`Errno`]: C error numbers, and the conversion from `verbs` errors.
 
 use verbs::Error;
 
-/// A number of errno(3).
+/// An error number of errno(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
 
@@ -14,12 +14,12 @@ impl Errno {
     pub(crate) const NODEV: Self = Self(libc::ENODEV);
     pub(crate) const NOSYS: Self = Self(libc::ENOSYS);
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
-    /// An error of this library's own.
+    /// An internal error of this library.
     pub(crate) const IO: Self = Self(libc::EIO);
 
-    /// Leaves it where errno(3) says.
+    /// Stores the number in errno(3).
     pub(crate) fn leave(self) {
-        // SAFETY: the address of this thread's own number. Test: `nonsense_is_answered` in tests/programs.rs.
+        // SAFETY: the address of this thread's errno. Test: `nonsense_is_answered` in tests/programs.rs.
         unsafe { *libc::__errno_location() = self.0 };
     }
 }

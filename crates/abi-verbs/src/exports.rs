@@ -1,5 +1,5 @@
-//! The exported functions: each line of functions.txt becomes a symbol under its version node. What the lines look like is in
-//! build.rs.
+//! The exported functions: each line of functions.txt becomes a symbol under its version node. build.rs describes the format of the
+//! lines.
 
 use std::arch::global_asm;
 use std::ffi::{c_char, c_int, c_void};
@@ -19,11 +19,11 @@ use crate::resources::ah::Ah;
 use crate::resources::mr::Mr;
 use crate::slab::Handle;
 
-/// An address that is looked at by the call itself.
+/// An address that the call itself validates.
 type Address = *mut c_void;
 
-/// A function that is there, and the symbol for it: in the same module, so that rustc has both in one object file, where a symbol
-/// can be set to another.
+/// Defines an implemented function and its versioned symbol. Both are in one module, so that rustc emits them into one object file, as
+/// an assembler alias requires.
 macro_rules! export {
     ($symbol:literal $name:ident ($($argument:ident: $kind:ty),*) $($how:tt)+) => {
         define! { $name ($($argument: $kind),*) [calls::$name($($argument),*)] $($how)+ }
@@ -31,7 +31,7 @@ macro_rules! export {
     };
 }
 
-/// A function that is not there, and the error that says so.
+/// Defines an unsupported function and the error that it returns.
 macro_rules! missing {
     ($why:ident $symbol:literal $name:ident () value $kind:ty) => {
         define! { $name () [<$kind>::default()] value $kind }

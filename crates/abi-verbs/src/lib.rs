@@ -1,28 +1,28 @@
-//! `libibverbs.so.1` and `librdmacm.so.1` in one file: programs that were built for libibverbs and librdmacm run on any of our
-//! devices, unmodified. `nicety run` has programs find it by both names.
+//! `libibverbs.so.1` and `librdmacm.so.1` in one file: programs built for libibverbs and librdmacm run unmodified on all our devices.
+//! `nicety run` makes programs load it under both names.
 //!
-//! `NICETY_VERBS_DEVICES` names the devices, separated by `;` (`shm` if it is not set); programs see them as `nicety0`, `nicety1`
-//! and so on. `NICETY_VERBS_KIND` says whether they look like RoCE (`hca`) or like iWARP (`rnic`). No other crate below reads the environment.
+//! `NICETY_VERBS_DEVICES` names the devices, separated by `;` (`shm` if unset); programs see them as `nicety0`, `nicety1` and so on.
+//! `NICETY_VERBS_KIND` selects whether they appear as RoCE (`hca`) or as iWARP (`rnic`). No other crate below reads the environment.
 //!
-//! Each function checks the objects that it is passed, calls `verbs`, and turns what comes back into the numbers of C. No panic
-//! leaves it. What is not there says so by ENOSYS or EOPNOTSUPP.
+//! Each function validates the objects that it is passed, calls `verbs`, and converts the result to C numbers. Panics are contained.
+//! Unsupported functions return ENOSYS or EOPNOTSUPP.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `functions.txt`, `private.txt` | the public names as a table, and what is there of each; names that vendors' libraries want. build.rs makes the rest of them |
+//! | `functions.txt`, `private.txt` | the table of public functions and their support; names that vendors' libraries need. build.rs generates code from both |
 //! | `exports` | the exported functions |
-//! | `tables` | the functions that programs call through an object: inline functions of `verbs.h` |
-//! | `answer`, `errno` | the firewall; errors as C has them |
-//! | `slab` | objects by address, and whether they are alive |
-//! | `objects`, `usage` | the objects that programs hold; what keeps them from being destroyed |
-//! | `engine`, `thread` | an opened device; the thread that takes its events |
-//! | `address` | who can be reached: GIDs and LIDs |
-//! | `discovery` | the list of devices, what they can do, and the files that programs look for |
+//! | `tables` | functions that the inline functions of `verbs.h` call through an object |
+//! | `answer`, `errno` | panic containment and return conventions; error numbers |
+//! | `slab` | storage of objects, with validation of their addresses |
+//! | `objects`, `usage` | the objects that programs hold; use counts that prevent destruction |
+//! | `engine`, `thread` | an opened device; the thread that handles its events |
+//! | `address` | addressing: GIDs and LIDs |
+//! | `discovery` | the list of devices, their attributes, and their files in /sys and /dev |
 //! | `resources` | contexts, domains, regions, queues, address handles, events |
 //! | `qp` | queue pairs |
 //! | `requests` | the data path |
 //! | `ud` | datagrams |
-//! | `mailbox` | what a program has not been told yet |
+//! | `mailbox` | queues of events that a program has not taken |
 //! | `text` | names and rates |
 //! | `cm` | librdmacm |
 
@@ -45,7 +45,7 @@ mod thread;
 mod ud;
 mod usage;
 
-/// The bodies of the exported functions, by their names.
+/// The bodies of the exported functions, by name.
 mod calls {
     pub(crate) use crate::cm::addrinfo::*;
     pub(crate) use crate::cm::channel::*;

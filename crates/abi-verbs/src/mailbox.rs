@@ -1,7 +1,7 @@
-//! [`Mailbox`]: what a program has not been told yet, and the descriptor by which it learns that there is something.
+//! [`Mailbox`]: a queue of events for a program, with a descriptor that is readable while it is not empty.
 //!
-//! What a program has is an epoll descriptor that holds our own: poll(2), select(2) and epoll see the one through the other, and
-//! whether it blocks is the program's to say.
+//! The program gets an epoll descriptor that contains our eventfd: poll(2), select(2) and epoll work on it, and the program can set its
+//! blocking mode without affecting ours.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::answer::{Answer, until};
 
-/// Letters in order, and a descriptor that is readable while there are any.
+/// Events in order, and a descriptor that is readable while there are any.
 pub(crate) struct Mailbox<T> {
     fd: OwnedFd,
     news: OwnedFd,
@@ -32,12 +32,12 @@ impl<T> Mailbox<T> {
         self.fd.as_raw_fd()
     }
 
-    /// Changes what there is, and has the descriptor say so.
+    /// Changes the queue, and updates the descriptor's readiness.
     pub(crate) fn change<R>(&self, change: impl FnOnce(&mut VecDeque<T>) -> R) -> R {
         let mut letters = lock(&self.letters);
         let had_some = !letters.is_empty();
         let result = change(&mut letters);
-        // Neither call can block: the number is 0 or 1.
+        // Neither call can block: the counter is 0 or 1.
         let _ = match (had_some, !letters.is_empty()) {
             (false, true) => rustix::io::write(&self.news, &1_u64.to_ne_bytes()),
             (true, false) => rustix::io::read(&self.news, &mut [0_u8; 8]),
@@ -54,7 +54,7 @@ impl<T> Mailbox<T> {
         self.change(VecDeque::pop_front)
     }
 
-    /// What to wait for, unless the program has said that its descriptor does not block.
+    /// The descriptor to wait for, unless the program has set it to nonblocking.
     pub(crate) fn until(&self) -> Answer<Option<RawFd>> {
         until(&self.fd)
     }

@@ -1,5 +1,5 @@
-//! The objects that programs hold, with the state of each. A context finds its device's objects by number, and each object refers to its
-//! context, so all are in one file. The calls are in modules above this one, and so are objects that no other object refers to.
+//! The objects that programs hold, with the state of each. A context finds its device's objects by number, and each object refers to
+//! its context, so all are in one file. The calls are in modules above this one, as are objects to which no other object refers.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -25,11 +25,11 @@ use crate::slab::{Handle, Held, Object, Slab};
 use crate::ud::Datagrams;
 use crate::usage::{Acks, Users};
 
-/// A device as a program has opened it.
+/// A device opened by a program.
 pub(crate) struct Context {
     pub(crate) engine: Arc<Engine>,
     pub(crate) device: Handle<Device>,
-    /// Asynchronous events.
+    /// Asynchronous events that the program has not taken.
     pub(crate) events: Mailbox<Event>,
 }
 
@@ -44,13 +44,13 @@ impl Object for Context {
 }
 
 impl Context {
-    /// The address that other objects have in their first field.
+    /// The address in the first field of other objects.
     pub(crate) fn address(handle: Handle<Self>) -> *mut ibv_context {
         handle.cast()
     }
 }
 
-/// What has happened to a queue pair.
+/// An asynchronous event of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QpEvent {
     QpAccessError,
@@ -72,15 +72,15 @@ pub(crate) struct Engine {
     pub(crate) pairing: Pairing,
     /// The device reaches this host only.
     pub(crate) is_local: bool,
-    /// The table of its port.
+    /// The GID table of its port.
     pub(crate) gids: Vec<ibv_gid>,
-    /// Objects by number, for the reports of events. Locked while an object is in use.
+    /// Objects by number, for event delivery. Locked while an object is in use.
     pub(crate) objects: Mutex<Objects>,
-    /// Opened for the first queue pair of type UD.
+    /// Opened for the first UD queue pair.
     pub(crate) datagrams: Mutex<Option<Arc<Datagrams>>>,
-    /// Tasks of identifiers, with the time of each.
+    /// Scheduled tasks of identifiers.
     pub(crate) later: Mutex<Vec<(Time, Handle<CmId>, Later)>>,
-    /// Some shared receive queue has or had a limit that the thread must poll for.
+    /// Whether any shared receive queue has or had a limit that the thread must poll for.
     pub(crate) has_limits: AtomicBool,
     /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
@@ -90,20 +90,20 @@ pub(crate) struct Engine {
 /// Objects by number.
 #[derive(Default)]
 pub(crate) struct Objects {
-    /// By the numbers that programs know, which completions carry.
+    /// By the program's queue pair numbers, which completions carry.
     pub(crate) qps: HashMap<u32, Handle<Qp>>,
-    /// By the device's numbers, which events carry.
+    /// By the device's queue pair numbers, which events carry.
     pub(crate) lives: HashMap<u32, Handle<Qp>>,
     pub(crate) cqs: HashMap<u32, Handle<Cq>>,
     pub(crate) srqs: HashMap<u32, Handle<Srq>>,
-    /// Identifiers of librdmacm by the numbers of their queue pairs.
+    /// Identifiers of librdmacm by queue pair number.
     pub(crate) ids: HashMap<u32, Handle<CmId>>,
     /// Listening identifiers, by address.
     pub(crate) listeners: Vec<(SocketAddr, Handle<CmId>)>,
 }
 
 impl Objects {
-    /// The queue pair whose number an event carries.
+    /// The queue pair whose device number an event carries.
     pub(crate) fn of_event(&self, number: u32) -> Option<Held<Qp>> {
         self.lives.get(&number)?.look().ok()
     }
@@ -136,7 +136,7 @@ impl Held<Pd> {
 pub(crate) struct Channel {
     pub(crate) channel: verbs::CompChannel,
     pub(crate) fd: OwnedFd,
-    /// Its queues, by the device's numbers.
+    /// Its completion queues, by the device's numbers.
     pub(crate) cqs: Mutex<HashMap<u32, Handle<Cq>>>,
     pub(crate) users: Users,
 }
@@ -156,19 +156,19 @@ pub(crate) struct Cq {
     pub(crate) context: Handle<Context>,
     pub(crate) channel: Option<Held<Channel>>,
     pub(crate) users: Users,
-    /// Notifications, and what the program has acknowledged of them.
+    /// Completion notifications, counted until the program acknowledges them.
     pub(crate) notified: Acks,
     /// Asynchronous events, likewise.
     pub(crate) events: Acks,
     pub(crate) late: Late,
-    /// Set when queue pairs of type UD complete here; each poll of the queue then moves datagrams.
+    /// Set when UD queue pairs complete here; each poll of the queue then moves datagrams.
     pub(crate) datagrams: OnceLock<Arc<Datagrams>>,
-    /// The completion that `ibv_start_poll(3)` and `ibv_next_poll(3)` took last, and the sender's queue pair.
+    /// The completion that `ibv_start_poll(3)` or `ibv_next_poll(3)` took last, and the sender's queue pair number.
     pub(crate) current: Mutex<(Wc, Option<u32>)>,
 }
 
 impl Object for Cq {
-    // Every queue can be polled one by one.
+    // The extended type, since every queue supports `ibv_start_poll(3)`.
     type C = ibv_cq_ex;
     const PLACES: usize = 1 << 16;
     fn slab() -> &'static Slab<Self> {
@@ -201,7 +201,7 @@ pub(crate) struct Settings(pub(crate) ibv_qp_attr);
 
 impl Default for Settings {
     fn default() -> Self {
-        // SAFETY: numbers alone. Test: `perftest_measures_each_operation` in tests/programs.rs.
+        // SAFETY: only numbers, which may be zero. Test: `perftest_measures_each_operation` in tests/programs.rs.
         Self(unsafe { std::mem::zeroed() })
     }
 }
@@ -219,11 +219,11 @@ pub(crate) struct Qp {
     pub(crate) settings: Mutex<Settings>,
     pub(crate) init: ibv_qp_init_attr,
     pub(crate) events: Acks,
-    /// Whether requests may also be made by calls.
+    /// Whether the builder calls (`ibv_wr_start(3)`) are enabled.
     pub(crate) has_calls: bool,
 }
 
-// SAFETY: of the attributes that it was made with, only numbers and what C gets back are used. Test: `perftest_measures_each_operation`.
+// SAFETY: of the creation attributes, only numbers are used and pointers returned to C. Test: `perftest_measures_each_operation`.
 unsafe impl Send for Qp {}
 // SAFETY: as above.
 unsafe impl Sync for Qp {}
@@ -248,12 +248,12 @@ impl Qp {
         &self.life().qp
     }
 
-    /// Of type UD.
+    /// Whether this is a UD queue pair.
     pub(crate) fn is_datagram(&self) -> bool {
         self.init.qp_type.cast_unsigned() == n::IBV_QPT_UD
     }
 
-    /// Where its requests complete, and its receives.
+    /// The completion queues of its sends and its receives.
     pub(crate) fn cqs(&self) -> [Held<Cq>; 2] {
         [self.send_cq, self.recv_cq]
     }
@@ -264,14 +264,14 @@ impl Qp {
         life.gate.open(&life.qp);
     }
 
-    /// The connection has failed: requests are flushed, now and later.
+    /// The connection has failed: current and later requests are flushed.
     pub(crate) fn failed(&self) {
         let life = self.life();
         life.qp.to_error();
         life.gate.open(&life.qp);
     }
 
-    /// Its state now, as a number of `enum ibv_qp_state`.
+    /// Its current state, as a number of `enum ibv_qp_state`.
     pub(crate) fn state_now(&self) -> u32 {
         let life = self.life();
         let is_dead = life.qp.state() == verbs::QpState::Error && !life.parting.is_unaware();
@@ -282,52 +282,52 @@ impl Qp {
 /// An identifier of a connection, or of a listener.
 pub(crate) struct CmId {
     pub(crate) state: Mutex<State>,
-    /// Events that the program holds.
+    /// Events that the program has not acknowledged.
     pub(crate) events: Acks,
 }
 
-/// The state of an identifier. Its lock is taken after an engine's, and before a channel's.
+/// The state of an identifier. Lock order: the engine's locks, this lock, the channel's lock.
 pub(crate) struct State {
     pub(crate) channel: Handle<EventChannel>,
     /// The channel is its own, and calls wait for their event.
     pub(crate) is_sync: bool,
-    /// Of port space UDP.
+    /// In port space UDP.
     pub(crate) is_datagram: bool,
-    /// At an IPv6 address it does not listen for IPv4 (`RDMA_OPTION_ID_AFONLY`).
+    /// A listener at an IPv6 address does not accept IPv4 (`RDMA_OPTION_ID_AFONLY`).
     pub(crate) is_of_one_family: bool,
-    /// It shares its address with identifiers that have this option, too, while none of them listens (`RDMA_OPTION_ID_REUSEADDR`).
+    /// Shares its address with other identifiers that set this option, while none of them listens (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) reuses_address: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
-    /// The acknowledgement time-out that the program has set; it is only reported back.
+    /// The acknowledgement timeout that the program has set; it is only reported back.
     pub(crate) ack_timeout: u8,
-    /// The peer's limit of retries for messages that find no receive, if the protocol carries it.
+    /// The peer's RNR retry limit, if the protocol carries it.
     pub(crate) rnr_retry: Option<u8>,
-    /// The queue pair that was made by it.
+    /// The queue pair that `rdma_create_qp` made for it.
     pub(crate) qp: Handle<Qp>,
     pub(crate) phase: Phase,
-    /// The program has ended the connection.
+    /// The program has disconnected.
     pub(crate) is_leaving: bool,
-    /// The end of the connection, also while connecting.
+    /// The local end of the connection, also while connecting.
     pub(crate) end: End,
-    /// The attempt to connect, until it is answered.
+    /// The connection attempt, until it is answered.
     pub(crate) attempt: Option<Attempt>,
-    /// The address that it holds, on each device.
+    /// The address that it reserves, on each device.
     pub(crate) ports: Vec<Reserved>,
     /// The path record that C sees.
     pub(crate) path: Option<Box<ibv_sa_path_rec>>,
-    /// Requests for the port, while the program does not listen yet.
+    /// Connect requests that arrived before the program listens.
     pub(crate) early: Option<Vec<News>>,
-    /// Of a listener: requests that the program has not answered.
+    /// For a listener: the limit on unanswered requests.
     pub(crate) backlog: Backlog,
-    /// The request that it came from, until the program answers.
+    /// The connect request from which it was created, until the program answers.
     pub(crate) request: Option<Asked>,
-    /// Of a listener: what queue pairs of its requests are made of.
+    /// For a listener: the template of queue pairs for its requests.
     pub(crate) template: Option<Template>,
 }
 
-/// How far an identifier has come.
+/// The stage of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
@@ -338,19 +338,19 @@ pub(crate) enum Phase {
     AddrResolved,
     /// It may connect.
     RouteResolved,
-    /// By this side.
+    /// This side is connecting.
     Connecting,
-    /// Accepted by this side; the peer has to confirm.
+    /// This side has accepted; the peer has to confirm.
     Accepting,
     Connected,
     Over,
 }
 
-/// An end of a connection.
+/// The local end of a connection.
 pub(crate) enum End {
     None,
     Qp(Handle<Qp>),
-    /// There is no queue pair of the program's.
+    /// The connection has no queue pair of the program.
     Bare(Box<verbs::CmId>),
 }
 
@@ -364,10 +364,10 @@ impl Object for CmId {
 }
 
 impl State {
-    /// Of the device that it is on.
+    /// The engine of its device.
     ///
     /// # Errors
-    /// [`crate::errno::Errno::INVAL`] if none has been found yet.
+    /// [`crate::errno::Errno::INVAL`] if no device has been found yet.
     pub(crate) fn engine(&self) -> Answer<Arc<Engine>> {
         Ok(self.context.look()?.engine.clone())
     }
@@ -380,7 +380,7 @@ pub(crate) struct EventChannel {
 
 /// An event of librdmacm that the program has not taken yet.
 pub(crate) struct News {
-    /// The identifier that it is about: the listener, for a connect request.
+    /// The identifier that it concerns: the listener, for a connect request.
     pub(crate) id: Handle<CmId>,
     pub(crate) kind: u32,
     pub(crate) status: c_int,
@@ -389,7 +389,7 @@ pub(crate) struct News {
     pub(crate) info: Option<ConnInfo>,
     /// The datagram service, for events of port space UDP.
     pub(crate) service: Option<Service>,
-    /// A connect request, which gets an identifier when the program takes the event. It is rejected when it is dropped.
+    /// A connect request, which gets an identifier when the program takes the event. Dropping it rejects it.
     pub(crate) request: Option<Request>,
 }
 
@@ -399,16 +399,16 @@ pub(crate) struct Request {
     pub(crate) context: Handle<Context>,
 }
 
-/// A connect request without an answer, with its place in the listener's [`Backlog`].
+/// An unanswered connect request, with its place in the listener's [`Backlog`].
 pub(crate) struct Asked {
     pub(crate) request: ConnectRequest,
     pub(crate) _place: Arc<()>,
 }
 
-/// The backlog of a listener for which the program names none.
+/// The backlog of a listener for which the program passes none.
 pub(crate) const BACKLOG: usize = 1024;
 
-/// Counts the connect requests of a listener that wait for an answer, up to a limit.
+/// Counts the unanswered connect requests of a listener, up to a limit.
 pub(crate) struct Backlog {
     pub(crate) most: usize,
     pub(crate) places: Arc<()>,
@@ -419,7 +419,7 @@ impl Backlog {
         Self { most: BACKLOG, places: Arc::default() }
     }
 
-    /// A place for one more request, until it is dropped; `None` at the limit.
+    /// Reserves a place for one more request until the place is dropped; `None` at the limit.
     pub(crate) fn place(&self) -> Option<Arc<()>> {
         let waiting = Arc::strong_count(&self.places) - 1;
         (waiting < self.most).then(|| self.places.clone())
@@ -442,7 +442,7 @@ impl Object for EventChannel {
     }
 }
 
-/// What the queue pairs of a listener's requests are made of.
+/// The parameters of queue pairs for a listener's requests.
 #[derive(Clone, Copy)]
 pub(crate) struct Template {
     pub(crate) pd: Handle<Pd>,
@@ -453,30 +453,30 @@ pub(crate) struct Template {
     pub(crate) sq_sig_all: i32,
 }
 
-/// An address that an identifier holds on a device.
+/// An address that an identifier reserves on a device.
 pub(crate) struct Reserved {
-    /// The device's place in the list.
+    /// The device's index in the list.
     pub(crate) device: usize,
-    /// The listener, until a connection is made from this address.
+    /// The listener, until the identifier connects from this address.
     pub(crate) listener: Option<Listener>,
-    /// `None` on devices that hold no addresses; the listener holds it there.
+    /// `None` on devices that cannot reserve an address; there the listener holds it.
     pub(crate) port: Option<Port>,
 }
 
-/// An attempt to connect, which is repeated for a while where nobody listens yet. Programs agree out of band that one listens and the
-/// other connects. On a card, resolving takes longer than it takes to listen; here it takes no time.
+/// A connection attempt, retried for a while when nobody listens yet. Programs agree out of band which side listens. On a card,
+/// resolving takes longer than starting to listen; here it takes no time, so a program may connect too early.
 pub(crate) struct Attempt {
     pub(crate) addr: SocketAddr,
     pub(crate) param: ConnParam,
     pub(crate) until: Time,
 }
 
-/// A task of an identifier for a later time.
+/// A scheduled task of an identifier.
 pub(crate) enum Later {
     /// Try to connect again.
     Connect,
-    /// Report the end of the connection once the program has polled what arrived, or at this time.
+    /// Report the end of the connection when the program has polled earlier completions, or at this time.
     End(Time),
-    /// Report that the queue pair may be used again.
+    /// Report the end of time-wait: the queue pair may be reused.
     TimeWait,
 }

@@ -60,12 +60,12 @@ pub(crate) fn show_path(id: Held<CmId>, state: &mut State) {
     id.show(|seen| (seen.route.path_rec, seen.route.num_paths) = (address.cast(), 1));
 }
 
-/// What a value of a path record is said to be: exactly this one (IBA 15.2.5.16).
+/// Selector of a path record: the value is exact (IBA 15.2.5.16).
 const EXACTLY: u8 = 2;
-/// How long a packet lives: 4.096 us times 2 to the power of 18, a second, which RDMA-CM takes for RoCE.
+/// Packet lifetime: 4.096 us * 2^18, one second, as RDMA-CM assumes for RoCE.
 const LIFE: u8 = 18;
 
-/// The only path between two ends. A program that has said how long an acknowledgement may take gets half of it for each way.
+/// The only path between two ends. If the program has set an acknowledgement timeout, the packet lifetime is half of it.
 fn path_record([sgid, dgid]: [ibv_gid; 2], ack_timeout: u8) -> ibv_sa_path_rec {
     ibv_sa_path_rec {
         dgid,

@@ -1,4 +1,4 @@
-//! Identifiers without a channel of the program's: waiting for the event that answers a call; and such identifiers in one call.
+//! Synchronous identifiers, which have no program's channel: waiting for the event that answers a call, and `rdma_create_ep`.
 
 use std::os::fd::RawFd;
 
@@ -15,20 +15,20 @@ use crate::errno::Errno;
 use crate::objects::{CmId, Pd, Phase, Template};
 use crate::slab::{Handle, Held};
 
-/// Looks for the event that answers the last call, and says what to wait for if it is not there.
+/// Polls for the event that answers the last call; returns what to wait for if it has not arrived.
 pub(crate) fn look(id: Handle<CmId>) -> Answer<Option<RawFd>> {
     let held = id.look()?;
     acknowledge(held);
     match next(held)? {
         Err(until) => Ok(until),
         Ok(event) if event.status == 0 => Ok(None),
-        // Positive numbers are reasons of the other side.
+        // Positive numbers are reject reasons from the peer.
         Ok(event) if event.status > 0 => Err(Errno(libc::ECONNREFUSED)),
         Ok(event) => Err(Errno(-event.status)),
     }
 }
 
-/// The identifier's next event, which it holds from now on, or what to wait for.
+/// Takes the next event for the identifier, which holds it from now on; or returns what to wait for.
 fn next(id: Held<CmId>) -> Answer<Result<rdma_cm_event, Option<RawFd>>> {
     let channel = lock(&id.state).channel.look()?;
     let Some(event) = event::take(channel) else { return channel.news.until().map(Err) };
@@ -36,7 +36,8 @@ fn next(id: Held<CmId>) -> Answer<Result<rdma_cm_event, Option<RawFd>>> {
     Ok(Ok(event.look()?.seen()))
 }
 
-/// The next who wants to connect to a listener without a channel, with a queue pair if `rdma_create_ep` has said of what.
+/// Takes the next connect request of a synchronous listener, and creates its queue pair if the listener has a template from
+/// `rdma_create_ep`.
 pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> Answer<Option<RawFd>> {
     let listener = listen.look()?;
     let place = id.required(Errno::INVAL)?;
@@ -56,7 +57,7 @@ pub(crate) fn rdma_get_request(listen: Handle<CmId>, id: Out<Handle<CmId>>) -> A
         return Err(Errno::INVAL);
     }
     let new = Handle::<CmId>::of(event.id).look()?;
-    // The event goes with whom it tells of.
+    // The new identifier holds the event of its request.
     let told = listener.seen().event;
     listener.show(|seen| seen.event = std::ptr::null_mut());
     new.show(|seen| seen.event = told);
@@ -89,7 +90,7 @@ pub(crate) fn rdma_create_ep(
     Ok(())
 }
 
-/// Binds a listener, or finds the way to the other side and makes the queue pair.
+/// Binds a listener; otherwise resolves the peer's address and route, and creates the queue pair.
 fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answer {
     let [src, dst] = addresses(info);
     let mut found = init.get();
@@ -103,7 +104,7 @@ fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_q
         id.show(|seen| seen.pd = pd.cast());
         return Ok(());
     }
-    // What answers these two is there when they return.
+    // Both calls have queued their event when they return.
     resolve::rdma_resolve_addr(id.handle(), src, dst, 0)?;
     look(id.handle())?;
     resolve::rdma_resolve_route(id.handle(), 0)?;
@@ -114,7 +115,7 @@ fn prepare(id: Held<CmId>, info: &rdma_addrinfo, pd: Handle<Pd>, init: Out<ibv_q
 pub(crate) fn rdma_destroy_ep(id: Handle<CmId>) -> Answer {
     let held = id.look()?;
     let seen = held.seen();
-    // A connection ends with it, and nobody asks for the event of that.
+    // Ends the connection too; its disconnect event is not needed.
     let _ = end(&mut lock(&held.state));
     let qp = if seen.qp.is_null() { Ok(()) } else { endpoint::rdma_destroy_qp(id) };
     let srq = if seen.srq.is_null() { Ok(()) } else { endpoint::rdma_destroy_srq(id) };

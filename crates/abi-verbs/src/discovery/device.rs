@@ -1,5 +1,4 @@
-//! The list of devices: what `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on, of the kind that `NICETY_VERBS_KIND`
-//! says.
+//! The list of devices: those that `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on, of the kind in `NICETY_VERBS_KIND`.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -17,13 +16,13 @@ use crate::slab::{Handle, Object, Slab};
 /// A device that a program may open.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// Its name in the table of devices, by which it is opened.
+    /// Its name in the device table, used to open it.
     pub(crate) name: String,
-    /// Its place in the list.
+    /// Its index in the list.
     pub(crate) index: c_int,
 }
 
-/// What programs see of a device, and room behind it: libraries of vendors look there for what theirs have, and find nothing.
+/// The device as programs see it, followed by zeros: vendors' libraries read their own fields there, and find none set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
@@ -43,7 +42,7 @@ impl Object for Device {
 const VARIABLE: &str = "NICETY_VERBS_DEVICES";
 const DEFAULT: &str = "shm";
 
-/// All devices, made when they are asked for first; they stay.
+/// All devices, created on first use; they are never freed.
 pub(crate) fn all() -> &'static [Handle<Device>] {
     static ALL: OnceLock<Vec<Handle<Device>>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -70,33 +69,33 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
     })
 }
 
-/// Whether the program calls somebody else's libibverbs: then its objects are none of ours.
+/// Whether the program calls another libibverbs, whose objects are not ours.
 fn is_half() -> bool {
     let file_of = |address: *const c_void| {
-        // SAFETY: numbers and pointers that are NULL, which the call fills in if it knows the address. Test:
+        // SAFETY: numbers and pointers, which may be zero; the call fills them in if it knows the address. Test:
         // `a_program_with_half_of_the_library_is_told` in tests/programs.rs.
         unsafe {
             let mut found: libc::Dl_info = std::mem::zeroed();
             (libc::dladdr(address, &raw mut found) != 0).then_some(found.dli_fbase)
         }
     };
-    // SAFETY: looks a name up among what the program was linked with. Test: as above.
+    // SAFETY: resolves a symbol of the linked program. Test: as above.
     let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"ibv_open_device".as_ptr()) };
     !called.is_null() && file_of(called) != file_of(is_half as fn() -> bool as *const c_void)
 }
 
-/// What devices look like: programs do some things in another way on the one and on the other.
+/// The kind of device that programs see; they treat the two kinds differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A channel adapter of InfiniBand on Ethernet (RoCE).
+    /// An InfiniBand channel adapter on Ethernet (RoCE).
     Hca,
-    /// An RNIC of iWARP.
+    /// An iWARP RNIC.
     Rnic,
 }
 
 const KIND: &str = "NICETY_VERBS_KIND";
 
-/// The kind that all devices are of, asked once.
+/// The kind of all devices, read from the environment once.
 pub(crate) fn kind() -> Kind {
     static FOUND: OnceLock<Kind> = OnceLock::new();
     *FOUND.get_or_init(|| match std::env::var(KIND).unwrap_or_default().trim() {
@@ -126,14 +125,14 @@ fn make(name: &str, index: c_int) -> Answer<Handle<Device>> {
     Device::slab().insert(Seen { device, room: [0; 64] }, Device { name: name.to_owned(), index })
 }
 
-/// Text in an array of C, with a zero behind it.
+/// Text in a C array, terminated by a zero.
 pub(crate) fn chars<const N: usize>(text: &str) -> [c_char; N] {
     let mut array = [0; N];
     array[..N - 1].iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
     array
 }
 
-/// The GUID of a device, in the order of the network: of this host and the device's name, in the range that is nobody's.
+/// The GUID of a device in network byte order: a hash of the host name and the device's name, in the locally administered range.
 pub(crate) fn guid(name: &str) -> u64 {
     let node = rustix::system::uname();
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((node.nodename().to_bytes(), name));
@@ -142,7 +141,7 @@ pub(crate) fn guid(name: &str) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Lists that programs have not given back.
+/// Device lists that programs have not freed.
 static LISTS: Mutex<Vec<Box<[Handle<Device>]>>> = Mutex::new(Vec::new());
 
 pub(crate) fn ibv_get_device_list(num_devices: Out<i32>) -> Answer<*mut Handle<Device>> {
@@ -164,7 +163,7 @@ pub(crate) fn ibv_free_device_list(list: Out<Handle<Device>>) -> Answer {
 pub(crate) fn ibv_get_device_name(device: Handle<Device>) -> Answer<*const c_char> {
     let device = device.look()?;
     let mut name = std::ptr::null();
-    // Devices stay, and so does the name.
+    // Devices are never freed, so the name stays valid.
     device.show(|seen| name = seen.device.name.as_ptr());
     Ok(name)
 }

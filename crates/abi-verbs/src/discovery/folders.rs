@@ -1,7 +1,7 @@
-//! Folders of our devices as programs list them (opendir(3), readdir(3), scandir(3)), where this library is preloaded; see `paths`.
+//! Listings of our devices' folders (opendir(3), readdir(3), scandir(3)) where this library is preloaded; see `paths`.
 //!
-//! A program has a stream of the C library's own, of a folder that is on every machine, so that whatever it does with it besides
-//! works; what it reads are names of ours.
+//! The program holds a real stream of the C library, on a folder that exists on every machine, so all other calls on it work. Reading
+//! it returns our names.
 
 use std::collections::btree_set::IntoIter;
 use std::collections::{BTreeSet, HashMap};
@@ -15,15 +15,15 @@ use libc::{DIR, dirent64};
 use crate::discovery::paths::{Entry, next};
 use crate::errno::Errno;
 
-/// A folder that is being listed: what has not been read of it, and the entry that was read last.
+/// A folder being listed: the names not yet read, and the entry that was read last.
 struct Listing {
     names: IntoIter<String>,
     entry: Box<dirent64>,
 }
 
-/// By the addresses of streams.
+/// Open listings by stream address.
 static LISTINGS: Mutex<Option<HashMap<usize, Listing>>> = Mutex::new(None);
-/// How many there are: mostly none, and then nobody takes the lock.
+/// Number of open listings: mostly 0, and then the lock is not taken.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// The function of this name in the C library.
@@ -31,7 +31,7 @@ macro_rules! theirs {
     ($name:literal: $kind:ty) => {{
         static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
         let address = next(&NEXT, $name);
-        // SAFETY: the C library has a function of this name and type, which gets what the program passes, or a path of ours. Test:
+        // SAFETY: the C library has a function of this name and type; its arguments are the program's, or a path of ours. Test:
         // `folders_of_devices_are_listed` in tests/programs.rs.
         unsafe { std::mem::transmute::<*mut c_void, $kind>(address) }
     }};
@@ -52,7 +52,7 @@ extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     stream
 }
 
-/// The next entry of a listing of ours, NULL behind the last; nothing if the stream is another's.
+/// The next entry of one of our listings, NULL at the end; `None` if the stream is not ours.
 fn read(stream: *mut DIR) -> Option<*mut dirent64> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
@@ -64,9 +64,9 @@ fn read(stream: *mut DIR) -> Option<*mut dirent64> {
     Some(&mut *listing.entry)
 }
 
-/// An entry of a folder.
+/// A directory entry with this name.
 fn entry(name: &str) -> dirent64 {
-    // SAFETY: numbers and bytes. Test: `folders_of_devices_are_listed` in tests/programs.rs.
+    // SAFETY: numbers and bytes, which may be zero. Test: `folders_of_devices_are_listed` in tests/programs.rs.
     let mut entry = unsafe { std::mem::zeroed::<dirent64>() };
     (entry.d_ino, entry.d_off, entry.d_type) = (1, 1, libc::DT_UNKNOWN);
     entry.d_reclen = size_of::<dirent64>() as u16;
@@ -82,7 +82,7 @@ extern "C" fn readdir64(stream: *mut DIR) -> *mut dirent64 {
     contain(|| read(stream)).unwrap_or(None).unwrap_or_else(|| theirs(stream))
 }
 
-/// Its entries lie as those of [`readdir64`] do.
+/// Its entries have the same layout as those of [`readdir64`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn readdir(stream: *mut DIR) -> *mut dirent64 {
@@ -101,11 +101,11 @@ extern "C" fn closedir(stream: *mut DIR) -> c_int {
     theirs(stream)
 }
 
-/// Which entries scandir(3) lists, and in which order.
+/// The filter and the order of scandir(3).
 type Filter = Option<unsafe extern "C" fn(*const dirent64) -> c_int>;
 type Order = Option<unsafe extern "C" fn(*mut *const dirent64, *mut *const dirent64) -> c_int>;
 
-/// The C library lists by functions of its own, which are not found here.
+/// Implemented here as well: the C library's scandir(3) reads folders by internal functions that cannot be interposed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 unsafe extern "C" fn scandir64(
@@ -116,7 +116,7 @@ unsafe extern "C" fn scandir64(
 ) -> c_int {
     let theirs = theirs!(c"scandir64": unsafe extern "C" fn(*const c_char, *mut *mut *mut dirent64, Filter, Order) -> c_int);
     match contain(|| Entry::of(path)).unwrap_or(None) {
-        // SAFETY: what the program passes. Test: `ibstat_describes_the_devices` in tests/programs.rs.
+        // SAFETY: the program's arguments. Test: `ibstat_describes_the_devices` in tests/programs.rs.
         Some(Entry::Folder(names)) => unsafe { scan(names, list, filter, order) },
         // SAFETY: as above.
         place => unsafe {
@@ -125,7 +125,7 @@ unsafe extern "C" fn scandir64(
     }
 }
 
-/// Its entries lie as those of [`scandir64`] do.
+/// Its entries have the same layout as those of [`scandir64`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 unsafe extern "C" fn scandir(
@@ -138,10 +138,10 @@ unsafe extern "C" fn scandir(
     unsafe { scandir64(path, list, filter, order) }
 }
 
-/// Lists names as scandir(3) does: a program frees each entry, and the list.
+/// Lists names as scandir(3) does: the program frees each entry, and the list.
 ///
 /// # Safety
-/// `list` must be a place for the list, and the functions those of scandir(3).
+/// `list` must be a valid place for the list, and the functions as scandir(3) requires.
 unsafe fn scan(
     names: BTreeSet<String>,
     list: *mut *mut *mut dirent64,
@@ -149,7 +149,7 @@ unsafe fn scan(
     order: Order,
 ) -> c_int {
     let entries = names.iter().map(|name| entry(name));
-    // SAFETY: the program's function looks at an entry. Test: `ibstat_describes_the_devices` in tests/programs.rs.
+    // SAFETY: the program's function reads one entry. Test: `ibstat_describes_the_devices` in tests/programs.rs.
     let is_wanted = |entry: &dirent64| filter.is_none_or(|filter| unsafe { filter(&raw const *entry) } != 0);
     let entries: Vec<dirent64> = entries.filter(is_wanted).collect();
     let Some(found) = allocated(&vec![std::ptr::null_mut::<dirent64>(); entries.len()]) else {
@@ -157,12 +157,12 @@ unsafe fn scan(
     };
     for (at, entry) in entries.iter().enumerate() {
         let Some(place) = allocated(std::slice::from_ref(entry)) else { return no_memory() };
-        // SAFETY: the list has a place for each. Test: as above.
+        // SAFETY: the list has room for each entry. Test: as above.
         unsafe { found.add(at).write(place) };
     }
     if let Some(order) = order {
         type Any = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
-        // SAFETY: a function of the same form, which gets addresses of entries in the list, as scandir(3) says. Test: as above.
+        // SAFETY: a function of the same ABI, which gets addresses of list elements, as scandir(3) specifies. Test: as above.
         unsafe {
             let order = std::mem::transmute::<unsafe extern "C" fn(_, _) -> c_int, Any>(order);
             libc::qsort(found.cast(), entries.len(), size_of::<*mut dirent64>(), Some(order));
@@ -173,9 +173,9 @@ unsafe fn scan(
     entries.len() as c_int
 }
 
-/// A copy that a program gives back by free(3), if there is memory for it.
+/// A copy that the program frees with free(3); `None` without memory.
 fn allocated<T: Copy>(values: &[T]) -> Option<*mut T> {
-    // SAFETY: memory for so many values, or NULL, and a copy of them. Test: as above.
+    // SAFETY: memory for these values or NULL, and a copy of them. Test: as above.
     unsafe {
         let place: *mut T = libc::malloc(size_of_val(values).max(1)).cast();
         (!place.is_null()).then(|| place.copy_from_nonoverlapping(values.as_ptr(), values.len()))?;
@@ -183,13 +183,13 @@ fn allocated<T: Copy>(values: &[T]) -> Option<*mut T> {
     }
 }
 
-/// What scandir(3) answers without memory; what had been listed by then is lost.
+/// The result of scandir(3) without memory. Entries allocated before are leaked.
 fn no_memory() -> c_int {
     Errno::NOMEM.leave();
     -1
 }
 
-/// By which ls(1) looks before it lists.
+/// ls(1) calls this before it lists a folder.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, found: *mut c_void) -> c_int {

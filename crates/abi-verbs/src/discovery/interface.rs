@@ -1,4 +1,4 @@
-//! Network interfaces of this host: which one has an address.
+//! Finds the network interface of this host that has an address.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,17 +7,17 @@ use std::ptr::null_mut;
 use ffi::SockAddr;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
-/// The name of the interface that has this address; without one, that of this host alone.
+/// The name of the interface that has this address; without an address, the loopback interface.
 pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
     let wanted = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let mut first: *mut libc::ifaddrs = null_mut();
-    // SAFETY: fills in a list that is given back below. Test: `the_interface_of_an_address_is_found`.
+    // SAFETY: fills in a list that is freed below. Test: `the_interface_of_an_address_is_found`.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return None;
     }
     let (mut next, mut found) = (first, None);
     while !next.is_null() && found.is_none() {
-        // SAFETY: an entry of the list, whose name is a text, and whose address is NULL or one. Test: as above.
+        // SAFETY: an entry of the list: its name is a C string, and its address is valid or NULL. Test: as above.
         let (entry, address) = unsafe { (&*next, SockAddr::new((*next).ifa_addr.cast())) };
         if address.get().is_ok_and(|address| address.ip() == wanted) {
             // SAFETY: as above. Test: as above.
@@ -25,12 +25,12 @@ pub(crate) fn of(address: Option<IpAddr>) -> Option<String> {
         }
         next = entry.ifa_next;
     }
-    // SAFETY: the list of above, of which nothing is kept. Test: as above.
+    // SAFETY: frees the list from above, with no references left. Test: as above.
     unsafe { libc::freeifaddrs(first) };
     found
 }
 
-/// The number of the interface of this name.
+/// The index of the interface with this name.
 pub(crate) fn index(name: &str) -> Option<u32> {
     let any = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
     netdevice::name_to_index(any, name).ok()

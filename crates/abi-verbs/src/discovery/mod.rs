@@ -1,11 +1,11 @@
-//! Which devices there are, what they can do, and the files by which programs find them.
+//! Device discovery: the list of devices, their attributes, and the files by which programs find them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `device` | the list of devices |
-//! | `port` | what a device and its port can do |
-//! | `sysfs` | the files of a device, as the kernel has them |
-//! | `paths`, `folders`, `interface` | what is below /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
+//! | `port` | attributes of a device and its port |
+//! | `sysfs` | the files of a device, in the kernel's format |
+//! | `paths`, `folders`, `interface` | /dev/infiniband and /sys/class/infiniband, where this library is preloaded |
 
 pub(crate) mod device;
 pub(crate) mod folders;

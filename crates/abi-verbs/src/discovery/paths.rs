@@ -1,8 +1,8 @@
-//! Paths that tell of RDMA devices, for programs that look there beside asking the libraries: UCX takes no device whose file in
-//! `/dev/infiniband` is not there, and reads attributes below `/sys/class/infiniband`.
+//! Emulates the paths by which programs find RDMA devices without the libraries: UCX skips a device without its file in
+//! `/dev/infiniband`, and reads attributes below `/sys/class/infiniband`.
 //!
-//! Where this library is preloaded (`LD_PRELOAD`), the functions in here come before those of the C library. They answer for
-//! these paths as if our devices were there, and pass all others on. A device's file is `/dev/null`, and does nothing.
+//! Where this library is preloaded (`LD_PRELOAD`), these functions interpose those of the C library. They answer for these paths as if
+//! our devices were real, and pass all others on. A device's file is `/dev/null` and does nothing.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -15,12 +15,12 @@ use crate::discovery::device;
 use crate::discovery::sysfs;
 use crate::errno::Errno;
 
-/// What one of these paths leads to.
+/// The file or folder at an emulated path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A character device.
     Device,
-    /// With the names of what is in it.
+    /// A folder, with its names.
     Folder(BTreeSet<String>),
     /// A file with this text.
     Attribute(String),
@@ -29,15 +29,15 @@ pub(crate) enum Entry {
 const DEVICES: &str = "/dev/infiniband";
 const CLASS: &str = "/sys/class/infiniband";
 const VERBS_CLASS: &str = "/sys/class/infiniband_verbs";
-/// Where devices lie without hardware: what is in the classes are links to these.
+/// Folders of devices without hardware. The entries of the class folders are links to these.
 const VIRTUAL: &str = "/sys/devices/virtual/infiniband";
 const VIRTUAL_VERBS: &str = "/sys/devices/virtual/infiniband_verbs";
 
-/// What is in each of the classes, where it lies, and what names begin with.
+/// The class folders, their link targets, and the prefix of their entries' names.
 const LINKS: [(&str, &str, &str); 2] = [(CLASS, VIRTUAL, "nicety"), (VERBS_CLASS, VIRTUAL_VERBS, "uverbs")];
 
 impl Entry {
-    /// What a program's path leads to, if it is one of these and there is something.
+    /// The entry at a program's path, if the path is emulated and exists.
     pub(crate) fn of(path: *const c_char) -> Option<Self> {
         Self::find(meant(path)?)
     }
@@ -65,7 +65,7 @@ impl Entry {
         Self::of_verbs(number(name, "uverbs")?, attribute)
     }
 
-    /// What is at a path of a device: a file, or a folder that files are below.
+    /// The entry at a path below a device: a file, or a folder.
     fn of_device(index: usize, path: &str) -> Option<Self> {
         let files = sysfs::files(index)?;
         match files.get(path) {
@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// Something of the same kind that is on every machine.
+    /// An existing path of the same type, present on every machine.
     pub(crate) fn stand_in(&self) -> &'static CStr {
         match self {
             Self::Device => c"/dev/null",
@@ -97,7 +97,7 @@ impl Entry {
         }
     }
 
-    /// A descriptor from which a program reads what is there.
+    /// Opens a descriptor with the content of an attribute.
     fn open(&self) -> Option<c_int> {
         let Self::Attribute(text) = self else { return None };
         let make = || {
@@ -110,18 +110,18 @@ impl Entry {
     }
 }
 
-/// A path that a program passes, if it may be one of these.
+/// A path that a program passes, if it may be an emulated one.
 fn meant<'a>(path: *const c_char) -> Option<&'a str> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: a program passes a text that ends with a zero. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
+    // SAFETY: a program passes a zero-terminated string. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let is_meant = [DEVICES, CLASS, VIRTUAL].iter().any(|folder| path.starts_with(folder.as_bytes()));
     if is_meant { std::str::from_utf8(path).ok() } else { None }
 }
 
-/// An absolute path without dots and without the links in the classes, as realpath(3) has it; of others' links nothing is known.
+/// The absolute path without dots and without our class links, as realpath(3) returns it. Other links are not resolved.
 fn resolve(path: &str) -> String {
     let mut at = String::new();
     for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
@@ -135,8 +135,8 @@ fn resolve(path: &str) -> String {
     at
 }
 
-/// Where a path of these leads, and whether that is one of these, too: a program goes from a device to the bus that it is on. Nothing
-/// for one that leads nowhere.
+/// The real path of an emulated path, and whether the result is emulated too: programs walk from a device up to its bus. `None` if it
+/// does not exist.
 fn real(path: *const c_char) -> Option<(CString, bool)> {
     let real = resolve(meant(path)?);
     let is_own = Entry::find(&real).is_some();
@@ -144,7 +144,7 @@ fn real(path: *const c_char) -> Option<(CString, bool)> {
     (is_own || meant(real.as_ptr()).is_none()).then_some((real, is_own))
 }
 
-/// What the link to a device says, if the path is that of one.
+/// The content of a device's link, if the path is one.
 fn link(path: *const c_char) -> Option<String> {
     let (class, name) = meant(path)?.rsplit_once('/')?;
     let (_, devices, _) =
@@ -152,13 +152,13 @@ fn link(path: *const c_char) -> Option<String> {
     Some(format!("../../{}/{name}", devices.trim_start_matches("/sys/")))
 }
 
-/// The place in the list of devices that a name says, if there is one with it.
+/// The index in the device list that a name contains, if such a device exists.
 fn number(name: &str, before: &str) -> Option<usize> {
     let index = name.strip_prefix(before)?.parse().ok()?;
     (index < device::all().len()).then_some(index)
 }
 
-/// The text of an attribute.
+/// The content of an attribute.
 pub(crate) fn read(folder: &str, file: &str) -> Option<String> {
     match Entry::find(&format!("{folder}/{file}")) {
         Some(Entry::Attribute(text)) => Some(text),
@@ -166,23 +166,23 @@ pub(crate) fn read(folder: &str, file: &str) -> Option<String> {
     }
 }
 
-/// The function of this name in whatever comes behind this library, found once.
+/// The next definition of this function after this library, looked up once.
 pub(crate) fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = found.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: looks a name up. Test: as above.
+    // SAFETY: resolves a symbol. Test: as above.
     let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     found.store(address, Ordering::Relaxed);
     address
 }
 
-/// Functions of the C library whose first argument is a path, or the one behind the folder that it is relative to: `own` is what they
-/// answer for one of ours; without it, what they answer for what stands for it.
+/// Interposes functions of the C library whose first argument is a path, or a folder descriptor and a path. `own` computes the result
+/// for an emulated path; if it returns `None`, the function runs on the path's stand-in.
 macro_rules! instead {
     ($($name:ident $([$at:ident: $folder:ty])? ($($argument:ident: $kind:ty),*) -> $answer:ty, $own:expr;)*) => {$(
-        // Tests of this crate keep to the C library's, and call some of these.
+        // Not exported in unit tests, which use the C library's functions and call some of these.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
         unsafe extern "C" fn $name($($at: $folder,)? path: *const c_char, $($argument: $kind),*) -> $answer {
@@ -197,18 +197,18 @@ macro_rules! instead {
             let address = next(&NEXT, name.unwrap_or_default());
             // SAFETY: the C library has a function of this name and type. Test: as above.
             let next = unsafe { std::mem::transmute::<*mut c_void, Next>(address) };
-            // SAFETY: what the program passes, with a path that is its own or one of ours. Test: as above.
+            // SAFETY: the program's arguments, with its own path or a stand-in. Test: as above.
             unsafe { next($($at,)? place.as_ref().map_or(path, |place| place.stand_in().as_ptr()), $($argument),*) }
         }
     )*};
 }
 
 fn stream(place: &Entry) -> Option<*mut libc::FILE> {
-    // SAFETY: a descriptor of our own, which the stream takes over. Test: as above.
+    // SAFETY: a descriptor that we own and the stream takes over. Test: as above.
     place.open().map(|fd| unsafe { libc::fdopen(fd, c"r".as_ptr()) })
 }
 
-// The mode is there or not, and the C library looks at it when the flags say so.
+// The mode may be absent; the C library reads it only when the flags require it.
 instead! {
     open(flags: c_int, mode: c_uint) -> c_int, Entry::open;
     open64(flags: c_int, mode: c_uint) -> c_int, Entry::open;
@@ -235,15 +235,14 @@ unsafe extern "C" fn realpath(path: *const c_char, place: *mut c_char) -> *mut c
     match &real {
         // SAFETY: the C library's copy, which the program frees. Test: as above.
         Some((real, true)) if place.is_null() => unsafe { libc::strdup(real.as_ptr()) },
-        // SAFETY: a program has room for PATH_MAX bytes there; such a path is shorter than what it passed, or a few bytes longer than
-        // names of the class. Test: as above.
+        // SAFETY: the program has room for PATH_MAX bytes, and the length is checked. Test: as above.
         Some((real, true)) if real.count_bytes() < libc::PATH_MAX as usize => unsafe {
             libc::strcpy(place, real.as_ptr())
         },
         _ => {
             // SAFETY: the C library has a function of this name and type. Test: as above.
             let next = unsafe { std::mem::transmute::<*mut c_void, Next>(next(&NEXT, c"realpath")) };
-            // SAFETY: what the program passes, with a path that is its own or where that leads. Test: as above.
+            // SAFETY: the program's arguments, with its own path or the resolved one. Test: as above.
             unsafe { next(real.as_ref().map_or(path, |(real, _)| real.as_ptr()), place) }
         }
     }
@@ -261,23 +260,23 @@ unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usi
         }
         // SAFETY: the C library has a function of this name and type. Test: as above.
         let next = unsafe { std::mem::transmute::<*mut c_void, Next>(next(&NEXT, c"readlink")) };
-        // SAFETY: what the program passes. Test: as above.
+        // SAFETY: the program's arguments. Test: as above.
         return unsafe { next(path, place, size) };
     };
     let len = text.len().min(size);
-    // SAFETY: a program has as much room as it says. Test: as above.
+    // SAFETY: the program has as much room as it states. Test: as above.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len) };
     len as isize
 }
 
-/// What programs call that were built with the C library before 2.33, as most of Python's wheels are, and those that are built to be
-/// careful: the version is that of the one structure that this processor has, and no file is made.
+/// Older entry points, used by programs built with a C library before 2.33 (most Python wheels), and the checked variants of fortified
+/// programs. x86-64 has only one version of the structure, and no file is created.
 macro_rules! formerly {
     ($($name:ident($($given:ident: $kind:ty),*) -> $answer:ty = $now:ident($($argument:expr),*);)*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
         unsafe extern "C" fn $name($($given: $kind),*) -> $answer {
-            // SAFETY: what the program passes. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
+            // SAFETY: the program's arguments. Test: `paths_of_devices_lead_somewhere` in tests/programs.rs.
             unsafe { $now($($argument),*) }
         }
     )*};
@@ -295,12 +294,12 @@ formerly! {
     __readlink_chk(path: *const c_char, place: *mut c_char, size: usize, _len: usize) -> isize = readlink(path, place, size);
 }
 
-/// Where attributes of ours are read as well.
+/// The sysfs mount point, where our attributes are emulated too.
 pub(crate) fn ibv_get_sysfs_path() -> Answer<*const c_char> {
     Ok(c"/sys".as_ptr())
 }
 
-/// The text of an attribute, without the end of its line: how many bytes, or -1.
+/// Reads an attribute without its line end; returns its length, or -1.
 pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usize) -> i32 {
     let read = || {
         let (dir, file) = (dir.get().ok_or(Errno::INVAL)?, file.get().ok_or(Errno::INVAL)?);
@@ -353,7 +352,7 @@ mod tests {
         for path in [
             "/dev/infiniband/uverbs999",
             "/dev/infiniband/umad0",
-            // Debian's librdmacm would take it for the kernel's.
+            // Debian's librdmacm would take this file for the kernel's.
             "/dev/infiniband/rdma_cm",
             "/dev/infinibandage",
             "/sys/class/infiniband/mlx5_0/node_type",
@@ -371,7 +370,7 @@ mod tests {
         use std::io::Read as _;
         use std::os::fd::FromRawFd as _;
         let path = c"/sys/class/infiniband/nicety0/node_type";
-        // SAFETY: a path, and a descriptor that is nobody else's.
+        // SAFETY: a path, and a descriptor that nothing else owns.
         let mut file = unsafe { std::fs::File::from_raw_fd(open(path.as_ptr(), libc::O_RDONLY, 0)) };
         let mut text = String::new();
         file.read_to_string(&mut text).expect("it is readable");

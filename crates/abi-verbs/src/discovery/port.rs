@@ -1,4 +1,4 @@
-//! What a device can do, and its one port: attributes, GIDs and keys of partitions.
+//! The attributes of a device and its one port, with the GID and P_Key tables.
 
 use std::ffi::c_int;
 
@@ -17,16 +17,16 @@ use crate::objects::{Context, Pd};
 use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held, Object};
 
-/// The default partition, of which everyone is a full member.
+/// The default partition, with full membership.
 pub(crate) const PKEY: u16 = 0xffff;
 
-/// What a port says that it can do.
+/// The capability flags of a port.
 pub(crate) const CAPABILITIES: u32 = n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_GIDS;
 
-/// There has been no other.
+/// The only hardware version so far.
 pub(crate) const HW_VERSION: u32 = 0;
 
-/// Programs tell from it that there is a device: NCY in letters, of those numbers (OUIs) that are given to nobody.
+/// By a nonzero vendor ID programs recognise a device. The letters NCY, among the OUIs that are not assigned.
 const VENDOR: u32 = u32::from_be_bytes(*b"\0NCY");
 
 fn count(count: u32) -> c_int {
@@ -38,7 +38,7 @@ fn attributes(context: Held<Context>) -> Answer<ibv_device_attr> {
     let attr: &DeviceAttr = context.engine.device.attr();
     let atomic = match attr.atomic_cap {
         AtomicCap::None => n::IBV_ATOMIC_NONE,
-        // As cards say it, though processors may be included: UCX and others look for this very number.
+        // Like cards, although the atomicity may include processors: UCX and others check for this value.
         AtomicCap::Hca | AtomicCap::Global => n::IBV_ATOMIC_HCA,
     };
     let (sge, reads) = (count(attr.max_sge), count(attr.max_rd_atomic));
@@ -92,7 +92,7 @@ pub(crate) fn ibv_query_device(context: Handle<Context>, attr: Out<ibv_device_at
     Ok(())
 }
 
-/// The attributes in the size that the program was built with: later ones have more, earlier ones less.
+/// The attributes in the size that the program was compiled with: newer programs have more fields, older ones fewer.
 pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: usize) -> Answer {
     let context = context.look()?;
     let found = ibv_device_attr_ex {
@@ -104,19 +104,19 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
     put(&found, place, size)
 }
 
-/// Attributes of which nothing is there.
+/// Extended attributes, all zero.
 fn zeroed() -> ibv_device_attr_ex {
-    // SAFETY: numbers and arrays of them. Test: `a_device_is_described` in tests/programs.rs.
+    // SAFETY: numbers and arrays of them, which may be zero. Test: `a_device_is_described` in tests/programs.rs.
     unsafe { std::mem::zeroed() }
 }
 
-/// Copies as much of a structure as there is room for, and fills the rest of the room with zeros: a program of another generation of
-/// the headers has more fields or fewer.
+/// Copies as much of a structure as fits, and zeroes the rest of the program's buffer: programs compiled with other header versions
+/// have more or fewer fields.
 fn put<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
     if place.is_null() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the program says how much room there is; the structure is plain numbers. Test: as above.
+    // SAFETY: the program states the size of its buffer; the structure is plain numbers. Test: as above.
     unsafe {
         std::ptr::write_bytes(place, 0, size);
         std::ptr::copy_nonoverlapping(
@@ -128,16 +128,16 @@ fn put<T: Copy>(found: &T, place: *mut u8, size: usize) -> Answer {
     Ok(())
 }
 
-/// The one port, which is numbered from 1.
+/// Checks the port number: the only port is 1.
 fn check_port(port: u32) -> Answer {
     if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// What a port of four lanes at 25 Gb/s says: there is no wire to ask.
+/// Width and speed of a port with four lanes at 25 Gb/s; there is no physical link.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 pub(crate) const LINK_UP: u8 = 5;
-/// The rate of that width and speed, as paths have it: `IBV_RATE_100_GBPS`.
+/// The rate for that width and speed in path records: `IBV_RATE_100_GBPS`.
 pub(crate) const RATE: u8 = 16;
 
 pub(crate) fn query(context: Handle<Context>, port: u8, place: *mut u8, size: usize) -> Answer {
@@ -183,7 +183,7 @@ pub(crate) fn ibv_query_port(
     query(context, port_num, std::ptr::with_exposed_provenance_mut(port_attr.addr()), OLD_PORT_ATTR)
 }
 
-/// The GID with this index.
+/// The GID at this index.
 pub(crate) fn gid(context: Held<Context>, port: u32, index: u32) -> Answer<ibv_gid> {
     check_port(port)?;
     context.engine.gids.get(index as usize).copied().ok_or(Errno::INVAL)
@@ -201,8 +201,7 @@ pub(crate) fn ibv_query_gid(
     Ok(())
 }
 
-/// What entries of the table are, as the kernel tells them by its calls, and by the files of `gid_attrs/types`; and as
-/// [`ibv_query_gid_type`] has the latter.
+/// The type of the GID table's entries: the kernel's number, the text in `gid_attrs/types`, and the result of [`ibv_query_gid_type`].
 pub(crate) fn gid_kind() -> (u32, &'static str, i32) {
     match device::kind() {
         Kind::Hca => (n::IBV_GID_TYPE_ROCE_V2, "RoCE v2", 1),
@@ -221,7 +220,7 @@ pub(crate) fn ibv_query_gid_type(
     Ok(())
 }
 
-/// The number of the network interface that all entries of the table belong to; 0 if there is none.
+/// The index of the network interface of all GID table entries; 0 if there is none.
 fn interface_of(context: Held<Context>) -> Answer<u32> {
     let interface = interface::of(engine::side(&context.device.look()?.name));
     Ok(interface.and_then(|name| interface::index(&name)).unwrap_or(0))
@@ -248,7 +247,7 @@ pub(crate) fn _ibv_query_gid_ex(
     put(&found, std::ptr::with_exposed_provenance_mut(place.addr()), entry_size)
 }
 
-/// How many entries there are, or the negative number of an error.
+/// Returns the number of entries, or a negative error number.
 pub(crate) fn _ibv_query_gid_table(
     context: Handle<Context>,
     entries: Out<ibv_gid_entry>,
@@ -283,7 +282,7 @@ pub(crate) fn ibv_query_pkey(context: Handle<Context>, port_num: u8, index: i32,
     Ok(())
 }
 
-/// The index of a key in the order of the network, or -1.
+/// The index of a P_Key in network byte order, or -1.
 pub(crate) fn ibv_get_pkey_index(context: Handle<Context>, port_num: u8, pkey: u16) -> i32 {
     let is_ours = context.look().is_ok() && check_port(port_num.into()).is_ok() && pkey == PKEY;
     if is_ours { 0 } else { -1 }

@@ -1,8 +1,8 @@
-//! The files of a device below `/sys/class/infiniband`, each with its text, as the kernel writes them (`Documentation/ABI/stable/`
-//! `sysfs-class-infiniband`).
+//! The files of a device below `/sys/class/infiniband`, with the kernel's text format
+//! (`Documentation/ABI/stable/sysfs-class-infiniband`).
 //!
-//! What only a process has that has opened the device is that of this process: LID, GID 0, counters of datagrams. Before it has, the LID
-//! is 0, and GID 0 names the host and no process.
+//! LID, GID 0 and datagram counters are those of this process and need the device open. Before that, the LID is 0, and GID 0 identifies
+//! the host but no process.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::engine;
 use crate::objects::Engine;
 use crate::text::guid_text;
 
-/// Files by their paths from the device's folder, with their texts; `None` is a folder in which there is nothing.
+/// Content of files, by path below the device's folder; `None` is an empty folder.
 pub(crate) type Files = BTreeMap<String, Option<String>>;
 
-/// Counters of a wire's errors: there is no wire. Those of bytes and packets are not there, as nothing counts them.
+/// Physical error counters, always 0: there is no wire. Byte and packet counters are absent, as nothing counts them.
 const NO_WIRE: [&str; 7] = [
     "VL15_dropped",
     "link_downed",
@@ -31,7 +31,7 @@ const NO_WIRE: [&str; 7] = [
     "symbol_error",
 ];
 
-/// The files of the device with this place in the list.
+/// The files of the device with this index in the list.
 pub(crate) fn files(index: usize) -> Option<Files> {
     let device = device::all().get(index)?.look().ok()?;
     let engine = Engine::opened(&device.name);
@@ -47,7 +47,7 @@ pub(crate) fn files(index: usize) -> Option<Files> {
     Some(files)
 }
 
-/// Adds a file, whose text is a line.
+/// Adds a file with one line of text.
 fn add(files: &mut Files, name: impl Into<String>, text: impl std::fmt::Display) {
     files.insert(name.into(), Some(format!("{text}\n")));
 }
@@ -61,7 +61,7 @@ fn of_device(files: &mut Files, device: &Device, index: usize) {
     add(files, "sys_image_guid", &guid);
     add(files, "fw_ver", env!("CARGO_PKG_VERSION"));
     add(files, "hw_rev", port::HW_VERSION);
-    // Cards name their chip and their board.
+    // Cards name their chip and their board here.
     add(files, "hca_type", format!("nicety {}", fabric::word(&device.name)));
     add(files, "board_id", format!("NCY_{}", fabric::word(&device.name)));
 }
@@ -99,7 +99,7 @@ fn of_counters(files: &mut Files, engine: Option<&Engine>) {
     }
 }
 
-/// A GID in eight groups, none of them left out.
+/// A GID as eight groups, all written out.
 fn gid_text(gid: &ibv_gid) -> String {
     let groups = gid.raw.chunks_exact(2).map(|two| format!("{:02x}{:02x}", two[0], two[1]));
     groups.collect::<Vec<_>>().join(":")
@@ -109,8 +109,8 @@ fn gid_text(gid: &ibv_gid) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a device that is not opened has the files that programs look for. Method: each name, with the text of those that depend on
-    /// nothing of this machine.
+    /// Goal: a device that is not opened has the files that programs read. Method: checks each name, and the text of those that do not
+    /// depend on this machine.
     #[test]
     fn a_device_that_is_not_opened_has_its_files() {
         let files = files(0).expect("a device");
