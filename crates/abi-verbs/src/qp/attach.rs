@@ -1,4 +1,4 @@
-//! The device's queue pair behind a program's: making it, and registering it with the engine while it is in use.
+//! The device's queue pair behind a program's: creating it, and registering it with the engine while it is in use.
 
 use verbs::QpInit;
 
@@ -11,7 +11,7 @@ use crate::qp::parting::Parting;
 use crate::slab::Handle;
 
 impl Life {
-    /// Makes a queue pair of the device, and the other end of one of type UD, which is not connected yet.
+    /// Creates a queue pair of the device and, for UD, the bridge at its other end, which is not connected yet.
     ///
     /// # Errors
     /// When the device has no more queue pairs.
@@ -22,7 +22,7 @@ impl Life {
         Ok(Self { qp, gate: Gate::default(), bridge, parting: Parting::default() })
     }
 
-    /// Has the device's events reach the program's queue pair, and connects one of type UD with its other end.
+    /// Routes the device's events to the program's queue pair, and connects a UD queue pair with its bridge.
     ///
     /// # Errors
     /// When the two cannot be connected.
@@ -32,14 +32,16 @@ impl Life {
         engine.datagrams()?.join(&self.qp, bridge, &engine.pairing)
     }
 
-    /// Sends the datagrams that were posted, because the program may have seen their completions. It may wait: the objects are not locked.
+    /// Sends the datagrams that were posted, because the program may have seen their completions. It may block, so the caller must not
+    /// hold the lock of the objects.
     pub(crate) fn drain(&self, engine: &Engine) {
         if let (Some(bridge), Ok(datagrams)) = (&self.bridge, engine.datagrams()) {
             datagrams.drain(std::slice::from_ref(bridge));
         }
     }
 
-    /// Keeps the device's events from the program's queue pair. The identifier that has connected it reports the end of the connection.
+    /// Stops routing the device's events to the program's queue pair. The identifier that connected it reports the end of the
+    /// connection.
     pub(crate) fn leave(&self, engine: &Engine, objects: &mut Objects) {
         let number = self.qp.num();
         objects.lives.remove(&number);

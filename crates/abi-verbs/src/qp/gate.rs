@@ -1,5 +1,5 @@
-//! [`Gate`]: what a program posts to a queue pair that it has moved to RTS, while its connection is still being made. Out-of-band
-//! pairing has no moment of which both sides know, so such requests wait, and go in order once the connection is there.
+//! [`Gate`]: holds requests that a program posts in RTS while its connection is still being set up. Out-of-band pairing has no moment
+//! that both sides know, so such requests wait, and are posted in order when the connection is established.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +10,10 @@ use verbs::{Data, Qp, SendFlags, SendOp, SendWr, Sge};
 use crate::answer::Answer;
 use crate::errno::Errno;
 
-/// Requests that wait.
+/// Requests that wait for the connection.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Requests pass.
+    /// Requests are posted directly.
     is_open: AtomicBool,
     waiting: Mutex<Waiting>,
 }
@@ -21,11 +21,11 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct Waiting {
     kept: Vec<Kept>,
-    /// Requests pass.
+    /// Requests are posted directly.
     is_over: bool,
 }
 
-/// A request with what it points to.
+/// A copy of a request with its element list or inline data.
 struct Kept {
     wr_id: u64,
     op: SendOp,
@@ -39,7 +39,7 @@ enum KeptData {
 }
 
 impl Gate {
-    /// Posts a request, or keeps it, `room` at most.
+    /// Posts a request, or keeps it; at most `room` are kept.
     #[inline]
     pub(crate) fn post_one(&self, qp: &Qp, wr: &SendWr<'_>, room: u32) -> Answer {
         if self.is_open.load(Ordering::Acquire) {
@@ -48,10 +48,10 @@ impl Gate {
         self.keep(qp, std::slice::from_ref(wr), room).map_err(|(_, why)| why)
     }
 
-    /// Posts the requests, or keeps them, `room` at most.
+    /// Posts the requests, or keeps them; at most `room` are kept.
     ///
     /// # Errors
-    /// How many were taken, and why not more.
+    /// The number of requests taken, and the error of the next.
     pub(crate) fn post(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
         if self.is_open.load(Ordering::Acquire) {
             return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
@@ -62,7 +62,7 @@ impl Gate {
     #[cold]
     fn keep(&self, qp: &Qp, wrs: &[SendWr<'_>], room: u32) -> Result<(), (usize, Errno)> {
         let mut waiting = lock(&self.waiting);
-        // Opened meanwhile.
+        // Opened in the meantime.
         if waiting.is_over {
             return qp.post_sends(wrs).map_err(|(posted, why)| (posted, why.into()));
         }
@@ -80,7 +80,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Posts what has waited, and lets everything through from now on.
+    /// Posts the requests that waited; later ones are posted directly.
     pub(crate) fn open(&self, qp: &Qp) {
         let mut waiting = lock(&self.waiting);
         for kept in waiting.kept.drain(..) {
@@ -88,8 +88,8 @@ impl Gate {
                 KeptData::Sges(sges) => Data::Sges(sges),
                 KeptData::Inline(bytes) => Data::Inline(bytes),
             };
-            // Sizes were checked when it was kept, and the queue is empty: it can but be in the wrong state, and is lost with the
-            // connection.
+            // Sizes were checked when it was kept, and the queue is empty. Posting can fail only in the wrong state, and then the
+            // request is lost with the connection.
             let _ = qp.post_send(&SendWr { wr_id: kept.wr_id, op: kept.op, data, flags: kept.flags });
         }
         waiting.is_over = true;
@@ -97,7 +97,7 @@ impl Gate {
     }
 }
 
-/// What a post would find wrong with the sizes of a request.
+/// Checks the sizes of a request, as posting it would.
 fn check(qp: &Qp, wr: &SendWr<'_>) -> Answer {
     let cap = &qp.init().cap;
     let fits = match wr.data {

@@ -1,11 +1,11 @@
 //! Queue pairs.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `queue_pair` | how they are made and destroyed |
-//! | `life`, `attach` | the device's queue pair behind each, and how events reach it |
-//! | `modify`, `states`, `settings`, `reset` | states, what is set with them, and the way back to RESET |
-//! | `gate`, `parting`, `parted` | requests posted before the connection is up; reports when the other end has gone |
+//! | `queue_pair` | creating and destroying queue pairs |
+//! | `life`, `attach` | the device's queue pair behind each, and routing its events |
+//! | `modify`, `states`, `settings`, `reset` | state changes, attributes, and the reset |
+//! | `gate`, `parting`, `parted` | requests posted before the connection is up; completions after the peer has gone |
 
 pub(crate) mod attach;
 pub(crate) mod gate;

@@ -1,4 +1,4 @@
-//! The states of a queue pair, as `ibv_modify_qp(3)` has them: at RTR the two ends of a pair begin to connect.
+//! State changes of a queue pair (`ibv_modify_qp(3)`): at RTR the two ends of a pair begin to connect.
 
 use std::ffi::c_int;
 
@@ -18,14 +18,14 @@ use crate::qp::settings::{RETRY_COUNT, pause, show};
 use crate::qp::states;
 use crate::slab::{Handle, Held};
 
-/// How long the other end may take: programs exchange numbers, and then do other things first.
+/// How long the peer may take: programs exchange queue pair numbers, and may then do other work first.
 const PATIENCE: Span = Span::from_secs(60);
 
 pub(crate) fn ibv_modify_qp(qp: Handle<Qp>, attr: Out<ibv_qp_attr>, attr_mask: i32) -> Answer {
     change(qp.look()?, &attr.get().ok_or(Errno::INVAL)?, attr_mask.cast_unsigned())
 }
 
-/// Moves a queue pair to the state that the attributes say, and keeps those of the mask.
+/// Moves a queue pair to the state in the attributes, and stores the attributes in the mask.
 pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     let from = qp.state_now();
     let to = if mask & n::IBV_QP_STATE != 0 { attr.qp_state as u32 } else { from };
@@ -59,7 +59,7 @@ pub(crate) fn change(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     Ok(())
 }
 
-/// Sets the limit of retries for messages that find no receive, and the pause before each retry.
+/// Sets the RNR retry limit and the RNR pause.
 fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     if mask & n::IBV_QP_MIN_RNR_TIMER != 0 {
         qp.verbs().set_rnr_pause(pause(attr.min_rnr_timer))?;
@@ -73,10 +73,10 @@ fn set_retries(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) -> Answer {
     Ok(())
 }
 
-/// What a program says to reach a state, from the one before, of a queue pair that librdmacm connects.
+/// The attributes that move a queue pair connected by librdmacm to a state from the one before, with their mask.
 ///
 /// # Errors
-/// [`Errno::INVAL`] for states in which that has no part.
+/// [`Errno::INVAL`] for states that librdmacm does not set.
 pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr, u32)> {
     let before = match state {
         n::IBV_QPS_INIT => n::IBV_QPS_RESET,
@@ -92,7 +92,7 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
     attr.path_mtu = n::IBV_MTU_4096 as c_int;
     (attr.ah_attr.is_global, attr.ah_attr.port_num) = (1, 1);
     attr.ah_attr.grh.dgid = address::by_librdmacm();
-    // What the two sides have said of reads holds, and retries are the device's.
+    // The depths of RDMA reads were negotiated by the two sides, and retries are up to the device.
     (attr.max_rd_atomic, attr.max_dest_rd_atomic) = (1, 1);
     (attr.retry_cnt, attr.rnr_retry) = (RETRY_COUNT, RNR_RETRY_FOREVER);
     let required = states::attributes(before, state, is_datagram).map_or(0, |found| found.required);
@@ -113,7 +113,7 @@ fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
     Ok(())
 }
 
-/// Keeps what the program has said.
+/// Stores the attributes that the program has set.
 fn remember(qp: Held<Qp>, attr: &ibv_qp_attr, mask: u32) {
     let mut settings = lock(&qp.settings);
     let kept = &mut settings.0;
@@ -158,7 +158,7 @@ pub(crate) fn ibv_query_qp(
     Ok(())
 }
 
-/// Connections have no options that only some vendors' devices know.
+/// Reports no ECE options: only some vendors' devices have them.
 pub(crate) fn ibv_query_ece(qp: Handle<Qp>, ece: Out<ibv_ece>) -> Answer {
     qp.look()?;
     ece.required(Errno::INVAL)?.set(ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 });

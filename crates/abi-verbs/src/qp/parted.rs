@@ -1,7 +1,7 @@
-//! Pairs whose other end has gone. On InfiniBand a queue pair that was connected by numbers does not notice: its receives stay
-//! posted, and its next request fails, as nobody acknowledges it. Our devices end both sides at once, and flush. So flushed
-//! receives are withheld until the program learns that its queue pair has failed, or moves it to the error state; the first
-//! flushed request of the send queue is told as not acknowledged.
+//! Emulates InfiniBand when the peer of a pair has gone. There, a queue pair connected out of band does not notice: its receives stay
+//! posted, and its next request fails because it is not acknowledged. Our devices end both sides immediately, and flush. So flushed
+//! receives are withheld until the program learns that its queue pair has failed, or moves it to the error state. The first flushed
+//! request of the send queue completes with a retry error.
 
 use ffi::lock;
 use verbs::{Wc, WcOpcode, WcStatus};
@@ -10,21 +10,21 @@ use crate::objects::{Cq, Qp, QpEvent};
 use crate::resources::event;
 use crate::slab::Held;
 
-/// The program learns that it has failed.
+/// The program learns of the failure: delivers what was withheld.
 pub(crate) fn learn(held: Held<Qp>) {
     if held.life().parting.learn(&held.recv_cq.late) {
         event::of_qp(held.handle(), QpEvent::LastWqeReached);
     }
 }
 
-/// It has failed, and the shared receives that it had taken are completed: reports that, unless the report is withheld.
+/// The queue pair has failed, and its receives from a shared queue have completed. Reports that, unless the event is withheld.
 pub(crate) fn drained(held: Held<Qp>) {
     if held.life().parting.drained() {
         event::of_qp(held.handle(), QpEvent::LastWqeReached);
     }
 }
 
-/// Moves the completions that are not withheld to the front; returns how many they are.
+/// Moves the completions that are not withheld to the front; returns their number.
 #[cold]
 #[inline(never)]
 pub(crate) fn sift(cq: Held<Cq>, wcs: &mut [Wc]) -> usize {

@@ -1,5 +1,5 @@
-//! [`Parting`] withholds completions of a queue pair until its program has learned that the peer has gone, and [`Late`] delivers them
-//! after that. `parted` says why.
+//! [`Parting`] withholds completions of a queue pair until its program has learned that the peer has gone; then [`Late`] delivers them.
+//! `parted` explains why.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -11,20 +11,20 @@ use verbs::Wc;
 /// Whether a queue pair withholds completions, and which.
 #[derive(Default)]
 pub(crate) struct Parting {
-    /// It was connected by numbers, and the program has not learned that it failed.
+    /// Connected out of band, and the program has not learned that it failed.
     is_unaware: AtomicBool,
     withheld: Mutex<Withheld>,
 }
 
-/// Completions and reports that are withheld.
+/// Completions and events that are withheld.
 #[derive(Default)]
 struct Withheld {
     wcs: Vec<Wc>,
-    /// That the shared receives which it had taken are completed.
+    /// The event that its receives from a shared queue have completed.
     is_drained: bool,
 }
 
-/// Completions that were withheld and may be taken now.
+/// Withheld completions that the program may take now.
 #[derive(Default)]
 pub(crate) struct Late {
     is_some: AtomicBool,
@@ -42,14 +42,14 @@ impl Late {
         lock(&self.wcs).len()
     }
 
-    /// Forgets those of a queue pair.
+    /// Discards the completions of a queue pair.
     pub(crate) fn forget(&self, qp_num: u32) {
         let mut late = lock(&self.wcs);
         late.retain(|wc| wc.qp_num != qp_num);
         self.is_some.store(!late.is_empty(), Ordering::Release);
     }
 
-    /// Takes as many as there is room for.
+    /// Takes as many completions as fit.
     #[inline]
     pub(crate) fn take(&self, place: &mut [Wc]) -> usize {
         if !self.is_some.load(Ordering::Acquire) {
@@ -64,7 +64,7 @@ impl Late {
 }
 
 impl Parting {
-    /// It is connected by numbers from now on.
+    /// Starts withholding: the queue pair is connected out of band.
     pub(crate) fn begin(&self) {
         self.is_unaware.store(true, Ordering::Release);
     }
@@ -73,8 +73,8 @@ impl Parting {
         self.is_unaware.load(Ordering::Acquire)
     }
 
-    /// The program learns that it failed: what was withheld goes to where its receives complete. Whether it is to be told, too, that its
-    /// shared receives are completed.
+    /// The program learns of the failure: withheld completions move to the queue of its receives. Returns whether a withheld last-WQE
+    /// event must be reported too.
     pub(crate) fn learn(&self, receives: &Late) -> bool {
         let mut withheld = lock(&self.withheld);
         self.is_unaware.store(false, Ordering::Release);
@@ -82,14 +82,14 @@ impl Parting {
         std::mem::take(&mut withheld.is_drained)
     }
 
-    /// The shared receives that it had taken are completed. Whether the program is told now.
+    /// Its receives from a shared queue have completed. Returns whether to report that now.
     pub(crate) fn drained(&self) -> bool {
         let mut withheld = lock(&self.withheld);
         withheld.is_drained = self.is_unaware();
         !withheld.is_drained
     }
 
-    /// Withholds a completion; gives it back if the program knows already.
+    /// Withholds a completion; returns it if the program already knows of the failure.
     pub(crate) fn withhold(&self, wc: Wc) -> Option<Wc> {
         let mut withheld = lock(&self.withheld);
         if !self.is_unaware() {

@@ -1,4 +1,4 @@
-//! Queue pairs, reliable connected and datagram ones. Their states are in `modify`, requests in `post` and `builder`.
+//! Creating and destroying queue pairs, RC and UD. Their states are in `modify`, requests in `post` and `builder`.
 
 use std::ffi::c_int;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ use crate::requests::builder;
 use crate::slab::{Handle, Held, Object};
 use crate::usage::Acks;
 
-/// Bytes that can be sent inline though nobody has asked for them, as cards have it: programs rely on some.
+/// Minimum inline size, as on cards: programs rely on some inline data without asking for it.
 const INLINE_LEAST: u32 = 64;
 
-/// What a queue pair is made of, as our API has it; what C did not ask for becomes the least there is.
+/// Capabilities for our API; each is at least the minimum.
 fn cap_of(cap: &ibv_qp_cap) -> QpCap {
     QpCap {
         max_send_wr: cap.max_send_wr.max(1),
@@ -31,7 +31,7 @@ fn cap_of(cap: &ibv_qp_cap) -> QpCap {
     }
 }
 
-/// What C sees of a new one.
+/// The fields of a new queue pair that C sees.
 fn base(pd: Held<Pd>, init: &ibv_qp_init_attr, number: u32) -> ibv_qp {
     ibv_qp {
         context: Context::address(pd.context()),
@@ -50,13 +50,13 @@ fn base(pd: Held<Pd>, init: &ibv_qp_init_attr, number: u32) -> ibv_qp {
     }
 }
 
-/// Makes a queue pair; the attributes come back with what it has.
+/// Creates a queue pair; updates the attributes to the actual capabilities.
 pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: bool) -> Answer<Handle<Qp>> {
     let pd = pd.look()?;
     let (send_cq, recv_cq) = (Handle::<Cq>::of(init.send_cq).look()?, Handle::<Cq>::of(init.recv_cq).look()?);
     let srq = Handle::<Srq>::of(init.srq).look_if_any()?;
     let is_datagram = init.qp_type as u32 == n::IBV_QPT_UD;
-    // How many receives are there is not known of a shared queue.
+    // UD needs to count its posted receives, which a shared queue does not allow.
     if !is_datagram && init.qp_type as u32 != n::IBV_QPT_RC || is_datagram && srq.is_some() {
         return Err(Errno::OPNOTSUPP);
     }
@@ -101,18 +101,18 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     Ok(handle)
 }
 
-/// Makes a new queue pair known to its device's engine.
+/// Registers a new queue pair with its device's engine.
 fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
     let qp = handle.look()?;
     let life = qp.life();
     if qp.is_datagram() {
         let datagrams = engine.datagrams()?;
-        // A queue is of one device, whose datagrams stay.
+        // Fails if already set, to the same value: a queue belongs to one device, which keeps its datagrams.
         for cq in qp.cqs() {
             let _ = cq.datagrams.set(datagrams.clone());
         }
     }
-    // The engine's thread handles requests for it after it is known.
+    // From here on the engine's thread handles its events.
     let mut objects = lock(&engine.objects);
     if let Err(why) = life.enter(engine, &mut objects, handle) {
         life.leave(engine, &mut objects);
@@ -131,7 +131,7 @@ pub(crate) fn ibv_create_qp(pd: Handle<Pd>, init: Out<ibv_qp_init_attr>) -> Answ
     Ok(qp)
 }
 
-/// Requests that can be made by calls.
+/// Operations that the builder calls support.
 const CALLS: u32 = n::IBV_QP_EX_WITH_RDMA_WRITE
     | n::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
     | n::IBV_QP_EX_WITH_SEND
@@ -153,10 +153,10 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_qp_init_attr_ex
     Ok(qp)
 }
 
-/// Of extended attributes those that have always been, and whether requests are also made by calls.
+/// The basic part of extended attributes, and whether the builder calls are enabled.
 ///
 /// # Errors
-/// [`Errno::OPNOTSUPP`] for what is not there.
+/// [`Errno::OPNOTSUPP`] for unsupported attributes.
 pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bool)> {
     let known =
         n::IBV_QP_INIT_ATTR_PD | n::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | n::IBV_QP_INIT_ATTR_CREATE_FLAGS;
@@ -180,7 +180,7 @@ pub(crate) fn plain(found: &ibv_qp_init_attr_ex) -> Answer<(ibv_qp_init_attr, bo
     Ok((plain, has_calls))
 }
 
-/// NULL for a queue pair that was not made for calls.
+/// NULL for a queue pair created without the builder calls.
 pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
     let held = qp.look()?;
     if held.has_calls { Ok(qp.cast()) } else { Err(Errno::OPNOTSUPP) }
@@ -194,7 +194,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
         let life = qp.life();
         life.drain(engine);
         engine.pairing.forget(&life.qp);
-        // Whoever uses it for an event holds the lock.
+        // A thread that delivers its events holds this lock.
         let mut objects = lock(&engine.objects);
         objects.qps.remove(&number);
         life.leave(engine, &mut objects);
@@ -208,7 +208,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     Ok(())
 }
 
-/// Nothing is promised of the order in which bytes of a message arrive.
+/// No ordering of the bytes of a message is guaranteed.
 pub(crate) fn ibv_query_qp_data_in_order(_qp: Handle<Qp>, _op: i32, _flags: u32) -> i32 {
     0
 }

@@ -1,4 +1,4 @@
-//! Queue pairs that are moved to RESET (`ibv_modify_qp(3)`; IBA 10.3.1), as connection pools do to use them again.
+//! Moving queue pairs to RESET (`ibv_modify_qp(3)`; IBA 10.3.1), as connection pools do to reuse them.
 
 use ffi::lock;
 use verbs::host::real::remark;
@@ -8,12 +8,12 @@ use crate::objects::{Qp, Settings};
 use crate::qp::life::Life;
 use crate::slab::Held;
 
-/// Moves a queue pair to RESET. Its connection, requests and receives are gone without a report, and so are completions that nobody has
-/// polled. Its number and its place at a shared receive queue stay (`ibv_modify_qp(3)`; IBA 10.3.1).
+/// Moves a queue pair to RESET. Its connection, requests, receives and unpolled completions are discarded without a report. It keeps
+/// its number and its attachment to a shared receive queue (`ibv_modify_qp(3)`; IBA 10.3.1).
 ///
 /// # Errors
-/// When the device has no room for another queue pair; it takes one more until the former one has gone. Then nothing has changed. When the
-/// next one of type UD cannot be connected with its other end, the queue pair is in the error state.
+/// When the device has no room for another queue pair, which is needed until the former one is freed; then nothing has changed. When
+/// the new UD queue pair cannot be connected to its bridge; then the queue pair is in the error state.
 pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     let engine = qp.context.look()?.engine.clone();
     let former = qp.life();

@@ -1,4 +1,4 @@
-//! Settings of a queue pair beside its connection: the state that the program sees, time-outs and pauses.
+//! Attributes of a queue pair apart from its connection: the visible state, timeouts and RNR pauses.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -9,10 +9,10 @@ use verbs::{RNR_PAUSE_MAX, host::Span};
 use crate::objects::Qp;
 use crate::slab::Held;
 
-/// The retries of messages without an acknowledgement: the highest value, since no device here loses messages.
+/// The retry count for unacknowledged messages: the maximum, since no device here loses messages.
 pub(crate) const RETRY_COUNT: u8 = 7;
 
-/// The pause of a `min_rnr_timer` (IBA 9.7.5.2.8, table 45). From 2 on, each second value doubles it.
+/// The pause for a `min_rnr_timer` (IBA 9.7.5.2.8, table 45). From 2 on, each second value doubles it.
 pub(crate) fn pause(timer: u8) -> Span {
     let timer = timer & 31;
     match timer {
@@ -22,7 +22,7 @@ pub(crate) fn pause(timer: u8) -> Span {
     }
 }
 
-/// Keeps what a program has told librdmacm of the time until a message is sent again.
+/// Stores the acknowledgement timeout that a program has set through librdmacm.
 pub(crate) fn set_timeout(qp: Held<Qp>, timeout: u8) {
     lock(&qp.settings).0.timeout = timeout;
 }

@@ -1,4 +1,4 @@
-//! The changes of a queue pair's state that `ibv_modify_qp(3)` allows, and the attributes of each, as in the kernel (IBA 11.2.5.2, table 91).
+//! The state changes that `ibv_modify_qp(3)` allows, and the attributes of each, as in the kernel (IBA 11.2.5.2, table 91).
 
 use std::ops::RangeInclusive;
 
@@ -8,14 +8,14 @@ use rdma_abi::verbs::ibv_qp_attr;
 use crate::answer::Answer;
 use crate::errno::Errno;
 
-/// The required and the optional attributes of a change of state.
+/// The required and the optional attributes of a state change.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) required: u32,
     optional: u32,
 }
 
-/// The attributes of a change of a queue pair of type RC, or UD if it `is_datagram`; `None` if the change is not allowed.
+/// The attributes of a state change, for RC or, if `is_datagram`, for UD; `None` if the change is not allowed.
 pub(crate) fn attributes(from: u32, to: u32, is_datagram: bool) -> Option<Attributes> {
     let (required, optional) = match (from, to, is_datagram) {
         (_, n::IBV_QPS_RESET | n::IBV_QPS_ERR, _) => (0, 0),
@@ -47,7 +47,7 @@ pub(crate) fn attributes(from: u32, to: u32, is_datagram: bool) -> Option<Attrib
     Some(Attributes { required, optional })
 }
 
-/// The attributes of a queue pair of type RC that may change while it is in use.
+/// The attributes of an RC queue pair that may change while it is in use.
 const OF_USE: u32 =
     n::IBV_QP_CUR_STATE | n::IBV_QP_ACCESS_FLAGS | n::IBV_QP_MIN_RNR_TIMER | n::IBV_QP_PATH_MIG_STATE;
 
@@ -56,10 +56,10 @@ const fn of_init(is_datagram: bool) -> u32 {
     n::IBV_QP_PKEY_INDEX | n::IBV_QP_PORT | last
 }
 
-/// Checks a change, and the values that go with it.
+/// Checks a state change and its attribute values.
 ///
 /// # Errors
-/// [`Errno::INVAL`] for what a card refuses, [`Errno::OPNOTSUPP`] for what ours do not have.
+/// [`Errno::INVAL`] for what a card rejects, [`Errno::OPNOTSUPP`] for features that our devices do not have.
 pub(crate) fn check(from: u32, to: u32, attr: &ibv_qp_attr, mask: u32, is_datagram: bool) -> Answer {
     if to == n::IBV_QPS_SQD || mask & n::IBV_QP_ALT_PATH != 0 {
         return Err(Errno::OPNOTSUPP);

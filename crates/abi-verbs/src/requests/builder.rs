@@ -1,6 +1,6 @@
-//! Requests that are made by calls (`ibv_wr_start(3)` to `ibv_wr_complete(3)`), and posted together by the last one.
+//! Requests built by calls (`ibv_wr_start(3)` to `ibv_wr_complete(3)`), and posted together by the last one.
 //!
-//! What one thread begins it also completes, so that requests in the making are the thread's own and take no lock.
+//! The thread that starts a batch also completes it, so batches are thread-local and need no lock.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -17,7 +17,7 @@ use crate::resources::ah::Ah;
 use crate::slab::Handle;
 use crate::ud::Destination;
 
-/// What C sees of a queue pair.
+/// The fields of a queue pair that C sees.
 pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
     ibv_qp_ex {
         qp_base,
@@ -48,17 +48,17 @@ pub(crate) fn seen(qp_base: ibv_qp) -> ibv_qp_ex {
     }
 }
 
-/// A request in the making; its data lie in the lists of the batch.
+/// A request being built; its data are in the lists of the batch.
 struct Made {
     wr_id: u64,
     op: SendOp,
     flags: SendFlags,
     data: Lies,
-    /// Of a datagram.
+    /// For a datagram.
     to: Option<Destination>,
 }
 
-/// Where a request's data lie.
+/// Position of a request's data in the batch.
 enum Lies {
     Sges(std::ops::Range<usize>),
     Inline(std::ops::Range<usize>),
@@ -70,7 +70,7 @@ struct Batch {
     made: Vec<Made>,
     sges: Vec<Sge>,
     inline: Vec<u8>,
-    /// The first that was wrong: completing says so.
+    /// The first error, which completing the batch returns.
     wrong: Option<Errno>,
 }
 
@@ -127,7 +127,7 @@ extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     })
 }
 
-/// Posts all or, if one is wrong, none. When the queue is full, those before that stand, as in a chain.
+/// Posts all requests or, if one is invalid, none. When the queue fills up, the requests before that stay posted, as in a chain.
 fn post_all(qp: Handle<Qp>, batch: &Batch) -> Answer {
     let qp = qp.look()?;
     batch.wrong.map_or(Ok(()), Err)?;
@@ -222,7 +222,7 @@ extern "C" fn set_inline_data_list(_qp: *mut ibv_qp_ex, count: usize, list: *con
     if list.is_null() {
         return with(|_| if count == 0 { Ok(()) } else { Err(Errno::INVAL) });
     }
-    // SAFETY: a program passes as many pieces as it says. Test: `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+    // SAFETY: the program passes as many pieces as it states. Test: `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
     gather(unsafe { std::slice::from_raw_parts(list, count) }.iter().copied());
 }
 
@@ -233,7 +233,7 @@ fn gather(pieces: impl Iterator<Item = ibv_data_buf>) {
             if piece.addr.is_null() {
                 return Err(Errno::INVAL);
             }
-            // SAFETY: a program's own bytes, which are copied now. Test: as above.
+            // SAFETY: the program's own bytes, copied during the call. Test: as above.
             let bytes = unsafe { std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.length) };
             batch.inline.extend_from_slice(bytes);
         }

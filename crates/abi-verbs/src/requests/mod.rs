@@ -1,10 +1,10 @@
 //! The data path: requests and completions.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `post` | chains of requests |
-//! | `builder` | requests that are made by calls |
-//! | `poll` | completions, in arrays and one by one |
+//! | `builder` | requests built by calls |
+//! | `poll` | completions, in arrays or one by one |
 
 pub(crate) mod builder;
 pub(crate) mod poll;

@@ -1,6 +1,6 @@
-//! Completions, as `ibv_poll_cq(3)` takes them, and one by one, as `ibv_start_poll(3)` does.
+//! Polling completions, in arrays (`ibv_poll_cq(3)`) or one by one (`ibv_start_poll(3)`).
 //!
-//! Data path: from our completion to a program's.
+//! Data path: converts our completions to C.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -17,12 +17,11 @@ use crate::qp::parted::sift;
 use crate::slab::{Handle, Held};
 use crate::ud::Datagrams;
 
-/// Completions that are taken at a time: a few first, as places have to be made for them, which would cost more than finding
-/// nothing; then many.
+/// Completions taken at a time: a few first, because clearing more room would cost more than an empty poll; then many.
 const FEW: usize = 4;
 const MANY: usize = 16;
 
-/// Takes up to `count` completions; how many, or a negative number.
+/// Takes up to `count` completions; returns their number, or a negative error number.
 #[inline]
 pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
     contain(|| take(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
@@ -31,7 +30,7 @@ pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
 #[inline]
 fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno> {
     let (cq, count) = (cq.look()?, usize::try_from(count).map_err(|_| Errno::INVAL)?);
-    // SAFETY: a program passes room for as many as it says. Test: `perftest_measures_each_operation` in tests/programs.rs.
+    // SAFETY: a program passes room for as many as it states. Test: `perftest_measures_each_operation` in tests/programs.rs.
     let place = unsafe { Out::new(place) };
     let wanted = FEW.min(count);
     let mut taken = take_some::<FEW>(cq, wanted, place)?;
@@ -45,7 +44,7 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
     Ok(taken as c_int)
 }
 
-/// Takes up to `wanted` completions, which are no more than `N`.
+/// Takes up to `wanted` completions, at most `N`.
 #[inline]
 fn take_some<const N: usize>(cq: Held<Cq>, wanted: usize, place: Out<ibv_wc>) -> Result<usize, Errno> {
     let mut wcs = [Wc::default(); N];
@@ -57,7 +56,7 @@ fn take_some<const N: usize>(cq: Held<Cq>, wanted: usize, place: Out<ibv_wc>) ->
     tell(&wcs[..found], place, |_| None)
 }
 
-/// Puts completions where the program wants them, with whom they are from.
+/// Copies completions to the program's array, with the senders' queue pair numbers.
 #[inline]
 fn tell(wcs: &[Wc], place: Out<ibv_wc>, source: impl Fn(&Wc) -> Option<u32>) -> Result<usize, Errno> {
     if !wcs.is_empty() {
@@ -67,7 +66,7 @@ fn tell(wcs: &[Wc], place: Out<ibv_wc>, source: impl Fn(&Wc) -> Option<u32>) -> 
     Ok(wcs.len())
 }
 
-/// Takes completions where queue pairs of type UD complete, too.
+/// Takes completions of a queue that UD queue pairs use too.
 #[cold]
 #[inline(never)]
 fn take_datagrams(
@@ -77,13 +76,13 @@ fn take_datagrams(
     place: Out<ibv_wc>,
 ) -> Result<usize, Errno> {
     datagrams.pump();
-    // Receives and whom they are from are taken in the same order.
+    // The lock keeps completions and their senders in the same order.
     let _turn = lock(&cq.current);
     let found = fetch(cq, wcs)?;
     tell(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
-/// Takes what the program is told of.
+/// Takes completions, without those that are withheld.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     loop {
@@ -102,14 +101,14 @@ fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     }
 }
 
-/// Whom a completion is from: the queue pair that sent a datagram.
+/// The sender's queue pair number, for a received datagram.
 #[cold]
 fn source(datagrams: &Datagrams, wc: &Wc) -> Option<u32> {
     let is_receive = wc.is_ok() && wc.opcode == WcOpcode::Recv;
     if is_receive { datagrams.source(wc.qp_num) } else { None }
 }
 
-/// A completion as C has it.
+/// A completion in C's layout.
 #[inline]
 fn completion(wc: &Wc, from: Option<u32>) -> ibv_wc {
     ibv_wc {
@@ -129,7 +128,7 @@ fn completion(wc: &Wc, from: Option<u32>) -> ibv_wc {
     }
 }
 
-/// Immediate data in the order of the network, or the key that was taken away.
+/// Immediate data in network byte order, or the invalidated key.
 fn immediate(wc: &Wc) -> u32 {
     wc.invalidated.or(wc.imm.map(u32::to_be)).unwrap_or_default()
 }
@@ -137,7 +136,7 @@ fn immediate(wc: &Wc) -> u32 {
 fn flags(wc: &Wc, from: Option<u32>) -> c_uint {
     let imm = if wc.imm.is_some() { n::IBV_WC_WITH_IMM } else { 0 };
     let invalidated = if wc.invalidated.is_some() { n::IBV_WC_WITH_INV } else { 0 };
-    // Only datagrams say whom they are from, and have such a header.
+    // Only datagrams carry their sender and a global route header.
     let grh = if from.is_some() { n::IBV_WC_GRH } else { 0 };
     imm | invalidated | grh
 }
@@ -166,12 +165,12 @@ fn opcode(opcode: WcOpcode) -> u32 {
         WcOpcode::FetchAdd => n::IBV_WC_FETCH_ADD,
         WcOpcode::Recv => n::IBV_WC_RECV,
         WcOpcode::RecvWriteImm => n::IBV_WC_RECV_RDMA_WITH_IMM,
-        // Sends, and what there may be one day.
+        // Sends, and opcodes added later.
         _ => n::IBV_WC_SEND,
     }
 }
 
-/// What C sees of a queue.
+/// The fields of a completion queue that C sees.
 pub(crate) fn seen(
     context: *mut ibv_context,
     channel: Option<Handle<Channel>>,
@@ -212,7 +211,7 @@ pub(crate) fn seen(
     }
 }
 
-/// Takes the next completion; ENOENT if there is none.
+/// Takes the next completion; returns ENOENT if there is none.
 fn next(cq: *mut ibv_cq_ex) -> c_int {
     let step = || {
         let cq = Handle::<Cq>::of(cq).look()?;
@@ -242,7 +241,7 @@ extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
 
 extern "C" fn end_poll(_cq: *mut ibv_cq_ex) {}
 
-/// Something of the completion that was taken last.
+/// Reads a field of the completion taken last.
 fn read<T: Default>(cq: *mut ibv_cq_ex, what: impl FnOnce(&Wc, Option<u32>) -> T) -> T {
     answer::value(|| {
         Handle::<Cq>::of(cq).look().map_or(T::default(), |cq: Held<Cq>| {

@@ -1,6 +1,6 @@
-//! Chains of requests, as `ibv_post_send(3)` and `ibv_post_recv(3)` pass them.
+//! Posting chains of requests (`ibv_post_send(3)`, `ibv_post_recv(3)`).
 //!
-//! Data path: from a program's request to ours, built on the stack; a list of elements is passed on as it lies.
+//! Data path: requests are converted on the stack; element lists are passed on without a copy.
 
 use ffi::Out;
 use rdma_abi::numbers as n;
@@ -15,26 +15,26 @@ use crate::resources::ah::Ah;
 use crate::slab::{Handle, Held};
 use crate::ud::{Bridge, Destination, MTU};
 
-/// Requests that are posted together.
+/// The number of requests that are posted together.
 const BATCH: usize = 16;
 
-/// Posts a chain; the first request that was not posted is put where the program says.
+/// Posts a chain; on an error, stores the first request that was not posted.
 #[inline]
 pub(crate) fn send(qp: Handle<Qp>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> Answer {
     let mut next = first;
     let posted = qp.look().and_then(|qp| send_all(qp, &mut next));
     if posted.is_err() {
-        // SAFETY: a program passes NULL or a place. Test: `nonsense_is_answered` in tests/programs.rs.
+        // SAFETY: a program passes NULL or a valid place. Test: `nonsense_is_answered` in tests/programs.rs.
         unsafe { Out::new(bad) }.set(next);
     }
     posted
 }
 
-/// Posts a chain, and goes on behind what was posted.
+/// Posts a chain, and advances `next` past the posted requests.
 #[inline]
 fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
     let life = qp.life();
-    // SAFETY: a program passes NULL or requests that stay while the call lasts. Test: `perftest_measures_each_operation` in
+    // SAFETY: a program passes NULL or requests that stay valid during the call. Test: `perftest_measures_each_operation` in
     // tests/programs.rs.
     if let (Some(wr), None) = (unsafe { (*next).as_ref() }, &life.bridge)
         && wr.next.is_null()
@@ -53,7 +53,7 @@ fn send_all(qp: Held<Qp>, next: &mut *mut ibv_send_wr) -> Answer {
     Ok(())
 }
 
-/// Posts a request that stands alone, as most do.
+/// Posts a single request, the most frequent case.
 #[inline]
 fn send_one(qp: Held<Qp>, life: &Life, wr: &ibv_send_wr) -> Answer {
     check_state(qp)?;
@@ -61,10 +61,11 @@ fn send_one(qp: Held<Qp>, life: &Life, wr: &ibv_send_wr) -> Answer {
     life.gate.post_one(&life.qp, &wr, qp.init.cap.max_send_wr)
 }
 
-/// Posts the next datagram of a chain, and goes on behind it.
+/// Posts the next datagram of a chain, and advances `next` past it.
 fn send_to(qp: Held<Qp>, life: &Life, bridge: &Bridge, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
-    // SAFETY: as in `send_all`; of a datagram the union has an address, which is checked, and numbers. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
+    // SAFETY: as in `send_all`; for a datagram the union contains an address, which is checked, and numbers. Test:
+    // `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
     let (wr, ud) = unsafe { (&**next, (**next).wr.ud) };
     let to = Handle::<Ah>::of(ud.ah).look()?.destination(ud.remote_qpn, ud.remote_qkey)?;
     let mut gathered = Vec::new();
@@ -97,7 +98,7 @@ pub(crate) fn post_to(
     Ok(())
 }
 
-/// Posts the next requests of a chain, and goes on behind those that were.
+/// Posts the next requests of a chain, and advances `next` past the posted ones.
 fn send_batch(qp: Held<Qp>, life: &Life, next: &mut *mut ibv_send_wr) -> Answer {
     check_state(qp)?;
     let room = qp.init.cap.max_send_wr;
@@ -131,7 +132,7 @@ fn send_batch(qp: Held<Qp>, life: &Life, next: &mut *mut ibv_send_wr) -> Answer 
     wrong.map_or(Ok(()), Err)
 }
 
-/// A program that has not said RTS may not send; what has failed takes requests, and flushes them.
+/// A program may send only in RTS. A queue pair in the error state accepts requests, and flushes them.
 #[inline]
 pub(crate) fn check_state(qp: Held<Qp>) -> Answer {
     let state = qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned();
@@ -139,7 +140,7 @@ pub(crate) fn check_state(qp: Held<Qp>) -> Answer {
     if may_send || qp.state_now() == n::IBV_QPS_ERR { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Whether a request's data are to be gathered before they are posted.
+/// Whether inline data in several pieces must be gathered before posting.
 #[inline]
 fn is_scattered_inline(wr: &ibv_send_wr) -> bool {
     wr.send_flags & n::IBV_SEND_INLINE != 0 && wr.num_sge > 1
@@ -156,7 +157,7 @@ fn data(wr: &ibv_send_wr) -> Answer<Data<'_>> {
     }
 }
 
-/// A request as ours; inline data in several pieces are gathered in `gathered`.
+/// Converts a request; inline data in several pieces are gathered in `gathered`.
 fn request<'a>(wr: &'a ibv_send_wr, gathered: &'a mut Vec<u8>) -> Answer<SendWr<'a>> {
     let data = if is_scattered_inline(wr) {
         for piece in elements(wr.sg_list, wr.num_sge)? {
@@ -169,10 +170,10 @@ fn request<'a>(wr: &'a ibv_send_wr, gathered: &'a mut Vec<u8>) -> Answer<SendWr<
     Ok(SendWr { wr_id: wr.wr_id, op: operation(wr)?, data, flags: flags(wr.send_flags) })
 }
 
-/// The operation that an opcode of C stands for.
+/// Converts an opcode of C to an operation.
 #[inline]
 fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
-    // SAFETY: the parts of the union are numbers, and which of them is meant is said by the opcode. Test: as above.
+    // SAFETY: all variants of the union are numbers; the opcode selects the variant. Test: as above.
     let (rdma, atomic) = unsafe { (wr.wr.rdma, wr.wr.atomic) };
     let remote = RemoteAddr { addr: rdma.remote_addr, rkey: rdma.rkey };
     let word = RemoteAddr { addr: atomic.remote_addr, rkey: atomic.rkey };
@@ -191,7 +192,7 @@ fn operation(wr: &ibv_send_wr) -> Answer<SendOp> {
     })
 }
 
-/// How a request behaves.
+/// Converts the send flags.
 #[inline]
 pub(crate) fn flags(flags: u32) -> SendFlags {
     let ours = |flag, ours| if flags & flag != 0 { ours } else { SendFlags::empty() };
@@ -200,7 +201,7 @@ pub(crate) fn flags(flags: u32) -> SendFlags {
         | ours(n::IBV_SEND_FENCE, SendFlags::FENCE)
 }
 
-/// A program's list of elements, which ours lie like.
+/// A program's element list: `Sge` has the same layout.
 #[inline]
 pub(crate) fn elements<'a>(list: *const ibv_sge, count: i32) -> Answer<&'a [Sge]> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
@@ -210,12 +211,11 @@ pub(crate) fn elements<'a>(list: *const ibv_sge, count: i32) -> Answer<&'a [Sge]
     if list.is_null() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program passes as many elements as it says, and they stay while the call lasts; `Sge` has the layout of `ibv_sge`.
-    // Test: as above.
+    // SAFETY: a program passes as many elements as it states, valid during the call; `Sge` has the layout of `ibv_sge`. Test: as above.
     Ok(unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count) })
 }
 
-/// The bytes of an element that are sent inline.
+/// The bytes of an inline element.
 #[inline]
 fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
     let first: *const u8 = std::ptr::with_exposed_provenance(piece.addr as usize);
@@ -225,20 +225,20 @@ fn bytes<'a>(piece: &Sge) -> Answer<&'a [u8]> {
     if first.is_null() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program's own bytes, which are read during the call. Test: as above.
+    // SAFETY: the program's own bytes, read during the call. Test: as above.
     Ok(unsafe { std::slice::from_raw_parts(first, piece.length as usize) })
 }
 
 #[inline]
 pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> Answer {
     let qp = qp.look();
-    // SAFETY: a program passes NULL or receives that stay while the call lasts. Test: as above.
+    // SAFETY: a program passes NULL or receives that stay valid during the call. Test: as above.
     if let (Ok(qp), Some(wr)) = (&qp, unsafe { first.as_ref() })
         && wr.next.is_null()
     {
         let posted = recv_one(*qp, wr);
         if posted.is_err() {
-            // SAFETY: a program passes NULL or a place. Test: as above.
+            // SAFETY: a program passes NULL or a valid place. Test: as above.
             unsafe { Out::new(bad) }.set(first);
         }
         return posted;
@@ -249,7 +249,7 @@ pub(crate) fn recv(qp: Handle<Qp>, first: *mut ibv_recv_wr, bad: *mut *mut ibv_r
 /// Posts a receive.
 #[inline]
 fn recv_one(qp: Held<Qp>, wr: &ibv_recv_wr) -> Answer {
-    // What is in the error state takes receives, and flushes them.
+    // A queue pair in the error state accepts receives, and flushes them.
     if qp.state.load(std::sync::atomic::Ordering::Relaxed).cast_unsigned() == n::IBV_QPS_RESET
         && qp.state_now() == n::IBV_QPS_RESET
     {
@@ -272,7 +272,7 @@ pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut
     })
 }
 
-/// Goes through a chain of receives; the first that was not posted is put where the program says.
+/// Posts a chain of receives; on an error, stores the first one that was not posted.
 #[inline]
 fn receives(
     first: *mut ibv_recv_wr,
@@ -281,11 +281,11 @@ fn receives(
 ) -> Answer {
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: a program passes receives that stay while the call lasts. Test: as above.
+        // SAFETY: a program passes receives that stay valid during the call. Test: as above.
         let wr = unsafe { &*next };
         let posted = post(wr);
         if posted.is_err() {
-            // SAFETY: a program passes NULL or a place. Test: as above.
+            // SAFETY: a program passes NULL or a valid place. Test: as above.
             unsafe { Out::new(bad) }.set(next);
             return posted;
         }

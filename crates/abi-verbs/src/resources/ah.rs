@@ -41,7 +41,7 @@ pub(crate) fn ibv_create_ah(pd: Handle<Pd>, attr: Out<ibv_ah_attr>) -> Answer<Ha
 }
 
 impl Held<Ah> {
-    /// Where a request for the queue pair with this number goes, by this key.
+    /// The destination of a request to the queue pair with this number, with this Q_Key.
     ///
     /// # Errors
     /// As [`Target::process_of`].
@@ -51,7 +51,7 @@ impl Held<Ah> {
     }
 }
 
-/// The way back to whom a receive is from, by the GID that it has come to.
+/// The address vector back to the sender of a receive, from the GID at which it arrived.
 fn way_back(
     context: Handle<Context>,
     port_num: u8,

@@ -1,7 +1,7 @@
-//! Completion channels, and the events that they bring.
+//! Completion channels and their events.
 //!
-//! What a program has is an epoll descriptor that holds the device's own: poll(2), select(2) and epoll see the one through the other,
-//! and whether it blocks is the program's to say, which it is not of a descriptor that the device shares with peers.
+//! The program gets an epoll descriptor that contains the device's own: poll(2), select(2) and epoll work on it. The program can set
+//! its blocking mode, which it must not do on the device's descriptor, shared with peers.
 
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::Mutex;
@@ -31,7 +31,7 @@ pub(crate) fn ibv_destroy_comp_channel(channel: Handle<Channel>) -> Answer {
     channel.remove().map(drop)
 }
 
-/// Looks for an event, and says what to wait for if there is none.
+/// Polls for an event; returns what to wait for if there is none.
 pub(crate) fn ibv_get_cq_event(
     channel: Handle<Channel>,
     cq: Out<Handle<Cq>>,
@@ -40,7 +40,7 @@ pub(crate) fn ibv_get_cq_event(
     let channel = channel.look()?;
     let place = cq.required(Errno::INVAL)?;
     while let Some(number) = channel.channel.poll_event() {
-        // A queue that has gone meanwhile has no more events.
+        // Skips events of queues destroyed in the meantime.
         let Some(found) = lock(&channel.cqs).get(&number).and_then(|cq| cq.look().ok()) else { continue };
         found.notified.deliver();
         place.set(found.handle());

@@ -1,4 +1,4 @@
-//! A device as a program opens it.
+//! Opening and closing devices.
 
 use crate::answer::Answer;
 use crate::discovery::device::Device;
@@ -7,10 +7,10 @@ use crate::objects::Context;
 use crate::slab::{Handle, Object};
 use crate::{tables, thread};
 
-/// Opens a device once more.
+/// Opens another context of a device.
 ///
 /// # Errors
-/// The device's, and what the system refuses.
+/// The device's errors, and those of the system.
 pub(crate) fn open(handle: Handle<Device>) -> Answer<Handle<Context>> {
     let device = handle.look()?;
     let engine = thread::of(&device.name)?;

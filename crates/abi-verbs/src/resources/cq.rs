@@ -1,4 +1,4 @@
-//! Completion queues. What polls them is in `poll`.
+//! Completion queues; `poll` polls them.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock};
@@ -65,7 +65,7 @@ pub(crate) fn ibv_create_cq(
     create(context, cqe, cq_context, channel, comp_vector.cast_unsigned())
 }
 
-/// What of a completion can be asked for one by one.
+/// The completion fields that can be read one by one.
 const FIELDS: u64 = n::IBV_WC_STANDARD_FLAGS as u64;
 
 pub(crate) fn create_ex(context: Handle<Context>, init: In<ibv_cq_init_attr_ex>) -> Answer<Handle<Cq>> {
@@ -80,7 +80,8 @@ pub(crate) fn ibv_resize_cq(cq: Handle<Cq>, cqe: i32) -> Answer {
     let cq = cq.look()?;
     let size = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
     if let Some(datagrams) = cq.datagrams.get() {
-        // A card has sent what was posted, and its completions count. That the queue keeps its size has the device look for them.
+        // A card has already sent posted datagrams, and their completions count against the size. Resizing to the same size makes the
+        // device process them.
         datagrams.settle(|| drop(cq.cq.resize(cq.cq.cqe())));
     }
     if cq.late.len() > size as usize {

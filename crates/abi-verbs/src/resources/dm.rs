@@ -1,4 +1,4 @@
-//! [`Dm`]: memory of the NIC.
+//! [`Dm`]: device memory on the NIC.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,7 +13,7 @@ use crate::objects::{Context, Pd};
 use crate::resources::mr::{self, Mr};
 use crate::slab::{Handle, Object, Slab};
 
-/// Memory of the NIC.
+/// Device memory on the NIC.
 pub(crate) struct Dm {
     buf: Buf,
 }
@@ -27,7 +27,7 @@ impl Object for Dm {
     }
 }
 
-/// Programs may ask for alignment up to a page, which all NIC memory has.
+/// Maximum alignment that programs may request: a page, which all NIC memory has.
 const LOG_ALIGN_MAX: u32 = 12;
 
 pub(crate) fn alloc(context: Handle<Context>, attr: In<ibv_alloc_dm_attr>) -> Answer<Handle<Dm>> {
@@ -58,7 +58,7 @@ pub(crate) fn register(
     access: u32,
 ) -> Answer<Handle<Mr>> {
     let (pd, dm) = (pd.look()?, dm.look()?);
-    // Such regions are zero-based, which a program has to say (ibv_reg_dm_mr(3)).
+    // Such regions are zero-based, and programs must pass the flag for that (ibv_reg_dm_mr(3)).
     if access & IBV_ACCESS_ZERO_BASED == 0 {
         return Err(Errno::INVAL);
     }
@@ -68,7 +68,7 @@ pub(crate) fn register(
     mr::insert(pd, pd.pd.reg_mr_range(&dm.buf, start..end, access)?, std::ptr::null_mut())
 }
 
-/// Where bytes are copied.
+/// Direction of a copy.
 enum Transfer {
     /// From the program's memory.
     In(*const u8),
@@ -87,13 +87,13 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     }
     match way {
         Transfer::In(from) => {
-            // SAFETY: a program passes as many bytes of its memory as it says, and does not change them meanwhile. Test:
+            // SAFETY: a program passes as many bytes of its memory as it states, and does not change them during the call. Test:
             // `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
             let bytes = unsafe { std::slice::from_raw_parts(from, len) };
             dm.buf.write(at, bytes)?;
         }
         Transfer::Out(to) => {
-            // SAFETY: as above; nobody else uses them meanwhile.
+            // SAFETY: as above; nothing else uses them during the call.
             let bytes = unsafe { std::slice::from_raw_parts_mut(to, len) };
             dm.buf.read(at, bytes)?;
         }

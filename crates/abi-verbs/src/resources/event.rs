@@ -36,7 +36,7 @@ fn tell(context: Handle<Context>, event: Event) {
     }
 }
 
-/// Looks for an event, and says what to wait for if there is none.
+/// Polls for an event; returns what to wait for if there is none.
 pub(crate) fn ibv_get_async_event(
     context: Handle<Context>,
     place: Out<ibv_async_event>,
@@ -52,7 +52,7 @@ pub(crate) fn ibv_get_async_event(
     context.events.until()
 }
 
-/// An event as C has it; nothing if its object has gone meanwhile.
+/// Converts an event to C; `None` if its object was destroyed in the meantime.
 fn deliver(event: &Event) -> Option<ibv_async_event> {
     let (element, kind) = match event {
         Event::Cq(cq) => {
@@ -78,7 +78,7 @@ fn deliver(event: &Event) -> Option<ibv_async_event> {
 
 pub(crate) fn ibv_ack_async_event(event: Out<ibv_async_event>) -> Answer {
     let event = event.get().ok_or(Errno::INVAL)?;
-    // SAFETY: every field of the union is an address; which of them is meant is looked up, not followed. Test:
+    // SAFETY: every variant of the union is an address, which is only compared with known objects, not dereferenced. Test:
     // `nonsense_is_answered` in tests/programs.rs.
     let address = unsafe { event.element.cq };
     match event.event_type as u32 {

@@ -1,9 +1,9 @@
-//! Objects of verbs but for queue pairs: the calls that make, use and destroy them.
+//! Verbs objects except queue pairs: the calls that create, use and destroy them.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `context` | opened devices |
-//! | `pd`, `mr`, `dm` | protection domains, memory regions, memory of the NIC |
+//! | `pd`, `mr`, `dm` | protection domains, memory regions, device memory |
 //! | `channel`, `cq`, `srq` | completion channels, completion queues, shared receive queues |
 //! | `ah` | address handles |
 //! | `event` | asynchronous events |

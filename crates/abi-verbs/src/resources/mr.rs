@@ -27,16 +27,15 @@ impl Object for Mr {
     }
 }
 
-/// What may be asked for and is given by doing nothing: order of writes, large pages, windows.
+/// Flags that are accepted and need no action: relaxed ordering, huge pages, memory windows.
 const IGNORED: u32 = n::IBV_ACCESS_OPTIONAL_RANGE | n::IBV_ACCESS_HUGETLB | n::IBV_ACCESS_MW_BIND;
-/// What only devices give that say so, of which ours are none: addresses from 0 on, and pages that come when they are touched
-/// (`ibv_odp_caps`).
+/// Flags for capabilities that our devices do not report: zero-based addresses, and on-demand paging (`ibv_odp_caps`).
 const NOT_THERE: u32 = n::IBV_ACCESS_ZERO_BASED | n::IBV_ACCESS_ON_DEMAND;
 
-/// The rights that flags of C stand for.
+/// Converts access flags of C.
 ///
 /// # Errors
-/// [`Errno::OPNOTSUPP`] for those that are not there, [`Errno::INVAL`] for those that there are not.
+/// [`Errno::OPNOTSUPP`] for unsupported flags, [`Errno::INVAL`] for undefined ones.
 pub(crate) fn rights(flags: u32) -> Answer<Access> {
     let table = [
         (n::IBV_ACCESS_LOCAL_WRITE, Access::LOCAL_WRITE),
@@ -54,7 +53,7 @@ pub(crate) fn rights(flags: u32) -> Answer<Access> {
     Ok(table.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, right)| *right).collect())
 }
 
-/// Makes what C sees of a region.
+/// Creates the object that C sees for a region.
 pub(crate) fn insert(pd: Held<Pd>, mr: verbs::Mr, addr: *mut c_void) -> Answer<Handle<Mr>> {
     let (length, lkey, rkey) = (mr.buf().len(), mr.lkey(), mr.rkey());
     let context = Context::address(pd.context());
@@ -70,8 +69,8 @@ fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> An
     if base.addr().get().checked_add(length).is_none() {
         return Err(Errno::INVAL);
     }
-    // SAFETY: a program knows that peers change registered memory; this library makes no reference to it.
-    // Test: `memory_that_is_lost_ends_no_process` in tests/programs.rs.
+    // SAFETY: a program knows that peers change registered memory; this library makes no reference to it. Test:
+    // `memory_that_is_lost_ends_no_process` in tests/programs.rs.
     let buf = unsafe { Buf::of_program(base, length) };
     insert(pd, pd.pd.reg_mr(&buf, access)?, addr)
 }
@@ -102,7 +101,7 @@ pub(crate) fn ibv_reg_mr_iova2(
     iova: u64,
     access: u32,
 ) -> Answer<Handle<Mr>> {
-    // Devices know a region by its address.
+    // Devices address a region by its virtual address.
     if iova != addr.addr() as u64 {
         return Err(Errno::OPNOTSUPP);
     }

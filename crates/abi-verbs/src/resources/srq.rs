@@ -50,7 +50,7 @@ pub(crate) fn create_ex(_context: Handle<Context>, init: Out<ibv_srq_init_attr_e
     Ok(srq)
 }
 
-/// Makes one of extended attributes, which come back with what it has.
+/// Creates a shared receive queue from extended attributes, and updates them to its actual capabilities.
 pub(crate) fn create_of(init: &mut ibv_srq_init_attr_ex) -> Answer<Handle<Srq>> {
     let is_basic =
         init.comp_mask & n::IBV_SRQ_INIT_ATTR_TYPE == 0 || init.srq_type as u32 == n::IBV_SRQT_BASIC;
