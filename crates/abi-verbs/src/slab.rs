@@ -1,12 +1,12 @@
-//! Objects that programs hold by address, and look into: what C sees of one lies first, what is ours behind it.
+//! [`Slab`]: storage for objects that programs hold by address. The part that C sees comes first, followed by ours.
 //!
-//! The objects of a kind lie in an array of places that is reserved once and stays mapped, so that an address is checked by
-//! arithmetic, and nothing is read through one that is not of the array. A place says whether its object is alive. Places rest
-//! before they are used again, so that what was destroyed is known as such for a while; a program that goes on to use an address
-//! for longer meets another object of the kind.
+//! Objects of one type are stored in an array that is mapped once and never unmapped, so an address is validated by arithmetic, and no
+//! address outside of the array is dereferenced. Each place has a flag that says whether its object is alive. Freed places wait before
+//! they are reused, so a destroyed object is detected for a while. A program that uses a stale address for longer reaches another
+//! object of the type.
 //!
-//! As the manual pages have it, a program does not destroy an object that another of its threads is inside a call with: looks are
-//! not counted, since each message would pay for that.
+//! As the manual pages require, a program does not destroy an object while another of its threads uses it in a call. Lookups are
+//! therefore not counted, which would cost time on each message.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -25,22 +25,22 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::answer::{Answer, Nothing};
 use crate::errno::Errno;
 
-/// A kind of object.
+/// An object type stored in a slab.
 pub(crate) trait Object: Sized + Send + Sync + 'static {
-    /// What C sees.
+    /// The part that C sees.
     type C: Copy + 'static;
-    /// How far behind its first byte the address points that a program has.
+    /// Offset from the first byte to the address that programs hold.
     const HANDLE_AT: usize = 0;
-    /// How many there can be.
+    /// Maximum number of objects.
     const PLACES: usize;
-    /// Where they lie.
+    /// The slab of this type.
     fn slab() -> &'static Slab<Self>;
 }
 
-/// Places that rest before they are used again.
+/// Number of freed places that wait before one is reused.
 const RESTING: usize = 256;
 
-/// All objects of a kind.
+/// All objects of one type.
 pub(crate) struct Slab<T: Object> {
     places: OnceLock<NonNull<SlabCell<T>>>,
     free: Mutex<Free>,
@@ -58,7 +58,7 @@ struct Free {
     fresh: usize,
 }
 
-// SAFETY: places are reached by `Held` alone, whose rules are below. Test: `an_object_is_found_until_it_is_removed`.
+// SAFETY: places are accessed only through `Held`, whose rules are below. Test: `an_object_is_found_until_it_is_removed`.
 unsafe impl<T: Object> Sync for Slab<T> {}
 // SAFETY: as above.
 unsafe impl<T: Object> Send for Slab<T> {}
@@ -68,8 +68,8 @@ impl<T: Object> Slab<T> {
         Self { places: OnceLock::new(), free: Mutex::new(Free { given: VecDeque::new(), fresh: 0 }) }
     }
 
-    /// Mapped and not allocated: of tens of megabytes, what is used becomes present alone. An allocator fills what is to be aligned
-    /// with zeros by itself.
+    /// The array. It is mapped rather than allocated, because only the pages in use of tens of megabytes become resident. An allocator
+    /// would write the zeros of an aligned allocation itself.
     fn places(&self) -> Answer<NonNull<SlabCell<T>>> {
         if let Some(places) = self.places.get() {
             return Ok(*places);
@@ -78,14 +78,14 @@ impl<T: Object> Slab<T> {
         // SAFETY: fresh memory, which stays mapped. Zeros are a place whose object is not alive. Test: as above.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), len, rights, MapFlags::PRIVATE) }?;
         let places = NonNull::new(mapped.cast()).ok_or(Errno::NOMEM)?;
-        // Of two that came at once, the second leaves a mapping that nobody touches.
+        // If two threads race here, the mapping of the second is never used.
         Ok(*self.places.get_or_init(|| places))
     }
 
-    /// Puts an object into a place: what C sees, and what is ours.
+    /// Stores an object: the part that C sees, and ours.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When the slab is full.
     pub(crate) fn insert(&self, c: T::C, body: T) -> Result<Handle<T>, Errno> {
         let places = self.places()?;
         let at = {
@@ -97,9 +97,9 @@ impl<T: Object> Slab<T> {
                 free.fresh - 1
             }
         };
-        // SAFETY: below `PLACES`, so inside of the array, which is never given back. Test: as above.
+        // SAFETY: below `PLACES`, so inside of the array, which is never unmapped. Test: as above.
         let place = unsafe { places.add(at).as_ref() };
-        // SAFETY: the place is not live and was taken from the free ones: nobody else writes here. Test: as above.
+        // SAFETY: the place is not live and was taken from the free ones, so no other thread writes here. Test: as above.
         unsafe {
             (*place.c.get()).write(c);
             (*place.body.get()).write(body);
@@ -116,18 +116,17 @@ impl<T: Object> Slab<T> {
         if !offset.is_multiple_of(size_of::<SlabCell<T>>()) || at >= T::PLACES {
             return None;
         }
-        // SAFETY: inside of the array, whose memory is zeroed or a place that was written. Test: as above.
+        // SAFETY: inside of the array, whose memory is zeroed or a written place. Test: as above.
         let place = unsafe { &*first.add(at) };
         place.is_live.load(Ordering::Acquire).then_some(Held { place })
     }
 
-    /// Takes the object out; its address is stale from now on.
+    /// Removes the object; its address is stale from now on.
     fn remove(&self, held: Held<T>) -> Result<T, Errno> {
         if !held.place.is_live.swap(false, Ordering::AcqRel) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: it was live, so written, and only one makes it end; whoever looks at it meanwhile breaks the rule above. Test:
-        // as above.
+        // SAFETY: it was live, so written, and only one caller clears the flag; a concurrent use breaks the rule above. Test: as above.
         let body = unsafe { (*held.place.body.get()).assume_init_read() };
         let first = self.places.get().map_or(0, |places| places.as_ptr().addr());
         let at = (std::ptr::from_ref(held.place).addr() - first) / size_of::<SlabCell<T>>();
@@ -136,7 +135,7 @@ impl<T: Object> Slab<T> {
     }
 }
 
-/// An object as a program names it: an address, NULL, or whatever it has passed instead.
+/// An object as a program passes it: an address, NULL, or an invalid value.
 #[repr(transparent)]
 pub(crate) struct Handle<T: Object>(*mut c_void, PhantomData<&'static T>);
 
@@ -148,7 +147,7 @@ impl<T: Object> Clone for Handle<T> {
 
 impl<T: Object> Copy for Handle<T> {}
 
-// SAFETY: it is an address that is checked before it is used. Test: as above.
+// SAFETY: an address, validated before use. Test: as above.
 unsafe impl<T: Object> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T: Object> Sync for Handle<T> {}
@@ -166,21 +165,21 @@ impl<T: Object> fmt::Debug for Handle<T> {
 }
 
 impl<T: Object> Handle<T> {
-    /// What a program passes for no object at all.
+    /// The value for no object.
     pub(crate) const NULL: Self = Self(std::ptr::null_mut(), PhantomData);
 
-    /// What a program has passed, or left in a structure.
+    /// A handle from a pointer that a program has passed, or stored in a structure.
     #[inline]
     pub(crate) fn of<C>(address: *mut C) -> Self {
         Self(address.cast(), PhantomData)
     }
 
-    /// What a program has passed as the place of something.
+    /// A handle from the address of a program's output parameter.
     pub(crate) fn at(address: usize) -> Self {
         Self::of(std::ptr::with_exposed_provenance_mut::<c_void>(address))
     }
 
-    /// The address, as a pointer to what a field of a structure is declared as.
+    /// The address, as a pointer of a field's declared type.
     pub(crate) fn cast<C>(self) -> *mut C {
         self.0.cast()
     }
@@ -189,19 +188,19 @@ impl<T: Object> Handle<T> {
         self.0.is_null()
     }
 
-    /// The object, if it is one and alive.
+    /// The object, if the address is valid and the object alive.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] if not.
+    /// [`Errno::INVAL`] otherwise.
     #[inline]
     pub(crate) fn look(self) -> Result<Held<T>, Errno> {
         T::slab().look(self).ok_or(Errno::INVAL)
     }
 
-    /// The object, or nothing for NULL.
+    /// The object, or `None` for NULL.
     ///
     /// # Errors
-    /// As [`Handle::look`] for what is neither.
+    /// As [`Handle::look`], for any other address.
     pub(crate) fn look_if_any(self) -> Result<Option<Held<T>>, Errno> {
         if self.is_null() { Ok(None) } else { self.look().map(Some) }
     }
@@ -211,7 +210,7 @@ impl<T: Object> Nothing for Handle<T> {
     const NOTHING: Self = Self::NULL;
 }
 
-/// An object that was found alive.
+/// An object that was alive when it was looked up.
 pub(crate) struct Held<T: Object> {
     place: &'static SlabCell<T>,
 }
@@ -224,7 +223,7 @@ impl<T: Object> Clone for Held<T> {
 
 impl<T: Object> Copy for Held<T> {}
 
-// SAFETY: what it leads to may be used by any thread, as `T` may, and what C sees is C's. Test: as above.
+// SAFETY: any thread may use the object, as `T` requires, and the part that C sees belongs to C. Test: as above.
 unsafe impl<T: Object> Send for Held<T> {}
 // SAFETY: as above.
 unsafe impl<T: Object> Sync for Held<T> {}
@@ -234,36 +233,36 @@ impl<T: Object> Deref for Held<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: it was alive, so written, and the program does not destroy what it is inside a call with. Test: as above.
+        // SAFETY: it was alive, so written, and the program does not destroy an object during a call that uses it. Test: as above.
         unsafe { (*self.place.body.get()).assume_init_ref() }
     }
 }
 
 impl<T: Object> Held<T> {
-    /// Its address, as the program has it.
+    /// Its address, as programs hold it.
     pub(crate) fn handle(self) -> Handle<T> {
         Handle::of(self.place.c.get().cast::<u8>().wrapping_add(T::HANDLE_AT))
     }
 
-    /// A copy of what C sees of it now.
+    /// A copy of the part that C sees.
     #[inline]
     pub(crate) fn seen(self) -> T::C {
-        // SAFETY: written before it became alive. Programs change fields between calls, not during one that uses them. Test: as
-        // above.
+        // SAFETY: written before the object became alive. Programs change fields between calls, not during a call that uses the fields.
+        // Test: as above.
         unsafe { (*self.place.c.get()).assume_init_read() }
     }
 
-    /// Changes what C sees of it.
+    /// Changes the part that C sees.
     #[inline]
     pub(crate) fn show(self, change: impl FnOnce(&mut T::C)) {
-        // SAFETY: as in `seen`; a call changes only fields that are the library's to change. Test: as above.
+        // SAFETY: as in `seen`; a call changes only fields that belong to the library. Test: as above.
         change(unsafe { (*self.place.c.get()).assume_init_mut() });
     }
 
-    /// Takes the object out; its address is stale from now on.
+    /// Removes the object; its address is stale from now on.
     ///
     /// # Errors
-    /// [`Errno::INVAL`] when another thread has done that just now.
+    /// [`Errno::INVAL`] when another thread has just removed it.
     pub(crate) fn remove(self) -> Result<T, Errno> {
         T::slab().remove(self)
     }
@@ -313,7 +312,7 @@ mod tests {
         assert_eq!(held.remove().map(|thing| *thing.0), Ok(7));
         assert_eq!(ENDED.load(Ordering::Relaxed), 1);
         assert!(handle.look().is_err() && held.remove().is_err());
-        // A place rests, and there is a last one.
+        // A freed place is not reused immediately, and the number of places is limited.
         let all: Vec<_> = (0..300).map(|value| insert(value).expect("room")).collect();
         assert!(all[..RESTING].iter().all(|other| *other != handle) && all.contains(&handle));
         assert!(insert(0).is_err());

@@ -1,4 +1,4 @@
-//! The functions that programs call through an object, as the inline functions of `verbs.h` do, and the tables that hold them.
+//! Function tables of objects, through which the inline functions of `verbs.h` call, and the functions in them.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -13,12 +13,12 @@ use crate::requests::{poll, post};
 use crate::resources::{cq, dm, srq};
 use crate::slab::Handle;
 
-/// What C sees of an opened device.
+/// The fields of an opened device that C sees.
 pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context {
     let context = ibv_context {
         device,
         ops: ops(),
-        // No commands go by it; programs duplicate it to share a device, which is refused then.
+        // Not used for commands; programs duplicate it to share a device, which is then rejected.
         cmd_fd: async_fd,
         async_fd,
         num_comp_vectors: 1,
@@ -73,7 +73,7 @@ pub(crate) fn context(device: *mut ibv_device, async_fd: c_int) -> verbs_context
 fn ops() -> ibv_context_ops {
     ibv_context_ops {
         _compat_1: [null_mut(); 7],
-        // Inline functions call these three unasked.
+        // Inline functions call these three without a NULL check.
         alloc_mw: (no_window as extern "C" fn() -> *mut c_void) as *mut c_void,
         bind_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
         dealloc_mw: (no_binding as extern "C" fn() -> c_int) as *mut c_void,
@@ -97,7 +97,7 @@ extern "C" fn no_binding() -> c_int {
     libc::EOPNOTSUPP
 }
 
-// Each argument is checked as those of the exported functions are.
+// Each argument is validated as in the exported functions.
 
 extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wcs: *mut ibv_wc) -> c_int {
     poll::poll(Handle::of(cq), count, wcs)
@@ -172,7 +172,7 @@ extern "C" fn reg_dm_mr(
 }
 
 fn input<T: Copy>(place: *mut T) -> In<T> {
-    // SAFETY: a program passes NULL or the address of what the function asks for. Test: `nonsense_is_answered` in
+    // SAFETY: a program passes NULL or the address of the type that the function takes. Test: `nonsense_is_answered` in
     // tests/programs.rs.
     unsafe { In::new(place) }
 }

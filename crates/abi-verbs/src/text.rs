@@ -1,4 +1,4 @@
-//! Names of numbers, rates, and what needs no device: forks.
+//! Functions that need no device: names of status codes, rates, and fork support.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -11,7 +11,7 @@ fn name(names: &[&'static CStr], number: i32, otherwise: &'static CStr) -> Answe
     Ok(name.unwrap_or(otherwise).as_ptr())
 }
 
-/// A GUID in the order of the network, as sysfs writes it.
+/// A GUID in network byte order, in sysfs format.
 pub(crate) fn guid_text(guid: u64) -> String {
     let bytes = guid.to_ne_bytes();
     let quarters = bytes.chunks_exact(2).map(|two| format!("{:02x}{:02x}", two[0], two[1]));
@@ -127,7 +127,7 @@ pub(crate) fn ibv_rate_to_mbps(rate: i32) -> i32 {
     RATES.iter().find(|(number, ..)| *number == rate).map_or(-1, |(.., mbps)| *mbps)
 }
 
-/// The rate of this multiple; 0, the most there is, for others.
+/// The rate of this multiple; 0, the maximum rate, for others.
 pub(crate) fn mult_to_ibv_rate(mult: i32) -> i32 {
     RATES.iter().find(|(_, known, _)| *known == mult).map_or(0, |(number, ..)| *number)
 }
@@ -136,7 +136,7 @@ pub(crate) fn mbps_to_ibv_rate(mbps: i32) -> i32 {
     RATES.iter().find(|(.., known)| *known == mbps).map_or(0, |(number, ..)| *number)
 }
 
-/// Registered memory is copied at fork(2) as all memory is: nothing is pinned.
+/// No action is needed: registered memory is copied at fork(2) like all memory, since nothing is pinned.
 pub(crate) fn ibv_fork_init() -> Answer {
     Ok(())
 }

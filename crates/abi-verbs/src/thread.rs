@@ -1,7 +1,7 @@
-//! The thread that takes the events of an engine. It starts when the device is opened.
+//! The thread that handles the events of an engine. It starts when the device is opened.
 //!
-//! The thread is for what has to go on while a program does nothing: accepting a paired queue pair, posting what waited for its
-//! connection, reporting asynchronous events and those of librdmacm by descriptors. Messages pass without it.
+//! It does the work that must go on while a program makes no calls: accepting paired queue pairs, posting requests that waited for a
+//! connection, and making descriptors readable for asynchronous and librdmacm events. It takes no part in the data path.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::slab::Held;
 /// The engine of the device with this name. The first caller opens the device.
 ///
 /// # Errors
-/// As [`fabric::open`], which is told on standard error, too.
+/// As [`fabric::open`]; the error is also reported on standard error.
 pub(crate) fn of(name: &str) -> Answer<Arc<Engine>> {
     let own = std::process::id();
     let mut engines = lock(&ENGINES);
@@ -59,12 +59,13 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
     Ok(engine)
 }
 
-/// How often the thread looks whether a peer has taken receives of a shared queue below its limit.
+/// How often the thread checks whether a peer has taken receives of a shared queue below its limit.
 const LIMIT_LOOK: Span = Span::from_ms(10);
 
-/// What the thread does, until its process ends.
+/// The thread's main function, which runs until the process ends.
 fn serve(engine: &Engine) {
-    // What it does for a connection may copy to and from the program's memory; its signal mask is that of a thread of the program.
+    // Work for a connection may copy to and from the program's memory, and the thread inherits its signal mask from a thread of the
+    // program.
     let _ = uaccess::unblock();
     let sources = ((&engine.cm, &engine.device), &engine.planned);
     loop {
@@ -88,7 +89,7 @@ fn serve(engine: &Engine) {
     }
 }
 
-/// Carries out the tasks of identifiers that are due.
+/// Runs the tasks of identifiers that are due.
 fn go_on(engine: &Engine) {
     let now = engine.device.host().now();
     // An identifier that is destroyed removes its tasks under this lock.
@@ -107,7 +108,7 @@ fn go_on(engine: &Engine) {
 fn on_connection(engine: &Engine, event: CmEvent) {
     match event {
         CmEvent::ConnectRequest(request) => {
-            // A queue pair that is being reset accepts before that, or not at all.
+            // A concurrent reset of the queue pair happens before or after this, not in between.
             let objects = lock(&engine.objects);
             match engine.pairing.offer(request) {
                 Offered::Wanted(accept) => accept_pair(engine, &objects, accept),
@@ -146,7 +147,7 @@ fn accept_pair(engine: &Engine, objects: &Objects, accept: Accept) {
             qp.failed();
         }
     } else if let Some(bridge) = lock(&engine.datagrams).as_ref().and_then(|all| all.by_end(accept.qp_num)) {
-        // The program's queue pair gets an event that the connection has failed.
+        // If this fails, the program's queue pair gets an event that the connection has failed.
         let _ = engine.pairing.accept(bridge.end(), accept);
     }
 }

@@ -1,4 +1,4 @@
-//! What keeps an object from being destroyed: objects that use it, and events that are not acknowledged.
+//! Counters that prevent destroying an object: objects that use it, and unacknowledged events.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ impl Users {
     /// Checks that no object uses it.
     ///
     /// # Errors
-    /// [`Errno::BUSY`] while there are any.
+    /// [`Errno::BUSY`] otherwise.
     pub(crate) fn check_none(&self) -> Answer {
         if self.0.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Errno::BUSY) }
     }
@@ -43,12 +43,12 @@ impl Acks {
 
     pub(crate) fn acknowledge(&self, count: u32) {
         let fewer = |open: u32| Some(open.saturating_sub(count));
-        // More acknowledgements than events leave none open.
+        // Extra acknowledgements are ignored.
         let _ = self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
         host::real::host().ring(&self.changed);
     }
 
-    /// Waits until all are acknowledged, as the manual pages of `ibv_destroy_*` have it.
+    /// Waits until all are acknowledged, as the manual pages of `ibv_destroy_*` require.
     pub(crate) fn await_all(&self) {
         let look = || (self.open.load(Ordering::Acquire) == 0).then_some(());
         if look().is_none() {

@@ -1,4 +1,4 @@
-//! [`Bridge`]: the other end of a queue pair of type UD, in this process.
+//! [`Bridge`]: the peer, in this process, of a UD queue pair.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,54 +16,54 @@ use crate::errno::Errno;
 use crate::ud::counts::Fate;
 use crate::ud::frame::{GRH, MTU};
 
-/// Messages in each direction that are on the bridge at a time.
+/// Messages on the bridge at a time, in each direction.
 const SLOTS: u32 = 64;
-/// How long two ends in one process may take to connect: nobody is at fault but a machine that is busy.
+/// How long the two ends in one process may take to connect: only a busy machine delays them.
 pub(super) const PATIENCE: Span = Span::from_secs(60);
-/// Bytes of one, with room for what a receive begins with.
+/// Bytes of a slot: a datagram with its global route header.
 const SLOT: usize = MTU + GRH;
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Destination {
     pub(crate) addr: SocketAddr,
     pub(crate) qp_num: u32,
     pub(crate) qkey: u32,
-    /// The GID that its receiver is told it is from.
+    /// The sender's GID, as reported to the receiver.
     pub(crate) source: ibv_gid,
 }
 
-/// The other end of a queue pair.
+/// The peer of a UD queue pair.
 pub(crate) struct Bridge {
-    /// By which the program's queue pair is known.
+    /// The visible number of the program's queue pair.
     pub(super) number: u32,
     end: Qp,
-    /// What the program sends, and what it is sent.
+    /// Buffers for datagrams from the program, and for datagrams to it.
     out: Mr,
     back: Mr,
-    /// Slots of what it is sent that are free.
+    /// Free slots of `back`.
     free: Mutex<Vec<u64>>,
-    /// Where requests go that have been posted and have not come over, in order.
+    /// Destinations of posted requests that have not crossed the bridge, in order.
     destinations: Mutex<VecDeque<Destination>>,
-    /// Whom receives are from that have been filled and not polled, in order.
+    /// Senders' queue pair numbers for receives that are filled and not polled, in order.
     sources: Mutex<VecDeque<u32>>,
-    /// Bytes of the receives that are posted and not filled, in order.
+    /// Sizes of receives that are posted and not filled, in order.
     receives: Mutex<VecDeque<u64>>,
     qkey: AtomicU32,
     is_ready: AtomicBool,
-    /// Rung when the device tells something of `end`.
+    /// Notified when the device reports an event of `end`.
     changed: Bell,
 }
 
 impl Bridge {
-    /// What its own queue pair is made of.
+    /// The attributes of the bridge's own queue pair.
     pub(super) fn init(cq: &Cq) -> QpInit {
         let cap =
             QpCap { max_send_wr: SLOTS, max_recv_wr: SLOTS, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
         QpInit::new(cq).cap(cap)
     }
 
-    /// For the program's queue pair that is known by this number.
+    /// Creates the bridge for the program's queue pair with this visible number.
     pub(super) fn new(number: u32, pd: &Pd, init: &QpInit) -> Answer<Self> {
         let end = pd.create_qp(init)?;
         let room = || pd.reg_mr(&Buf::alloc(SLOT * SLOTS as usize)?, Access::LOCAL_WRITE);
@@ -84,12 +84,12 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// Its own queue pair.
+    /// The bridge's own queue pair.
     pub(crate) fn end(&self) -> &Qp {
         &self.end
     }
 
-    /// Datagrams are taken from now on: waits until both ends are connected, as one would be lost that came before.
+    /// Starts to accept datagrams. Waits until both ends are connected, because a datagram before that would be lost.
     ///
     /// # Errors
     /// When they cannot be connected.
@@ -108,7 +108,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// The device has told something of its own queue pair.
+    /// Handles an event of the bridge's own queue pair.
     pub(crate) fn wake(&self) {
         self.end.pd().device().host().ring(&self.changed);
     }
@@ -117,12 +117,12 @@ impl Bridge {
         self.qkey.store(qkey, Ordering::Release);
     }
 
-    /// Whether a datagram with this key is for it.
+    /// Whether a datagram with this Q_Key is for this queue pair.
     pub(super) fn knows(&self, qkey: u32) -> bool {
         self.qkey.load(Ordering::Acquire) == qkey
     }
 
-    /// Posts a request of the program's, which goes there. The key with the highest bit stands for the queue pair's own (IBA 10.2.5).
+    /// Posts a request of the program to this destination. A Q_Key with the highest bit set selects the queue pair's own (IBA 10.2.5).
     pub(crate) fn post(&self, mut to: Destination, post: impl FnOnce() -> Answer) -> Answer {
         if to.qkey & 1 << 31 != 0 {
             to.qkey = self.qkey.load(Ordering::Acquire);
@@ -134,12 +134,12 @@ impl Bridge {
         })
     }
 
-    /// Whether nothing that was posted is to come over.
+    /// Whether no posted request still has to cross the bridge.
     pub(super) fn is_empty(&self) -> bool {
         self.end.state() != QpState::ReadyToSend || lock(&self.destinations).is_empty()
     }
 
-    /// Posts a receive of the program's, which has so many bytes.
+    /// Posts a receive of the program, of `bytes` bytes.
     pub(crate) fn expect(&self, bytes: u64, post: impl FnOnce() -> Answer) -> Answer {
         let mut receives = lock(&self.receives);
         post()?;
@@ -147,7 +147,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Whom the receive is from that the program polls now.
+    /// The sender's queue pair number of the receive that the program polls now.
     pub(crate) fn source(&self) -> Option<u32> {
         lock(&self.sources).pop_front()
     }
@@ -157,7 +157,7 @@ impl Bridge {
         Ok(self.end.post_recv(&RecvWr::new(slot, &[sge]))?)
     }
 
-    /// What has come over in a slot, and where it goes; the slot is free again.
+    /// Reads the datagram of a slot and its destination, and frees the slot.
     pub(super) fn take(&self, slot: u64, len: u32, bytes: &mut Vec<u8>) -> Option<Destination> {
         let to = lock(&self.destinations).pop_front();
         let (at, start) = (slot as usize * SLOT, bytes.len());
@@ -167,13 +167,13 @@ impl Bridge {
         to.filter(|_| read.is_ok() && posted.is_ok())
     }
 
-    /// A slot of what the program is sent is free again.
+    /// Frees a slot of a datagram to the program.
     pub(super) fn release(&self, slot: u64) {
         lock(&self.free).push(slot);
     }
 
-    /// Takes the next receive for so many bytes. One that is too short for them stays: whoever sends a datagram that is too long for
-    /// a receive must not end the queue pair, as an error of its receive would.
+    /// Takes the next receive for `bytes` bytes. A receive that is too short stays posted: a receive error would end the queue pair,
+    /// and a sender must not be able to cause that with a datagram that is too long.
     fn take_receive(&self, bytes: usize) -> Result<(), Fate> {
         let mut receives = lock(&self.receives);
         match receives.front() {
@@ -186,7 +186,7 @@ impl Bridge {
         }
     }
 
-    /// Sends a datagram to the program, if it has a receive that is long enough; otherwise it is dropped.
+    /// Sends a datagram to the program, if its next receive is long enough; otherwise drops it.
     pub(super) fn give(&self, head: &[u8; GRH], payload: &[u8], imm: Option<u32>, from: u32) -> Fate {
         if !self.is_ready.load(Ordering::Acquire) || self.end.state() != QpState::ReadyToSend {
             return Fate::Unknown;

@@ -1,4 +1,4 @@
-//! [`Datagrams`]: between the bridges of a device and its socket.
+//! [`Datagrams`]: moves datagrams between the bridges of a device and its socket.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -19,27 +19,27 @@ use crate::ud::counts::{Counts, Fate};
 use crate::ud::frame::{HEADER, Header, MTU, route_header};
 use crate::ud::socket::{Received, Sent, Socket};
 
-/// Completions that are taken at a time.
+/// Completions taken at a time.
 const BATCH: usize = 16;
-/// For how long a datagram waits whose receiver's socket is full: longer than a busy machine leaves a process aside.
+/// How long a datagram waits when the receiver's socket is full: longer than a busy machine suspends a process.
 const PATIENCE: Span = Span::from_ms(500);
-/// So many wait; then programs do, too.
+/// Number of waiting datagrams from which on no more are taken from programs.
 const WAITING: usize = 64;
-/// How often they are tried.
+/// How often waiting datagrams are retried.
 const PAUSE: Span = Span::from_us(100);
-/// For how long what was posted is waited for where its completions are to be counted.
+/// How long to wait for posted requests before their completions are counted.
 const MOMENT: Span = Span::from_ms(50);
-/// Steps after all has come over, until completions are found: a device may ask twice whether something has arrived, as `iwarp` does,
-/// and its thread may be at it meanwhile.
+/// Polls after all datagrams have crossed, until their completions are found: a device may need two polls, as `iwarp` does, and its
+/// thread may be polling at the same time.
 const STEPS: u32 = 4;
-/// Completions of all bridges.
+/// Completion queue entries for all bridges.
 const ENTRIES: u32 = 1 << 14;
 
-/// The datagrams of one device.
+/// The datagram transport of one device.
 pub(crate) struct Datagrams {
     device: Device,
     socket: Descriptor<Socket>,
-    /// Of its port.
+    /// The GID table of its port.
     gids: Vec<ibv_gid>,
     pub(crate) counts: Counts,
     pd: Pd,
@@ -55,17 +55,17 @@ struct Bridges {
     own: HashMap<u32, Arc<Bridge>>,
 }
 
-/// What whoever moves datagrams has at hand.
+/// State of the thread that moves datagrams.
 struct Turn {
-    /// Those that found no room.
+    /// Datagrams for receivers whose sockets were full.
     waiting: Vec<(Time, SocketAddr, Vec<u8>)>,
     place: Vec<u8>,
 }
 
-/// Datagrams of this process, and of those that it was forked from.
+/// Open transports of this process, and of its parents before fork(2).
 static OPEN: Mutex<Vec<(u32, Arc<Datagrams>)>> = Mutex::new(Vec::new());
 
-/// Has what was posted leave before the process ends, if it does so by exit(3).
+/// Sends posted datagrams before the process ends, if it calls exit(3).
 fn leave_at_exit(datagrams: &Arc<Datagrams>) {
     extern "C" fn leave() {
         let own = std::process::id();
@@ -77,12 +77,13 @@ fn leave_at_exit(datagrams: &Arc<Datagrams>) {
                 datagrams.socket.0.remove_name();
             });
         };
-        // Nobody is left to be told.
+        // Too late to report an error.
         let _ = contain(leave);
     }
     let mut open = lock(&OPEN);
     if open.is_empty() {
-        // SAFETY: a function of this library, which is never unloaded. Test: `datagrams_in_c_arrive_or_are_dropped` in tests/programs.rs.
+        // SAFETY: a function of this library, which is never unloaded. Test: `datagrams_in_c_arrive_or_are_dropped` in
+        // tests/programs.rs.
         unsafe { libc::atexit(leave) };
     }
     open.push((std::process::id(), datagrams.clone()));
@@ -126,9 +127,9 @@ impl Datagrams {
         Ok(datagrams)
     }
 
-    /// What the thread does, until its process ends.
+    /// The thread's main function, which runs until the process ends.
     fn serve(&self) {
-        // It copies to and from the program's memory, and has the signal mask of a thread of the program.
+        // The thread copies to and from the program's memory, and inherits its signal mask from a thread of the program.
         let _ = uaccess::unblock();
         let host = self.device.host();
         loop {
@@ -145,7 +146,7 @@ impl Datagrams {
         }
     }
 
-    /// Makes the other end of the program's queue pair that is known by this number.
+    /// Creates the bridge for the program's queue pair with this visible number.
     pub(crate) fn bridge(&self, number: u32, pairing: &Pairing) -> Answer<Arc<Bridge>> {
         let own = pairing.take_number()?;
         let init = QpInit { known_as: Some(own), ..Bridge::init(&self.cq) };
@@ -153,7 +154,7 @@ impl Datagrams {
         Ok(Arc::new(bridge))
     }
 
-    /// Connects a bridge and the program's queue pair. On failure, no bridge leads to the latter.
+    /// Connects a bridge and the program's queue pair. On failure, the bridge is removed.
     pub(crate) fn join(&self, qp: &Qp, bridge: &Arc<Bridge>, pairing: &Pairing) -> Answer {
         let number = bridge.end().known_as();
         {
@@ -168,7 +169,7 @@ impl Datagrams {
         Ok(paired.inspect_err(|_| self.remove(bridge, pairing))?)
     }
 
-    /// Sends what a program has posted, of which it may have seen completions: what ends with it is not lost here.
+    /// Sends all posted datagrams, whose completions the program may have seen, so that they are not lost when their sender ends.
     pub(crate) fn drain(&self, bridges: &[Arc<Bridge>]) {
         let host = self.device.host();
         host.poll("datagrams that are to leave", host.after(PATIENCE), || {
@@ -180,11 +181,11 @@ impl Datagrams {
         });
     }
 
-    /// Has what was posted come over, and `look` find its completions: `look` is called after each step.
+    /// Moves posted requests across the bridges until `look` finds their completions; `look` is called after each step.
     pub(crate) fn settle(&self, look: impl Fn()) {
         let bridges: Vec<_> = lock(&self.bridges).own.values().cloned().collect();
         let (host, mut steps) = (self.device.host(), STEPS);
-        // Where others post all the while, it ends by the time.
+        // If other threads keep posting, the time limit ends this.
         host.poll("datagrams that come over", host.after(MOMENT), || {
             self.carry(&mut lock(&self.turn));
             look();
@@ -193,12 +194,12 @@ impl Datagrams {
         });
     }
 
-    /// Whom the receive is from that the program's queue pair with this number has got and that is polled now.
+    /// The sender's queue pair number of the receive that is polled now, for the program's queue pair with this number.
     pub(crate) fn source(&self, number: u32) -> Option<u32> {
         lock(&self.bridges).programs.get(&number)?.source()
     }
 
-    /// The program's queue pair has gone, or has another bridge.
+    /// Removes a bridge: the program's queue pair is destroyed, or has another bridge.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
         pairing.forget(bridge.end());
         let number = bridge.end().known_as();
@@ -209,17 +210,17 @@ impl Datagrams {
         }
     }
 
-    /// The bridge whose own end is known by this number.
+    /// The bridge whose own queue pair has this visible number.
     pub(crate) fn by_end(&self, number: u32) -> Option<Arc<Bridge>> {
         lock(&self.bridges).own.get(&number).cloned()
     }
 
-    /// The bridge whose own end has this number at the device.
+    /// The bridge whose own queue pair has this device number.
     pub(crate) fn of_event(&self, number: u32) -> Option<Arc<Bridge>> {
         lock(&self.bridges).own.values().find(|bridge| bridge.end().num() == number).cloned()
     }
 
-    /// Moves what there is, unless another is about that.
+    /// Moves datagrams, unless another thread is doing so.
     pub(crate) fn pump(&self) {
         match self.turn.try_lock() {
             Ok(mut turn) => self.carry(&mut turn),
@@ -233,7 +234,7 @@ impl Datagrams {
         while self.send(turn) | self.receive(turn) {}
     }
 
-    /// Sends what waits, in order to each receiver; one that is full holds up no other.
+    /// Retries waiting datagrams, in order per receiver; a full receiver does not delay others.
     fn send_waiting(&self, turn: &mut Turn) {
         if turn.waiting.is_empty() {
             return;
@@ -254,7 +255,7 @@ impl Datagrams {
         });
     }
 
-    /// Sends what has come over bridges; whether there was something.
+    /// Sends datagrams that have crossed the bridges; returns whether there were any.
     fn send(&self, turn: &mut Turn) -> bool {
         if turn.waiting.len() >= WAITING {
             return false;
@@ -282,12 +283,12 @@ impl Datagrams {
         found != 0
     }
 
-    /// Sends what has come by the socket over its bridge; whether there was something.
+    /// Receives a datagram from the socket and passes it to its bridge; returns whether one had arrived.
     fn receive(&self, turn: &mut Turn) -> bool {
         let fate = match self.socket.0.receive(&mut turn.place) {
             Received::Nothing => return false,
             Received::Stranger => Fate::Stranger,
-            // What is longer was cut, and none of ours.
+            // Datagrams longer than the maximum were truncated, and are not ours.
             Received::Datagram(len) if len > HEADER + MTU => Fate::Malformed,
             Received::Datagram(len) => self.deliver(&turn.place[..len]),
         };
@@ -304,7 +305,7 @@ impl Datagrams {
         bridge.give(&head, payload, header.imm, header.from)
     }
 
-    /// The GID by which whoever has this one has sent: of the same kind, as cards have it.
+    /// Our GID to which the sender must have sent: of the same type as the sender's GID, as on cards.
     fn own_gid(&self, sender: ibv_gid) -> ibv_gid {
         let is_same = |gid: &&ibv_gid| address::is_link_local(gid) == address::is_link_local(&sender);
         self.gids.iter().find(is_same).or(self.gids.first()).copied().unwrap_or_default()

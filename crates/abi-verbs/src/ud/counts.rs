@@ -1,13 +1,13 @@
-//! [`Counts`]: what has become of a device's datagrams in this process.
+//! [`Counts`]: counters of a device's datagrams in this process, by outcome.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What becomes of a datagram, each counted.
+/// The outcome of a datagram; each is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It has left by the socket, or nobody was there to take it.
+    /// It was sent by the socket, or no socket accepted it.
     Sent,
-    /// It has gone to a receive.
+    /// It was delivered to a receive.
     Received,
     /// Dropped: its queue pair has no receive, or none of its slots is free.
     NoReceive,
@@ -15,15 +15,15 @@ pub(super) enum Fate {
     TooLong,
     /// Dropped: no queue pair has this number and key.
     Unknown,
-    /// Dropped: it is none of ours.
+    /// Dropped: it is not in our format.
     Malformed,
-    /// Dropped: another user has sent it.
+    /// Dropped: it was sent by another user.
     Stranger,
-    /// Dropped: its receiver's socket has had no room for too long.
+    /// Dropped: its receiver's socket was full for too long.
     NoRoom,
 }
 
-/// In the order of [`Fate`], as the port's hardware counters are called.
+/// Hardware counter names of the port, in the order of [`Fate`].
 const NAMES: [&str; 8] = [
     "ud_sent",
     "ud_received",
@@ -35,7 +35,7 @@ const NAMES: [&str; 8] = [
     "ud_dropped_no_room",
 ];
 
-/// How many datagrams had each fate.
+/// Number of datagrams per outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Counts([AtomicU64; NAMES.len()]);
 
@@ -44,7 +44,7 @@ impl Counts {
         self.0[fate as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Each with its name.
+    /// All counters with their names.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.into_iter().zip(self.0.iter().map(|count| count.load(Ordering::Relaxed)))
     }

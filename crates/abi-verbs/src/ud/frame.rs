@@ -1,11 +1,11 @@
-//! What goes over the wire: who sends, to whom, by which key, and the bytes. All numbers in the order of the network.
+//! The wire format of datagrams: sender, receiver, Q_Key and payload, in network byte order.
 
 use rdma_abi::verbs::ibv_gid;
 
-/// Bytes in a datagram at most: the MTU that a port says.
+/// Maximum payload of a datagram: the MTU that a port reports.
 pub(crate) const MTU: usize = 4096;
 
-/// What a datagram begins with, on the wire.
+/// The header of a datagram on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) to: u32,
@@ -40,7 +40,7 @@ impl Header {
         bytes
     }
 
-    /// The header, and what is behind it; nothing for what is none of ours.
+    /// The header and the payload; `None` if it is not in our format.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, payload) = bytes.split_first_chunk::<HEADER>()?;
         let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
@@ -54,7 +54,7 @@ impl Header {
     }
 }
 
-/// The global route header of a datagram with so many bytes.
+/// The global route header of a datagram with `payload` bytes.
 pub(super) fn route_header(payload: usize, sgid: ibv_gid, dgid: ibv_gid) -> [u8; GRH] {
     const VERSION_6: u8 = 6 << 4;
     const IBA_TRANSPORT: u8 = 0x1b;

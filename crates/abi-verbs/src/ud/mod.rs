@@ -1,17 +1,17 @@
-//! Datagrams, on devices that have none: a queue pair of type UD is one of theirs whose other end is in this process, a *bridge*,
-//! and a socket carries what comes over the bridge.
+//! UD queue pairs on devices without datagrams: each is a connected queue pair of the device whose peer, a *bridge*, is in this
+//! process, and a socket carries the datagrams that cross the bridge.
 //!
-//! So receives, requests, their completions and notifications are the device's own. What the face adds is where a request goes,
-//! whom a receive is from, and that a datagram without a receive is dropped. Datagrams move when their program posts or polls, and by a
-//! thread while it does neither. One socket for each device and process.
+//! So receives, requests, completions and notifications are the device's own. This module adds the destination of each request, the
+//! sender of each receive, and dropping datagrams without a receive. Datagrams move when their program posts or polls, and otherwise by
+//! a thread. There is one socket per device and process.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `frame` | what goes over the wire, and the 40 bytes that a receive begins with |
-//! | `socket` | AF_UNIX for devices that reach this host alone, UDP for others |
-//! | `counts` | what has become of datagrams |
-//! | `bridge` | [`Bridge`]: the other end of one queue pair |
-//! | `carrier` | [`Datagrams`]: between the bridges of a device and its socket |
+//! | `frame` | the wire format, and the 40-byte global route header of a receive |
+//! | `socket` | AF_UNIX for devices that reach only this host, UDP for others |
+//! | `counts` | counters of datagrams by outcome |
+//! | `bridge` | [`Bridge`]: the peer of one queue pair |
+//! | `carrier` | [`Datagrams`]: moves datagrams between bridges and the socket |
 
 mod bridge;
 mod carrier;

@@ -1,8 +1,8 @@
-//! [`Socket`]: one for each device and process. Its name is the port at which the process listens for pairs.
+//! [`Socket`]: one per device and process. Its name is the port at which the process listens for pairs.
 //!
-//! A device that reaches this host alone has sockets in its user's folder ([`host::real::user_folder`]): no other user can send to
-//! them, take their names, or be sent to in place of a process that has gone. Abstract names give none of that, and a datagram
-//! socket does not tell whose it is. Who has sent a datagram is asked all the same: a descriptor may have come into other hands.
+//! A device that reaches only this host has its sockets in the user's folder ([`host::real::user_folder`]): no other user can send to
+//! them, take their names, or receive in place of a process that has ended. Abstract names do not provide that, and a datagram socket
+//! does not reveal its owner. The sender's credentials are checked as well, because a descriptor may have been passed to another user.
 
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ use rustix::net::{
 };
 use rustix::process::{Uid, geteuid};
 
-/// What carries datagrams.
+/// The socket that carries datagrams.
 #[derive(Debug)]
 pub(super) enum Socket {
     /// Between processes of this host and user.
@@ -32,37 +32,37 @@ pub(super) enum Socket {
 pub(super) struct Local {
     socket: UnixDatagram,
     folder: PathBuf,
-    /// The network namespace: its ports are its own, and the folder is seen from all.
+    /// The network namespace: ports are per namespace, but the folder is visible in all namespaces.
     namespace: u64,
     own: Uid,
     port: u16,
     out: Mutex<Out>,
 }
 
-/// What datagrams leave by: connected to the receiver of the last one, as most go where that went, and to look a name up takes as long
-/// as half of all the rest (1 of 3 us).
+/// The sending socket, connected to the last receiver: most datagrams go to the same one, and looking up a name takes 1 of the 3 us of
+/// a send.
 #[derive(Debug)]
 struct Out {
     socket: UnixDatagram,
     to: Option<u16>,
 }
 
-/// What became of a datagram.
+/// The result of sending a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// It is on its way, or nobody takes it: datagrams may be lost.
+    /// Sent, or not accepted by any socket: datagrams may be lost.
     Gone,
-    /// There is no room at the moment.
+    /// The receiver has no room at the moment.
     Full,
 }
 
-/// What a look at the socket found.
+/// The result of polling the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     Nothing,
-    /// So many bytes.
+    /// A datagram of this many bytes.
     Datagram(usize),
-    /// A datagram of another user.
+    /// A datagram from another user.
     Stranger,
 }
 
@@ -70,16 +70,16 @@ impl Local {
     fn open(port: u16) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        // Before it has a name, so that each datagram says whose it is.
+        // Enabled before the socket has a name, so that each datagram carries credentials.
         sockopt::set_socket_passcred(&socket, true)?;
         let (folder, namespace) = (user_folder()?, network_namespace());
         let name = name(&folder, namespace, port);
-        // This process has the port, so whoever left that has gone.
+        // This process owns the port, so the owner of an old file has ended.
         match std::fs::remove_file(&name) {
             Err(why) if why.kind() != ErrorKind::NotFound => return Err(why),
             _ => {}
         }
-        // The standard library binds a socket only as it makes it.
+        // The standard library can bind a socket only at creation.
         bind(&socket, &SocketAddrUnix::new(&name)?)?;
         let out = UnixDatagram::unbound()?;
         out.set_nonblocking(true)?;
@@ -91,7 +91,7 @@ impl Local {
         let mut out = lock(&self.out);
         if out.to == Some(port) {
             match out.socket.send(bytes) {
-                // Who has the name now may be another process.
+                // Another process may own the name now.
                 Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
                 done => return done,
             }
@@ -105,7 +105,7 @@ impl Local {
     fn receive(&self, place: &mut [u8]) -> io::Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        // Descriptors that come along have no room, and the kernel closes them.
+        // No room for passed descriptors: the kernel closes them.
         let found = recvmsg(&self.socket, &mut [IoSliceMut::new(place)], &mut ancillary, RecvFlags::empty())?;
         let is_own = |message| match message {
             RecvAncillaryMessage::ScmCredentials(sender) => sender.uid == self.own,
@@ -116,7 +116,7 @@ impl Local {
     }
 }
 
-/// Where the socket of a port is.
+/// The path of the socket for a port.
 fn name(folder: &Path, namespace: u64, port: u16) -> PathBuf {
     folder.join(format!("ud-{namespace}-{port}"))
 }
@@ -142,7 +142,7 @@ impl Socket {
         }
     }
 
-    /// The next datagram, if there is one.
+    /// The next datagram, if one has arrived.
     pub(super) fn receive(&self, place: &mut [u8]) -> Received {
         loop {
             let received = match self {
@@ -151,14 +151,14 @@ impl Socket {
             };
             match received {
                 Ok(found) => return found,
-                // UDP tells here of one that was sent before and that nobody took.
+                // UDP reports here that an earlier datagram was not accepted.
                 Err(why) if why.kind() == ErrorKind::ConnectionRefused => {}
                 Err(_) => return Received::Nothing,
             }
         }
     }
 
-    /// Takes the name away, as the process ends. What one leaves that is killed is removed by the next that has the port.
+    /// Removes the socket's file, as the process ends. The file of a killed process is removed by the next owner of the port.
     pub(super) fn remove_name(&self) {
         if let Self::Unix(own) = self {
             let _ = std::fs::remove_file(name(&own.folder, own.namespace, own.port));

@@ -1,4 +1,4 @@
-//! Programs on the library of this crate: those of others, and our own in C.
+//! Runs programs with the library of this crate: third-party ones, and our own in C.
 #![allow(dead_code)] // each test file uses a part of it
 
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a program may take until it listens, and until it ends.
+/// How long a program may take to start listening, and to end.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// The library that cargo has built for this test.
@@ -21,7 +21,7 @@ pub(crate) fn library() -> PathBuf {
     found.filter(|path| path.exists()).expect("cargo builds the library for its tests")
 }
 
-/// A folder in which programs find the library by both of its names.
+/// A folder that contains the library under both of its names.
 pub(crate) struct Names(tempfile::TempDir);
 
 impl Names {
@@ -37,7 +37,7 @@ impl Names {
         self.0.path()
     }
 
-    /// A program that finds it, on a device.
+    /// A command that runs a program with the library, on a device.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>, device: &str) -> Command {
         let mut command = Command::new(program);
         command.env("LD_LIBRARY_PATH", self.path()).env("NICETY_VERBS_DEVICES", device);
@@ -46,7 +46,7 @@ impl Names {
     }
 }
 
-/// Whether a program is here; without it, says what is skipped.
+/// Whether a program is installed; otherwise prints what is skipped.
 pub(crate) fn has(program: &str, package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
@@ -56,7 +56,7 @@ pub(crate) fn has(program: &str, package: &str) -> bool {
     there
 }
 
-/// Whether there are a C compiler and the headers; without them, says what is skipped.
+/// Whether a C compiler and the headers are installed; otherwise prints what is skipped.
 pub(crate) fn has_compiler() -> bool {
     let headers = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
     let there = headers.iter().all(|header| Path::new("/usr/include").join(header).exists());
@@ -79,8 +79,7 @@ pub(crate) fn compile(names: &Names, source: &str) -> PathBuf {
     program
 }
 
-/// A port that nobody listens on, and that the system gives to nobody who asks for any: one of those could be taken by a connection
-/// before the program listens.
+/// A free port outside of the system's ephemeral range: a connection could take a port of that range before the program listens.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -92,7 +91,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Waits until somebody listens at this port, without disturbing him.
+/// Waits until a server listens at this port, without connecting to it.
 pub(crate) fn await_listener(port: u16, server: &mut Child) {
     let (wanted, start) = (format!(":{port:04X}"), Instant::now());
     let is_there = |file: &str| {
@@ -102,7 +101,7 @@ pub(crate) fn await_listener(port: u16, server: &mut Child) {
             words.next().is_some_and(|local| local.ends_with(&wanted)) && words.nth(1) == Some("0A")
         })
     };
-    // Devices of shared memory listen by a name.
+    // Shared-memory devices listen at an abstract socket name.
     let name = format!("/{port}");
     let is_named = || {
         let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
@@ -117,7 +116,7 @@ pub(crate) fn await_listener(port: u16, server: &mut Child) {
     }
 }
 
-/// What a program said that has ended.
+/// The output of a program that has ended.
 fn last_words(child: &mut Child) -> String {
     let mut words = String::new();
     let out = child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut words));
@@ -126,7 +125,7 @@ fn last_words(child: &mut Child) -> String {
     words
 }
 
-/// What a program said, which must end well and in time.
+/// Waits for a program, which must succeed within the time limit; returns its output.
 pub(crate) fn finish(child: Child, what: &str) -> String {
     let output = end(child, what);
     let said = said(&output);
@@ -134,7 +133,7 @@ pub(crate) fn finish(child: Child, what: &str) -> String {
     said
 }
 
-/// Waits for a program, which must end by itself and in time.
+/// Waits for a program, which must end within the time limit.
 pub(crate) fn end(mut child: Child, what: &str) -> Output {
     let start = Instant::now();
     while child.try_wait().expect("it can be asked").is_none() {
@@ -152,13 +151,13 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs a program that exchanges its numbers over TCP as server and as client; what both said.
+/// Runs a program that exchanges queue pair numbers over TCP, as server and as client; returns both outputs.
 pub(crate) fn pair(names: &Names, device: &str, line: &str) -> [String; 2] {
     let (program, options) = line.split_once(' ').unwrap_or((line, ""));
     ends(names, device, [program, program], [options, &format!("{options} 127.0.0.1")])
 }
 
-/// Runs a server, and when it listens its client; what both said, the client first.
+/// Runs a server and then its client; returns both outputs, the client's first.
 pub(crate) fn ends(names: &Names, device: &str, programs: [&str; 2], options: [&str; 2]) -> [String; 2] {
     let (port, line) = (free_port(), options[0]);
     let start = |end: usize| {
