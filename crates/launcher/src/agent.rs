@@ -1,5 +1,5 @@
-//! `nicety mpirun --agent`: the part of mpirun on another host. It has a crew, is told what to do on standard input, and tells on
-//! standard output what happens; when the former ends, so does everything here.
+//! `nicety mpirun --agent`: the part of mpirun on another host. It runs a crew, reads orders from standard input, and reports
+//! events on standard output; when standard input ends, it kills all processes.
 
 use std::time::Instant;
 
@@ -13,9 +13,9 @@ use super::message::{Frames, Hello, News, ORDER_LEN_MAX, Order};
 use super::wake::{Signals, Wanted, wait};
 use crate::failure::{FAILED, Failure, OK, Outcome};
 
-/// What is kept for mpirun before the processes here have to wait.
+/// Bytes queued for mpirun above which no more output of processes is read.
 const ROOM: usize = 1 << 20;
-/// A pipe that takes anything takes so much.
+/// Size of a write in bytes: a pipe reported as writable takes this much without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -31,17 +31,17 @@ struct Agent {
     signals: Signals,
     frames: Frames,
     out: Vec<u8>,
-    /// Whether mpirun is there, in either direction.
+    /// Whether mpirun can still send orders, and whether it can still read news.
     is_told: bool,
     is_heard: bool,
     is_gone: bool,
 }
 
-/// Serves mpirun on another host, on standard input and output, until nothing is left of what was started. `version` is that of
-/// this program.
+/// Serves mpirun of another host on standard input and output until all processes have ended. `version` is the version of this
+/// program.
 ///
 /// # Errors
-/// When the system refuses what it needs.
+/// If the system refuses what it needs.
 pub fn run(version: String) -> Outcome {
     let cores = host::real::allowed_cores().len() as u32;
     let addresses = hosts::own_addresses();
@@ -142,7 +142,7 @@ impl Agent {
         }
     }
 
-    /// Nobody tells this agent what to do any more.
+    /// Standard input has ended or is malformed: kills all processes.
     fn leave(&mut self) {
         self.is_told = false;
         self.crew.order(Order::Kill);

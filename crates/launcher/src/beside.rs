@@ -1,4 +1,4 @@
-//! What is built or installed with this program, and found from where the program lies.
+//! Finds files that are built or installed with this program, relative to its own path.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The file of this program: as /proc says, or where that is not mounted, as the kernel was asked to execute it. The latter is
-/// found from the directory in which the program was started.
+/// The path of this program: from /proc, or, where /proc is not mounted, the path that was passed to execve. The latter is
+/// resolved from the current directory.
 ///
 /// # Errors
 /// If neither names a file.
@@ -31,29 +31,29 @@ pub fn own_directory() -> Result<PathBuf, Failure> {
     Ok(own_program()?.parent().map(Path::to_path_buf).unwrap_or_default())
 }
 
-/// The first of these names that is there, in the first of these places, as seen from a directory.
+/// The first existing file: tries each of `names` in each of `places`, which are relative to `own`.
 pub fn find(own: &Path, places: &[&str], names: &[&str]) -> Option<PathBuf> {
     let places = places.iter().filter_map(|place| own.join(place).canonicalize().ok());
     places.flat_map(|place| names.iter().map(move |name| place.join(name))).find(|path| path.exists())
 }
 
-/// Folders of libraries, relative to the program: those of cargo, and those of an installation (docs/start/install.md).
+/// Where libraries are, relative to this program: as built by cargo, and as installed (README.md).
 pub const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
-/// The library of MPI's standard ABI, as programs ask for it.
+/// The library of MPI's standard ABI, by the name that programs are linked to.
 pub const MPI: &str = "libmpi_abi.so.1";
-/// Its name for linkers, by which cargo builds it.
+/// Its name for linkers, which is the one that cargo builds.
 pub const MPI_BUILT: &str = "libmpi_abi.so";
 
 /// The directory in which programs find the library of MPI's standard ABI.
 ///
-/// Where it lies as it was built, it is given the name that programs ask for, too.
+/// Next to a library as cargo built it, this creates a link of the name that programs are linked to.
 pub fn mpi(own: &Path) -> Option<PathBuf> {
     let file = find(own, &LIBRARIES, &[MPI, MPI_BUILT])?;
     let directory = file.parent()?;
     if !file.ends_with(MPI) {
         let linked = std::os::unix::fs::symlink(MPI_BUILT, directory.join(MPI));
-        // Another may have done that just now.
+        // Another process may have created it at the same time.
         linked.ok().or_else(|| directory.join(MPI).exists().then_some(()))?;
     }
     Some(directory.to_owned())

@@ -1,7 +1,8 @@
-//! The processes of one host: started, fed, listened to, and ended with all that they have started.
+//! The processes of one host: starts them, forwards their input and output, and ends them with all their descendants.
 //!
-//! Each leads a process group of its own. One that has ended stays a zombie until its group is killed, so that its id cannot have
-//! become another's by then. One whose core is being written counts as ended; nobody waits until it is, or cuts it short.
+//! Each process leads its own process group. A process that has ended stays a zombie until its group is killed, so that its id
+//! cannot be reused before that. A process whose core is being written counts as ended: the crew neither waits for the core nor
+//! cuts it short.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -29,26 +30,26 @@ use super::words::remedy;
 use super::{program, topology};
 use crate::beside;
 
-/// What processes have to end by themselves once they are asked to.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// How often it is looked whether the core of a process is being written: reading a file of the kernel's for each process.
+/// Interval of the check for core dumps in progress; each check reads a file of /proc per process.
 const DUMP_LOOK: Duration = Duration::from_millis(500);
-/// What a process may leave unread of what it asked for.
+/// Limit of PMI bytes that a process has not read yet; above it, its PMI stream is closed.
 const PMI_UNREAD_MAX: usize = 256 << 10;
-/// The most bytes that are read at once.
+/// Size of one read, in bytes.
 const PIECE: usize = 64 << 10;
-/// Descriptors of a process: PMI, input, output and errors; those of its start come and go.
+/// Descriptors per process: PMI, input, output and errors. Those used only while it starts are not counted.
 const DESCRIPTORS: u64 = 4;
-/// Descriptors of all else.
+/// Descriptors for everything else.
 const DESCRIPTORS_BESIDE: u64 = 32;
-/// The status of a program for which the loader does not find a library.
+/// The exit status when the loader does not find a library of the program.
 const NOT_LOADED: u8 = 127;
-/// Where the loader looks for libraries.
+/// The loader's search path for libraries.
 const SEARCHED: &str = "LD_LIBRARY_PATH";
-/// Variables by which another launcher would be found, or which say what is no more true.
+/// Variables of other launchers: a process that inherited them would connect to the wrong launcher.
 const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
 
-/// Which of a process's descriptors.
+/// A descriptor of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Pmi,
@@ -56,7 +57,7 @@ pub(super) enum Part {
     Output(Stream),
 }
 
-/// What a process writes to.
+/// The pipe of an output stream.
 #[derive(Debug)]
 enum Outlet {
     Out(ChildStdout),
@@ -79,7 +80,7 @@ impl Outlet {
     }
 }
 
-/// A program as it was started.
+/// A started program; the key under which its MPI library is cached.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Started {
     name: String,
@@ -88,12 +89,12 @@ struct Started {
     search: Option<OsString>,
 }
 
-/// A process, and our ends of its streams until they are closed.
+/// A process, and our ends of its streams; each is dropped when it closes.
 #[derive(Debug)]
 struct Member {
     child: Child,
     started: Started,
-    /// Whether it has said anything to its manager.
+    /// Whether it has sent any PMI command.
     has_spoken: bool,
     group: Pid,
     pmi: Option<UnixStream>,
@@ -102,26 +103,26 @@ struct Member {
     to_input: Vec<u8>,
     outlets: BTreeMap<Stream, Outlet>,
     has_ended: bool,
-    /// It has ended, and the kernel was still writing its core then.
+    /// Its core was still being written when its end was reported.
     is_dumped: bool,
 }
 
 /// The processes of this host.
 #[derive(Debug)]
 pub(super) struct Crew {
-    /// The file of this program, if it is found.
+    /// The path of this program, or why it is unknown.
     own: Result<PathBuf, String>,
     guard: Option<Guard>,
     members: BTreeMap<u32, Member>,
-    /// The MPI libraries of programs that ended without a word.
+    /// The MPI libraries of programs that ended without any PMI command.
     linked: BTreeMap<Started, Option<Linked>>,
     news: VecDeque<News>,
     has_failed: bool,
-    /// Once they are to end: when all are killed that still run, or are killed again.
+    /// Set once the processes were asked to end: when to kill the remaining ones, or to repeat the kill.
     kill_at: Option<Instant>,
     was_killed: bool,
     is_gone: bool,
-    /// While processes run: when to look whether the core of one is being written, of which nobody hears.
+    /// While processes run: the next check for core dumps, as no signal announces one.
     dumps_at: Option<Instant>,
 }
 
@@ -150,7 +151,7 @@ impl Crew {
         self.kill_at.into_iter().chain(self.dumps_at).min()
     }
 
-    /// What to sleep on; output only if there is room for it.
+    /// The descriptors to poll; the output pipes only if `with_output`.
     pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, (u32, Part)>> {
         self.members.iter().flat_map(move |(&number, member)| {
             let writes = |waits: bool| if waits { PollFlags::OUT } else { PollFlags::empty() };
@@ -166,7 +167,7 @@ impl Crew {
         })
     }
 
-    /// Reads or writes what can be at once.
+    /// Handles a ready descriptor, without blocking.
     pub(super) fn ready(&mut self, (number, part): (u32, Part)) {
         match part {
             Part::Pmi => {
@@ -178,7 +179,7 @@ impl Crew {
         }
     }
 
-    /// Does what it is told.
+    /// Executes an order.
     pub(super) fn order(&mut self, order: Order) {
         match order {
             Order::Start(number, start) => {
@@ -209,7 +210,7 @@ impl Crew {
         self.bury_if_over();
     }
 
-    /// Looks who has ended, and whether time is over for the rest.
+    /// Reaps processes that have ended, and kills the others once the grace period has passed.
     pub(super) fn look(&mut self) {
         let running: Vec<(u32, Pid)> = self
             .members
@@ -236,7 +237,7 @@ impl Crew {
         self.bury_if_over();
     }
 
-    /// Starts a process; its id.
+    /// Starts a process and returns its process id.
     fn start(&mut self, number: u32, start: &Start) -> Result<u32, String> {
         if self.has_failed {
             return Err("nothing more is started, as another did not start; mend that first".to_owned());
@@ -266,7 +267,7 @@ impl Crew {
         Ok(pid)
     }
 
-    /// Who ends the processes if nobody else can.
+    /// The guard process, started at the first call; it kills the processes if this one dies.
     fn guard(&mut self) -> Result<&mut Guard, String> {
         if self.guard.is_none() {
             let own = self.own.as_ref().map_err(String::clone)?;
@@ -282,13 +283,13 @@ impl Crew {
         self.guard.as_mut().ok_or_else(|| "the guard is not there; please report this bug".to_owned())
     }
 
-    /// A variable as the process will have it.
+    /// The value of a variable in the environment of the process.
     fn variable(&self, start: &Start, name: &str) -> Option<OsString> {
         let own = start.variables.iter().rev().find(|(own, _)| own == name);
         own.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
     }
 
-    /// Gives a process its variables.
+    /// Sets the environment of a process.
     fn describe(&self, command: &mut Command, start: &Start, pmi: i32) {
         FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
         let directory = match &start.mpi {
@@ -298,7 +299,7 @@ impl Crew {
         };
         command.envs(start.variables.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = directory {
-            // Behind what the user has chosen, and before what stands in the program.
+            // After the user's own directories, and before the program's RUNPATH.
             let chosen = self.variable(start, SEARCHED).filter(|chosen| !chosen.is_empty());
             let all = chosen.iter().flat_map(|chosen| std::env::split_paths(chosen)).chain([directory]);
             if let Ok(all) = std::env::join_paths(all) {
@@ -315,7 +316,7 @@ impl Crew {
         self.members.get_mut(&number)
     }
 
-    /// Passes on what a process says to its manager.
+    /// Forwards PMI commands of a process to the server.
     fn read_pmi(&mut self, number: u32) {
         let mut bytes = [0; 4096];
         loop {
@@ -328,7 +329,7 @@ impl Crew {
                 }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return,
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                // A process that was killed with answers unread resets its stream.
+                // The stream is reset if a process was killed before it read all answers.
                 Err(_) => break,
             }
         }
@@ -346,14 +347,14 @@ impl Crew {
     fn write_pmi(&mut self, number: u32) {
         let Some(member) = self.member(number) else { return };
         let Some(stream) = member.pmi.as_mut() else { return member.to_pmi.clear() };
-        // If its end is broken, that is read next.
+        // A write error is ignored: the next read reports the end of the stream.
         write_some(stream, &mut member.to_pmi);
         if member.to_pmi.len() > PMI_UNREAD_MAX {
             self.close_pmi(number);
         }
     }
 
-    /// Takes input for a process; none: its end.
+    /// Queues input for a process; an empty slice closes its standard input.
     fn give_input(&mut self, number: u32, bytes: &[u8]) {
         let Some(member) = self.member(number) else {
             return self.news.push_back(News::InputTaken(number));
@@ -377,7 +378,7 @@ impl Crew {
         }
     }
 
-    /// Passes on what a process writes; whether there may be more at once.
+    /// Forwards output of a process; returns whether another read may succeed without waiting.
     fn read_output(&mut self, number: u32, stream: Stream) -> bool {
         let Some(outlet) = self.member(number).and_then(|member| member.outlets.get_mut(&stream)) else {
             return false;
@@ -399,7 +400,7 @@ impl Crew {
         false
     }
 
-    /// A process has ended: what it still said goes before that.
+    /// Reports that a process has ended, after the PMI commands and output that it left in its streams.
     fn end_of(&mut self, number: u32, end: End) {
         self.read_pmi(number);
         self.close_pmi(number);
@@ -414,7 +415,7 @@ impl Crew {
         self.news.push_back(News::Ended(number, end));
     }
 
-    /// What is to be known of the MPI library of a process that has ended without a word to its manager.
+    /// A hint about the MPI library of a process that ended without any PMI command.
     fn hint(&mut self, number: u32, end: End) -> Option<News> {
         let (End::Exit(code), member) = (end, self.members.get(&number)?) else { return None };
         if member.has_spoken {
@@ -429,7 +430,7 @@ impl Crew {
         }
     }
 
-    /// Passes on what a process has written up to now; not more than a pipe holds, as a child of it may write on.
+    /// Forwards the output written so far, at most the capacity of a pipe: a child of the process may go on writing.
     fn drain(&mut self, number: u32) {
         for stream in [Stream::Out, Stream::Err] {
             for _ in 0..16 {
@@ -440,7 +441,7 @@ impl Crew {
         }
     }
 
-    /// Asks all to end. They are killed when their time is over, or when nobody is there who could be asked.
+    /// Asks all processes to end (SIGTERM), unless all have ended already. Those that still run after [`GRACE`] are killed.
     fn end(&mut self) {
         let is_quiet = |member: &Member| member.has_ended && member.outlets.is_empty();
         if self.kill_at.is_none() && !self.members.values().all(is_quiet) {
@@ -462,12 +463,13 @@ impl Crew {
                 dump::signal_others(member.group, signal);
                 continue;
             }
-            // Of a group whose last process is a zombie there is nobody to take it.
+            // Fails if the only process left in the group is a zombie.
             let _ = kill_process_group(member.group, signal);
         }
     }
 
-    /// Once an end was asked for, all have ended, and nobody writes any more or may: kills what they left, and reaps them.
+    /// Once an end was requested, all processes have ended, and no output is expected any more: kills the remaining groups and
+    /// reaps the processes.
     fn bury_if_over(&mut self) {
         let is_quiet = |member: &Member| member.has_ended && (self.was_killed || member.outlets.is_empty());
         if self.is_gone || self.kill_at.is_none() || !self.members.values().all(is_quiet) {
@@ -478,7 +480,7 @@ impl Crew {
         numbers.into_iter().for_each(|number| self.drain(number));
         for (_, mut member) in std::mem::take(&mut self.members) {
             if !member.is_being_dumped() {
-                // It is known to have ended.
+                // Already ended, so this does not block.
                 let _ = member.child.wait();
             }
         }
@@ -502,7 +504,7 @@ impl Member {
         let input = child.stdin.take();
         let streams = outlets.values().map(Outlet::fd).chain(input.iter().map(AsFd::as_fd));
         for fd in streams.chain([pmi.as_fd()]) {
-            // Of a descriptor that is open this cannot fail.
+            // Cannot fail on an open descriptor.
             let _ = rustix::io::ioctl_fionbio(fd, true);
         }
         Self {
@@ -520,13 +522,13 @@ impl Member {
         }
     }
 
-    /// Whether the kernel is still writing its core.
+    /// Whether the kernel is still writing the core of this process.
     fn is_being_dumped(&self) -> bool {
         self.is_dumped && ended(self.group).is_none()
     }
 }
 
-/// Why the system did not start a program, in words, and what to do.
+/// Explains why the system refused to start a program, with a remedy.
 fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
     let shown = Path::new(name).display();
     match why.raw_os_error().map(Errno::from_raw_os_error) {
@@ -541,14 +543,14 @@ fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
     }
 }
 
-/// Starts a process bound as it should be, with its end of the PMI stream, which goes to no other.
+/// Starts a process bound to its processors. It inherits its end of the PMI stream; no other process does.
 fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<Child> {
     let processors = topology::processors(start);
     if processors.is_empty() {
         fcntl_setfd(pmi, FdFlags::empty())?;
         return command.spawn();
     }
-    // A process is bound from its first instruction on if it inherits that.
+    // The child inherits the affinity, so it is bound from its first instruction.
     let before = sched_getaffinity(None)?;
     let mut wanted = CpuSet::new();
     processors.into_iter().for_each(|processor| wanted.set(processor));
@@ -559,7 +561,7 @@ fn spawn(command: &mut Command, pmi: &UnixStream, start: &Start) -> io::Result<C
     child
 }
 
-/// How a process ended, if it has. It stays a zombie.
+/// How a process ended; `None` while it runs. Leaves it a zombie.
 fn ended(pid: Pid) -> Option<End> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(pid), options).ok()??;
@@ -570,7 +572,7 @@ fn ended(pid: Pid) -> Option<End> {
     }
 }
 
-/// Writes as much as goes at once; whether there is somebody to read.
+/// Writes as much as possible without blocking; returns whether the reader's end is still open.
 pub(super) fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> bool {
     let mut done = 0;
     let is_open = loop {
@@ -588,7 +590,7 @@ pub(super) fn write_some(to: &mut impl Write, bytes: &mut Vec<u8>) -> bool {
     is_open
 }
 
-/// Makes sure of the descriptors for so many processes: as many as there may be, if the usual number is too small.
+/// Raises the soft limit of open descriptors if it is too small for this many processes.
 fn reserve(processes: u32) -> Result<(), String> {
     let needed = u64::from(processes) * DESCRIPTORS + DESCRIPTORS_BESIDE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -611,7 +613,7 @@ mod tests {
 
     const LARGE: &str = "NICETY_TEST_LARGE";
 
-    /// Not a test: the process whose core takes long, when it is asked for.
+    /// Helper for the test below: run as a child with [`LARGE`] set, this process crashes with a large core.
     #[test]
     fn a_large_process_that_crashes() {
         if std::env::var_os(LARGE).is_some() {
@@ -621,8 +623,8 @@ mod tests {
         }
     }
 
-    /// Goal: a process counts as ended from its crash on, and the crew is gone while its core is being written, which becomes whole. Method:
-    /// a gigabyte of memory, and a crew that does not wait for its own deadlines.
+    /// Goal: a process counts as ended as soon as it crashes; the crew finishes while the core is being written, and the core
+    /// becomes complete. Method: a process with 1 GiB of memory, and a crew whose deadlines are set to now.
     #[test]
     fn nobody_waits_for_a_core() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();

@@ -1,20 +1,20 @@
-//! How a job ends: a status, or why there is none.
+//! The result of a job: an exit status, or an error.
 
-/// Every rank ended well.
+/// Every rank succeeded.
 pub(crate) const OK: u8 = 0;
-/// A rank failed, or the launcher did.
+/// A rank or the launcher failed.
 pub(crate) const FAILED: u8 = 1;
 
-/// A status as a shell sees it, or why there is none.
+/// An exit status as a shell sees it, or an error.
 pub type Outcome = Result<u8, Failure>;
 
-/// Why a job could not be started, or had to be given up. The text says what, why and what to do.
+/// Why a job could not be started or had to be given up. The text names the problem, its cause and a remedy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// What was asked for cannot be had: the options or their files have to change.
+    /// The request is invalid: the options or their files have to change.
     #[error("{0}")]
     Usage(String),
-    /// What was asked for went wrong.
+    /// The request is valid, but it failed.
     #[error("{0}")]
     Run(String),
 }

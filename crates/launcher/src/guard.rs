@@ -1,6 +1,6 @@
-//! A process that outlives a crew by a moment: if the crew is killed, nobody else would end what it has started.
+//! The guard: a process that kills what a crew has started if the crew itself is killed.
 //!
-//! It hears of each process group on its standard input. When that ends without a farewell, it kills them.
+//! It reads the id of each process group from its standard input. When that ends without a farewell, it kills the groups.
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -13,46 +13,46 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::failure::{OK, Outcome};
 
 const FAREWELL: &str = "done";
-/// Bytes of an order at most: a number or the farewell.
+/// The longest line, in bytes: a process group or the farewell.
 const LINE_MAX: u64 = 64;
 
-/// The crew's end.
+/// The crew's handle of the guard.
 #[derive(Debug)]
 pub(super) struct Guard(Child);
 
 impl Guard {
-    /// Starts it, out of reach of the terminal's signals.
+    /// Starts the guard in a process group of its own, so that the terminal's signals do not reach it.
     pub(super) fn start(own: &Path) -> std::io::Result<Self> {
         let mut command = Command::new(own);
         command.args(["mpirun", "--guard"]).process_group(0).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Self)
     }
 
-    /// One more process group.
+    /// Adds a process group.
     pub(super) fn watch(&mut self, group: Pid) {
         self.tell(&group.as_raw_pid().to_string());
     }
 
-    /// Nothing is left to be killed.
+    /// Ends the guard: nothing is left to kill.
     pub(super) fn dismiss(mut self) {
         self.tell(FAREWELL);
         drop(self.0.stdin.take());
-        // It ends at once; if somebody killed it, it has.
+        // It exits immediately after the farewell, or was killed before.
         let _ = self.0.wait();
     }
 
     fn tell(&mut self, line: &str) {
         if let Some(to) = &mut self.0.stdin {
-            // Somebody may have killed it: ranks run on without.
+            // The guard may have been killed: the ranks run on without it.
             let _ = to.write_all(format!("{line}\n").as_bytes());
         }
     }
 }
 
-/// The guard's own side: kills the process groups that it reads from standard input when that ends without a farewell.
+/// The guard process: reads process groups from standard input, and kills them if that ends without a farewell.
 ///
 /// # Errors
-/// None: what cannot be killed has ended.
+/// None: a group that cannot be killed has ended.
 pub fn run() -> Outcome {
     let (mut groups, mut line, mut orders) = (Vec::new(), Vec::new(), std::io::stdin().lock());
     while bounded::read_line(&mut orders, LINE_MAX, &mut line).is_ok_and(|got| got > 0) {
@@ -64,7 +64,7 @@ pub fn run() -> Outcome {
         line.clear();
     }
     for group in groups {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = kill_process_group(group, Signal::KILL);
     }
     Ok(OK)

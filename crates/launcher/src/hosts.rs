@@ -1,4 +1,4 @@
-//! Hosts of a job, as `--host` and host files name them, and which rank goes to which.
+//! Parses the hosts of `--host` and host files, and assigns ranks to them.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,28 +7,28 @@ use host::bounded;
 
 use crate::failure::Failure;
 
-/// Bytes of a host file at most.
+/// The largest host file, in bytes.
 const FILE_MAX: u64 = 4 << 20;
 
-/// A host and the ranks that it takes before the next does.
+/// A host, and how many ranks it takes before the next host does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) slots: u32,
 }
 
-/// Hosts of `--host`: `a`, `b:2`, `[fe80::1]:4`.
+/// Parses the hosts of `--host`: `a`, `b:2`, `[fe80::1]:4`.
 ///
 /// # Errors
-/// The first that cannot be read.
+/// The first host that cannot be parsed.
 pub(super) fn of_words(words: &[String]) -> Result<Vec<Host>, Failure> {
     words.iter().map(|word| host(word).map_err(|why| Failure::usage(format!("--host: {why}")))).collect()
 }
 
-/// Hosts of a file.
+/// Reads the hosts of a file.
 ///
 /// # Errors
-/// If it cannot be read, or the first line that cannot.
+/// If the file cannot be read, or the first line that cannot be parsed.
 pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
     let shown = path.display();
     let text = bounded::read_text(path, FILE_MAX).map_err(|why| {
@@ -48,14 +48,14 @@ pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
     Ok(hosts)
 }
 
-/// A line of a host file.
+/// Parses a line of a host file.
 fn in_file(line: &str) -> Result<Host, String> {
     let mut words = line.split_whitespace();
     let mut host = host(words.next().unwrap_or_default())?;
     for word in words {
         match word.split_once('=') {
             Some(("slots", number)) => host.slots = slots(number)?,
-            // What other launchers may have there says nothing about the number of ranks.
+            // Accepted because other launchers use it; it does not set the number of ranks.
             Some(("max_slots" | "max-slots", _)) => {}
             _ => {
                 return Err(format!(
@@ -67,15 +67,15 @@ fn in_file(line: &str) -> Result<Host, String> {
     Ok(host)
 }
 
-/// `HOST[:RANKS]`.
+/// Parses `HOST[:RANKS]`.
 fn host(word: &str) -> Result<Host, String> {
     let (name, number) = match word.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
-        // More colons than one are an address.
+        // More than one colon: an IPv6 address without a port.
         None if word.matches(':').count() > 1 => (word, None),
         None => word.split_once(':').map_or((word, None), |(name, number)| (name, Some(number))),
     };
-    // A name that begins with a dash would be an option of ssh.
+    // ssh would take a name that begins with a dash as an option.
     if name.is_empty()
         || name.starts_with('-')
         || name.contains(|c: char| c.is_whitespace() || c.is_control())
@@ -90,25 +90,25 @@ fn slots(number: &str) -> Result<u32, String> {
     slots.ok_or_else(|| format!("{number:?} is no number of ranks; write for example node1:4"))
 }
 
-/// The host of each of so many ranks: as many as it takes on each, and again from the first on if there are more.
+/// The host of each of this many ranks: fills the slots of each host in turn, and starts over if ranks are left.
 pub(super) fn placed(hosts: &[Host], ranks: usize) -> Vec<usize> {
     let round = hosts.iter().enumerate().flat_map(|(at, host)| std::iter::repeat_n(at, host.slots as usize));
     round.cycle().take(ranks).collect()
 }
 
-/// Whether a name is this host.
+/// Whether a name is that of the local host.
 pub(super) fn is_here(name: &str) -> bool {
     ["localhost", "127.0.0.1", "::1"].contains(&name) || name == own_name()
 }
 
-/// What this host calls itself.
+/// The name of the local host.
 pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The addresses by which other hosts may reach this one.
 pub(super) fn own_addresses() -> Vec<IpAddr> {
-    // Without a network to select from, there is no error.
+    // This cannot fail without a network to select from.
     host::real::addresses(None).unwrap_or_default()
 }
 

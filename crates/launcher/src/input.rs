@@ -1,4 +1,4 @@
-//! Standard input on its way to ranks: a piece at a time, and the next when all have taken the last.
+//! Forwards standard input to ranks in pieces; the next piece is read once all readers have taken the last.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -8,14 +8,14 @@ use rustix::process::getpgrp;
 use rustix::stdio::stdin;
 use rustix::termios::tcgetpgrp;
 
-/// The most bytes of a piece; a pipe takes them at once if it is empty.
+/// Size of a piece in bytes: an empty pipe takes it without blocking.
 const PIECE: usize = 32 << 10;
 
-/// Who reads, and how far they are.
+/// The ranks that read standard input, and their progress.
 #[derive(Debug)]
 pub(super) struct Input {
     readers: BTreeSet<u32>,
-    /// Those that have not taken the last piece.
+    /// Readers that have not taken the last piece yet.
     waiting: BTreeSet<u32>,
     is_open: bool,
     is_terminal: bool,
@@ -31,18 +31,18 @@ impl Input {
         }
     }
 
-    /// Whether a piece may be read: a background job that reads its terminal is stopped.
+    /// Whether the next piece may be read. A background job must not read its terminal, as that would stop it.
     pub(super) fn is_wanted(&self) -> bool {
         let may_read = || !self.is_terminal || tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp());
         self.is_open && !self.readers.is_empty() && self.waiting.is_empty() && may_read()
     }
 
-    /// Reads a piece, and says for whom it is. No bytes are the end.
+    /// Reads a piece, and returns it with its readers. An empty piece is the end of the input.
     pub(super) fn read(&mut self) -> Option<(Vec<u8>, Vec<u32>)> {
         let mut bytes = vec![0; PIECE];
         let n = match rustix::io::read(stdin(), &mut bytes[..]) {
             Err(Errno::AGAIN | Errno::INTR) => return None,
-            // A terminal that has gone away, or a directory.
+            // The terminal has gone, or standard input is a directory.
             Err(_) => 0,
             Ok(n) => n,
         };

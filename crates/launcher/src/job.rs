@@ -1,4 +1,5 @@
-//! A job from its first process to its last: whoever runs is served, listened to and judged, in one loop without threads.
+//! Runs a job from its first process to its last: serves PMI, forwards input and output, and detects failures, in one loop
+//! without threads.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,11 +30,11 @@ use super::{hosts, program, words};
 use crate::failure::{FAILED, Failure, OK};
 use report::JobProfile;
 
-/// How long the end of a process may follow that of its PMI stream.
+/// How long a process may run on after it has closed its PMI stream.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The status after `--timeout`, as timeout(1) has it.
+/// The exit status after `--timeout`, as of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// The status when nobody reads what ranks write, as shells have it of a program that writes itself.
+/// The exit status when the reader of the output has gone: 128 + SIGPIPE, as in shells.
 const UNREAD: u8 = 128 + 13;
 
 /// A process of a job.
@@ -43,7 +44,7 @@ struct Rank {
     site: usize,
     start: Start,
     pid: u32,
-    /// Whether it has said anything to its manager.
+    /// Whether it has sent any PMI command.
     has_spoken: bool,
     left: Option<(Left, Instant)>,
     /// Why it did not join its job, if its MPI library is the reason.
@@ -51,7 +52,7 @@ struct Rank {
     end: Option<End>,
 }
 
-/// Who starts processes on a host.
+/// The crew of a host, or the connection to it.
 #[derive(Debug)]
 enum Crewed {
     Here(Box<Crew>),
@@ -66,7 +67,7 @@ struct Site {
     is_gone: bool,
 }
 
-/// What the loop sleeps on.
+/// The source of a poll event.
 #[derive(Clone, Copy, Debug)]
 enum Watch {
     Signals,
@@ -76,36 +77,36 @@ enum Watch {
     Remote(usize, Pipe),
 }
 
-/// All that runs.
+/// The state of all jobs of this mpirun.
 struct Job {
     server: Server,
     sites: Vec<Site>,
-    /// By number.
+    /// Indexed by process number.
     ranks: Vec<Rank>,
     input: Input,
     out: Printer<File>,
     err: Printer<File>,
     profiles: Option<Profiles>,
     networks: Networks,
-    /// The key of all that this mpirun starts, for programs that get none by PMI.
+    /// The key of all jobs of this mpirun, for programs that get none by PMI.
     key: OsString,
-    /// Ranks may outnumber the cores: nothing is said of it.
+    /// Suppresses the remark about more ranks than cores.
     may_share_cores: bool,
     signals: Signals,
-    /// When `--timeout` is over, and how it was given.
+    /// When `--timeout` expires, and its value.
     timeout: Option<(Instant, Duration)>,
-    /// Of the first failure.
+    /// The exit status of the first failure.
     status: Option<u8>,
-    /// Whether all were told to end.
+    /// Whether all processes were ordered to end.
     is_ending: bool,
-    /// The last signal that asked for an end, and was passed on.
+    /// The last forwarded signal that requests an end.
     asked: Option<i32>,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub struct Ended {
-    /// That of the first rank that failed, as a shell sees it; 0 if none did.
+    /// The status of the first rank that failed, as a shell reports it; 0 if none failed.
     pub status: u8,
     /// The profiles that ranks left, by job, if [`Options::has_profile`](crate::Options::has_profile). Jobs that ranks started follow
     /// the first.
@@ -186,7 +187,7 @@ impl Job {
         self.start(ranks, Vec::new()).map_err(Failure::run)
     }
 
-    /// Starts a job of processes, each with its site and the number of its program.
+    /// Starts a job of processes, each with its site and its application number.
     fn start(
         &mut self,
         ranks: Vec<(usize, u32, Start)>,
@@ -221,7 +222,7 @@ impl Job {
         Ok(())
     }
 
-    /// Acts on all that has happened, and on what that makes happen.
+    /// Handles all pending news and events, and those that result from them.
     fn settle(&mut self) {
         loop {
             let mut is_quiet = true;
@@ -250,7 +251,7 @@ impl Job {
         self.is_ending && is_written && self.sites.iter().all(|site| site.is_gone)
     }
 
-    /// Sleeps until there is something to do.
+    /// Sleeps until a descriptor is ready or a deadline has passed.
     fn sleep(&self) -> Result<Vec<Watch>, Failure> {
         let (input, out, err) = (stdin(), stdout(), stderr());
         let mut wanted: Vec<Wanted<'_, Watch>> = vec![(Watch::Signals, self.signals.fd(), PollFlags::IN)];
@@ -331,7 +332,7 @@ impl Job {
         }
     }
 
-    /// Looks what time has brought.
+    /// Handles expired deadlines.
     fn look(&mut self, now: Instant) {
         let ranks = &self.ranks;
         let tag = |number: u32| ranks.get(number as usize).map(Rank::tag).unwrap_or_default();
@@ -366,7 +367,7 @@ impl Job {
                     }
                 }
             }
-            // Back in the foreground, perhaps: the next sleep looks.
+            // mpirun may be in the foreground again; the next sleep checks that.
             SIGCONT => {}
             SIGUSR1 | SIGUSR2 => self.order_all(&Order::Signal(signal)),
             SIGINT | SIGTERM if self.asked.is_some() => {
@@ -399,7 +400,7 @@ impl Job {
             | News::Missing(number, ..)
             | News::Alone(number, ..)
             | News::Ended(number, ..) => {
-                // What a host says of processes that are not there is nothing.
+                // News about a process that does not run on that host is ignored.
                 if self.ranks.get(number as usize).is_some_and(|rank| rank.site == site) {
                     self.hear_rank(number, news, now);
                 }
@@ -438,7 +439,7 @@ impl Job {
             News::Ended(_, end) => {
                 self.ranks[at].end = Some(end);
                 self.input.gone(number);
-                // What its stream's end means is known before its own end is judged.
+                // PMI events come first: how the process left PMI decides what its exit means.
                 while let Some(event) = self.server.poll_event() {
                     self.act(event);
                 }
@@ -449,7 +450,7 @@ impl Job {
         }
     }
 
-    /// Hands on what the server has for ranks.
+    /// Sends pending PMI answers to the ranks.
     fn answer(&mut self) {
         for (number, rank) in (0..).zip(&self.ranks) {
             let mut bytes = Vec::new();
@@ -491,7 +492,7 @@ impl Job {
         }
     }
 
-    /// Starts what a rank wants started, where it runs itself.
+    /// Starts the processes that a rank requested (MPI_Comm_spawn), on the same host as this rank.
     fn spawn(&mut self, asker: usize, spawn: Spawn) {
         let Rank { id, site, ref start, .. } = self.ranks[asker];
         let total = spawn.programs.iter().map(|program| program.processes as usize).sum();
@@ -520,7 +521,7 @@ impl Job {
         self.server.spawned(id, &vec![i32::from(done.is_err()); total]);
     }
 
-    /// What the end of a process means for its job.
+    /// Decides what the end of a process means for its job.
     fn judge(&mut self, at: usize, end: End) {
         let rank = &self.ranks[at];
         let left = rank.left.as_ref().map(|(left, _)| left.clone());
@@ -541,7 +542,7 @@ impl Job {
             }
         };
         if is_over && !self.is_ending {
-            // Nobody waits for it any more.
+            // No other rank waits for it any more.
             self.status.get_or_insert(status);
             let line = self.sentence(at, &what);
             return self.say(&line);
@@ -549,7 +550,7 @@ impl Job {
         self.fail_rank(at, status, &what);
     }
 
-    /// Says why no rank of a job has joined it, once: when all have ended well, or the first has not.
+    /// Prints once why no rank of a job has joined it: when all ranks have ended successfully, or when the first has failed.
     fn note_alone(&mut self, at: usize) {
         let Rank { id, end, .. } = self.ranks[at];
         let of_job = || self.ranks.iter().filter(|rank| rank.id.job() == id.job());
@@ -562,7 +563,7 @@ impl Job {
         }
     }
 
-    /// Whether some ranks of a job wait in vain for one that has ended without a word.
+    /// Fails a job in which some ranks wait in vain for a rank that exited with 0 without calling MPI_Init.
     fn judge_silent(&mut self, job: u32) {
         let of_job = |rank: &&Rank| rank.id.job() == job;
         let is_silent = |rank: &Rank| of_job(&rank) && !rank.has_spoken && rank.end == Some(End::Exit(0));
@@ -572,7 +573,7 @@ impl Job {
         }
     }
 
-    /// A host cannot be reached any more.
+    /// Handles the loss of a host: all its ranks have failed.
     fn lose(&mut self, site: usize, why: &str) {
         self.sites[site].is_gone = true;
         let name = self.sites[site].name.clone();
@@ -599,7 +600,7 @@ impl Job {
         self.fail(status, Some(line));
     }
 
-    /// The first failure decides the status, is told, and ends all ranks.
+    /// Records the first failure: it decides the status, is printed, and ends all ranks.
     fn fail(&mut self, status: u8, line: Option<String>) {
         if self.is_ending {
             return;
@@ -611,7 +612,8 @@ impl Job {
         self.end_all();
     }
 
-    /// Output is lost, also of ranks that have ended. A reader who has left needs no line.
+    /// Output cannot be written; this is a failure even if its ranks have ended. If the reader has closed the pipe, nothing is
+    /// printed.
     fn fail_to_write(&mut self, why: &io::Error, line: Option<String>) {
         let (status, line) =
             if why.kind() == ErrorKind::BrokenPipe { (UNREAD, None) } else { (FAILED, line) };
@@ -631,7 +633,7 @@ impl Job {
         self.sites.iter_mut().for_each(|site| site.order(order.clone()));
     }
 
-    /// A remark of mpirun's own, behind what ranks have written.
+    /// Prints a remark of mpirun, after the output that ranks have written.
     fn say(&mut self, text: &str) {
         let line = format!("nicety: {}\n", results::plain::line(text));
         self.err.remark(&line);
@@ -653,7 +655,7 @@ impl Job {
         }
     }
 
-    /// Warns of a network that others may listen to.
+    /// Warns if the network between hosts is not private.
     fn note_networks(&mut self, site: usize, addresses: Vec<IpAddr>) {
         if let Some(line) = self.networks.report(site, addresses) {
             self.say(&line);
@@ -679,7 +681,7 @@ impl Site {
 }
 
 impl Rank {
-    /// As people call it: `rank 3`, or `rank 0 of job 1` if a rank had it started.
+    /// The name in messages: `rank 3`, or `rank 0 of job 1` for a spawned job.
     fn name(&self) -> String {
         match self.id.job() {
             0 => format!("rank {}", self.id.rank()),
@@ -694,14 +696,14 @@ impl Rank {
         }
     }
 
-    /// Until when it must have ended, if its stream did without a word.
+    /// The time by which its process must have ended, if its PMI stream ended without MPI_Finalize.
     fn farewell(&self) -> Option<Instant> {
         let (_, since) = self.left.as_ref().filter(|(left, _)| *left == Left::Vanished)?;
         Some(*since + FAREWELL).filter(|_| self.end.is_none())
     }
 }
 
-/// A process that a rank wants started, like itself in what the command does not say.
+/// The start description of a process that a rank spawns: settings that the request does not name are those of the rank.
 fn spawned(asker: &Start, program: &Program, total: usize) -> Start {
     let own: BTreeSet<&str> = ["PMI_RANK", "PMI_SIZE", "PMI_SPAWNED"].into();
     let is_inherited =

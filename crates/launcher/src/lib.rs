@@ -1,22 +1,23 @@
-//! The job launcher: ranks of a parallel program, started on this host and on others, served by PMI, watched and ended together.
+//! The job launcher: starts the ranks of a parallel program on this host and others, serves PMI, watches the ranks and ends
+//! them together.
 //!
-//! [`Options`] say what is wanted, [`Plan`] is what would be started where, and [`run()`] does it. The launcher calls the program that it
-//! is part of once more, for what other processes have to do: `mpirun --agent` on another host is [`agent()`], and `mpirun --guard` is
-//! [`guard()`]; `mpirun --call HOST:PORT` connects with an agent through a server. The command line of `nicety` answers these, and
-//! errors name its options.
+//! [`Options`] describe a job, [`Plan`] places its ranks, and [`run()`] runs it. The launcher starts the program that it is
+//! part of again for its helper processes: `mpirun --agent` on another host is [`agent()`], `mpirun --guard` is [`guard()`],
+//! and `mpirun --call HOST:PORT` connects to an agent through a server. The command line of `nicety` handles these, and errors
+//! name its options.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `options`, `failure` | what is wanted; why it could not be done |
-//! | `hosts`, `topology`, `program` | hosts and who goes where; cores; files of programs |
-//! | `beside`, `linked` | files that are installed with this program; the MPI library that a program was linked to, for hints |
-//! | `plan` | what is to be started where |
-//! | `job` | a job from its first process to its last: PMI is served, output passed on, failures judged |
-//! | `crew`, `dump`, `guard` | the processes of one host; those whose core is being written; who ends them if nobody else can |
-//! | `remote`, `agent`, `message` | the crew of another host, from both sides, and what they say to each other |
+//! | `options`, `failure` | the description of a job; exit status and errors |
+//! | `hosts`, `topology`, `program` | host lists and the placement of ranks; cores; paths of programs |
+//! | `beside`, `linked` | files that are installed with this program; the MPI library that a program is linked to, for hints |
+//! | `plan` | the placement of all ranks before the start |
+//! | `job` | the main loop of mpirun: serves PMI, forwards output, detects failures |
+//! | `crew`, `dump`, `guard` | the processes of one host; core dumps in progress; the process that kills them if the crew dies |
+//! | `remote`, `agent`, `message` | the crew of another host, seen from both sides, and their protocol |
 //! | `private` | whether the network between hosts is private |
-//! | `profile` | the profiles that ranks leave |
-//! | `printer`, `input`, `wake`, `words`, `quote` | output in whole lines; input; what the loops sleep on; sentences; shell words |
+//! | `profile` | the profiles that ranks write |
+//! | `printer`, `input`, `wake`, `words`, `quote` | output in whole lines; input; poll and signals; texts of mpirun; shell quoting |
 
 #![forbid(unsafe_code)]
 

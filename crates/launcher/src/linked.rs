@@ -1,8 +1,8 @@
-//! Which MPI library a program was linked to, as its ELF file says: for a hint where the program did not start, or where its ranks
-//! did not find each other.
+//! Finds the MPI library that a program is linked to, from its ELF file: for hints when a program did not start, or when its
+//! ranks did not find each other.
 //!
-//! The file is not trusted. It is read in pieces of bounded size at bounded places, and whatever does not fit is no program with
-//! an MPI library. What a program's libraries are linked to, or what it loads later, is not looked at.
+//! The file is not trusted. Reads are bounded in number and size, and a file that does not parse counts as one without an MPI
+//! library. Libraries that its libraries are linked to, or that it loads later, are not examined.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,46 +13,46 @@ use host::bounded;
 
 use crate::beside;
 
-/// Program headers, dynamic entries and names of libraries that are looked at, at most.
+/// The most program headers, dynamic entries and library names that are examined.
 const HEADERS_MAX: usize = 128;
 const ENTRIES_MAX: usize = 4096;
 const NEEDED_MAX: usize = 256;
-/// Bytes of a text in the file at most.
+/// The longest string of the file, in bytes.
 const TEXT_MAX: usize = 4096;
-/// The loader's list of libraries, and its size at most.
+/// The loader's cache of libraries, and its largest size in bytes.
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAX: u64 = 64 << 20;
-/// Where the loader looks without being told.
+/// The loader's default directories.
 const USUAL: [&str; 6] =
     ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"];
 
-/// Kinds of entries of the dynamic section.
+/// Tags of the dynamic section.
 const DT_NULL: u64 = 0;
 const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
-/// Kinds of program headers.
+/// Types of program headers.
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 
-/// Whose library a name is.
+/// The MPI implementation that a library name belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Maker {
-    /// Anybody's, ours among them: MPI's standard ABI.
+    /// MPI's standard ABI, which several implementations provide, ours among them.
     Standard,
     OpenMpi,
     Mpich,
 }
 
 impl Maker {
-    /// By the name that programs ask for.
+    /// From the name that a program is linked to.
     fn of(library: &str) -> Option<Self> {
         let (stem, version) = library.split_once(".so")?;
         let version = version.trim_start_matches('.').split('.').next().unwrap_or_default();
         match stem {
             "libmpi_abi" => Some(Self::Standard),
-            // MPICH's number is that of the ABI which it, Intel MPI and MVAPICH share; all others have been Open MPI's.
+            // Version 12 is the ABI of MPICH, Intel MPI and MVAPICH; all other versions are Open MPI's.
             "libmpi" if version == "12" => Some(Self::Mpich),
             "libmpich" | "libmpicxx" | "libmpifort" | "libmpi_cray" => Some(Self::Mpich),
             "libmpi" | "libmpi_cxx" | "libmpi_mpifh" | "libmpi_ibm" => Some(Self::OpenMpi),
@@ -70,18 +70,18 @@ impl Maker {
     }
 }
 
-/// The MPI library of a program.
+/// The MPI library that a program is linked to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Linked {
     library: String,
     maker: Maker,
     is_fortran: bool,
-    /// Whether the loader does not find it, as far as that is known.
+    /// Whether the loader does not find the library, as far as known.
     is_missing: bool,
 }
 
 impl Linked {
-    /// Of the program in this file, which is started with `search` as LD_LIBRARY_PATH; nothing for a program of no MPI library.
+    /// Examines a program that is started with `search` as LD_LIBRARY_PATH; `None` if it is not linked to an MPI library.
     pub(super) fn of(file: &Path, search: Option<&OsStr>) -> Option<Self> {
         let program = File::open(file).ok()?;
         program.metadata().ok()?.is_file().then_some(())?;
@@ -96,7 +96,7 @@ impl Linked {
         Some(Self { library, maker, is_fortran, is_missing })
     }
 
-    /// What to say of a program that the loader could not start; nothing if the library is not the reason.
+    /// The message for a program that the loader could not start; `None` if the library is not the reason.
     pub(super) fn missing(&self, program: &str) -> Option<String> {
         let Self { library, maker, .. } = self;
         let what = format!("{program} needs {library} ({}), which is not found; ", maker.name());
@@ -107,7 +107,7 @@ impl Linked {
         self.is_missing.then(|| what + &remedy)
     }
 
-    /// What to say of a program whose ranks did not join the job; nothing if its library is one that could.
+    /// The message for a program whose ranks did not join the job; `None` if its library supports that.
     pub(super) fn alone(&self, program: &str) -> Option<String> {
         let Self { library, maker, .. } = self;
         let said = || {
@@ -128,7 +128,7 @@ impl Linked {
     }
 }
 
-/// So many bytes of a file from a place on, fewer at its end.
+/// Reads up to this many bytes of a file at an offset; fewer at its end.
 fn piece(file: &File, at: u64, len: usize) -> Option<Vec<u8>> {
     let (mut bytes, mut got) = (vec![0; len], 0);
     while got < len {
@@ -143,10 +143,10 @@ fn piece(file: &File, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes of an image from a place on, fewer at its end.
+/// Reads bytes of an image at an offset; fewer at its end.
 type Reader<'a> = dyn Fn(u64, usize) -> Option<Vec<u8>> + 'a;
 
-/// What the dynamic section of a program says.
+/// The entries of a program's dynamic section.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Dynamic {
     needed: Vec<String>,
@@ -155,7 +155,7 @@ struct Dynamic {
 }
 
 impl Dynamic {
-    /// Nothing for what is no 64-bit little-endian ELF file with such a section.
+    /// Parses the dynamic section; `None` unless the file is a 64-bit little-endian ELF file with one.
     fn read(read: &Reader<'_>) -> Option<Self> {
         const HEAD: usize = 64;
         const HEADER: usize = 56;
@@ -174,7 +174,7 @@ impl Dynamic {
         let entries = dynamic.chunks_exact(16).filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)?)));
         let entries: Vec<(u64, u64)> = entries.take_while(|(tag, _)| *tag != DT_NULL).collect();
         let (_, address) = *entries.iter().find(|(tag, _)| *tag == DT_STRTAB)?;
-        // The table's address in memory as a place in the file.
+        // Translates the table's address in memory to an offset in the file.
         let texts = of_kind(PT_LOAD).find_map(|header| {
             let within = address.checked_sub(u64_at(header, 16)?)?;
             (within < u64_at(header, 32)?).then(|| u64_at(header, 8)?.checked_add(within))?
@@ -202,7 +202,7 @@ impl Dynamic {
     }
 }
 
-/// Whether the loader's list has a library: names in it end with a zero byte.
+/// Whether the loader's cache contains a library; names in it end with a zero byte.
 fn is_cached(library: &str) -> bool {
     let wanted: Vec<u8> = library.bytes().chain([0]).collect();
     let has = |cache: Vec<u8>| cache.windows(wanted.len()).any(|window| window == wanted);
@@ -226,10 +226,10 @@ mod tests {
     use super::*;
     use host::Rng;
 
-    /// Where the image's addresses begin.
+    /// The load address of the image.
     const BASE: u64 = 0x40_0000;
 
-    /// An ELF file of headers, a dynamic section and a table of texts.
+    /// Builds an ELF file from headers, a dynamic section and a string table.
     fn image(entries: &[(u64, &str)]) -> Vec<u8> {
         let (dynamic, count) = (64 + 2 * 56, entries.len() as u64 + 2);
         let texts = dynamic + 16 * count;
@@ -335,8 +335,8 @@ mod tests {
         );
     }
 
-    /// Goal: no file makes this panic or read without an end. Method: an image cut at every length, with every byte set to each of
-    /// some values, and with many random ones; what is read is at most what was asked for.
+    /// Goal: no file causes a panic or an unbounded read. Method: an image cut at every length, with every byte replaced by
+    /// several values, and with many random bytes; no read returns more than requested.
     #[test]
     fn damaged_images_are_read_without_panic() {
         let whole = image(&[(DT_NEEDED, "libmpi.so.40"), (DT_RPATH, "/a:/b")]);

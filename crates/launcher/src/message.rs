@@ -1,7 +1,7 @@
-//! What mpirun and the crew of a host say to each other: by calls on this host, as frames over ssh on another.
+//! The protocol between mpirun and the crew of a host: calls on this host, frames through a pipe to another.
 //!
-//! A frame is the length of what follows and a kind, then the number of a process, then a body. Processes are numbered through
-//! all that this mpirun starts; in the first job, the number is the rank.
+//! A frame is its length, a kind, the number of a process, and a body. Process numbers count all processes that this mpirun
+//! starts; in the first job, the number is the rank.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -10,32 +10,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::MapBy;
 
-/// Bytes of an order at most: the variables and arguments of a process are limited to 6 MiB by the kernel, and grow as JSON.
+/// The largest order in bytes: the kernel limits variables and arguments of a process to 6 MiB, and JSON enlarges them.
 pub(super) const ORDER_LEN_MAX: usize = 64 << 20;
-/// Bytes of news at most: a crew passes on what it reads in pieces of 64 KiB.
+/// The largest news in bytes: a crew forwards what it reads in pieces of 64 KiB.
 pub(super) const NEWS_LEN_MAX: usize = 1 << 20;
-/// Kind and number.
+/// Kind and process number.
 const HEAD_LEN: usize = 5;
 
-/// A process to be started.
+/// The description of a process to start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Start {
     /// The program and its arguments.
     pub(super) command: Vec<OsString>,
-    /// Where it starts.
+    /// Its working directory.
     pub(super) directory: OsString,
-    /// Variables beside those that the crew has.
+    /// Variables in addition to those of the crew.
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// Its place among the processes of its job on this host, and how many they are.
+    /// Its index among the processes of its job on this host, and their number.
     pub(super) local_rank: u32,
     pub(super) local_size: u32,
     /// What it is bound to.
     pub(super) bind: Binding,
-    /// Which library of MPI's standard ABI it may find.
+    /// The library of MPI's standard ABI that it is given.
     pub(super) mpi: Library,
-    /// Whether it is given standard input.
+    /// Whether it receives standard input.
     pub(super) reads: bool,
-    /// Whether it writes where mpirun writes, by itself.
+    /// Whether it inherits mpirun's output streams instead of writing to pipes.
     pub(super) writes_itself: bool,
 }
 
@@ -44,41 +44,41 @@ pub(super) struct Start {
 pub(super) enum Binding {
     #[default]
     None,
-    /// Each to its share of the cores, if there is one for each.
+    /// Each rank to its share of the cores, if there is at least one core for each.
     Share,
-    /// Each to one core, in this order; beyond the last one they begin anew.
+    /// Each rank to one core, in this order; after the last core, the first is used again.
     Core(MapBy),
 }
 
-/// Which library of MPI's standard ABI a program may find.
+/// The library of MPI's standard ABI that a program is given.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) enum Library {
-    /// None of ours.
+    /// None from us.
     #[default]
     None,
-    /// The one beside this command, if it is there.
+    /// The library that was built or installed with this program, if it exists.
     Beside,
-    /// The one in this directory.
+    /// The library in this directory.
     In(OsString),
 }
 
-/// What the crew of a host is to do.
+/// An order from mpirun to the crew of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Start(u32, Box<Start>),
-    /// Bytes of PMI.
+    /// Bytes of the PMI stream.
     Pmi(u32, Vec<u8>),
-    /// Standard input; no bytes: its end.
+    /// Standard input; an empty vector is its end.
     Input(u32, Vec<u8>),
     /// A signal for all processes.
     Signal(i32),
-    /// End all processes: ask, then kill.
+    /// End all processes: SIGTERM, then SIGKILL.
     End,
     /// Kill all processes.
     Kill,
 }
 
-/// Where a process writes to.
+/// An output stream of a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stream {
     Out,
@@ -92,49 +92,49 @@ pub(super) enum End {
     Signal(u8),
 }
 
-/// Who the crew of another host is.
+/// The first message of an agent: describes itself and its host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) version: String,
-    /// As its host calls itself.
+    /// The name of its host.
     pub(super) host: String,
     pub(super) cores: u32,
-    /// Addresses by which other hosts may reach it.
+    /// Addresses by which other hosts may reach the host.
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// What happened on a host.
+/// An event on a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
     Hello(Hello),
-    /// A process runs, under this id.
+    /// A process was started, with this process id.
     Started(u32, u32),
-    /// A process cannot be started, and why.
+    /// A process could not be started, with the reason.
     NotStarted(u32, String),
-    /// Bytes of PMI; none: their end.
+    /// Bytes of the PMI stream; an empty vector is its end.
     Pmi(u32, Vec<u8>),
-    /// What it wrote; none: the end.
+    /// Output of a process; an empty vector is the end of the stream.
     Output(u32, Stream, Vec<u8>),
-    /// The input that it was given is passed on, or never will be.
+    /// The input given to the process was passed on, or never will be.
     InputTaken(u32),
     Ended(u32, End),
-    /// Before the end of a process: its MPI library is not found, in a sentence.
+    /// Before `Ended`: the MPI library of the process is missing; the text says so.
     Missing(u32, String),
-    /// Before the end of a process that did not join its job: its MPI library is not one that could, in a sentence.
+    /// Before `Ended` of a process that did not join its job: its MPI library cannot join; the text says so.
     Alone(u32, String),
-    /// Nothing is left of what was started, and nothing follows.
+    /// All processes have ended; this is the last event.
     Gone,
-    /// The crew cannot be reached any more, and why.
+    /// The crew cannot be reached any more, with the reason.
     Lost(String),
 }
 
-/// A frame with its number.
+/// Encodes a frame.
 fn frame(kind: u8, number: u32, body: &[u8]) -> Vec<u8> {
     let len = (HEAD_LEN + body.len()) as u32;
     [&len.to_le_bytes()[..], &[kind], &number.to_le_bytes(), body].concat()
 }
 
-/// A value that only memory could keep from becoming JSON.
+/// Encodes a value as JSON; only a lack of memory could make this fail.
 fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
@@ -204,10 +204,10 @@ impl News {
     }
 }
 
-/// A kind, a number and a body.
+/// Kind, process number and body.
 pub(super) type Frame = (u8, u32, Vec<u8>);
 
-/// Bytes of the other side until they are frames.
+/// Assembles frames from received bytes.
 #[derive(Debug)]
 pub(super) struct Frames {
     bytes: Vec<u8>,
@@ -216,7 +216,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// None yet; each has at most so many bytes.
+    /// An empty buffer; each frame has at most `len_max` bytes.
     pub(super) fn new(len_max: usize) -> Self {
         Self { bytes: Vec::new(), taken: 0, len_max }
     }
@@ -227,10 +227,10 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if it is whole.
+    /// Returns the next frame if it is complete.
     ///
     /// # Errors
-    /// The first bytes of what cannot be one.
+    /// The first bytes of a malformed frame.
     pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
         let rest = &self.bytes[self.taken..];
         let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
@@ -307,7 +307,7 @@ mod tests {
         found
     }
 
-    /// Goal: what is said arrives, however it is cut. Method: everything that can be said, in pieces of several sizes.
+    /// Goal: messages arrive however the stream is cut. Method: all kinds of messages, in pieces of several sizes.
     #[test]
     fn both_ways() {
         for step in [1, 3, 7, 10_000] {

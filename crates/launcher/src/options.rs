@@ -1,4 +1,4 @@
-//! [`Options`]: what a job is to be. `nicety mpirun` fills them in from its command line.
+//! [`Options`]: the description of a job. `nicety mpirun` fills them in from its command line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,34 +6,34 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a job is to be.
+/// The description of a job.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The programs in the order of their ranks.
     pub programs: Vec<Program>,
     /// Where ranks may go.
     pub hosts: Hosts,
-    /// How other hosts are reached.
+    /// How agents on other hosts are reached.
     pub reach: Reach,
     /// Which ranks are given standard input.
     pub readers: Readers,
     /// Whether each line of output begins with its rank.
     pub is_tagged: bool,
-    /// After so long all ranks are ended, with status 124.
+    /// All ranks are ended after this time, with status 124.
     pub timeout: Option<Duration>,
     /// What ranks are bound to.
     pub bind: Bind,
-    /// In which order ranks get cores; only with [`Bind::Core`].
+    /// The order in which ranks are bound to cores; only with [`Bind::Core`].
     pub map_by: Option<MapBy>,
-    /// Ranks may outnumber the cores without a remark. The variable NICETY_OVERSUBSCRIBE=1 says the same.
+    /// No remark if there are more ranks than cores. The variable NICETY_OVERSUBSCRIBE=1 has the same effect.
     pub may_share_cores: bool,
     /// The device of the ranks' MPI library, by a name that the caller has checked.
     pub device: Option<String>,
-    /// What carries messages between ranks.
+    /// The transport of messages between ranks.
     pub lane: Option<Lane>,
-    /// Which library programs of MPI's standard ABI find.
+    /// The library that programs of MPI's standard ABI are given.
     pub mpi: MpiLibrary,
-    /// Whether ranks are told to leave profiles of their calls.
+    /// Whether ranks write profiles of their calls.
     pub has_profile: bool,
     /// The version of this program: agents on other hosts must have the same.
     pub version: String,
@@ -44,42 +44,42 @@ pub struct Options {
 pub struct Program {
     /// How many ranks, at least one.
     pub ranks: u32,
-    /// `NAME=VALUE`, or a name with the value that it has here.
+    /// `NAME=VALUE`, or `NAME` for the value from this environment.
     pub variables: Vec<OsString>,
-    /// The directory that ranks start in, seen from this one, which is taken if there is none.
+    /// The working directory of its ranks, relative to the current one, which is the default.
     pub directory: Option<PathBuf>,
     /// The program with its arguments; not empty.
     pub command: Vec<OsString>,
 }
 
-/// Where ranks may go.
+/// The hosts that ranks may run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// To this host alone.
+    /// This host only.
     #[default]
     Own,
-    /// To these, as `HOST` or `HOST:RANKS`.
+    /// These hosts, as `HOST` or `HOST:RANKS`.
     Words(Vec<String>),
-    /// To those that a file has, a line each.
+    /// The hosts listed in a file, one per line.
     File(PathBuf),
 }
 
 /// How the agents of other hosts are reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// By these words, a host, and a command for its shell: this program, by the path that it has here.
+    /// By a command: these words, the host, and a command for its shell, which starts this program by its path on this host.
     Shell(Vec<String>),
     /// Through the server of each host.
     Server {
         /// Its port.
         port: u16,
-        /// Options of this program that say where the secret is.
+        /// Options of this program that name the secret.
         token: Vec<OsString>,
     },
 }
 
 impl Default for Reach {
-    /// By ssh, which may ask for nothing.
+    /// By ssh in batch mode, which never prompts.
     fn default() -> Self {
         Self::Shell(["ssh", "-o", "BatchMode=yes"].map(str::to_owned).into())
     }
@@ -88,11 +88,11 @@ impl Default for Reach {
 /// Which ranks are given standard input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readers {
-    /// Each of them, all of it.
+    /// Each rank gets all of it.
     All,
-    /// None.
+    /// No rank.
     None,
-    /// This one.
+    /// One rank.
     Rank(u32),
 }
 
@@ -103,17 +103,17 @@ impl Default for Readers {
     }
 }
 
-/// What carries messages.
+/// The transport of messages between ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lane {
-    /// Connections of the device.
+    /// Verbs: connections of the device.
     Verbs,
-    /// Portals on the device.
+    /// Portals 4 on the device.
     Portals,
 }
 
 impl Lane {
-    /// As the MPI library is told.
+    /// The value of `NICETY_LANE`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Verbs => "verbs",
@@ -125,7 +125,7 @@ impl Lane {
 /// What a rank is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Bind {
-    /// Its share of the host's cores, if there is one for each.
+    /// Its share of the host's cores, if there is at least one core for each rank.
     #[default]
     Share,
     /// One core.
@@ -134,25 +134,25 @@ pub enum Bind {
     None,
 }
 
-/// In which order ranks get cores.
+/// The order in which ranks are bound to cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MapBy {
-    /// Neighbours first.
+    /// Adjacent cores first.
     Core,
-    /// Sockets in turn.
+    /// Round robin over the sockets.
     Socket,
-    /// None: ranks are not bound to cores.
+    /// No order: ranks are not bound to cores.
     None,
 }
 
-/// Which library programs of MPI's standard ABI find.
+/// The library that programs of MPI's standard ABI are given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MpiLibrary {
-    /// The one beside this program.
+    /// The library that was built or installed with this program.
     #[default]
     Beside,
-    /// Theirs.
+    /// The library that the programs find themselves.
     None,
-    /// The one in this directory, or in that of this file.
+    /// The library at this path, which names its file or its directory.
     At(PathBuf),
 }

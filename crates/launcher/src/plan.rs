@@ -1,4 +1,4 @@
-//! [`Plan`]: which rank starts on which host, and how. It is complete before anything starts.
+//! [`Plan`]: which rank starts on which host, and how; complete before any process starts.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,15 +15,15 @@ use crate::failure::Failure;
 use crate::options::{Bind, Hosts, MapBy, MpiLibrary, Options, Program, Reach, Readers};
 use crate::quote::shell_words;
 
-/// The variable by which the MPI library is told of its device.
+/// Selects the device of the MPI library.
 const DEVICE: &str = "NICETY_DEVICE";
-/// That by which it is told what carries messages.
+/// Selects the transport of messages.
 const LANE: &str = "NICETY_LANE";
-/// That by which it is told that a profile is wanted.
+/// Requests a profile from the MPI library.
 const PROFILE: &str = "NICETY_PROFILE";
-/// That by which it is told of the network between hosts.
+/// Selects the network between hosts.
 const NETWORK: &str = "NICETY_NETWORK";
-/// That by which mpirun itself is told that ranks may share cores.
+/// Suppresses mpirun's remark about more ranks than cores.
 const OVERSUBSCRIBE: &str = "NICETY_OVERSUBSCRIBE";
 
 /// A rank to be started.
@@ -31,12 +31,12 @@ const OVERSUBSCRIBE: &str = "NICETY_OVERSUBSCRIBE";
 pub(super) struct Rank {
     /// The index of its host.
     pub(super) host: usize,
-    /// The number of its program.
+    /// The application number: the index of its program.
     pub(super) appnum: u32,
     pub(super) start: Start,
 }
 
-/// A job before it starts: at least one rank.
+/// A job before its start, with at least one rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// Hosts that have ranks.
@@ -44,22 +44,22 @@ pub struct Plan {
     pub(super) ranks: Vec<Rank>,
     pub(super) readers: Readers,
     pub(super) is_tagged: bool,
-    /// Ranks may outnumber the cores without a remark.
+    /// Suppresses the remark about more ranks than cores.
     pub(super) may_share_cores: bool,
     pub(super) timeout: Option<Duration>,
-    /// Ranks leave profiles of their calls.
+    /// Ranks write profiles of their calls.
     pub(super) has_profile: bool,
-    /// How another host is reached.
+    /// How agents on other hosts are reached.
     pub(super) way: Reach,
     /// The version of this program, for agents.
     pub(super) version: String,
 }
 
 impl Plan {
-    /// Places the ranks that these options ask for.
+    /// Places the ranks that these options describe.
     ///
     /// # Errors
-    /// What cannot be started, as far as this host can know.
+    /// If something cannot be started, as far as this host can determine.
     pub fn new(options: &Options) -> Result<Self, Failure> {
         let programs = &options.programs;
         if programs.is_empty()
@@ -82,7 +82,7 @@ impl Plan {
         }
         let mut hosts = merged(hosts);
         let placed = hosts::placed(&hosts, size);
-        // Hosts are filled in their order, so those without ranks are the last ones.
+        // Hosts are filled in order, so only the last ones may have no rank.
         hosts.truncate(placed.iter().max().map_or(0, |last| last + 1));
         let mut ranks = Vec::with_capacity(size);
         for (appnum, (program, count)) in (0..).zip(programs.iter().zip(sizes)) {
@@ -108,7 +108,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Tells each rank its place on its host, and what it reads and writes.
+    /// Sets each rank's place on its host, whether it reads standard input, and whether it writes directly.
     fn number(&mut self) {
         let mut counts = vec![0; self.hosts.len()];
         for rank in &mut self.ranks {
@@ -127,12 +127,12 @@ impl Plan {
         }
     }
 
-    /// Whether a host is this one.
+    /// Whether this is the local host.
     pub(super) fn is_here(&self, host: usize) -> bool {
         hosts::is_here(&self.hosts[host].name)
     }
 
-    /// The network that ranks of several hosts are told to use.
+    /// The value of `NICETY_NETWORK` of the ranks, if it is set.
     pub(super) fn network(&self) -> Option<String> {
         let start = &self.ranks.first()?.start;
         let said =
@@ -140,7 +140,7 @@ impl Plan {
         said.or_else(|| std::env::var_os(NETWORK)).and_then(|network| network.into_string().ok())
     }
 
-    /// Refuses what would not start.
+    /// Rejects what would fail to start.
     fn check(&self) -> Result<(), Failure> {
         let size = self.ranks.len();
         if let Readers::Rank(reader) = self.readers
@@ -164,7 +164,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A line for each rank, and one for each host that is reached by another program.
+    /// One line for each rank, and one for each remote host with the command that reaches it.
     #[must_use]
     pub fn text(&self) -> String {
         let width = self.hosts.iter().map(|host| host.name.len()).max().unwrap_or(0);
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// What the ranks of all programs have in common.
+/// The settings common to all ranks.
 struct Common {
     bind: Binding,
     mpi: Library,
@@ -236,7 +236,7 @@ impl Common {
         Ok(Self { bind, mpi, variables, here })
     }
 
-    /// A rank of a program.
+    /// The start description of a rank of a program.
     fn start(&self, program: &Program) -> Result<Start, Failure> {
         let mut variables = self.variables.clone();
         for word in &program.variables {
@@ -257,7 +257,7 @@ impl Common {
     }
 }
 
-/// `NAME=VALUE`, or a name with the value that it has here.
+/// Parses `NAME=VALUE`, or `NAME` for the value from this environment.
 fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let bytes = word.as_bytes();
@@ -276,7 +276,7 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
     Ok((name, value))
 }
 
-/// The directory of a library that was named by its file or its directory.
+/// The directory of a library that is named by its file or its directory.
 fn library(path: &Path) -> Result<PathBuf, Failure> {
     let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
     let found = path.exists() && directory.join(beside::MPI).exists();
@@ -289,7 +289,7 @@ fn library(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Hosts that are named several times, this one by whatever name, take all their ranks where they are named first.
+/// Merges entries of the same host into the first one and adds up their slots; all names of the local host count as one.
 fn merged(hosts: Vec<Host>) -> Vec<Host> {
     let (own, mut merged, mut known) = (hosts::own_name(), Vec::<Host>::new(), BTreeMap::new());
     for mut host in hosts {

@@ -1,34 +1,34 @@
-//! What ranks write, on its way out: in whole lines, with a tag if that is wished.
+//! Writes the output of ranks in whole lines, each with a tag if requested.
 //!
-//! A line that is not finished is held back until it is, or until its rank's stream ends. On a terminal, where it may be a question,
-//! it is shown after a moment; if another rank then has something to say, that begins a new line.
+//! An unfinished line is held back until it is complete, or until its rank's stream ends. On a terminal, where it may be a
+//! prompt, it is shown after 100 ms; output of another rank then begins on a new line.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-/// Longer lines are cut.
+/// Longer lines are split, in bytes.
 const LINE_MAX: usize = 64 << 10;
-/// What is kept for a reader who is slower than the ranks.
+/// Bytes queued for a slow reader above which no more output is read from ranks.
 const ROOM: usize = 256 << 10;
-/// A pipe that takes anything takes so much.
+/// Size of a write in bytes: a pipe reported as writable takes this much without blocking (PIPE_BUF).
 const PIECE: usize = 4096;
-/// How long the beginning of a line is held back on a terminal.
+/// How long an unfinished line is held back on a terminal.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// One of mpirun's own streams.
+/// Standard output or standard error of mpirun.
 #[derive(Debug)]
 pub(super) struct Printer<W> {
     to: W,
-    /// What stands before each line: nothing, or `[3] `.
+    /// Whether each line begins with the tag of its rank, such as `[3] `.
     is_tagged: bool,
     is_terminal: bool,
-    /// Beginnings of lines, by rank, and when they came.
+    /// Unfinished lines by rank, and when they arrived.
     held: BTreeMap<u32, (Vec<u8>, Instant)>,
-    /// Whose unfinished line was written last.
+    /// The rank whose unfinished line was written last.
     open: Option<u32>,
     out: Vec<u8>,
-    /// Whether writing has failed: nothing more is kept.
+    /// Whether a write has failed: further output is dropped.
     is_lost: bool,
 }
 
@@ -45,7 +45,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Takes what a rank wrote; none: there will be no more of it.
+    /// Accepts output of a rank; an empty slice is the end of its stream.
     pub(super) fn take(&mut self, rank: u32, tag: &str, bytes: &[u8], now: Instant) {
         let (mut line, since) = self.held.remove(&rank).unwrap_or((Vec::new(), now));
         if bytes.is_empty() {
@@ -72,7 +72,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Puts lines, the last of which may be unfinished, among what is to be written.
+    /// Queues lines for writing; the last may be unfinished.
     fn write(&mut self, rank: u32, tag: &str, lines: &[u8]) {
         if self.is_lost {
             return;
@@ -90,7 +90,7 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// A line of mpirun's own.
+    /// Queues a line of mpirun itself.
     pub(super) fn remark(&mut self, line: &str) {
         if self.is_lost {
             return;
@@ -101,13 +101,13 @@ impl<W: Write> Printer<W> {
         self.out.extend_from_slice(line.as_bytes());
     }
 
-    /// When [`Self::show`] has something to do.
+    /// The next time at which [`Self::show`] has to be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.held.values().map(|(_, since)| *since).min();
         oldest.filter(|_| self.is_terminal).map(|since| since + MOMENT)
     }
 
-    /// Shows beginnings of lines that have waited long enough.
+    /// Queues unfinished lines that have waited long enough.
     pub(super) fn show(&mut self, now: Instant, tag: impl Fn(u32) -> String) {
         if self.deadline().is_none_or(|at| now < at) {
             return;
@@ -129,17 +129,17 @@ impl<W: Write> Printer<W> {
         !self.out.is_empty()
     }
 
-    /// Writes as much as a pipe takes that is ready.
+    /// Writes once, at most what a writable pipe takes without blocking.
     ///
     /// # Errors
-    /// The system's, once: there is no reader any more, or no room.
+    /// The system's error, returned once: the reader has gone, or there is no space left.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let n = self.out.len().min(PIECE);
         match self.to.write(&self.out[..n]).and_then(|n| self.to.flush().map(|()| n)) {
             Ok(n) => drop(self.out.drain(..n)),
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(why) => {
-                // Whatever becomes of the job, nobody can be shown more.
+                // The stream is unusable from now on.
                 self.out.clear();
                 self.is_lost = true;
                 return Err(why);
@@ -163,7 +163,7 @@ mod tests {
             Self { printer: Printer::new(Vec::new(), is_tagged, is_terminal), began: Instant::now() }
         }
 
-        /// A rank writes, so many milliseconds after the beginning.
+        /// A rank writes this many milliseconds after the start.
         fn at(&mut self, ms: u64, rank: u32, text: &str) -> &mut Self {
             let now = self.began + Duration::from_millis(ms);
             self.printer.show(now, tag);

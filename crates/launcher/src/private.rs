@@ -1,30 +1,32 @@
-//! Whether the network between the hosts of a job is private: connections between ranks are authenticated, but not encrypted.
+//! Checks whether the network between the hosts of a job is private: connections between ranks are authenticated, but not
+//! encrypted.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use host::{Network, is_private, nearest};
 
-/// Addresses of a host that count. A peer may report more.
+/// The number of addresses per host that are examined; a peer may report more.
 const ADDRESSES_MAX: usize = 16;
 
-/// The hosts of a job, until all of them have reported their addresses.
+/// The addresses that the hosts of a job have reported.
 #[derive(Debug)]
 pub(super) struct Networks {
     /// `NICETY_NETWORK` of the ranks.
     network: Option<Network>,
-    /// Addresses and name of each site that has ranks, once they are known.
+    /// Name and addresses of each site that has ranks; `None` until it has reported them.
     sites: BTreeMap<usize, (String, Option<Vec<IpAddr>>)>,
 }
 
 impl Networks {
-    /// Of sites that have ranks, with their names, none of which has reported anything. Other text than a network is for the ranks to refuse.
+    /// For sites that have ranks, with their names. A `network` that does not parse is ignored here: the ranks report it.
     pub(super) fn new(network: Option<&str>, sites: impl IntoIterator<Item = (usize, String)>) -> Self {
         let sites = sites.into_iter().map(|(at, name)| (at, (name, None))).collect();
         Self { network: network.and_then(|text| text.parse().ok()), sites }
     }
 
-    /// A site reports its addresses. After the last site has, a warning if two of them reach each other by an address that is not private.
+    /// Records the addresses of a site. The last report returns a warning if two sites reach each other by an address that is
+    /// not private.
     pub(super) fn report(&mut self, site: usize, addresses: Vec<IpAddr>) -> Option<String> {
         let (_, known) = self.sites.get_mut(&site).filter(|(_, known)| known.is_none())?;
         *known = Some(addresses.into_iter().take(ADDRESSES_MAX).collect());
@@ -43,7 +45,8 @@ impl Networks {
     }
 }
 
-/// The address by which a host is reached from another one, as MPI chooses it: in the network, IPv4 if there is any, and not one that both have.
+/// The address by which a host is reached from another, as MPI selects it: within the network, IPv4 if there is any, and not an
+/// address that both hosts have.
 fn reached(theirs: &[IpAddr], own: &[IpAddr], network: Option<Network>) -> Option<IpAddr> {
     let inside = |address: &&IpAddr| network.is_none_or(|network| network.has(**address));
     let all: Vec<IpAddr> = theirs.iter().filter(inside).copied().collect();
@@ -56,7 +59,7 @@ fn reached(theirs: &[IpAddr], own: &[IpAddr], network: Option<Network>) -> Optio
 mod tests {
     use super::*;
 
-    /// What is said of hosts `a`, `b` and so on with these addresses, of which the last report is the one that matters.
+    /// The warning for hosts `a`, `b` and so on with these addresses; checks that only the last report returns one.
     fn warning(network: Option<&str>, hosts: &[&[&str]]) -> Option<String> {
         let names = (0..hosts.len()).map(|at| (at, char::from(b'a' + at as u8).to_string()));
         let mut networks = Networks::new(network, names);
@@ -75,7 +78,7 @@ mod tests {
             &[&["10.1.0.1"][..], &["10.1.0.2"], &["10.1.0.3"]][..],
             &[&["192.168.1.1", "203.0.113.1"], &["192.168.1.2", "198.51.100.7"]],
             &[&["fd00::1"], &["fd00::2"]],
-            // One host by two names, and hosts that report nothing.
+            // One host under two names, and hosts that report nothing.
             &[&["203.0.113.1"], &["203.0.113.1"]],
             &[&[], &[]],
             &[&["203.0.113.1"]],
@@ -94,7 +97,7 @@ mod tests {
         assert_eq!(warning(Some("10.0.0.0/8"), &both), None);
         assert!(said(Some("203.0.113.0/24"), &both).contains(" by 203.0.113.2, "));
         assert!(said(None, &[&["2001:db8::1"], &["2001:db8::2"]]).contains(" by 2001:db8::2, "));
-        // Both have the address of a bridge that leads nowhere.
+        // Both hosts have this address, that of a bridge without a route to the other.
         assert!(
             said(None, &[&["172.17.0.1", "203.0.113.1"], &["172.17.0.1", "203.0.113.2"]]).contains(" by 203")
         );

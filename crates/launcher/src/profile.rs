@@ -1,4 +1,4 @@
-//! [`Profiles`]: what ranks leave of their calls, taken when they leave.
+//! [`Profiles`]: collects the profile that each rank leaves when it finalizes.
 
 use pmi::profile::Profile;
 use pmi::server::{RankId, Server};
@@ -9,20 +9,20 @@ use report::JobProfile;
 pub(super) struct Profiles(Vec<JobProfile>);
 
 impl Profiles {
-    /// The next job begins, of so many ranks.
+    /// Adds a job of this many ranks.
     pub(super) fn begin(&mut self, ranks: usize) {
         self.0.push(JobProfile { ranks: vec![None; ranks] });
     }
 
-    /// A rank leaves: takes what it has left.
+    /// Stores the profile of a rank that has finalized.
     pub(super) fn take(&mut self, server: &Server, id: RankId) {
         let Some(job) = self.0.get_mut(id.job() as usize) else { return };
         let found = Profile::of_notes(id.rank(), job.ranks.len(), |key| server.value(id, key));
-        // What is no profile counts as none.
+        // A malformed profile counts as none.
         job.ranks[id.rank() as usize] = found.and_then(Result::ok);
     }
 
-    /// The profiles in the order in which jobs began.
+    /// The profiles in the order in which their jobs were started.
     pub(super) fn into_jobs(self) -> Vec<JobProfile> {
         self.0
     }

@@ -1,14 +1,15 @@
-//! The file of a program: found as a shell would, or a reason why there is none.
+//! Finds the file of a program as a shell does, or explains why it cannot be started.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-/// The file that a name stands for: in the directories of `path`, or, if it has a slash in it, as seen from `directory`.
+/// The file for a program name: searched in the directories of `path`, or, if the name contains a slash, relative to
+/// `directory`.
 ///
 /// # Errors
-/// In words, why it cannot be started, and what to do.
+/// A text that says why the program cannot be started, and a remedy.
 pub(super) fn find(name: &OsStr, directory: &Path, path: Option<OsString>) -> Result<PathBuf, String> {
     let shown = Path::new(name).display();
     if !directory.is_dir() {
@@ -35,7 +36,7 @@ pub(super) fn find(name: &OsStr, directory: &Path, path: Option<OsString>) -> Re
     Err(format!("no program {shown} is found in PATH; {how}"))
 }
 
-/// Why a file cannot be started.
+/// The reason why a file cannot be started.
 fn obstacle(file: &Path) -> Option<String> {
     match std::fs::metadata(file) {
         Err(why) if why.kind() == std::io::ErrorKind::NotFound => {

@@ -1,8 +1,8 @@
-//! Words as a shell reads them.
+//! Quotes words for a shell.
 
 use std::ffi::{OsStr, OsString};
 
-/// Words with blanks between them, quoted where a shell would see more in them than they are.
+/// The words separated by spaces, quoted where a shell would otherwise interpret them.
 pub fn shell_words<'a>(words: impl IntoIterator<Item = &'a OsString>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| shell_word(word)).collect();
     words.join(" ")

@@ -1,5 +1,4 @@
-//! The crew of another host: an agent, reached by ssh, by whatever the user names, or through a server, that is told and tells
-//! everything in frames.
+//! The connection to the crew of another host: exchanges frames with its agent through ssh, another command, or a server.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -20,17 +19,17 @@ use crate::beside;
 use crate::options::Reach;
 use crate::quote::shell_words;
 
-/// What of its complaints is kept.
+/// How much of its standard error is kept, in bytes.
 const SAID_MAX: usize = 4096;
 const PIECE: usize = 64 << 10;
-/// How long an agent that was told to end everything may be silent.
+/// How long an agent may take to end everything.
 const PARTING: Duration = Duration::from_secs(3);
-/// How often and after how long one looks whether the program that reached it has ended, before it is killed.
+/// How often, and at which interval, to check whether the connecting program has ended before it is killed.
 const LOOKS: u32 = 50;
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Reach {
-    /// The command whose standard input and output are those of the agent of a host.
+    /// The command whose standard input and output are those of a host's agent.
     pub(super) fn command(&self, host: &str) -> Vec<OsString> {
         let own = beside::own_program().unwrap_or_else(|_| "nicety".into()).into_os_string();
         match self {
@@ -46,7 +45,7 @@ impl Reach {
         }
     }
 
-    /// What is to be checked if there is no such way.
+    /// What the user should check if the host cannot be reached.
     fn hint(&self) -> &'static str {
         match self {
             Self::Shell(_) => {
@@ -57,7 +56,7 @@ impl Reach {
     }
 }
 
-/// Which of its descriptors.
+/// A pipe of the connecting program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pipe {
     To,
@@ -65,14 +64,14 @@ pub(super) enum Pipe {
     Errors,
 }
 
-/// A host that is not this one.
+/// A host other than this one.
 #[derive(Debug)]
 pub(super) struct Remote {
-    /// The version of this program, which its agent must have.
+    /// The version of this program, which the agent must have too.
     version: String,
-    /// The name of the program by which it is reached.
+    /// The name of the connecting program.
     way: String,
-    /// What is to be checked if it is not.
+    /// What the user should check if the host cannot be reached.
     pub(super) hint: &'static str,
     child: Child,
     to: Option<ChildStdin>,
@@ -83,21 +82,21 @@ pub(super) struct Remote {
     said: Vec<u8>,
     news: VecDeque<News>,
     is_heard: bool,
-    /// Once it was told to end everything: when that is given up.
+    /// Set once the agent was ordered to end everything: when to stop waiting for it.
     give_up_at: Option<Instant>,
     is_gone: bool,
 }
 
 impl Remote {
-    /// Reaches for it. Whether it is there shows later.
+    /// Starts the connecting program. Whether it reaches the host is reported later.
     ///
     /// # Errors
-    /// If not even the program starts that should reach it.
+    /// If the connecting program cannot be started.
     pub(super) fn start(way: &Reach, host: &str, version: &str) -> Result<Self, String> {
         let words = way.command(host);
         let name = Path::new(&words[0]).display().to_string();
         let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
-        // The terminal's signals are for mpirun, which passes them on.
+        // A process group of its own: mpirun handles the terminal's signals and forwards them.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -106,7 +105,7 @@ impl Remote {
         let fds =
             [to.as_ref().map(AsFd::as_fd), from.as_ref().map(AsFd::as_fd), errors.as_ref().map(AsFd::as_fd)];
         for fd in fds.into_iter().flatten() {
-            // Of a descriptor that is open this cannot fail.
+            // Cannot fail on an open descriptor.
             let _ = ioctl_fionbio(fd, true);
         }
         Ok(Self {
@@ -131,7 +130,7 @@ impl Remote {
         self.news.pop_front()
     }
 
-    /// What to sleep on; what the host says only if there is room for output.
+    /// The descriptors to poll; the agent's output only if `with_output`.
     pub(super) fn wanted(&self, with_output: bool) -> impl Iterator<Item = Wanted<'_, Pipe>> {
         let to = self.to.iter().filter(|_| !self.orders.is_empty());
         let to = to.map(|pipe| (Pipe::To, pipe.as_fd(), PollFlags::OUT));
@@ -164,14 +163,14 @@ impl Remote {
         self.give_up_at.filter(|_| !self.is_gone)
     }
 
-    /// Looks whether its time is over.
+    /// Gives up once the agent is late to end everything.
     pub(super) fn look(&mut self) {
         if self.deadline().is_some_and(|at| at <= Instant::now()) {
             self.give_up();
         }
     }
 
-    /// Cuts it off. An agent that is there ends everything when its orders end.
+    /// Disconnects. An agent that still runs ends everything when its standard input ends.
     fn give_up(&mut self) {
         (self.to, self.from) = (None, None);
         self.is_gone = true;
@@ -181,13 +180,13 @@ impl Remote {
     fn send(&mut self) {
         let is_open = self.to.as_mut().is_some_and(|pipe| write_some(pipe, &mut self.orders));
         if !is_open {
-            // Why is heard from the other direction.
+            // The reason is read from the other pipes.
             self.to = None;
             self.orders.clear();
         }
     }
 
-    /// Takes what the host says.
+    /// Reads and decodes news from the agent.
     fn receive(&mut self) {
         let mut bytes = vec![0; PIECE];
         match self.from.as_mut().map(|pipe| pipe.read(&mut bytes)) {
@@ -216,7 +215,7 @@ impl Remote {
         }
     }
 
-    /// Keeps the last of its complaints.
+    /// Keeps the last part of the standard error.
     fn listen(&mut self) {
         let mut bytes = [0; SAID_MAX];
         match self.errors.as_mut().map(|pipe| pipe.read(&mut bytes)) {
@@ -229,7 +228,7 @@ impl Remote {
         }
     }
 
-    /// It cannot be talked to any more: because of what it said, or because it is silent.
+    /// Reports the loss of the host: because of what the agent sent (`said`), or because the connection has ended.
     fn lose(&mut self, said: Option<String>) {
         (self.to, self.from) = (None, None);
         if self.is_gone {
@@ -242,7 +241,7 @@ impl Remote {
             }
             std::thread::sleep(LOOK);
         }
-        // It may have ended, which is as good.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let ended = self.child.wait().map_or_else(|why| why.to_string(), |status| status.to_string());
         self.listen();
@@ -259,8 +258,8 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // All that it reached is gone, or learns of its end by this. Where the way is no process of its own, killing it at once would
-        // kill the agent before it has ended its ranks.
+        // The agent has finished, or ends when its standard input closes now. Killing the connecting program immediately could
+        // also kill the agent before it has ended its ranks.
         (self.to, self.from) = (None, None);
         let has_ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
         for _ in 0..LOOKS {
@@ -269,7 +268,7 @@ impl Drop for Remote {
             }
             std::thread::sleep(LOOK);
         }
-        // It may have ended, which is as good.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -284,7 +283,7 @@ mod tests {
     use super::*;
     use crate::wake;
 
-    /// What comes from a host whose shell runs a script instead of an agent.
+    /// The last news of a host whose shell runs a script instead of an agent.
     fn last_news(script: &str) -> News {
         let mut remote =
             Remote::start(&Reach::Shell(vec!["sh".into(), "-c".into(), script.into()]), "host", "0.1.0")

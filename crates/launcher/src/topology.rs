@@ -1,11 +1,11 @@
-//! Which processors a rank is bound to.
+//! Selects the processors that a rank is bound to.
 
 use std::collections::BTreeMap;
 
 use super::message::{Binding, Start};
 use crate::options::MapBy;
 
-/// The processors that a process is bound to; none if it is bound to nothing, or the kernel does not say which there are.
+/// The processors that a process is bound to; empty if it is not bound, or if the kernel does not report the topology.
 pub(super) fn processors(start: &Start) -> Vec<usize> {
     let order = match start.bind {
         Binding::None => return Vec::new(),
@@ -21,8 +21,8 @@ pub(super) fn processors(start: &Start) -> Vec<usize> {
     }
 }
 
-/// The part of the cores that one of `count` has for itself: two never meet on a core, and threads of one have room. None where
-/// there are not enough, as two that are bound to one core would stay there though another falls idle.
+/// The share of the cores of one of `count` processes: no core is shared, and a rank's threads may use its whole share. Empty
+/// if there are fewer cores than processes: two processes bound to one core would stay there even when another is idle.
 fn share(cores: &[Vec<usize>], place: usize, count: usize) -> Vec<usize> {
     if count > cores.len() || place >= count {
         return Vec::new();
@@ -31,7 +31,7 @@ fn share(cores: &[Vec<usize>], place: usize, count: usize) -> Vec<usize> {
     cores[begin(place)..begin(place + 1)].concat()
 }
 
-/// The processors of each core, in the order in which ranks take them.
+/// The processors of each core, in the order in which ranks are bound to them.
 fn cores(allowed: &[usize], read: impl Fn(&str) -> Option<String>, order: MapBy) -> Vec<Vec<usize>> {
     let number = |processor: usize, name: &str| {
         let text = read(&format!("/sys/devices/system/cpu/cpu{processor}/topology/{name}"))?;
@@ -40,14 +40,14 @@ fn cores(allowed: &[usize], read: impl Fn(&str) -> Option<String>, order: MapBy)
     let mut sockets: BTreeMap<i64, BTreeMap<i64, Vec<usize>>> = BTreeMap::new();
     for &processor in allowed {
         let socket = number(processor, "physical_package_id").unwrap_or(0);
-        // Without a core's number, each processor is one.
+        // Without a core number, each processor counts as a core.
         let core = number(processor, "core_id").unwrap_or(-1 - processor as i64);
         sockets.entry(socket).or_default().entry(core).or_default().push(processor);
     }
     let mut placed: Vec<_> =
         sockets.into_values().flat_map(|cores| cores.into_values().enumerate()).collect();
     if order == MapBy::Socket {
-        // The first core of each socket, then the second of each: sockets stay in their order.
+        // The first core of each socket, then the second of each; the sort is stable, so sockets keep their order.
         placed.sort_by_key(|(index, _)| *index);
     }
     placed.into_iter().map(|(_, processors)| processors).collect()
@@ -57,7 +57,7 @@ fn cores(allowed: &[usize], read: impl Fn(&str) -> Option<String>, order: MapBy)
 mod tests {
     use super::*;
 
-    /// Two sockets of two cores of two threads; core numbers begin anew in each socket.
+    /// Two sockets with two cores of two threads each; core numbers restart in each socket.
     fn machine(path: &str) -> Option<String> {
         let (_, rest) = path.split_once("/cpu/cpu")?;
         let (processor, name) = rest.split_once("/topology/")?;
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(bound(0), bound(count as u32));
     }
 
-    /// Goal: nobody shares a core where there is one for each, and no core is left over.
+    /// Goal: shares are disjoint if there are enough cores, and together they contain every core.
     #[test]
     fn shares_are_apart_and_all_there_is() {
         for cores in 1..9 {

@@ -1,4 +1,4 @@
-//! What the loops of mpirun sleep on: descriptors, and signals as one more of them.
+//! Waits for descriptors and signals, in the event loops of mpirun.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -13,17 +13,17 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use crate::failure::Failure;
 
-/// A descriptor, what to do when it is ready, and for what.
+/// What a ready descriptor means for the caller, the descriptor, and the events to poll for.
 pub(super) type Wanted<'a, T> = (T, BorrowedFd<'a>, PollFlags);
 
-/// Sleeps until one of them is ready or the time comes; which are.
+/// Waits until a descriptor is ready or the deadline has passed; returns the ready ones.
 ///
 /// # Errors
-/// The system's, if it has no memory for that.
+/// The system's error, if it has no memory for the poll.
 pub(super) fn wait<T: Copy>(wanted: &[Wanted<'_, T>], until: Option<Instant>) -> io::Result<Vec<T>> {
     let mut fds: Vec<PollFd<'_>> =
         wanted.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
-    // Rounded up, as a loop that wakes too early would spin.
+    // Rounded up: a loop that wakes before its deadline would spin.
     let left = until.map(|until| until.saturating_duration_since(Instant::now()) + Duration::from_micros(50));
     let left = left.map(|left| Timespec {
         tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
@@ -37,18 +37,18 @@ pub(super) fn wait<T: Copy>(wanted: &[Wanted<'_, T>], until: Option<Instant>) ->
     Ok(ready.map(|((what, ..), _)| *what).collect())
 }
 
-/// Signals that are passed on to ranks.
+/// Signals that are forwarded to ranks.
 pub(super) const PASSED: [i32; 5] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
-/// Signals of this process, from the moment that this exists.
+/// The signals of this process, delivered through a descriptor from its creation on.
 #[derive(Debug)]
 pub(super) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
 
 impl Signals {
-    /// Takes over those that are passed on, and the one that tells of a child's end.
+    /// Installs handlers for the forwarded signals, SIGCHLD and SIGCONT.
     ///
     /// # Errors
-    /// When the system refuses the handlers.
+    /// If the system refuses the handlers.
     pub(super) fn install() -> Result<Self, Failure> {
         let all = PASSED.into_iter().chain([SIGCHLD, SIGCONT]);
         let wanted = all.filter(|signal| *signal != SIGHUP || !host::real::is_ignored(SIGHUP));
@@ -68,7 +68,7 @@ impl Signals {
         self.0.get_read().as_fd()
     }
 
-    /// Those that have come.
+    /// The signals that are pending.
     pub(super) fn come(&mut self) -> Vec<i32> {
         self.0.pending().collect()
     }

@@ -1,4 +1,4 @@
-//! How mpirun speaks of what happens.
+//! The texts of mpirun's messages.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ pub(super) fn signal(number: u8) -> String {
     name.map_or_else(|| format!("signal {number}"), |name| format!("signal {number} ({name})"))
 }
 
-/// What becomes of those that still run.
+/// What happens to the ranks that still run.
 pub(super) fn others(count: usize) -> String {
     match count {
         0 => String::new(),
@@ -28,7 +28,7 @@ pub(super) fn timed_out(given: Duration, running: usize) -> String {
     format!("--timeout {} is over, and {} still {are}", given.as_secs_f64(), plural(running, "rank"))
 }
 
-/// What to do about an error of the system, behind a semicolon, if the error says which limit it met.
+/// The remedy for a system error, after a semicolon, if the error shows which limit was reached.
 pub(super) fn remedy(why: &io::Error) -> &'static str {
     match why.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN) => "; raise `ulimit -u`, or pids.max of the control group",
@@ -40,12 +40,12 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
     }
 }
 
-/// More ranks than cores.
+/// The remark about more ranks than cores.
 pub(super) fn sharing(ranks: usize, cores: usize, host: &str) -> String {
     format!("{ranks} ranks share {} of {host}, so their times say little", plural(cores, "core"))
 }
 
-/// The name of a job's key-value space: no other's on any host, ever.
+/// The name of a job's key-value space, which is unique over all hosts and time.
 pub(super) fn job_name(number: usize) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let host: String = hosts::own_name().chars().filter(char::is_ascii_alphanumeric).take(64).collect();
