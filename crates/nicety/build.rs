@@ -1,11 +1,11 @@
-//! Tells the program the commit that it is built from, if it is built from a repository.
+//! Sets `NICETY_COMMIT` to the commit that the program is built from, if it is built from a repository.
 
 use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // A change of the sources is one, and so is a commit or a checkout, each of which is logged.
+    // Rerun after a change of the sources, and after a commit or a checkout, which git logs.
     for watched in ["../../crates", "../../Cargo.lock"].map(str::to_owned).into_iter().chain(git(&[
         "rev-parse",
         "--git-path",
@@ -22,7 +22,7 @@ fn main() {
     }
 }
 
-/// What git says; `None` without git or a repository.
+/// The output of git; `None` without git or a repository.
 fn git(args: &[&str]) -> Option<String> {
     let said = Command::new("git").args(args).output().ok().filter(|said| said.status.success())?;
     Some(String::from_utf8(said.stdout).ok()?.trim().to_owned())

@@ -42,7 +42,7 @@ pub const LIBRARIES: [&str; 4] = [".", "deps", "../lib", "../lib/nicety"];
 
 /// The library of MPI's standard ABI, by the name that programs are linked to.
 pub const MPI: &str = "libmpi_abi.so.1";
-/// Its name for linkers, which is the one that cargo builds.
+/// Its name for linkers, by which cargo builds it.
 pub const MPI_BUILT: &str = "libmpi_abi.so";
 
 /// The directory in which programs find the library of MPI's standard ABI.

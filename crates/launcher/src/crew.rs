@@ -441,7 +441,7 @@ impl Crew {
         }
     }
 
-    /// Asks all processes to end (SIGTERM), unless all have ended already. Those that still run after [`GRACE`] are killed.
+    /// Asks all processes to end (SIGTERM), unless all have ended already. Processes that still run after [`GRACE`] are killed.
     fn end(&mut self) {
         let is_quiet = |member: &Member| member.has_ended && member.outlets.is_empty();
         if self.kill_at.is_none() && !self.members.values().all(is_quiet) {

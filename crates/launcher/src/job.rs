@@ -222,7 +222,7 @@ impl Job {
         Ok(())
     }
 
-    /// Handles all pending news and events, and those that result from them.
+    /// Handles all pending news and events, and further ones that they cause.
     fn settle(&mut self) {
         loop {
             let mut is_quiet = true;

@@ -1,4 +1,4 @@
-//! The command line: every option with its help, and an example for each thing one does with it.
+//! The command line: all options with their help, and examples for each command.
 
 pub(crate) mod fail_if;
 mod mpi;
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Worker,
 }
 
-/// The shells that can be told what may come next.
+/// The shells with completion scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -190,7 +190,7 @@ pub(crate) struct BenchArgs {
         "set", "launches", "iterations", "duration", "json", "csv", "prometheus", "export_markdown", "fail_if", "html"])]
     pub(crate) plan: Option<PathBuf>,
     /// With --plan: measure everything again; the old journal is kept as .old
-    // What excludes --plan would excuse its absence.
+    // `requires` alone would accept --fresh without --plan if an option that conflicts with --plan is given.
     #[arg(long, requires = "plan", conflicts_with_all = ["experiments", "device", "peer", "size", "quick", "seed", "set",
         "launches", "json", "csv", "html"])]
     pub(crate) fresh: bool,
@@ -222,10 +222,10 @@ pub(crate) struct Shown {
     pub(crate) verbose: bool,
 }
 
-/// The report of an overview, in the current directory.
+/// The default report of an overview, in the current directory.
 pub(crate) const REPORT_FILE: &str = "nicety-report.html";
 
-/// After the list of experiments and parameters in `nicety bench --help`.
+/// The end of `nicety bench --help`, after the lists of experiments and parameters.
 pub(crate) const BENCH: &str = "\
 EXAMPLES
   nicety bench --quick                    the overview in half a minute, and nicety-report.html
@@ -545,7 +545,7 @@ impl From<std::ffi::OsString> for Target {
 }
 
 impl Target {
-    /// The file, if it is one.
+    /// The path, unless this is standard output.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::Stdout => None,
@@ -554,7 +554,7 @@ impl Target {
     }
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
@@ -562,17 +562,17 @@ fn setting(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A whole number that is not negative.
+/// Parses a whole number that is not negative.
 fn whole<N: FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("{text:?} is no whole number, or too large; write for example 10"))
 }
 
-/// Seconds, perhaps with a fraction; the plan knows how many make sense.
+/// Parses seconds, which may have a fraction; the plan checks the range.
 fn seconds(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| format!("{text:?} is no number of seconds; write for example 60 or 0.5"))
 }
 
-/// `ADDR[:PORT]` with an address of this machine.
+/// Parses `ADDR[:PORT]` with an address of this machine.
 fn listen(text: &str) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT));
@@ -581,7 +581,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// A share: `5%`, `5 %` or `0.05`.
+/// Parses a share: `5%`, `5 %` or `0.05`.
 fn share(text: &str) -> Result<f64, String> {
     const HOW: &str = "write a share such as 5% or 0.05";
     let number =
@@ -609,7 +609,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Goal: help teaches. Method: every visible command has an EXAMPLES section that begins with its own name.
+    /// Goal: help contains examples. Method: every visible command has an EXAMPLES section that begins with its own name.
     #[test]
     fn every_command_has_examples() {
         let cli = crate::usage::command();

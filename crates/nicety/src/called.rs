@@ -1,9 +1,9 @@
-//! The command that a name of this program stands for, so that a link to it is what build systems and scripts look for.
+//! Selects the command from the name of the link by which the program was called, such as `mpirun`.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Names of links, and the command that each is.
+/// Names of links, and the command of each.
 const NAMES: [(&str, &str); 5] = [
     ("mpicc", "mpicc"),
     ("mpicxx", "mpicxx"),
@@ -12,7 +12,7 @@ const NAMES: [(&str, &str); 5] = [
     ("mpiexec", "mpirun"),
 ];
 
-/// A command line in which the command is said, if the name by which the program was called says it.
+/// Inserts the command into the command line if the program was called by the name of a link.
 pub(crate) fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let name = args.first().and_then(|path| Path::new(path).file_name());

@@ -1,4 +1,4 @@
-//! What a person wants unless the command line says otherwise: `~/.config/nicety/config.toml`; and where the user's data are.
+//! The user's defaults, `~/.config/nicety/config.toml`, and the location of the user's data.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use serde::Deserialize;
 
 use crate::error::{Failure, one_line};
 
-/// Bytes of a configuration file at most.
+/// The largest configuration file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// What the file may say; each may be left out.
+/// The contents of the file; each setting is optional.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
@@ -41,10 +41,10 @@ pub(crate) enum Output {
 }
 
 impl Config {
-    /// The file named, or the usual one if it is there.
+    /// Reads the named file, or the default one if it exists.
     ///
     /// # Errors
-    /// A file that was named and cannot be read; mistakes, with what there is.
+    /// A named file that cannot be read; mistakes, with the valid settings.
     pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         let usual = || Some(folder("XDG_CONFIG_HOME", ".config")?.join("config.toml"));
         let Some(path) = named.map(Path::to_owned).or_else(usual) else { return Ok(Self::default()) };
@@ -66,10 +66,10 @@ impl Config {
     }
 }
 
-/// The user's folder of a kind: as the variable says, else the usual one below the home; none without either.
+/// The user's folder of a kind: from the variable, else the default below the home folder; `None` without either.
 pub(crate) fn folder(variable: &str, usual: &str) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // A relative path is to be ignored, says the XDG specification.
+    // The XDG specification says to ignore a relative path.
     let told = set(variable).filter(|path| path.is_absolute());
     Some(told.or_else(|| Some(set("HOME")?.join(usual)))?.join("nicety"))
 }

@@ -1,23 +1,23 @@
-//! How a command ends: a status, or one line on standard error that says what, why and what to do.
+//! The result of a command: an exit status, or one line on standard error with the problem, its cause and a remedy.
 
-/// Same or better; done.
+/// Success; in a comparison: the same or better.
 pub(crate) const OK: u8 = 0;
 /// A run failed, or a comparison found something worse.
 pub(crate) const FAILED: u8 = 1;
-/// The command line or its files cannot be used.
+/// The command line or its files are invalid.
 pub(crate) const USAGE: u8 = 2;
-/// Nothing is worse, but something cannot be told (`compare --strict`).
+/// Nothing is worse, but a result is undecided, or in only one file (`compare --strict`).
 pub(crate) const UNSURE: u8 = 3;
 
-/// The program to run exists and cannot be executed; the status that shells and env(1) use.
+/// The program to run exists but cannot be executed; the status that shells and env(1) use.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// The program to run does not exist; likewise.
+/// The program to run does not exist; the status that shells and env(1) use.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// Status, or why there is none.
+/// An exit status, or an error.
 pub(crate) type Outcome = Result<u8, Failure>;
 
-/// Why a command could not do its work.
+/// Why a command failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     /// One line for each problem, without the program's name.
@@ -27,12 +27,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The user asked for something that there is not.
+    /// The request is invalid.
     pub(crate) fn usage(problem: impl std::fmt::Display) -> Self {
         Self { lines: vec![one_line(&problem.to_string())], status: USAGE }
     }
 
-    /// What was asked for went wrong.
+    /// The request is valid, but it failed.
     pub(crate) fn run(problem: impl std::fmt::Display) -> Self {
         Self { lines: vec![one_line(&problem.to_string())], status: FAILED }
     }

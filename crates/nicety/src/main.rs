@@ -1,4 +1,4 @@
-//! `nicety`: the one command. Here the command line is read and handed to the command's own file.
+//! `nicety`: parses the command line and calls the command's module.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -56,7 +56,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Failure> {
     outcome.map(ExitCode::from)
 }
 
-/// A worker hears from its parent when to stop; the terminal's Ctrl-C goes to both.
+/// Runs a worker. It ignores the terminal's Ctrl-C, which reaches its parent too: the parent stops it.
 fn worker() -> Result<ExitCode, Failure> {
     Signals::ignore_interrupt()?;
     Ok(bench::launch::worker_main())

@@ -1,4 +1,4 @@
-//! Where results go: files that are known to be writable before anything is measured, and replaced as a whole.
+//! Output files: checked for writability before anything is measured, and replaced as a whole.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use crate::args::Target;
 use crate::error::Failure;
 
-/// One output that the user asked for.
+/// An output that the user requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// The option that asked, e.g. `--json`.
+    /// The option that requested it, such as `--json`.
     pub(crate) option: &'static str,
-    /// Where to.
+    /// Its destination.
     pub(crate) target: &'a Target,
 }
 
-/// Refuses outputs that would fail or overwrite each other later, before any work is done.
+/// Rejects outputs that would fail or overwrite each other later, before any work is done.
 ///
 /// # Errors
-/// The first that cannot be, and why.
+/// The first output that cannot be written, and why.
 pub(crate) fn check(wanted: &[Wanted<'_>]) -> Result<(), Failure> {
     for (i, one) in wanted.iter().enumerate() {
         if let Some(other) = wanted[..i].iter().find(|other| same(other.target, one.target)) {
@@ -43,7 +43,7 @@ pub(crate) fn check(wanted: &[Wanted<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether two outputs end in the same place.
+/// Whether two outputs have the same destination.
 fn same(a: &Target, b: &Target) -> bool {
     match (a, b) {
         (Target::Stdout, Target::Stdout) => true,
@@ -52,7 +52,7 @@ fn same(a: &Target, b: &Target) -> bool {
     }
 }
 
-/// The path with links followed as far as it exists.
+/// The path with symbolic links resolved as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let whole = || std::fs::canonicalize(path).ok();
     let by_directory = || Some(std::fs::canonicalize(directory(path)).ok()?.join(path.file_name()?));
@@ -63,7 +63,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| *dir != OsStr::new("")).unwrap_or(Path::new("."))
 }
 
-/// Whether the file can be replaced: a temporary file is made beside it and removed again.
+/// Whether the file can be replaced: creates a temporary file in its directory and removes it.
 fn writable(path: &Path) -> Result<(), String> {
     const ELSEWHERE: &str = "give another path";
     match std::fs::metadata(path) {
@@ -94,16 +94,16 @@ fn writable(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The system's reason without the path that tempfile adds.
+/// The system's reason, without the path that tempfile adds.
 fn reason(why: &std::io::Error) -> String {
     let kind = why.kind();
     if kind == std::io::ErrorKind::Other { why.to_string() } else { kind.to_string() }
 }
 
-/// Writes text to where it was wanted, the file as a whole or not at all.
+/// Writes text to its destination; a file is replaced as a whole or not at all.
 ///
 /// # Errors
-/// What the system says; an old file is then as it was.
+/// The system's error; an old file is unchanged then.
 pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     match wanted.target {
         Target::Stdout => crate::term::Stream::Out.data(text),
@@ -114,20 +114,20 @@ pub(crate) fn write(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The target beside the one that was meant, for what is not all: `run.json` becomes `run.partial.json`. Standard output
-/// gets nothing.
+/// The destination of incomplete results, next to the requested one: `run.partial.json` for `run.json`. `None` for standard
+/// output.
 pub(crate) fn partial(target: &Target) -> Option<Target> {
     let path = target.file()?;
     let end = path.extension().map_or_else(|| "partial".into(), |end| format!("partial.{}", end.display()));
     Some(Target::File(path.with_extension(end)))
 }
 
-/// As [`write()`], but a file that holds this text already is left alone.
+/// Like [`write()`], but does not touch a file that already contains this text.
 ///
 /// # Errors
 /// As [`write()`].
 pub(crate) fn renew(wanted: Wanted<'_>, text: &str) -> Result<(), Failure> {
-    // A file that is longer holds another text.
+    // A longer file differs: the read fails.
     let old = wanted.target.file().map(|path| host::bounded::read(path, text.len() as u64));
     if old.is_some_and(|old| old.is_ok_and(|old| old == text.as_bytes())) {
         Ok(())

@@ -1,4 +1,4 @@
-//! How far a measurement is: a live line on a terminal, plain lines at intervals elsewhere. Always on standard error.
+//! Progress of a measurement: a live line on a terminal, otherwise plain lines at intervals; always on standard error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use results::stats::median;
 
 use crate::term::{Stream, remark};
 
-/// Between two plain lines at least.
+/// The minimum interval between plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
-/// A guess of the rest is worth showing once this share is done.
+/// The remaining time is estimated once this share is done.
 const GUESS_FROM: f64 = 0.02;
 
-/// A device, where there are several, and its cell.
+/// The device, if there are several, and the cell.
 type Key = (Option<String>, Cell);
 
 /// The display of a run's progress.
@@ -26,25 +26,25 @@ pub(crate) struct Display<'a> {
     began: Instant,
     /// When the last plain line was written.
     spoke: Option<Instant>,
-    /// Cells in all.
+    /// The number of cells.
     total: u64,
-    /// Cells that were done before this display began.
+    /// Cells that were completed before this display began.
     before: Option<u64>,
-    /// What the launches so far measured of each cell.
+    /// The values of each cell in the launches so far.
     values: BTreeMap<Key, Vec<f64>>,
-    /// Why cells of a device cannot be measured: said once each, of the first; the report counts them.
+    /// The reasons why cells were skipped, per device: each is printed once, for its first cell; the report counts the cells.
     skipped: BTreeSet<(Option<String>, String)>,
     stop: &'a AtomicBool,
-    /// Whether the user was told that the end is near.
+    /// Whether the remark that the run is stopping was printed.
     stopping: bool,
-    /// Whether a stop keeps what was measured.
+    /// Whether results so far are kept when the run is stopped.
     keeps: bool,
-    /// Whether to say what devices chose, and what is left out.
+    /// Whether to print what devices chose and which cells are skipped.
     verbose: bool,
 }
 
 impl<'a> Display<'a> {
-    /// A live line if a terminal shows standard error and `plain` is not asked for.
+    /// A live line if standard error is a terminal and `plain` is false.
     pub(crate) fn new(plain: bool, stop: &'a AtomicBool) -> Self {
         let live = !plain && Stream::Err.is_terminal();
         Self {
@@ -62,17 +62,17 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// With what devices chose, and with what is left out and why; the results have both.
+    /// Also prints what devices chose, and which cells are skipped and why; the results contain both.
     pub(crate) fn verbose(self, verbose: bool) -> Self {
         Self { verbose, ..self }
     }
 
-    /// The display for measurements of which a part is worth nothing.
+    /// For measurements whose partial results are discarded.
     pub(crate) fn all_or_nothing(self) -> Self {
         Self { keeps: false, ..self }
     }
 
-    /// A remark that stays.
+    /// Prints a remark above the live line.
     fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| remark(text)),
@@ -80,7 +80,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Takes the live line away.
+    /// Removes the live line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -127,7 +127,7 @@ impl Progress for Display<'_> {
         let (done, total) = (what.done.saturating_sub(before), self.total.saturating_sub(before));
         let left = rest(done, total, self.began.elapsed());
         let value = match what.state {
-            // Where there is one launch, the cell may be of several devices, of which no median makes sense.
+            // With a single launch, the cell may be measured on several devices, and a median over these makes no sense.
             CellState::Measured { value, unit } if what.launches == 1 => {
                 Some(format!("{} {unit}", sig(value, 3)))
             }
@@ -157,7 +157,7 @@ impl Progress for Display<'_> {
 fn live_line() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     let colour = if Stream::Err.colour() { "{bar:12.cyan/dim}" } else { "{bar:12}" };
-    // A template that cannot be read leaves the default: less pretty, never wrong.
+    // The default style is used if the template does not parse.
     let style = ProgressStyle::with_template(&format!("{colour} {{pos}}/{{len}} {{wide_msg}}"));
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
@@ -167,29 +167,29 @@ fn due(since: Option<Duration>) -> bool {
     since.is_none_or(|since| since >= PLAIN_EVERY)
 }
 
-/// `about 40 s left: latency write nic 8 B, 0.52 us, launch 2 of 6`: the end is what a narrow terminal cuts off.
+/// `about 40 s left: latency write nic 8 B, 0.52 us, launch 2 of 6`: a narrow terminal cuts off the end.
 fn describe(what: &CellEvent<'_>, median: Option<String>, left: Option<Duration>) -> String {
     let left = left.map(|left| format!("about {} left: ", spoken(left))).unwrap_or_default();
     let median = median.map(|median| format!(", {median}")).unwrap_or_default();
     let CellEvent { cell, launch, launches, device, .. } = what;
     let on = on(*device);
-    // Virtual time has one launch, of which there is nothing to say.
+    // Virtual time has only one launch, so its number is not shown.
     let launch = if *launches > 1 { format!(", launch {launch} of {launches}") } else { String::new() };
     format!("{left}{on}{cell}{median}{launch}")
 }
 
-/// `shm: ` before a cell, where there are several devices.
+/// `shm: ` in front of a cell, if there are several devices.
 fn on(device: Option<&str>) -> String {
     device.map_or_else(String::new, |name| format!("{name}: "))
 }
 
-/// How long it still takes, if it goes on as so far.
+/// The remaining time, estimated from the progress so far.
 fn rest(done: u64, total: u64, elapsed: Duration) -> Option<Duration> {
     let share = done as f64 / total.max(1) as f64;
     (GUESS_FROM..1.0).contains(&share).then(|| elapsed.mul_f64((1.0 - share) / share))
 }
 
-/// A duration to about ten per cent, which is what a guess is worth.
+/// A duration rounded to about ten per cent, the accuracy of the estimate.
 fn spoken(span: Duration) -> String {
     match span.as_secs() {
         s @ 0..10 => format!("{} s", s.max(1)),

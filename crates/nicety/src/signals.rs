@@ -1,4 +1,5 @@
-//! Ctrl-C: the first asks to stop, the second ends the process at once. A terminal that goes away asks to stop, too.
+//! Ctrl-C: the first one requests a stop, the second ends the process immediately. A hangup of the terminal requests a stop
+//! too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use host::real::is_ignored;
 
 use crate::error::Failure;
 
-/// What the signals have asked for.
+/// The stop that signals have requested.
 pub(crate) struct Signals {
     /// Set by the first signal.
     pub(crate) stop: Arc<AtomicBool>,
@@ -18,15 +19,15 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Takes over SIGINT, SIGTERM and SIGHUP; the last unless whoever started this process has it ignored, as nohup does.
+    /// Installs handlers of SIGINT, SIGTERM and SIGHUP; SIGHUP stays ignored if it was ignored at the start, as by nohup.
     ///
     /// # Errors
-    /// When the system refuses the handlers.
+    /// If the system refuses the handlers.
     pub(crate) fn install() -> Result<Self, Failure> {
         let signals = Self { stop: Arc::default(), which: Arc::default() };
         let register = |signal: i32| -> std::io::Result<()> {
-            // In this order: at the first signal the shutdown still finds the flag unset.
-            // A terminal's end comes twice, from its shell and from the kernel.
+            // In this order: at the first signal, the conditional shutdown still finds the flag unset.
+            // A terminal's hangup arrives twice, from its shell and from the kernel.
             if signal != SIGHUP {
                 flag::register_conditional_shutdown(signal, 128 + signal, signals.stop.clone())?;
             }
@@ -41,7 +42,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Lets the terminal's Ctrl-C and its end pass: a worker is told by its parent when to stop.
+    /// Ignores the terminal's Ctrl-C and hangup in a worker, which its parent stops.
     ///
     /// # Errors
     /// As [`Signals::install`].
@@ -52,7 +53,7 @@ impl Signals {
         })
     }
 
-    /// The status to end with if a signal came: 130 for Ctrl-C, as shells have it.
+    /// The exit status if a signal was received: 130 for Ctrl-C, as in shells.
     pub(crate) fn status(&self) -> Option<u8> {
         match self.which.load(Ordering::Relaxed) {
             0 => None,

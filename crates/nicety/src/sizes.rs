@@ -1,12 +1,12 @@
-//! `--size`: the sizes of one option as one value.
+//! Parses the value of `--size`.
 
 use bench::plan::sizes::{self, SizesError};
 
-/// What `--size` means: message sizes in bytes, ascending, each once.
+/// The value of `--size`: message sizes in bytes, ascending, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes(pub(crate) Vec<u64>);
 
-/// Reads a list of sizes and ranges.
+/// Parses a list of sizes and ranges.
 ///
 /// # Errors
 /// [`SizesError`].

@@ -1,4 +1,4 @@
-//! `nicety` alone: where to start.
+//! `nicety` without a command: shows the commands to begin with.
 
 use crate::error::{OK, Outcome};
 use crate::term::{Paint, Stream};

@@ -1,6 +1,6 @@
-//! The terminal: what it can show, and the only way to it. All that the command writes to standard output and standard error
-//! passes through [`Stream::print`], [`Stream::data`] or [`remark()`]; the first and the last let no control character of foreign
-//! text pass. What ranks write is their own output, which `mpirun` passes on.
+//! The terminal: its capabilities, and the only functions that write to it. All text of the command to standard output and
+//! standard error passes through [`Stream::print`], [`Stream::data`] or [`remark()`]; the first and the last escape control
+//! characters of foreign text. The output of ranks is exempt: `mpirun` forwards it unchanged.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 
@@ -9,22 +9,22 @@ use results::plain;
 
 use crate::error::Failure;
 
-/// Width of output that no terminal shows.
+/// The width of output that does not go to a terminal.
 const WIDTH_WITHOUT_TERMINAL: usize = 100;
-/// Narrower than this nothing can be laid out.
+/// The minimum width for any layout.
 const WIDTH_MIN: usize = 40;
 
-/// Where text for people goes.
+/// A standard stream for text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Standard output.
     Out,
-    /// Standard error: when standard output carries data, and for all that is not a result.
+    /// Standard error: for text if standard output carries data, and for everything that is not a result.
     Err,
 }
 
 impl Stream {
-    /// Whether a terminal shows it.
+    /// Whether it is a terminal.
     pub(crate) fn is_terminal(self) -> bool {
         match self {
             Self::Out => io::stdout().is_terminal(),
@@ -32,7 +32,7 @@ impl Stream {
         }
     }
 
-    /// Columns to use: the terminal's, else what COLUMNS says, else 100.
+    /// The number of columns: the terminal's, else the variable COLUMNS, else 100.
     pub(crate) fn width(self) -> usize {
         let size = match self {
             Self::Out => rustix::termios::tcgetwinsize(rustix::stdio::stdout()),
@@ -43,23 +43,23 @@ impl Stream {
         terminal.or_else(told).unwrap_or(WIDTH_WITHOUT_TERMINAL).max(WIDTH_MIN)
     }
 
-    /// Whether to colour: on a terminal that can, unless NO_COLOR is set (no-color.org).
+    /// Whether to use colours: on a capable terminal, unless NO_COLOR is set (no-color.org).
     pub(crate) fn colour(self) -> bool {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         self.is_terminal() && !dumb && !set("NO_COLOR")
     }
 
-    /// Writes text for people. What a terminal would act on is written out, but for line feeds and, where there are colours,
-    /// our own styles. A closed pipe is no failure: its reader has seen enough.
+    /// Writes text for people. Control characters are escaped, except line feeds and, with colours, our own styles. A closed
+    /// pipe is not an error: the reader has seen enough.
     ///
     /// # Errors
-    /// A full disk and the like.
+    /// If the stream cannot be written, for example because the disk is full.
     pub(crate) fn print(self, text: &str) -> Result<(), Failure> {
         self.write(&plain::screen(text, self.colour()))
     }
 
-    /// Writes data for programs, byte by byte; on a terminal, where no program reads it, as [`Stream::print`] does.
+    /// Writes data for programs unchanged; on a terminal, like [`Stream::print`].
     ///
     /// # Errors
     /// As [`Stream::print`].
@@ -89,16 +89,17 @@ impl Stream {
     }
 }
 
-/// A value as indented JSON with a final newline. What a terminal would act on is escaped, which is the same text to a program.
+/// Formats a value as indented JSON with a final newline. Characters that act on a terminal are escaped, which programs parse
+/// to the same text.
 ///
 /// # Errors
-/// Only a bug here could cause one.
+/// Only because of a bug in this program.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|why| Failure::run(format!("cannot write JSON: {why}; please report this bug")))?;
     let mut out = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
-        // Such a letter stands in a text: outside of texts JSON has ASCII alone, and within them controls of ASCII are escaped.
+        // Such a character is inside a string: JSON is ASCII outside of strings, and ASCII controls inside are escaped already.
         if plain::acts(letter) && letter != '\n' {
             letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}"));
         } else {
@@ -113,18 +114,18 @@ fn write(to: &mut impl Write, text: &str) -> io::Result<()> {
     to.flush()
 }
 
-/// Colours, by what they mean.
+/// Colours by meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// As hoped.
+    /// A good result.
     Good,
-    /// Worth a look.
+    /// A result to examine.
     Caution,
-    /// Not as it should be.
+    /// A bad result.
     Bad,
     /// A heading.
     Strong,
-    /// Beside the point.
+    /// Unimportant text.
     Faint,
 }
 
@@ -142,8 +143,8 @@ impl Paint {
     }
 }
 
-/// Text broken at spaces into lines of at most `width`, all but the first behind `indent` spaces. The first line is
-/// taken to start there too.
+/// Wraps text at spaces into lines of at most `width`, and indents all lines but the first by `indent` spaces. The first line
+/// is assumed to start at that column.
 pub(crate) fn wrap(text: &str, indent: usize, width: usize) -> String {
     let room = width.saturating_sub(indent).max(20);
     let mut out = String::new();

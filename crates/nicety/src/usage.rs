@@ -1,4 +1,4 @@
-//! From the command line to [`Cli`]; what cannot be read becomes one line.
+//! Parses the command line into [`Cli`]; a mistake becomes a one-line error.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -11,20 +11,20 @@ use crate::args::{BENCH, Cli};
 use crate::error::{Failure, one_line};
 use crate::term::{Stream, wrap};
 
-/// Where the parser wraps help, however wide the terminal is.
+/// The maximum width of help, on any terminal.
 const HELP_WIDTH: usize = 100;
 
-/// The command line's description, with what only the program knows filled in.
+/// The definition of the command line, with the lists of experiments and parameters added.
 pub(crate) fn command() -> clap::Command {
     command_at(Stream::Out.width().min(HELP_WIDTH))
 }
 
-/// [`command`], with lists that are as wide as this.
+/// Like [`command`], with lists of this width.
 pub(crate) fn command_at(width: usize) -> clap::Command {
     Cli::command().mut_subcommand("bench", |bench| bench.after_long_help(about_bench(width)))
 }
 
-/// The experiments and parameters that there are, then examples. From the tables that hold them, so it cannot be stale.
+/// The experiments and parameters, then examples; generated from their tables, so that the text cannot be outdated.
 fn about_bench(width: usize) -> String {
     let entry = |name: &str, text: &str| format!("  {name:<12} {}\n", wrap(text, 15, width));
     let mut text = "EXPERIMENTS\n".to_owned();
@@ -51,10 +51,10 @@ fn about_bench(width: usize) -> String {
     text + "\n" + BENCH
 }
 
-/// Reads the command line; `None` if it asked for help or the version, which has been printed.
+/// Parses the command line; `None` if it asked for help or the version, which has been printed.
 ///
 /// # Errors
-/// In one line what cannot be read, and what to do.
+/// The mistake in one line, and what to do.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<Cli>, Failure> {
     let args: Vec<OsString> = args.into_iter().collect();
     let parsed = command().try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches));
@@ -70,7 +70,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<C
     }
 }
 
-/// The command whose help explains the arguments.
+/// The command whose help explains these arguments.
 fn whose(args: &[OsString]) -> String {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let is = |command: &clap::Command| command.get_name() == first && !command.is_hide_set();
@@ -78,14 +78,14 @@ fn whose(args: &[OsString]) -> String {
     if known { format!("nicety {first}") } else { "nicety".to_owned() }
 }
 
-/// What is wrong in our words, what was probably meant, and where to read on.
+/// Describes a mistake, with the probable intention and the help to read.
 pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let one = |kind| texts(wrong, kind).into_iter().next();
     let what = what(wrong);
     let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
     let meant = match meant.into_iter().find_map(one) {
         Some(name) => format!(", did you mean {name:?}?"),
-        // Behind `help` the parser suggests nothing.
+        // After `help` the parser makes no suggestion.
         None => one(ContextKind::InvalidSubcommand).map_or_else(String::new, |name| {
             let commands = command();
             let shown = commands.get_subcommands().filter(|command| !command.is_hide_set());
@@ -95,7 +95,7 @@ pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     Failure::usage(format!("{what}{meant}; see `{help} --help`"))
 }
 
-/// What is wrong with the command line. The parser's own words know neither what a value is for nor what to write instead.
+/// Describes a mistake. The parser's own text lacks the meaning of the value and a remedy.
 fn what(wrong: &clap::Error) -> String {
     let list = |kind| texts(wrong, kind);
     let one = |kind| list(kind).into_iter().next().unwrap_or_default();
@@ -124,7 +124,7 @@ fn what(wrong: &clap::Error) -> String {
             [same] if *same == arg => format!("{arg} is given twice; give it once"),
             others => format!("{arg} cannot stand beside {}; leave one out", others.join(" and ")),
         },
-        // What our command line cannot cause today; the parser's first sentence says something at least.
+        // Our command line cannot cause other errors today; the parser's first sentence is better than nothing.
         _ => {
             let text = wrong.render().to_string();
             one_line(text.trim_start_matches("error: ").split("\n\n").next().unwrap_or(&text))
@@ -132,7 +132,7 @@ fn what(wrong: &clap::Error) -> String {
     }
 }
 
-/// What the parser knows of this kind.
+/// The parser's context of this kind.
 fn texts(wrong: &clap::Error, kind: ContextKind) -> Vec<String> {
     match wrong.get(kind) {
         Some(ContextValue::String(one)) => vec![one.clone()],

@@ -97,7 +97,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The page of `--profile`, in the current directory.
+/// The default page of `--profile`, in the current directory.
 const PROFILE_FILE: &str = "nicety-profile.html";
 
 pub(crate) use pmi::mapping::RANKS_MAX;
@@ -110,14 +110,14 @@ pub(crate) struct NextProgram {
     pub(crate) program: ProgramArgs,
 }
 
-/// What carries messages, by its name.
+/// The values of `--lane`.
 const LANES: &[(&str, Lane)] = &[("verbs", Lane::Verbs), ("portals", Lane::Portals)];
-/// What a rank is bound to.
+/// The values of `--bind`.
 const BINDS: &[(&str, Bind)] = &[("share", Bind::Share), ("core", Bind::Core), ("none", Bind::None)];
-/// In which order ranks get cores.
+/// The values of `--map-by`.
 const ORDERS: &[(&str, MapBy)] = &[("core", MapBy::Core), ("socket", MapBy::Socket), ("none", MapBy::None)];
 
-/// A parser that takes one of these words.
+/// A parser that accepts only these words.
 fn one_of<T: Clone + Send + Sync>(words: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
     let value = |word: String| words.iter().find(|(known, _)| *known == word).map(|(_, value)| value.clone());
     PossibleValuesParser::new(words.iter().map(|(word, _)| *word))
@@ -139,7 +139,7 @@ fn readers(text: &str) -> Result<Readers, String> {
     }
 }
 
-/// `serve` or `serve:PORT`.
+/// Parses `serve` or `serve:PORT`.
 fn port(text: &str) -> Result<u16, String> {
     let port = match text.split_once(':') {
         None if text == "serve" => Some(DEFAULT_PORT),

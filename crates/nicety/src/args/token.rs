@@ -1,4 +1,4 @@
-//! How a command is given the secret that it shares with a server.
+//! The options that name the secret shared with a server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub(crate) struct TokenArgs {
 }
 
 impl TokenArgs {
-    /// The token: the one that was given, else that of the environment, else none.
+    /// Reads the token: from the options, else from the environment, else `None`.
     pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
         let found = match (&self.token_file, &self.token) {
             (Some(path), _) => Some(Token::from_file(path).map_err(|why| why.to_string())),
@@ -34,7 +34,7 @@ impl TokenArgs {
         found.transpose().map_err(Failure::usage)
     }
 
-    /// The words by which it was given, for another command of this directory and environment.
+    /// The options for another command in the same directory and environment.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let file = self.token_file.iter().flat_map(|path| ["--token-file".into(), path.into()]);
         let text = self.token.iter().flat_map(|text| ["--token".into(), text.into()]);

@@ -1,4 +1,4 @@
-//! `nicety bench`: from the command line to a plan, and from the run to the table and the files.
+//! `nicety bench`: builds a plan from the command line, runs it, and writes tables and files.
 
 mod against;
 mod file;
@@ -21,10 +21,10 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Stream, remark};
 
-/// Measures, shows the table and writes the files.
+/// Measures, prints the results and writes the files.
 ///
 /// # Errors
-/// A plan that makes no sense, files that cannot be written, a run that failed.
+/// An invalid plan, files that cannot be written, or a failed run.
 pub(crate) fn run(args: &BenchArgs) -> Outcome {
     if let Some(path) = &args.plan {
         return file::run(path, args);
@@ -68,14 +68,7 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     }
 }
 
-/// The status of a run that was measured: whether its results stay within the limits of `--fail-if`.
-fn thresholds(conditions: &[fail_if::Condition], run: &Run) -> Outcome {
-    let (fails, undecided) = fail_if::judge(conditions, run);
-    undecided.iter().for_each(remark);
-    if fails.is_empty() { Ok(OK) } else { Err(Failure { lines: fails, status: FAILED }) }
-}
-
-/// A failed run overwrites nothing; what it measured goes to the terminal and to files named `.partial`.
+/// Handles a failed run: files are not overwritten; partial results go to the terminal and to files named `.partial`.
 fn failed(
     args: &BenchArgs,
     form: Form,
@@ -109,18 +102,18 @@ fn plan(args: &BenchArgs, config: &Config) -> Plan {
     }
 }
 
-/// Levels of which variants must have one of each factor.
+/// The selected levels of each factor; other variants are not measured.
 fn only(args: &BenchArgs) -> Only {
     let class = args.class.iter().map(|class| (factor::CLASS.name().to_owned(), class.clone()));
     args.only.iter().cloned().chain(class).collect()
 }
 
-/// Parameters: the configured ones, over them what options stand for, over these what was set.
+/// Parameters by increasing precedence: the configuration, options, then `--set`.
 fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut set = |key: &str, value: Option<String>| all.extend(value.map(|value| (key.to_owned(), value)));
     set("cores", config.cores.clone());
-    // A quick run was asked to be quick.
+    // The configured budget would make a quick run slow.
     set("budget", config.budget.filter(|_| !args.quick).map(|seconds| seconds.to_string()));
     set("batch", args.shown.tail.then(|| "1".to_owned()));
     set("min-count", args.iterations.map(|n| n.to_string()));
@@ -131,12 +124,12 @@ fn settings(args: &BenchArgs, config: &Config) -> BTreeMap<String, String> {
     all
 }
 
-/// All that is wrong, a line each.
+/// All problems, one line each.
 fn refused(problems: Vec<PlanError>) -> Failure {
     Failure { lines: problems.iter().map(|problem| one_line(&problem.to_string())).collect(), status: USAGE }
 }
 
-/// Where results go besides the terminal.
+/// The destinations of results other than the terminal.
 struct Outputs {
     json: Option<Target>,
     csv: Option<Target>,
@@ -146,7 +139,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// As asked for; an overview has a report even so.
+    /// From the options; an overview always writes a report.
     fn new(args: &BenchArgs) -> Self {
         let overview = args.experiments.is_empty();
         let html = args.html.clone().or_else(|| overview.then(|| Target::File(REPORT_FILE.into())));
@@ -155,7 +148,7 @@ impl Outputs {
         Self { json, csv, prometheus, markdown, html }
     }
 
-    /// Targets beside the files that were meant.
+    /// The destinations of partial results, next to the requested files.
     fn partial(&self) -> Self {
         let beside = |target: &Option<Target>| output::partial(target.as_ref()?);
         Self {
@@ -180,14 +173,14 @@ impl Outputs {
             .collect()
     }
 
-    /// Where people read: standard error if standard output carries data.
+    /// The stream for text: standard error if standard output carries data.
     fn people(&self) -> Stream {
         let taken = self.wanted().iter().any(|wanted| *wanted.target == Target::Stdout);
         if taken { Stream::Err } else { Stream::Out }
     }
 }
 
-/// Shows and writes everything; one failure does not keep the rest back.
+/// Prints and writes all results; after a failure, the remaining outputs are still written.
 fn deliver(args: &BenchArgs, form: Form, outputs: &Outputs, run: &Run) -> Result<(), Failure> {
     let people = outputs.people();
     let mut problems = Vec::new();
@@ -198,7 +191,7 @@ fn deliver(args: &BenchArgs, form: Form, outputs: &Outputs, run: &Run) -> Result
             Err(problem) => problems.extend(problem.lines),
         }
     }
-    // Who wants a value wants nothing else; and where the files are stands under an empty line.
+    // `--quiet` prints values only. Otherwise the list of files follows an empty line.
     if form == Form::Value {
         written.clear();
     } else if !written.is_empty() {

@@ -1,4 +1,5 @@
-//! `nicety compare`: is run B worse than run A? The statistics are `results::stats`; here is what people and CI see.
+//! `nicety compare`: is run B worse than run A? The statistics are in `results::stats`; this module prints them for people and
+//! CI.
 
 mod baseline;
 mod context;
@@ -53,9 +54,9 @@ pub(crate) fn run(args: &CompareArgs) -> Outcome {
     Ok(status(&compared, args.strict))
 }
 
-/// What the command line has to compare.
+/// The runs given on the command line.
 enum Sides {
-    /// A run that is only to be kept.
+    /// A run that is only saved as a baseline.
     One(PathBuf),
     /// The old run and the new one.
     Two(PathBuf, PathBuf),
@@ -77,7 +78,7 @@ impl Sides {
     }
 }
 
-/// Keeps the new run as a baseline, if that was asked for.
+/// Saves the new run as a baseline, if requested.
 fn keep(args: &CompareArgs, run: &Run) -> Outcome {
     if let Some(name) = &args.save_baseline {
         let path = baseline::keep(name, run)?;

@@ -1,5 +1,5 @@
-//! `nicety completions`: a script for a shell, which asks this program at every press of the key what may come next
-//! (`nicety complete`). So it offers what this build has: its commands, experiments, devices and parameters.
+//! `nicety completions`: a shell's completion script, which calls `nicety complete` at every completion. So it offers what this
+//! build contains: its commands, experiments, devices and parameters.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -72,8 +72,8 @@ pub(crate) fn script(shell: Shell) -> Outcome {
     Ok(OK)
 }
 
-/// Prints what the last of the words behind `nicety` may become, a line each, with what it is behind a tab; nothing where a
-/// file, or anything, may stand.
+/// Prints the possible completions of the last word after `nicety`, one per line, each with a tab and a description; prints
+/// nothing where a file name or free text is expected.
 ///
 /// # Errors
 /// Output that cannot be written.
@@ -85,7 +85,7 @@ pub(crate) fn complete(words: &[OsString]) -> Outcome {
     Ok(OK)
 }
 
-/// What a word may become.
+/// A possible completion.
 struct Candidate {
     value: String,
     about: String,
@@ -116,14 +116,14 @@ fn candidates(words: &[String]) -> Vec<Candidate> {
     found.into_iter().filter(|candidate| candidate.value.starts_with(word.as_str())).collect()
 }
 
-/// Where a word stands: behind a command, or behind an option that takes a value.
+/// The position of a word: after a command, or after an option that takes a value.
 struct Cursor<'a> {
     command: &'a Command,
     option: Option<&'a Arg>,
 }
 
 impl<'a> Cursor<'a> {
-    /// None behind `--`, where words are another program's.
+    /// The position after these words; `None` after `--`, where words belong to another program.
     fn behind(words: &[String], cli: &'a Command) -> Option<Self> {
         let mut place = Self { command: cli, option: None };
         for word in words {
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The option of this name that takes a value, which is not in the word already.
+/// The option of this name, if it takes a value in the next word.
 fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let is = |arg: &&Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),
@@ -166,7 +166,7 @@ fn commands(command: &Command) -> Vec<Candidate> {
         .collect()
 }
 
-/// The values that an argument may have, those that begin as the text does among them.
+/// The possible values of an argument; the caller drops values that do not begin with `text`.
 fn values(command: &Command, arg: &Arg, text: &str) -> Vec<Candidate> {
     match (command.get_name(), arg.get_id().as_str()) {
         (_, "experiments") => experiments().collect(),
@@ -190,14 +190,14 @@ fn experiments() -> impl Iterator<Item = Candidate> {
     all().iter().map(|e| candidate(e.name(), e.about()))
 }
 
-/// A list that ends in any device, or in one that is not in it yet.
+/// Completes a list of devices with any device that is not in it yet.
 fn devices(text: &str) -> Vec<Candidate> {
     let (named, comma) = text.rsplit_once(',').map_or(("", ""), |(named, _)| (named, ","));
     let new = fabric::list().into_iter().filter(|entry| !named.split(',').any(|name| name == entry.name));
     new.map(|entry| candidate(format!("{named}{comma}{}", entry.name), entry.about)).collect()
 }
 
-/// `KEY=`, and the values of those that have few.
+/// `KEY=`, and the values of a switch.
 fn settings(text: &str) -> Vec<Candidate> {
     if let Some((name, _)) = text.split_once('=') {
         let is_switch = KEYS.iter().any(|key| key.name == name && key.kind == Kind::Switch);
@@ -211,7 +211,7 @@ fn settings(text: &str) -> Vec<Candidate> {
     first.map(|(name, about)| candidate(format!("{name}="), about)).collect()
 }
 
-/// A list that ends in `FACTOR=`, or in a level of the factor.
+/// Completes a list with `FACTOR=`, or with a level of the factor.
 fn factors(text: &str) -> Vec<Candidate> {
     let last = text.rsplit_once(',').map_or(text, |(_, last)| last);
     let named = &text[..text.len() - last.len()];
@@ -256,7 +256,7 @@ mod tests {
             (&["bench", "--only", "source=n"], &["source=nic"]),
             (&["completions", "f"], &["fish"]),
             (&["reproduce", "multirail"], &["multirail-udapl"]),
-            // Files, or words of others.
+            // File names, or words of another program.
             (&["compare", ""], &[]),
             (&["bench", "--json", "be"], &[]),
             (&["run", "--dat", "--", "be"], &[]),

@@ -1,4 +1,4 @@
-//! `nicety devices`: what there is, what for, and whether it works here.
+//! `nicety devices`: lists the devices, their purpose, and whether they work on this machine.
 
 use std::fmt::Write as _;
 
@@ -11,9 +11,9 @@ use crate::args::DevicesArgs;
 use crate::error::{OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
-/// Kind and version of the JSON.
+/// Type and version of the JSON.
 const SCHEMA: &str = "nicety-devices/1";
-/// Where text begins below a device's name.
+/// The indentation of text below a device's name.
 const MARGIN: usize = 4;
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Listed {
     options: Vec<[&'static str; 2]>,
     available: bool,
     why_not: Option<String>,
-    /// What it chose at its start, and why.
+    /// What the device chose when it was opened, and why.
     notes: Vec<String>,
     limits: Vec<Limit>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DevicesArgs) -> Outcome {
     Ok(OK)
 }
 
-/// Rails are made of other devices, so there is no end of them; the simplest stands for all.
+/// A representative entry for rails: their number is unlimited, as they combine other devices.
 fn rails() -> Entry {
     Entry {
         name: "rails(shm,shm)".to_owned(),
@@ -73,7 +73,7 @@ fn rails() -> Entry {
     }
 }
 
-/// Opens a device to see whether it works and what it can do.
+/// Opens a device to find out whether it works and what it can do.
 fn look(entry: Entry) -> Listed {
     let Entry { name, about, options, floor, available, .. } = entry;
     let opened = available.and_then(|()| fabric::attr(&name).map_err(|why| why.to_string()));
@@ -82,7 +82,7 @@ fn look(entry: Entry) -> Listed {
         Err(why) => (None, Some(why)),
     };
     let mut notes = attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default();
-    // What passes through sockets meets what the machine's network is set to.
+    // The machine's network settings affect devices that use sockets.
     if floor == FloorKind::Sockets {
         notes.extend(crate::doctor::network::notes(&crate::doctor::System::real()));
     }
@@ -174,7 +174,8 @@ fn atomics(cap: AtomicCap) -> &'static str {
     }
 }
 
-/// A line for each device, cut at the width: real ones, then simulated ones; and why, of those that do not work here.
+/// One line for each device, cut at the width: real devices, then simulated ones; then the reasons why devices do not work
+/// here.
 fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
     let column = devices.iter().map(|device| device.name.len()).max().unwrap_or(0);
     let room = MARGIN + column;
@@ -194,7 +195,7 @@ fn screen(devices: &[Listed], width: usize, colour: bool) -> String {
     out + &examples(devices) + "Options, limits, and what each chose and why: nicety devices -v\n"
 }
 
-/// A text that fits into so many columns, cut after a word.
+/// Cuts a text after a word, so that it fits into this many columns.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -227,7 +228,7 @@ fn details(devices: &[Listed], width: usize, colour: bool) -> String {
     out + &examples(devices)
 }
 
-/// How one measures a device, and one with an option.
+/// Example commands that measure a device, with and without an option.
 fn examples(devices: &[Listed]) -> String {
     let mut out = String::new();
     if let Some(device) = devices.iter().find(|device| device.available) {
@@ -239,7 +240,7 @@ fn examples(devices: &[Listed]) -> String {
     out
 }
 
-/// Of an option that takes one of several words, such as `copy=auto|kernel|service`, the last of them.
+/// For an option with several possible words, such as `copy=auto|kernel|service`, the option with the last of them.
 fn example(form: &str) -> Option<String> {
     let (name, values) = form.split_once('=')?;
     let last = values.rsplit_once('|')?.1;

@@ -1,4 +1,4 @@
-//! `nicety doctor`: the checks of this machine, for people or as JSON.
+//! `nicety doctor`: prints the checks of this machine as text or JSON.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use crate::doctor::{Check, State, System, examine};
 use crate::error::{FAILED, OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
-/// Kind and version of the JSON.
+/// Type and version of the JSON.
 const SCHEMA: &str = "nicety-doctor/1";
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
     nicety_version: &'static str,
-    /// The worst of all.
+    /// The worst state of all checks.
     state: State,
     checks: &'a [Check],
 }

@@ -1,4 +1,5 @@
-//! `nicety explain`: what an experiment measures, how, what moves it, how to read it, where it comes from; and how our MPI chooses.
+//! `nicety explain`: what an experiment measures, its method, factors, interpretation and origin; and how our MPI chooses
+//! protocols and algorithms.
 
 mod mpi;
 
@@ -9,20 +10,20 @@ use crate::args::ExplainArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::term::{Paint, Stream, wrap};
 
-/// A modelled card that most experiments run on.
+/// A modelled card that supports most experiments.
 const MODEL: &str = "model:mt23108-vapi";
-/// Ranks for which MPI is explained unless others are asked for.
+/// The default number of ranks for the explanation of MPI.
 const RANKS: u32 = 4;
 /// Wider lines are hard to read.
 const WIDTH: usize = 100;
 
-/// What explains MPI, which is no experiment.
+/// The name for the explanation of MPI, which is not an experiment.
 const MPI: &str = "mpi";
 
-/// Prints the text of an experiment, how MPI chooses, or what there is.
+/// Prints the text of an experiment, the choices of MPI, or the list of experiments.
 ///
 /// # Errors
-/// No such experiment; output that cannot be written.
+/// If there is no such experiment, or output cannot be written.
 pub(crate) fn run(args: &ExplainArgs) -> Outcome {
     let options = &args.mpi;
     if args.experiment.as_deref() == Some(MPI) {
@@ -63,7 +64,7 @@ fn list(width: usize, colour: bool) -> String {
             `nicety explain mpi` says which protocol and which algorithm our MPI takes, and why.\n"
 }
 
-/// The text with its paragraphs at the width, and what is indented as it is; then the factors and sizes.
+/// The text with its paragraphs wrapped at the width and indented lines unchanged; then the factors and sizes.
 fn rendered(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
     let mut out = String::new();
     let mut paragraph = String::new();
@@ -94,7 +95,7 @@ fn rendered(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
     out + &factors(experiment, width, colour)
 }
 
-/// Commands to try, of those that this machine does not refuse.
+/// Commands to try; only commands that this machine accepts.
 fn factors(experiment: &dyn Experiment, width: usize, colour: bool) -> String {
     let mut out = format!("\n{}\n", Paint::Strong.on("Try", colour));
     let name = experiment.name();

@@ -1,4 +1,4 @@
-//! `nicety man`: a manual page for each command, of what `--help` shows. Packages call it; nobody else needs to.
+//! `nicety man`: writes a manual page for each command from the same text as `--help`; used when packages are built.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use clap_mangen::Man;
 use crate::error::{Failure, OK, Outcome};
 use crate::usage;
 
-/// What man leaves of 80 columns, so that examples are not broken.
+/// The width that man leaves of 80 columns, so that examples are not wrapped.
 const WIDTH: usize = 72;
 
 /// Writes the pages into a folder.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub(crate) fn run(folder: &Path) -> Outcome {
     for (name, page) in pages() {
         let path = folder.join(name);
@@ -25,7 +25,7 @@ pub(crate) fn run(folder: &Path) -> Outcome {
     Ok(OK)
 }
 
-/// Names of files and pages.
+/// File names and contents of the pages.
 fn pages() -> Vec<(String, String)> {
     let mut cli = usage::command_at(WIDTH).disable_help_subcommand(true);
     cli.build();
@@ -47,14 +47,15 @@ fn page(command: &Command) -> (String, String) {
     if command.has_subcommands() {
         parts.push(Man::render_subcommands_section);
     }
-    // A vector takes whatever is written.
+    // Writing to a vector cannot fail.
     parts.iter().for_each(|part| drop(part(&man, &mut text)));
     let more = command.get_after_long_help().or_else(|| command.get_after_help());
     let more = more.map(|more| sections(&more.to_string())).unwrap_or_default();
     (man.get_filename(), String::from_utf8_lossy(&text).into_owned() + &more)
 }
 
-/// The text behind the options of `--help`: what is in capitals at the margin is a heading, what is indented stays as it is.
+/// Converts the text after the options of `--help`: lines in capitals at the margin are headings, indented lines stay
+/// unchanged.
 fn sections(text: &str) -> String {
     let mut out = String::new();
     let mut is_fixed = false;
@@ -80,10 +81,10 @@ fn is_heading(line: &str) -> bool {
     line.starts_with(|c: char| c.is_ascii_uppercase()) && !title.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// A line that roff prints as it is.
+/// Escapes a line, so that roff prints it unchanged.
 fn escaped(line: &str) -> String {
     let text = line.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq").replace('`', "\\(ga");
-    // These begin an instruction.
+    // These characters would begin a request.
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text.replace('\'', "\\(aq") }
 }
 
@@ -91,13 +92,13 @@ fn escaped(line: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What roff prints of a page.
+    /// The text that roff prints for a page.
     fn printed(page: &str) -> String {
         let plain = page.replace("\\(dq", "\"").replace("\\(aq", "'").replace("\\(ga", "`");
         plain.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
     }
 
-    /// The words of a command as a shell has them, up to a pipe, and without the remark behind it.
+    /// The words of a command after shell parsing, up to a pipe, and without the remark after it.
     fn words(line: &str) -> Vec<String> {
         let line = line.trim().split("  ").next().unwrap_or_default();
         let mut words = vec![String::new()];
@@ -115,7 +116,7 @@ mod tests {
         words
     }
 
-    /// Goal: what a page shows can be typed. Method: each line that begins as a command is read as one.
+    /// Goal: the commands shown on a page are valid. Method: parses each line that begins like a command.
     #[test]
     fn every_example_is_a_command_line() {
         let mut examples = 0;

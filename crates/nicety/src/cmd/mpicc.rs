@@ -1,4 +1,4 @@
-//! `nicety mpicc` and `nicety mpicxx`: a compiler that is told where `mpi.h` and the library of MPI's standard ABI lie.
+//! `nicety mpicc` and `nicety mpicxx`: run the compiler with the paths of `mpi.h` and of the library of MPI's standard ABI.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -12,14 +12,15 @@ use launcher::beside;
 use launcher::quote::shell_words;
 
 const HEADER: &str = "mpi.h";
-/// Where the header lies: as installed, and in the sources that this program was built from.
+/// Where the header is: as installed, and in the sources that this program was built from.
 const HEADERS: [&str; 4] =
     ["../include", "../include/nicety", "../../crates/abi-mpi/include", "../../../crates/abi-mpi/include"];
-/// Set for the compiler: who is called by what this program has become is not to become the same again.
+/// Set in the compiler's environment: if the compiler calls this program again, `CC` is ignored, as it would lead to an endless
+/// loop.
 const BECOME: &str = "NICETY_MPICC";
-/// What makes a compiler stop before it links.
+/// Options with which a compiler does not link.
 const NO_LINKING: [&str; 5] = ["-c", "-S", "-E", "-M", "-MM"];
-/// What asks for a command line or a part of it, by the names of other compilers of MPI.
+/// Options that print a command line or a part of it, by their names in other MPI compilers.
 const SHOWS: [(&str, Shown); 10] = [
     ("--show", Shown::Line),
     ("-show", Shown::Line),
@@ -33,20 +34,20 @@ const SHOWS: [(&str, Shown); 10] = [
     ("-showme:link", Shown::Linking),
 ];
 
-/// What is shown of a command line.
+/// The part of a command line to print.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shown {
     /// All of it.
     Line,
-    /// That which compiles, and does not link.
+    /// The command line that only compiles.
     Compiling,
     /// The options for compiling.
     Options,
-    /// Those for linking.
+    /// The options for linking.
     Linking,
 }
 
-/// What is compiled.
+/// The language of the sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Language {
     C,
@@ -54,7 +55,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// The variable that names the compiler, and its name if that is not set.
+    /// The variable that names the compiler, and the default compiler.
     fn compiler(self) -> (&'static str, &'static str) {
         match self {
             Self::C => ("CC", "cc"),
@@ -62,13 +63,14 @@ impl Language {
         }
     }
 
-    /// What its variable says, unless that has led back here, as a script does that calls this program and is named by `CC`.
+    /// The value of that variable, unless it led back to this program, such as through a script in `CC` that calls this
+    /// program.
     fn named(self) -> Option<OsString> {
         std::env::var_os(self.compiler().0).filter(|_| std::env::var_os(BECOME).is_none())
     }
 
-    /// The compiler with its options, such as `ccache gcc`. `named` is what its variable says; where that is this very program, as
-    /// `make CC="nicety mpicc"` has it, the compiler is the usual one.
+    /// The compiler with its options, such as `ccache gcc`. `named` is the value of its variable; if that names this program,
+    /// as in `make CC="nicety mpicc"`, the default compiler is used.
     fn words(self, named: Option<OsString>) -> Vec<OsString> {
         let named = named.unwrap_or_default();
         let named: Vec<OsString> = named.to_string_lossy().split_whitespace().map(Into::into).collect();
@@ -79,7 +81,7 @@ impl Language {
     }
 }
 
-/// Whether a word of a command is this program, by whatever link.
+/// Whether a word of a command names this program, directly or by a link.
 fn is_this_program(word: &OsStr) -> bool {
     let Ok(own) = std::env::current_exe().and_then(|own| own.canonicalize()) else { return false };
     let is_own = |path: &Path| path.canonicalize().is_ok_and(|path| path == own);
@@ -91,10 +93,10 @@ fn is_this_program(word: &OsStr) -> bool {
     found.is_some_and(|path| is_own(&path))
 }
 
-/// Becomes the compiler.
+/// Replaces this process by the compiler.
 ///
 /// # Errors
-/// A header or library that is missing; a compiler that cannot be started.
+/// If the header or library is missing, or the compiler cannot be started.
 pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let shown = |word: &OsString| SHOWS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
     let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
@@ -114,7 +116,7 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     )))
 }
 
-/// What is wanted of the command line.
+/// The requested part of the command line.
 fn show(
     own: &Path,
     compiler: Vec<OsString>,
@@ -129,7 +131,7 @@ fn show(
     }
 }
 
-/// The compiler with all that it is told.
+/// The whole command line of the compiler.
 fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<Vec<OsString>, Failure> {
     let mut line = compiler;
     line.push(compiling(own)?);
@@ -141,13 +143,14 @@ fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<V
     Ok(line)
 }
 
-/// What a compiler is told of the header.
+/// The compiler's option for the header.
 fn compiling(own: &Path) -> Result<OsString, Failure> {
     let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(own, HEADER))?;
     Ok(joined("-I", header.parent()))
 }
 
-/// What a linker is told of the library: by its full name where only that is there, which not all who read this understand.
+/// The linker's options for the library: by `-l:` and its full name if only that exists, as not every tool
+/// that reads these options supports `-l:`.
 fn linking(own: &Path) -> Result<Vec<OsString>, Failure> {
     let library = beside::mpi(own).ok_or_else(|| missing(own, beside::MPI))?;
     let name = match library.join(beside::MPI_BUILT).exists() {
@@ -175,7 +178,7 @@ fn joined(option: &str, path: Option<&Path>) -> OsString {
 mod tests {
     use super::*;
 
-    /// As the files lie when they are installed.
+    /// Files as they are installed.
     fn installed() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
         for (place, name) in [("bin", "nicety"), ("lib", beside::MPI), ("include", HEADER)] {
@@ -205,7 +208,7 @@ mod tests {
             )
         );
         assert_eq!(shown(root.path(), "c++", &["-c", "a.c"]), format!("c++ -I{at}/include -c a.c"));
-        // What build systems ask for by `mpicc -show`.
+        // Build systems use the options that `mpicc -show` prints.
         assert!(shown(root.path(), "cc", &[]).ends_with("-l:libmpi_abi.so.1"));
         std::fs::write(root.path().join("lib").join(beside::MPI_BUILT), "").expect("a file");
         assert!(shown(root.path(), "cc", &[]).ends_with(" -lmpi_abi"));
@@ -225,7 +228,8 @@ mod tests {
         assert!(part(Shown::Line).contains("include -g -L"));
     }
 
-    /// Goal: who is told to use himself does not, however he is called. The test stands for the program.
+    /// Goal: a compiler variable that names this program, by any name, is ignored. Method: the test binary takes the place of
+    /// the program.
     #[test]
     fn this_program_is_no_compiler() {
         let folder = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! `nicety report`: the page, or the screen, for runs that were measured before.
+//! `nicety report`: creates the page, or prints the screen, for runs that were measured before.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::error::{Failure, OK, Outcome};
 use crate::output::{self, Wanted};
 use crate::term::Stream;
 
-/// Writes one page for all the runs given, or shows each.
+/// Writes one page for all given runs, or prints each.
 ///
 /// # Errors
-/// Runs that cannot be read, a page that cannot be written.
+/// If a run cannot be read, or the page cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Outcome {
     let wanted = Wanted { option: "--output", target: &args.output };
     if !args.text {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ReportArgs) -> Outcome {
     Ok(OK)
 }
 
-/// A file's name; its whole path where another file has the same name.
+/// A file's name, or its whole path if another file has the same name.
 fn name(path: &Path, all: &[std::path::PathBuf]) -> String {
     let short =
         path.file_name().filter(|name| all.iter().filter(|p| p.file_name() == Some(name)).count() == 1);

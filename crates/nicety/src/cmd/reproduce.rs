@@ -1,4 +1,4 @@
-//! `nicety reproduce`: the papers' published numbers beside the modelled cards.
+//! `nicety reproduce`: compares the papers' published numbers with the modelled cards.
 
 use std::fmt;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{self, Stream};
 
-/// Computes the rows, shows them and writes the files.
+/// Computes the rows, prints them and writes the files.
 ///
 /// # Errors
-/// A name that there is not, files that cannot be written, an interrupt.
+/// An unknown name, files that cannot be written, or an interrupt.
 pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     let rows = reproduce::select(args.what.as_deref()).map_err(Failure::usage)?;
     let wanted = wanted(args);
@@ -37,10 +37,10 @@ pub(crate) fn run(args: &ReproduceArgs) -> Outcome {
     }
 }
 
-/// Bytes of a file of real measurements at most.
+/// The largest file of real measurements, in bytes.
 const REAL_MAX: u64 = 4 << 20;
 
-/// A file of real measurements.
+/// Reads a file of real measurements.
 fn real(path: &Path) -> Result<Real, Failure> {
     let wrong = |why: &dyn fmt::Display| Failure::usage(format!("--real {}: {why}", path.display()));
     let text =
@@ -55,7 +55,7 @@ fn wanted(args: &ReproduceArgs) -> Vec<Wanted<'_>> {
         .collect()
 }
 
-/// The table on the terminal, and the files; where standard output carries one of them, the table goes to standard error.
+/// Prints the table and writes the files; if one of them goes to standard output, the table goes to standard error.
 fn deliver(all: &Reproduction, wanted: &[Wanted<'_>], plain: bool) -> Result<(), Failure> {
     let taken = wanted.iter().any(|wanted| *wanted.target == Target::Stdout);
     let people = if taken { Stream::Err } else { Stream::Out };

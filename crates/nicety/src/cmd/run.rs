@@ -1,5 +1,5 @@
-//! `nicety run`: somebody else's program on our devices. It becomes that program, so that signals, its status and its end are the
-//! program's own.
+//! `nicety run`: runs an existing program on our devices. It replaces its own process by the program, so that signals and the
+//! exit status are the program's own.
 
 mod verbs;
 
@@ -22,10 +22,10 @@ use launcher::quote::shell_words;
 /// The provider library of uDAPL, as cargo names it.
 const LIBRARY: &str = "libnicety_dat.so";
 
-/// Becomes the program; comes back only where there is none to become.
+/// Replaces this process by the program; returns only on failure.
 ///
 /// # Errors
-/// A device that there is not, or that lives in virtual time; a library or program that is missing.
+/// If a device does not exist or works in virtual time only, or if a library or the program is missing.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     for device in &args.devices {
         fabric::check(device).map_err(Failure::usage)?;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     Err(become_program(args, variables))
 }
 
-/// Becomes a program that is built against uDAPL.
+/// Runs a program that is built against uDAPL.
 fn with_dat(args: &RunArgs) -> Outcome {
     let [device] = &args.devices[..] else {
         return Err(Failure::usage("a dat.conf has one device; give --device once"));
@@ -67,12 +67,13 @@ fn with_dat(args: &RunArgs) -> Outcome {
         None => find(&beside::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
-    // By the process's number, which stays: children that close their descriptors find it, too.
+    // Through the process id, which exec keeps: children that close their descriptors can still open it.
     let path = format!("/proc/{}/fd/{}", std::process::id(), config.as_raw_fd());
     Err(become_program(args, vec![("DAT_OVERRIDE", path.into())]))
 }
 
-/// Becomes the program with these variables. Returns only if that fails, with the exit status of shells and env(1).
+/// Replaces this process by the program with these variables. Returns only on failure, with the exit status of shells and
+/// env(1).
 fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
     let Some((program, rest)) = args.command.split_first() else {
         return Failure::usage("no command is given");
@@ -86,7 +87,7 @@ fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
     Failure { status, ..Failure::usage(format!("cannot start {program}: {why}; {hint}")) }
 }
 
-/// The provider library beside this program.
+/// Finds the provider library relative to this program.
 fn find(own: &Path) -> Result<PathBuf, Failure> {
     beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
@@ -98,7 +99,7 @@ fn find(own: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A dat.conf with one adapter, for programs that promise to use it from one thread and for those that do not.
+/// A dat.conf with one adapter, in two entries: for programs that promise to use it from one thread only, and for others.
 fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
     let library = library.display().to_string();
     for (what, text) in [("name", ia), ("device", device), ("library", library.as_str())] {
@@ -113,7 +114,7 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
     Ok(line("nonthreadsafe") + &line("threadsafe"))
 }
 
-/// Memory that is read as a file, and stays open in the program: nothing has to be removed when that has ended.
+/// An anonymous file that stays open in the program: nothing has to be removed after its end.
 fn write_config(text: &str) -> Result<File, Failure> {
     let write = || {
         let mut file = File::from(memfd_create("dat.conf", MemfdFlags::empty())?);
@@ -171,7 +172,7 @@ mod tests {
         let own = empty.path().join("bin");
         let told = find(&own).expect_err("nothing is there");
         assert!(told.status == crate::error::USAGE && told.lines[0].contains("cargo build"), "{told:?}");
-        // Where it says that the library goes is where it looks.
+        // The library is found at the place that the error message names.
         let place = told.lines[0].split(' ').find(|word| word.starts_with('/')).expect("a path");
         let place = Path::new(place.trim_end_matches(';'));
         for folder in [&own, place.parent().expect("a folder")] {

@@ -1,4 +1,4 @@
-//! `nicety serve`: the other side, which needs no options.
+//! `nicety serve`: the peer of measurements, which needs no options.
 
 use std::net::SocketAddr;
 
@@ -13,10 +13,10 @@ use crate::signals::Signals;
 use crate::term::{Stream, remark};
 use launcher::beside;
 
-/// Serves clients until a signal comes.
+/// Serves clients until a signal arrives.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// If it cannot listen on the address.
 pub(crate) fn run(args: &ServeArgs) -> Outcome {
     if let Some(device) = &args.device {
         fabric::check(device).map_err(Failure::usage)?;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     serving.check().map_err(|why| Failure::usage(format!("cannot serve: {why}")))?;
     let signals = Signals::install()?;
     let (mut first, mut is_written) = (true, true);
-    // Clients are served although nobody reads the log any more, or its disk is full.
+    // Clients are served even if the log cannot be written.
     let mut log = |line: &str| {
         let hint = if std::mem::take(&mut first) { hint(line, &serving) } else { String::new() };
         if let Err(failure) = Stream::Out.print(&format!("{line}\n{hint}"))
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ServeArgs) -> Outcome {
     Ok(if is_written { OK } else { FAILED })
 }
 
-/// How to reach the server, from the line that says where it listens.
+/// How to reach the server; printed after the line with its address.
 fn hint(line: &str, serving: &Serving) -> String {
     let asked = serving.listen;
     let Some(at) = line.split(' ').find_map(|word| word.parse::<SocketAddr>().ok()) else {
@@ -62,11 +62,11 @@ fn hint(line: &str, serving: &Serving) -> String {
     let kind = match serving.device.as_deref() {
         Some(device) => Some(fabric::word(device).to_owned()),
         None if asked.ip().is_loopback() => None,
-        // Shared memory, which is the default, ends where the machine ends.
+        // Not shared memory, the default: it does not reach other machines.
         None => fabric::list().into_iter().find(|e| e.reach == Reach::Network).map(|entry| entry.name),
     };
     let kind = kind.map_or_else(String::new, |kind| format!("--device {kind} "));
-    // How it got there is the other side's affair.
+    // How the client gets the token is left to the user.
     let token = if serving.token.is_some() { " --token-file FILE" } else { "" };
     format!("from {from}: nicety bench {kind}--peer {host}{port}{token}\n")
 }

@@ -1,4 +1,4 @@
-//! How the results of a run stand on the terminal: the first screen, all tables, or a line each.
+//! Selects how a run's results are printed: the first screen, all tables, or a line each.
 
 use report::Look;
 use results::schema::Run;
@@ -7,7 +7,7 @@ use crate::args::Shown;
 use crate::config::{Config, Output};
 use crate::term::Stream;
 
-/// Which form was asked for, here or in the configuration.
+/// The form requested by options or by the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Screen { plot: bool },
@@ -31,10 +31,10 @@ impl Form {
     }
 }
 
-/// Lines that one sees at once.
+/// The number of lines on the first screen.
 const LINES: usize = 30;
 
-/// The text for people; `below` lines follow it.
+/// The text for people; `below` lines follow it on the screen.
 pub(crate) fn text(run: &Run, form: Form, (people, plain): (Stream, bool), below: usize) -> String {
     let (width, colour) = (people.width(), people.colour() && !plain);
     match form {

@@ -1,21 +1,21 @@
-//! [`Check`]: what a check found, how bad that is, and the remedy.
+//! [`Check`]: the outcome of a check, its severity, and a remedy.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a check's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     /// Nothing to do.
     Ok,
-    /// Numbers are weaker than they could be.
+    /// Measurements are less reliable than they could be.
     Warn,
-    /// Some measurement fails.
+    /// Some measurements fail.
     Bad,
 }
 
 impl State {
-    /// As in the output.
+    /// The word in the output.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -25,28 +25,28 @@ impl State {
     }
 }
 
-/// One check's outcome.
+/// The outcome of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
-    /// Its name, the same in all versions.
+    /// Its name, which stays the same in all versions.
     pub(crate) id: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub(crate) state: State,
     /// What was found.
     pub(crate) found: String,
-    /// Why that matters, if it is not ok.
+    /// Why that matters, unless it is ok.
     pub(crate) why: Option<String>,
-    /// What to do, as a command where there is one.
+    /// What to do, as a command where possible.
     pub(crate) remedy: Option<String>,
 }
 
 impl Check {
-    /// Nothing to do.
+    /// A check without a problem.
     pub(super) fn ok(id: &'static str, found: impl Into<String>) -> Self {
         Self { id, state: State::Ok, found: found.into(), why: None, remedy: None }
     }
 
-    /// Numbers are weaker than they could be: why that matters, and what to do.
+    /// Measurements are less reliable: why that matters, and what to do.
     pub(super) fn warn(
         id: &'static str,
         found: impl Into<String>,
@@ -57,7 +57,7 @@ impl Check {
         Self { id, state: State::Warn, found: found.into(), why, remedy }
     }
 
-    /// Some measurement fails: which, and what to do.
+    /// Some measurements fail: which, and what to do.
     pub(super) fn bad(
         id: &'static str,
         found: impl Into<String>,

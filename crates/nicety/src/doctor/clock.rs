@@ -1,9 +1,9 @@
-//! Time: the cores' frequency, the clock that measures, and who else decides about both.
+//! Checks of time: the frequency of the cores, the clock source, and virtualization.
 
 use super::check::Check;
 use super::system::System;
 
-/// Whether the cores keep one frequency.
+/// Whether the frequency governor keeps the cores at one frequency.
 pub(super) fn governor(system: &System, cores: &[usize]) -> Check {
     let id = "governor";
     let of = |core: &usize| {
@@ -30,7 +30,7 @@ pub(super) fn governor(system: &System, cores: &[usize]) -> Check {
     }
 }
 
-/// The clock that times measurements.
+/// The clock source that times measurements.
 pub(super) fn source(system: &System) -> Check {
     let id = "clock";
     let base = "sys/devices/system/clocksource/clocksource0/";
@@ -53,7 +53,7 @@ pub(super) fn source(system: &System) -> Check {
     )
 }
 
-/// Whether this is a virtual machine. Nothing can be done about it, so it is no warning; stolen time is.
+/// Whether this is a virtual machine. Never a warning, as the user cannot change it; stolen time has a check of its own.
 pub(super) fn hypervisor(system: &System) -> Check {
     let id = "hypervisor";
     let text = system.read("proc/cpuinfo").unwrap_or_default();

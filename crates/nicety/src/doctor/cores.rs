@@ -1,11 +1,11 @@
-//! Cores: how many, whether a thread can be pinned to one, whether they are cores at all.
+//! Checks of cores: their number, whether threads can be pinned to them, and whether they share hardware cores.
 
 use report::number::plural;
 
 use super::check::Check;
 use super::system::System;
 
-/// How many cores the process may use, and how much of their time.
+/// The number of cores that the process may use, and the limit on their time.
 pub(super) fn count(system: &System, cores: &[usize]) -> Check {
     let id = "cores";
     let n = cores.len();
@@ -38,7 +38,7 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
     }
 }
 
-/// Cores' worth of time that the control group grants, if it limits it (`cpu.max` of this group and those above).
+/// The limit of the control groups in cores (`cpu.max` of this group and its ancestors), if there is one.
 fn quota(system: &System) -> Option<f64> {
     let of = |group: String| {
         let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.max"))?;
@@ -48,10 +48,10 @@ fn quota(system: &System) -> Option<f64> {
     system.control_groups().into_iter().filter_map(of).reduce(f64::min)
 }
 
-/// Whether threads can be pinned: tried on each core.
+/// Whether threads can be pinned; pins a thread to each core.
 pub(super) fn pinning(cores: &[usize]) -> Check {
     let tried: Vec<usize> = cores.to_vec();
-    // In a thread of its own, so that this one stays where it may be.
+    // In a thread of its own, which leaves the affinity of this thread unchanged.
     let refused = std::thread::spawn(move || {
         tried.into_iter().find_map(|core| Some((core, host::real::pin_to_core(core).err()?)))
     });
@@ -72,7 +72,7 @@ pub(super) fn pinning(cores: &[usize]) -> Check {
     }
 }
 
-/// Whether there are two real cores, or only two threads of one.
+/// Whether at least two hardware cores are usable, or only two threads of one.
 pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
     let id = "smt";
     let siblings = |core: &usize| {

@@ -1,14 +1,14 @@
-//! Processes of this program that run, or were left running.
+//! Finds other running processes of this program.
 
 use report::number::plural;
 
 use super::check::Check;
 use super::system::System;
 
-/// Arguments of processes that measure, and so disturb.
+/// Subcommands that measure, and therefore disturb other measurements.
 const MEASURING: [&str; 3] = ["bench", "reproduce", "worker"];
 
-/// Other processes of nicety.
+/// Other processes of this program.
 pub(super) fn other_processes(system: &System) -> Check {
     let id = "leftovers";
     let me = std::process::id();
@@ -44,7 +44,7 @@ pub(super) fn other_processes(system: &System) -> Check {
     )
 }
 
-/// The first argument of a process of this program, under whatever name it was copied to.
+/// The first argument of a process that runs this program, under whatever name it was copied to.
 fn command(system: &System, pid: u32) -> Option<String> {
     let line = system.read(&format!("proc/{pid}/cmdline"))?;
     let mut words = line.split('\0');

@@ -1,4 +1,4 @@
-//! Limits of the process and the age of the kernel.
+//! Checks of the process's limits and the kernel's version.
 
 use host::Bytes;
 use rustix::process::{Resource, getrlimit};
@@ -6,16 +6,16 @@ use rustix::process::{Resource, getrlimit};
 use super::check::Check;
 use super::system::System;
 
-/// A connection takes about four descriptors on each side.
+/// Wanted open files: a connection uses about four descriptors on each side.
 const FILES_WANTED: u64 = 1024;
-/// Below this not even one measurement has enough.
+/// Needed open files: with fewer, no measurement can run.
 const FILES_NEEDED: u64 = 64;
-/// Fewer are soon used up.
+/// Wanted free processes: fewer are soon used up.
 const PROCESSES_WANTED: u64 = 64;
-/// Newest system call that is needed: pidfd_open, which tells at once that a peer has died.
+/// The kernel that introduced the newest required system call, pidfd_open, which detects the death of a peer without delay.
 const KERNEL_NEEDED: (u32, u32) = (5, 3);
 
-/// Memory that may be locked. The devices of this program lock none, hardware does.
+/// The limit of locked memory. Devices of this program lock none; hardware does.
 pub(super) fn memlock() -> Check {
     let limit = getrlimit(Resource::Memlock).current;
     let text = limit.map_or_else(|| "unlimited".to_owned(), |bytes| Bytes(bytes).to_string());
@@ -28,7 +28,7 @@ pub(super) fn memlock() -> Check {
     Check::ok("memlock", found)
 }
 
-/// Files that may be open.
+/// The limit of open files.
 pub(super) fn files() -> Check {
     let limits = getrlimit(Resource::Nofile);
     files_of(limits.current, limits.maximum)
@@ -53,7 +53,7 @@ fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
     }
 }
 
-/// Processes that may be started; of the user, or of the control group.
+/// The number of processes that can still be started, by the limits of the user and of the control groups.
 pub(super) fn processes(system: &System) -> Check {
     let left = |group: String| {
         let number = |file: &str| system.number(&format!("sys/fs/cgroup/{group}/{file}"));
@@ -83,7 +83,7 @@ fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
     )
 }
 
-/// Processor time after which the kernel ends a process.
+/// The limit of processor time, after which the kernel ends a process.
 pub(super) fn processor_time() -> Check {
     processor_time_of(getrlimit(Resource::Cpu).current)
 }

@@ -1,4 +1,4 @@
-//! What else runs: the cores are watched for a while.
+//! Checks of load: watches for a while how much other processes use the cores.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use report::number::plural;
 use super::check::Check;
 use super::system::System;
 
-/// Of two cores for the two sides, others may use this much.
+/// The tolerated load by other processes, in cores.
 const BUSY_TOLERATED: f64 = 0.2;
-/// Time that the hypervisor may take.
+/// The tolerated share of time stolen by the hypervisor.
 const STOLEN_TOLERATED: f64 = 0.02;
 
 /// Ticks of one core since boot.
@@ -20,7 +20,7 @@ struct Ticks {
     stolen: f64,
 }
 
-/// Load of the usable cores, and time stolen from them.
+/// Measures the load of the usable cores, and the time stolen from them.
 pub(super) fn watch(system: &System, cores: &[usize], span: Duration) -> [Check; 2] {
     let before = ticks(system, cores);
     std::thread::sleep(span);
@@ -49,7 +49,7 @@ fn since(a: Ticks, b: Ticks) -> Ticks {
     Ticks { all: b.all - a.all, idle: b.idle - a.idle, stolen: b.stolen - a.stolen }
 }
 
-/// The load averages, for people.
+/// The load averages, as text.
 fn average(system: &System) -> String {
     let text = system.read("proc/loadavg").unwrap_or_default();
     let numbers: Vec<&str> = text.split(' ').take(3).collect();

@@ -1,4 +1,4 @@
-//! Memory: how much there is, for sharing too; large pages; reaching another process's.
+//! Checks of memory: free memory, shared memory, huge pages, and access to another process's memory.
 
 use fabric::CopyPath;
 use host::Bytes;
@@ -7,12 +7,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::check::Check;
 use super::system::System;
 
-/// The largest transfer, on both sides, with room to spare.
+/// Room for the largest transfer on both sides, with a margin.
 const MEMORY_WANTED: u64 = 512 << 20;
-/// NIC memory and queues of one device on each side.
+/// Room for the NIC memory and queues of one device on each side.
 const SHARED_WANTED: u64 = 64 << 20;
 
-/// Whether there is memory for large messages.
+/// Whether there is enough memory for large messages.
 pub(super) fn available(system: &System) -> Check {
     let id = "memory";
     match (system.meminfo("MemAvailable"), system.meminfo("MemTotal")) {
@@ -27,7 +27,7 @@ pub(super) fn available(system: &System) -> Check {
     }
 }
 
-/// Shared memory. Segments are anonymous files, so neither the size of /dev/shm nor what lies there matters.
+/// Shared memory. Segments are anonymous files, so the size and contents of /dev/shm do not matter.
 pub(super) fn shared(system: &System) -> Check {
     let made = memfd_create("nicety-doctor", MemfdFlags::CLOEXEC).map(drop);
     shared_of(made.map_err(|why| why.to_string()), group_room(system))
@@ -52,7 +52,7 @@ fn shared_of(made: Result<(), String>, room: Option<u64>) -> Check {
     }
 }
 
-/// Bytes that the process's control group may still use, if it is limited.
+/// Bytes that the process's control group may still use, if it has a limit.
 fn group_room(system: &System) -> Option<u64> {
     let of = |group: String| {
         let limit = system.number(&format!("sys/fs/cgroup/{group}/memory.max"))?;
@@ -61,7 +61,7 @@ fn group_room(system: &System) -> Option<u64> {
     system.control_groups().into_iter().filter_map(of).min()
 }
 
-/// Transparent huge pages: no warning, but it changes the bandwidth of large transfers and of the floor alike.
+/// Transparent huge pages. Never a warning: they change the bandwidth of large transfers and of the floor alike.
 pub(super) fn huge_pages(system: &System) -> Check {
     let text = system.read("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
@@ -77,7 +77,7 @@ pub(super) fn huge_pages(system: &System) -> Check {
     )
 }
 
-/// How the shm device will copy from and to another process's private memory, and why.
+/// How the shm device copies from and to another process's private memory, and why.
 pub(super) fn process_access(system: &System) -> Check {
     let (path, why) = fabric::copy_path();
     process_access_of(path, why, system.number("proc/sys/kernel/yama/ptrace_scope"))
@@ -96,7 +96,7 @@ fn process_access_of(path: CopyPath, found: String, scope: Option<u64>) -> Check
     }
 }
 
-/// A size with two digits or so.
+/// A size with about two significant digits.
 fn about(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {

@@ -1,6 +1,6 @@
-//! What would spoil a measurement on this machine: each check says what it found, why that matters and the remedy.
+//! Checks this machine for what would spoil a measurement; each check reports its finding, why it matters, and a remedy.
 //!
-//! A check warns only about what somebody can change or must know to read the numbers; the rest is part of `found`.
+//! A check warns only about what the user can change or must know to interpret the numbers; everything else is part of `found`.
 
 mod check;
 mod clock;
@@ -20,13 +20,13 @@ use noise::Slowed;
 pub(crate) use check::{Check, State};
 pub(crate) use system::System;
 
-/// How long others' work is watched, and how long noise is measured.
+/// How long load and noise are watched.
 const LOAD: Duration = Duration::from_millis(300);
 const NOISE: Duration = Duration::from_secs(1);
-/// How long both are watched before a run, which measures noise itself: ticks of 10 ms need some time to say anything.
+/// How long load is watched before a run, which measures noise itself; ticks of 10 ms need at least this long.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// All checks, in the order in which one would go through them. Takes some 1.3 s: load and noise are watched.
+/// Runs all checks, in the order in which a person would. Takes about 1.3 s, as load and noise are watched.
 pub(crate) fn examine(system: &System) -> Vec<Check> {
     let cores = host::real::allowed_cores();
     let mut checks = vec![
@@ -59,12 +59,12 @@ pub(crate) fn examine(system: &System) -> Vec<Check> {
     checks
 }
 
-/// What spoils a run most, in a line, if anything does; takes a fifth of a second.
+/// The worst problem for a run as one line, if there is one; takes 0.2 s.
 pub(crate) fn worst(system: &System) -> Option<String> {
     let cores = host::real::allowed_cores();
     let before = Slowed::read(system, &cores);
     let [load, stolen] = load::watch(system, &cores, GLANCE);
-    // In the order of what they cost.
+    // In the order of their effect on measurements.
     let checks = vec![
         cores::count(system, &cores),
         load,
@@ -112,7 +112,7 @@ mod tests {
         assert!(bad.contains("open-files: 3 may be open, and 2 more warnings"), "{bad}");
     }
 
-    /// Whatever this machine is like, it is said in one line or not at all.
+    /// The result is at most one line on any machine.
     #[test]
     fn this_machine_is_judged_in_a_line() {
         assert!(worst(&System::real()).is_none_or(|line| !line.contains('\n')));

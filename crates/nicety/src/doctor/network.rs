@@ -1,4 +1,4 @@
-//! What iWARP runs on: addresses and MTU, the processor's CRC instruction, limits of socket buffers.
+//! Checks for iWARP: addresses and MTU, the processor's CRC32c instruction, and the limits of socket buffers.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,9 +7,9 @@ use host::Bytes;
 use super::check::Check;
 use super::system::System;
 
-/// A receive or send buffer below this cannot hold what a fast connection has under way.
+/// Smaller send or receive buffers cannot hold the data in flight on a fast connection.
 const BUFFER_WANTED: u64 = 1 << 20;
-/// What Linux has by default.
+/// The defaults of Linux.
 const USUAL: [(&str, &str); 2] =
     [("net.ipv4.tcp_rmem", "4096 131072 6291456"), ("net.ipv4.tcp_wmem", "4096 16384 4194304")];
 
@@ -25,7 +25,7 @@ pub(super) fn addresses(system: &System) -> Check {
     Check::ok(id, format!("{}{links}", addresses.join(", ")))
 }
 
-/// What is wrong with the network, as notes of the device.
+/// The problems of the network, as notes of a device.
 pub(crate) fn notes(system: &System) -> Vec<String> {
     [("addresses", addresses(system)), ("CRC32c", crc(system)), ("socket buffers", buffers(system))]
         .into_iter()
@@ -33,7 +33,7 @@ pub(crate) fn notes(system: &System) -> Vec<String> {
         .collect()
 }
 
-/// Addresses of this network namespace but those of the loopback and of a link alone, in order.
+/// Addresses of this network namespace except loopback and link-local ones, sorted.
 fn reachable(system: &System) -> Vec<String> {
     let trie = system.read("proc/net/fib_trie").unwrap_or_default();
     let lines: Vec<&str> = trie.lines().map(str::trim).collect();
@@ -46,14 +46,14 @@ fn reachable(system: &System) -> Vec<String> {
     let of = |line: &str| {
         let mut words = line.split_whitespace();
         let bits = u128::from_str_radix(words.next()?, 16).ok()?;
-        // Scope 0 is global.
+        // Scope 00 is global.
         (words.nth(2)? == "00").then(|| Ipv6Addr::from_bits(bits))
     };
     let v6 = six.lines().filter_map(of).filter(|ip| !ip.is_loopback());
     v4.iter().map(Ipv4Addr::to_string).chain(v6.map(|ip| ip.to_string())).collect()
 }
 
-/// `1500 (eth0)` of each interface that is up, but the loopback.
+/// `1500 (eth0)` for each interface that is up, except the loopback.
 fn mtus(system: &System) -> Vec<String> {
     let mut links = system.list("sys/class/net");
     links.sort();
@@ -65,7 +65,7 @@ fn mtus(system: &System) -> Vec<String> {
     links.iter().filter_map(of).collect()
 }
 
-/// Whether the processor makes CRC32c by itself.
+/// Whether the processor has a CRC32c instruction.
 pub(super) fn crc(system: &System) -> Check {
     let id = "crc32c";
     let info = system.read("proc/cpuinfo").unwrap_or_default();
@@ -86,7 +86,7 @@ pub(super) fn crc(system: &System) -> Check {
     }
 }
 
-/// How large socket buffers may grow.
+/// The maximum size of socket buffers.
 pub(super) fn buffers(system: &System) -> Check {
     let id = "socket-buffers";
     let bytes = |n: u64| Bytes(n).to_string();

@@ -1,4 +1,4 @@
-//! Noise: what a program that only computes loses, and cores that are slowed down.
+//! Checks of noise: time that a busy loop loses, and throttled cores.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use results::schema::NoiseSummary;
 use super::check::Check;
 use super::system::System;
 
-/// Cores that are watched: those of the two sides.
+/// The number of watched cores: one for each side.
 const SIDES: usize = 2;
-/// Share of the time of a core that may be lost.
+/// The tolerated share of lost time of a core.
 const LOST_TOLERATED: f64 = 0.02;
-/// Longest interruption in ns that is nothing special: a tick of the kernel, an interrupt.
+/// The longest unremarkable interruption in ns: a timer tick or an interrupt.
 const DETOUR_TOLERATED_NS: f64 = 1e6;
 
-/// Equal pieces of work, timed for `span` in all on the first two cores, one after the other.
+/// Times equal pieces of work on the first two cores, one core after the other; `span` is the total time.
 pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
     let watched = &cores[..cores.len().min(SIDES)];
     let each = span / u32::try_from(watched.len().max(1)).unwrap_or(1);
@@ -24,7 +24,7 @@ pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
     lost(&found.collect::<Vec<_>>(), cores)
 }
 
-/// Cores that others leave alone more often than the first two, if there are any.
+/// Suggests cores that are usually less disturbed than the first two, if there are any.
 fn quieter(cores: &[usize]) -> String {
     match cores {
         [_, _, .., a, b] => format!(" and give them: --set cores={a},{b}"),
@@ -56,7 +56,7 @@ fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     )
 }
 
-/// How often each of the cores was slowed down since boot, because it was too hot.
+/// How often the cores were throttled since boot because of their temperature.
 fn hot(system: &System, cores: &[usize]) -> Option<u64> {
     let of = |core: &usize| {
         let base = format!("sys/devices/system/cpu/cpu{core}/thermal_throttle/");
@@ -66,7 +66,7 @@ fn hot(system: &System, cores: &[usize]) -> Option<u64> {
     cores.iter().filter_map(of).reduce(u64::saturating_add)
 }
 
-/// Microseconds for which the control group has stopped this process because its share was used up.
+/// Microseconds for which the control group has stopped this process because its quota was used up.
 fn held(system: &System) -> Option<u64> {
     let of = |group: String| {
         let text = system.read(&format!("sys/fs/cgroup/{group}/cpu.stat"))?;
@@ -75,7 +75,7 @@ fn held(system: &System) -> Option<u64> {
     system.control_groups().into_iter().filter_map(of).reduce(u64::max)
 }
 
-/// What slowed the cores down, read before and after a while of work.
+/// Counters of throttling, read before and after some work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slowed {
     hot: Option<u64>,
@@ -87,7 +87,7 @@ impl Slowed {
         Self { hot: hot(system, cores), held: held(system) }
     }
 
-    /// What came since `before`, and whether the frequency has a lid.
+    /// Reports throttling since `before`, and a limit of the frequency.
     pub(super) fn since(self, before: Self, system: &System, cores: &[usize]) -> Check {
         let id = "throttling";
         let more = |now: Option<u64>, then: Option<u64>| now.unwrap_or(0).saturating_sub(then.unwrap_or(0));
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(lost(&[], two).state, State::Ok);
     }
 
-    /// Cores that a remedy names are cores that `--set cores` takes.
+    /// A remedy names only cores that `--set cores` accepts.
     #[test]
     fn a_remedy_names_cores_that_there_are_or_none() {
         let remedy = |cores: &[usize]| {

@@ -1,11 +1,11 @@
-//! The kernel's files, below a root that tests replace.
+//! Reads the kernel's files, below a root that tests replace.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use host::bounded;
 
-/// Where /proc and /sys are.
+/// The root of /proc and /sys.
 #[derive(Debug)]
 pub(crate) struct System {
     root: PathBuf,
@@ -17,37 +17,37 @@ impl System {
         Self { root: PathBuf::from("/") }
     }
 
-    /// A file's text, trimmed; `None` where there is none or it may not be read.
+    /// A file's text, trimmed; `None` if the file does not exist or cannot be read.
     pub(super) fn read(&self, path: &str) -> Option<String> {
         let bytes = bounded::read(self.root.join(path), bounded::KERNEL_FILE_MAX).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Whether a process runs the very file that this one does.
+    /// Whether a process runs the same executable file as this one.
     pub(super) fn is_own_program(&self, pid: u32) -> bool {
         let of = |who: &str| std::fs::metadata(self.root.join(format!("proc/{who}/exe"))).ok();
         let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
         of(&pid.to_string()).map(id).is_some_and(|theirs| of("self").map(id) == Some(theirs))
     }
 
-    /// The number in a file that holds one.
+    /// The number in a file that contains only a number.
     pub(super) fn number(&self, path: &str) -> Option<u64> {
         self.read(path)?.parse().ok()
     }
 
-    /// Names in a directory; none where it cannot be read.
+    /// Names in a directory; empty if it cannot be read.
     pub(super) fn list(&self, path: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.root.join(path)).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
-    /// The process's control group (version 2) and those above it, as paths below /sys/fs/cgroup.
+    /// The process's control group (version 2) and its ancestors, as paths below /sys/fs/cgroup.
     pub(super) fn control_groups(&self) -> Vec<String> {
         let text = self.read("proc/self/cgroup").unwrap_or_default();
         let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
         let above = |group: &String| group.rsplit_once('/').map(|(above, _)| above.to_owned());
         let mut groups: Vec<String> = std::iter::successors(Some(own.to_owned()), above).collect();
-        // The root's own directory: what a container sees as its group.
+        // The root's own directory, which in a container is the container's group.
         groups.push(String::new());
         groups
     }

@@ -1,4 +1,4 @@
-//! `--against`: the measuring program, compiled for MPI's standard ABI, to be run under another library and under ours in turn.
+//! `--against`: compiles the measuring program for MPI's standard ABI, to be run under another library and under ours in turn.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 use crate::error::Failure;
 use launcher::beside;
 
-/// What is measured beside ours, and the folder of the program, which goes with it.
+/// The other library to measure, and the folder that contains the compiled program.
 pub(super) struct Built {
     pub(super) against: Against,
     _folder: TempDir,
 }
 
-/// Compiles the program.
+/// Compiles the measuring program.
 ///
 /// # Errors
-/// No such library; no compiler, or one that refuses.
+/// If the library does not exist, or if there is no compiler or it fails.
 pub(super) fn build(library: &Path) -> Result<Built, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! `nicety bench --plan`: the parts of a plan file one after the other, each kept as it is measured.
+//! `nicety bench --plan`: measures the parts of a plan file one after the other, and saves each result immediately.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ use crate::progress::Display;
 use crate::signals::Signals;
 use crate::term::{Paint, Stream, remark};
 
-/// Measures what the file says and was not measured before.
+/// Measures the parts of the file, except what the journal already contains.
 ///
 /// # Errors
-/// A file with mistakes, all of which are said; files that cannot be written; another machine's journal; parts that
-/// failed, when all others are done.
+/// All mistakes of the file; files that cannot be written; a journal of another machine; failed parts, reported after all
+/// others are done.
 pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     let form = Form::of(&args.shown, &Config::read(args.config.as_deref())?);
     let text = bounded::read_text(path, planfile::TEXT_MAX).map_err(|why| {
@@ -58,12 +58,12 @@ pub(super) fn run(path: &Path, args: &BenchArgs) -> Outcome {
     survey.end(&parts)
 }
 
-/// What has no journal is wrong in the command line as much as in the machine.
+/// A failure of the journal has status 2, as its cause may be the command line as well as the machine.
 fn cannot(why: JournalError) -> Failure {
     Failure { status: USAGE, ..Failure::run(why) }
 }
 
-/// Cells of all launches.
+/// The number of cells over all launches.
 fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
     let fit = |virtually: bool| -> u64 {
         let devices = plan.devices.iter().filter(|d| d.is_virtual == virtually);
@@ -72,7 +72,7 @@ fn planned(plan: &bench::plan::CheckedPlan) -> u64 {
     fit(false) * u64::from(plan.launches()) + fit(true)
 }
 
-/// What is to be known of earlier times, in remarks.
+/// Remarks about earlier runs of this plan.
 fn said(found: &Found, all: u64) -> Vec<String> {
     let mut lines = Vec::new();
     if found.torn > 0 {
@@ -105,11 +105,11 @@ fn said(found: &Found, all: u64) -> Vec<String> {
     lines
 }
 
-/// The files beside a plan.
+/// The result files, next to the plan.
 struct Beside(PathBuf);
 
 impl Beside {
-    /// `survey.toml` has its results in `survey.PART.json` and so on.
+    /// The results of `survey.toml` are `survey.PART.json` and so on.
     fn new(plan: &Path) -> Self {
         let bare = plan.extension().is_some_and(|end| end == "toml");
         Self(if bare { plan.with_extension("") } else { plan.to_owned() })
@@ -142,12 +142,12 @@ impl Beside {
     }
 }
 
-/// The file that was meant, or the one beside it for what is not all.
+/// The requested file, or the partial one next to it if the results are incomplete.
 fn named(target: Target, whole: bool) -> Target {
     if whole { target } else { output::partial(&target).unwrap_or(target) }
 }
 
-/// A plan file under way.
+/// A running plan file.
 struct Survey<'a> {
     args: &'a BenchArgs,
     form: Form,
@@ -155,7 +155,7 @@ struct Survey<'a> {
     journal: Journal,
     signals: Signals,
     runs: Vec<Run>,
-    /// What went wrong in parts; the others are measured all the same.
+    /// Failures of parts; the remaining parts are measured nevertheless.
     problems: Vec<String>,
 }
 
@@ -185,7 +185,7 @@ impl Survey<'_> {
         Ok(())
     }
 
-    /// Shows and writes the results of a part; what is not all of it overwrites nothing.
+    /// Prints and writes the results of a part; incomplete results do not overwrite complete ones.
     fn deliver(&mut self, part: &Part, run: Run, whole: bool) {
         if run.results.is_empty() {
             return;
@@ -205,7 +205,7 @@ impl Survey<'_> {
         self.runs.push(run);
     }
 
-    /// The page of all parts, and how it went.
+    /// Writes the page of all parts, and reports the outcome.
     fn end(mut self, parts: &[Part]) -> Outcome {
         let interrupted = self.signals.status();
         if !self.runs.is_empty() {

@@ -1,4 +1,4 @@
-//! What `nicety bench` says around the results of a run, and what it puts into files, with a plan file or without.
+//! Texts of `nicety bench` other than the results, and the contents of its files, with or without a plan file.
 
 use bench::plan::{CheckedPlan, Time};
 use report::number::plural;
@@ -9,21 +9,21 @@ use crate::error::Failure;
 use crate::output::Wanted;
 use crate::term::remark;
 
-/// Says what spoils a run on this machine most; virtual time does not care.
+/// Prints the worst problem of this machine for a run; not for a run in virtual time.
 pub(super) fn judge(is_virtual: bool) {
     if !is_virtual && let Some(worst) = doctor::worst(&doctor::System::real()) {
         remark(worst);
     }
 }
 
-/// Says what keeps a run from ending in its time, before it begins.
+/// Warns before a run that cannot finish within its budget.
 pub(super) fn foretell(plan: &CheckedPlan) {
     if let Some(why) = Time::of(plan).beyond(plan) {
         remark(why);
     }
 }
 
-/// What would be measured, and how long that takes.
+/// Describes what would be measured, and how long that takes.
 pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a CheckedPlan)>) -> String {
     let (mut text, mut seconds, mut quiet, mut count) = (String::new(), 0.0, 0.0, 0);
     for (name, plan) in parts {
@@ -47,16 +47,16 @@ pub(super) fn outline<'a>(parts: impl Iterator<Item = (Option<&'a str>, &'a Chec
     text + &format!("{parts}{time}\n")
 }
 
-/// The run with the commit of this program.
+/// Adds the commit of this program to the run.
 pub(super) fn stamped(mut run: Run) -> Run {
     run.environment.commit = option_env!("NICETY_COMMIT").map(str::to_owned);
     run
 }
 
-/// What the file of this option holds.
+/// The contents of the file of this option.
 ///
 /// # Errors
-/// Results that cannot be written in that form.
+/// If the results cannot be converted to that format.
 pub(super) fn content(option: &str, run: &Run) -> Result<String, Failure> {
     match option {
         "--json" => run.to_json().map_err(Failure::run),
@@ -71,7 +71,7 @@ pub(super) fn content(option: &str, run: &Run) -> Result<String, Failure> {
     }
 }
 
-/// Where the file of this option is; nothing for standard output.
+/// The line that names the file of this option; empty for standard output.
 pub(super) fn notice(wanted: Wanted<'_>) -> String {
     let what = match wanted.option {
         "--json" => "Results",

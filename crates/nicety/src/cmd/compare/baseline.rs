@@ -1,4 +1,4 @@
-//! Named baselines: result files that are kept below the user's data folder, to compare later runs with.
+//! Named baselines: result files that are saved below the user's data folder, to compare later runs with.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use results::schema::Run;
 use crate::config::folder;
 use crate::error::Failure;
 
-/// Letters of a name at most.
+/// The longest name, in characters.
 const NAME_MAX: usize = 64;
 
-/// Where a baseline is, whether it is there or not.
+/// The path of a baseline, which need not exist.
 ///
 /// # Errors
-/// A name that is none; a user without a home.
+/// If the name is invalid, or the user has no home folder.
 pub(super) fn path(name: &str) -> Result<PathBuf, Failure> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !name.chars().all(fits) {
@@ -32,10 +32,10 @@ fn all() -> Result<PathBuf, Failure> {
     Ok(data.ok_or_else(none)?.join("baselines"))
 }
 
-/// The file of a baseline that is there.
+/// The file of an existing baseline.
 ///
 /// # Errors
-/// As [`path`]; a baseline that there is not, with those that there are.
+/// As [`path`]; also if the baseline does not exist, with a list of the existing ones.
 pub(super) fn find(name: &str) -> Result<PathBuf, Failure> {
     let path = path(name)?;
     if path.is_file() {
@@ -61,10 +61,10 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Keeps a run under a name, in place of the one that had it.
+/// Saves a run under a name, and replaces the old one of this name.
 ///
 /// # Errors
-/// As [`path`]; what the file system says.
+/// As [`path`]; also errors of the file system.
 pub(super) fn keep(name: &str, run: &Run) -> Result<PathBuf, Failure> {
     let path = path(name)?;
     let folder = path.parent().unwrap_or(Path::new("."));

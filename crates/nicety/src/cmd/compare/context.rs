@@ -1,4 +1,4 @@
-//! What weakens a comparison: what differs between two runs besides the numbers, and how noisy they are.
+//! Cautions about a comparison: differences between the two runs other than the results, and their noise.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use results::schema::{DeviceInfo, Environment, Floor, PeerInfo, Run};
 
 use host::Bytes;
 
-/// Parameters that differ in every pair of runs and mean nothing.
+/// Parameters that differ in every pair of runs and have no effect.
 const MEANINGLESS: [&str; 1] = ["seed"];
 
-/// Each caution in a line.
+/// All cautions, one line each.
 pub(super) fn cautions(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
     let mut all = environments(&old.environment, &new.environment);
     all.extend(devices(old, new));
@@ -21,7 +21,7 @@ pub(super) fn cautions(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
     all
 }
 
-/// Devices on which the same thing measured twice in a run differed by more than the threshold.
+/// Devices whose A/A check within a run differed by more than the threshold.
 fn noise(which: &str, environment: &Environment, threshold: f64) -> Vec<String> {
     let beyond = |info: &DeviceInfo| Some(info.aa_noise?.floor).filter(|floor| *floor > threshold);
     let noisy = environment.devices.iter().filter_map(|info| Some((&info.name, beyond(info)?)));
@@ -57,7 +57,7 @@ fn version(environment: &Environment) -> String {
     format!("{}{commit}", environment.nicety_version)
 }
 
-/// The hosts of the other side.
+/// The hosts of the peers.
 fn others(environment: &Environment) -> String {
     let of = |peer: &PeerInfo| format!("{} ({}, {})", peer.host, peer.cpu, peer.kernel);
     let all: Vec<String> = environment.peers.iter().map(of).collect();
@@ -87,7 +87,7 @@ fn parameters(old: &Run, new: &Run) -> Vec<String> {
         .collect()
 }
 
-/// Floors that moved by more than the threshold: the largest move of each kind.
+/// Floors that changed by more than the threshold: the largest change of each kind.
 fn floors(old: &Run, new: &Run, threshold: f64) -> Vec<String> {
     let of = |run: &Run| -> BTreeMap<_, Floor> {
         run.results.iter().filter_map(|r| Some((r.cell(), r.floor.clone()?))).collect()

@@ -16,11 +16,11 @@ const SCHEMA: &str = "nicety-compare/1";
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'a> {
     schema: &'static str,
-    /// The threshold, a fraction.
+    /// The threshold, as a fraction.
     threshold: f64,
-    /// Cells of each verdict.
+    /// The number of cells for each verdict.
     counts: BTreeMap<String, usize>,
-    /// What else differs between the runs.
+    /// Other differences between the runs.
     cautions: &'a [String],
     cells: Vec<Compared<'a>>,
     only_old: Vec<Named<'a>>,
@@ -40,9 +40,9 @@ struct Compared<'a> {
     /// New / old.
     ratio: Option<f64>,
     ratio_ci95: Option<[f64; 2]>,
-    /// How far either run moved while the cell was measured, a fraction.
+    /// The drift of either run while the cell was measured, as a fraction.
     drift: f64,
-    /// P value after the correction for many cells.
+    /// The p-value after the correction for multiple cells.
     q: Option<f64>,
     reason: Option<&'a str>,
 }

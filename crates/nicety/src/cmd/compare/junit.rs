@@ -1,4 +1,4 @@
-//! A comparison for CI servers: JUnit's XML, a test case for each cell.
+//! A comparison as JUnit XML for CI servers, with a test case for each cell.
 
 use report::number::sig;
 use results::plain;
@@ -7,7 +7,7 @@ use results::stats::{CellComparison, Comparison, Verdict};
 
 use super::words::{name, series};
 
-/// The whole document. A cell that is worse is a failure; one that cannot be told is skipped, or a failure if `strict`.
+/// The whole document. A worse cell is a failure; an undecided cell is skipped, or a failure if `strict`.
 pub(super) fn document(compared: &Comparison, cautions: &[String], strict: bool) -> String {
     let mut cases: Vec<(String, Outcome)> =
         compared.cells.iter().map(|cell| (case(&cell.cell), outcome(cell, strict))).collect();
@@ -45,7 +45,7 @@ enum Outcome {
     Failed(String),
 }
 
-/// The beginning of a test case.
+/// The opening tag of a test case.
 fn case(cell: &Cell) -> String {
     let class = format!("nicety.{}.{}", cell.experiment, cell.device);
     format!("<testcase classname=\"{}\" name=\"{}\"", escaped(&class), escaped(&name(cell)))
@@ -75,7 +75,7 @@ fn found(cell: &CellComparison) -> String {
     text
 }
 
-/// Text that is neither markup nor a character that XML has not.
+/// Escapes markup and characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -97,8 +97,8 @@ mod tests {
     use results::schema::{Launch, Measurement, Run};
     use results::stats::{CompareOptions, compare_runs};
 
-    /// Goal: a cell is a test case, what is worse a failure, and foreign text stays text. Method: one worse, one the same, one of
-    /// a single launch, one that the new run lacks.
+    /// Goal: each cell is a test case, a worse cell is a failure, and foreign text stays text. Method: four cells: worse, the
+    /// same, measured in a single launch, and missing in the new run.
     #[test]
     fn each_cell_is_a_test_case() {
         let result = |size_bytes: u64, median: f64, launches: usize| Measurement {

@@ -1,4 +1,4 @@
-//! A comparison on the terminal: curves as blocks, a line for each size, verdict first.
+//! A comparison on the terminal: a block for each curve and a line for each size, verdict first.
 
 use std::fmt::Write as _;
 
@@ -69,7 +69,7 @@ fn line(out: &mut String, cell: &CellComparison, colour: bool) {
     out.push('\n');
 }
 
-/// Why cells cannot be told, each reason once.
+/// The reasons for undecided cells, each once.
 fn reasons(out: &mut String, compared: &Comparison, width: usize) {
     let mut reasons: Vec<(&str, usize)> = Vec::new();
     for reason in compared.cells.iter().filter_map(|c| c.reason.as_deref()) {

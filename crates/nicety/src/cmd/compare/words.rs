@@ -1,4 +1,4 @@
-//! What a comparison calls its cells, and the order of its verdicts.
+//! The names of cells, and the order of verdicts.
 
 use host::Bytes;
 use results::schema::Cell;
@@ -8,12 +8,12 @@ use results::stats::Verdict;
 pub(super) const VERDICTS: [Verdict; 4] =
     [Verdict::Worse, Verdict::CannotTell, Verdict::Better, Verdict::Same];
 
-/// A cell in words: `latency one_way_latency on shm, op=write sink=nic, 8 B`.
+/// The name of a cell: `latency one_way_latency on shm, op=write sink=nic, 8 B`.
 pub(super) fn name(cell: &Cell) -> String {
     format!("{}, {}", series(cell), Bytes(cell.size_bytes))
 }
 
-/// A cell without its size.
+/// The name of a cell without its size.
 pub(super) fn series(cell: &Cell) -> String {
     let mut text = format!("{} {} on {}", cell.experiment, cell.metric, cell.device);
     let levels: Vec<String> = cell.variant.iter().map(|(key, level)| format!("{key}={level}")).collect();

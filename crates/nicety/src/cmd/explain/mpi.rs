@@ -1,5 +1,5 @@
-//! `nicety explain mpi`: which protocol carries a message of which size, and which algorithm carries out which collective, on a
-//! device and for a number of ranks, and why. Nothing is measured: it is what our MPI goes by.
+//! `nicety explain mpi`: the protocol for each message size, and the algorithm for each collective, on a device and for a
+//! number of ranks, and why. Nothing is measured: these are the choices of our MPI library.
 
 use collectives::{Case, Stretch, stretches};
 use mpi::{Cost, Costs, Kind, Protocol, Tuning, cost, protocols, shared_bytes};
@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::error::{Failure, OK, Outcome, one_line};
 use crate::term::{Paint, Stream, wrap};
 
-/// Kind and version of the JSON.
+/// Type and version of the JSON.
 const SCHEMA: &str = "nicety-explain-mpi/1";
-/// The columns of a table take more room than prose.
+/// Tables may be wider than prose.
 const WIDTH: usize = 130;
-/// Larger messages go as the largest here.
+/// The largest message size that is explained; larger messages are treated like it.
 const MOST: u64 = 16 << 20;
 
 #[derive(Serialize)]
@@ -24,20 +24,20 @@ struct Document {
     collectives: Vec<Chosen>,
 }
 
-/// How messages go from some size on.
+/// The protocol of messages from a size on.
 #[derive(Serialize)]
 struct SizeBand {
     device: String,
     from_bytes: u64,
     protocol: &'static str,
-    /// Times that something goes from one process to the other, or back, before the receiver has all data.
+    /// How often something is sent from one process to the other, or back, before the receiver has all data.
     trips: u8,
-    /// Times that MPI itself copies each byte.
+    /// How often MPI itself copies each byte.
     copies: u8,
     why: String,
 }
 
-/// What the choice goes by.
+/// The costs on which the choice of collectives is based.
 #[derive(Serialize)]
 struct Assumed {
     device: String,
@@ -47,11 +47,11 @@ struct Assumed {
     reduced_us_per_kib: f64,
 }
 
-/// What is chosen for calls of some kind from some size on.
+/// The algorithm for a kind of call from a size on.
 #[derive(Serialize)]
 struct Chosen {
     collective: &'static str,
-    /// Calls that differ from the usual ones in this: an operator that is not commutative, blocks of several sizes.
+    /// The calls for which the choice differs from the usual one: operators that are not commutative, blocks of several sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<&'static str>,
     from_bytes: u64,
@@ -60,10 +60,10 @@ struct Chosen {
     why: String,
 }
 
-/// Prints it for a device, or several of which each pair of ranks takes the first that both have.
+/// Prints the choices for one device, or for several; each pair of ranks uses the first device that both have.
 ///
 /// # Errors
-/// A device that cannot be opened; output that cannot be written.
+/// If a device cannot be opened, or output cannot be written.
 pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
     let document = Document::of(devices, ranks)?;
     if json {
@@ -78,7 +78,7 @@ pub(super) fn run(devices: &str, ranks: u32, json: bool) -> Outcome {
 impl Document {
     fn of(devices: &str, ranks: u32) -> Result<Self, Failure> {
         let mut messages = Vec::new();
-        // What collectives cost goes by the last one, as in `Tuning`.
+        // The costs of collectives are those of the last device, as in `Tuning`.
         let mut last = None;
         for device in fabric::split(devices, '+') {
             let attr = fabric::attr(device).map_err(|why| Failure::usage(one_line(&why.to_string())))?;
@@ -158,12 +158,12 @@ impl Assumed {
     }
 }
 
-/// Microseconds, to the picosecond.
+/// Microseconds, rounded to the picosecond.
 fn us(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e6
 }
 
-/// The choice for a kind by size; calls that are not the usual ones stand apart where they choose differently.
+/// The choices for a kind of collective by size; unusual calls have entries of their own where their choice differs.
 fn chosen(kind: Kind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<Chosen> {
     let (size, bytes) = (ranks as usize, 0);
     let case = Case { kind, size, bytes, commutative: true, even: true, segment: 0, shared };

@@ -1,5 +1,5 @@
-//! `nicety mpirun --call`: reaches the agent of another host through the `nicety serve` there, and is to mpirun what ssh would be:
-//! its standard input and output are the agent's.
+//! `nicety mpirun --call`: connects to the agent of another host through `nicety serve` there. mpirun uses it like ssh: its
+//! standard input and output are the agent's.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,10 +10,10 @@ use bench::token::Token;
 
 use crate::error::{FAILED, Failure, OK, Outcome};
 
-/// Connects until the agent has ended.
+/// Connects, and returns once the agent has ended.
 ///
 /// # Errors
-/// If the server cannot be reached, or refuses.
+/// If the server cannot be reached, or refuses the connection.
 pub(super) fn run(to: &str, token: Option<&Token>) -> Outcome {
     let (mut agent, came) =
         bench::launch::call_agent(to, token).map_err(|why| Failure::run(why.to_string()))?;
@@ -26,12 +26,12 @@ pub(super) fn run(to: &str, token: Option<&Token>) -> Outcome {
     Ok(if passed.is_ok() { OK } else { FAILED })
 }
 
-/// A standard stream without the buffer in which Rust keeps what is no whole line.
+/// A standard stream without Rust's line buffer.
 fn own(stream: BorrowedFd<'_>) -> io::Result<File> {
     stream.try_clone_to_owned().map(File::from)
 }
 
-/// Not [`io::copy`]: that asks the kernel to move bytes, which holds a pipe as long as it waits for them, and so its reader.
+/// Not [`io::copy`]: its splice blocks inside the kernel while it holds the pipe, which also blocks the pipe's reader.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -44,9 +44,9 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// What mpirun says goes to the agent, and so does that it says no more.
+/// Forwards mpirun's orders to the agent, and then the end of the stream.
 fn pass_on(mut input: File, mut to_agent: TcpStream) {
-    // However this ends, the agent is told by the end of the connection, and mpirun by that of this process.
+    // Errors need no report: the agent sees the end of the connection, and mpirun the end of this process.
     let _ = copy(&mut input, &mut to_agent);
     let _ = to_agent.shutdown(Shutdown::Write);
 }

@@ -1,4 +1,4 @@
-//! The command line of mpirun: options as other launchers have them, and programs that colons separate.
+//! Parses the command line of mpirun: options of other launchers, and several programs separated by colons.
 
 use std::ffi::{OsStr, OsString};
 
@@ -8,7 +8,7 @@ use crate::args::{NextProgram, ProgramArgs};
 use crate::error::Failure;
 use crate::usage;
 
-/// Options of other launchers, and of the standard (MPI 5.0, 11.5), and what they are here.
+/// Options of other launchers and of the standard (MPI 5.0, 11.5), with our options for them.
 const OTHERS: &[(&str, &str)] = &[
     ("-np", "-n"),
     ("--np", "-n"),
@@ -20,12 +20,12 @@ const OTHERS: &[(&str, &str)] = &[
     ("-wdir", "--wdir"),
     ("-help", "--help"),
 ];
-/// What asks for the version.
+/// Options that print the version.
 const VERSION: [&str; 3] = ["--version", "-version", "-V"];
-/// What needs no permission here.
+/// An option that is ignored, as no permission is needed here.
 const PASSED_OVER: &str = "--allow-run-as-root";
 
-/// The command line with our options for those of other launchers, as long as it is mpirun's own.
+/// Replaces options of other launchers by ours, up to the program's name; other commands are returned unchanged.
 pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     if args.get(1).is_none_or(|command| command != "mpirun") {
@@ -55,7 +55,7 @@ pub(crate) fn modern(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> 
     args
 }
 
-/// These words, of which the options come first, with ours for those of other launchers.
+/// Replaces options of other launchers by ours, up to the first word that is not an option.
 fn translated(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<OsString> {
     let (mut is_option, mut is_value) = (true, false);
     let mut ours = Vec::with_capacity(words.len());
@@ -79,15 +79,15 @@ fn translated(words: Vec<OsString>, takes_value: impl Fn(&str) -> bool) -> Vec<O
     ours
 }
 
-/// Whether a word would be `-h` with something behind it to the parser: `-hostlist` is none of that.
+/// Whether the parser would read a word as `-h` with a value, such as `-hostlist`.
 fn is_help(word: &OsStr) -> bool {
     word.to_str().is_some_and(|word| word.starts_with("-h") && word.len() > 2)
 }
 
-/// The programs of a command line: the first with its options, and those behind colons.
+/// The programs of a command line: the first with its options, then those after colons.
 ///
 /// # Errors
-/// If one has options that it cannot have, or none has a name.
+/// If a program has invalid options, or no name.
 pub(super) fn programs(first: &ProgramArgs) -> Result<Vec<ProgramArgs>, Failure> {
     let mut parts = first.command.split(|word| word == ":");
     let command = parts.next().unwrap_or_default().to_vec();

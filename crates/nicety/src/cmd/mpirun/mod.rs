@@ -1,11 +1,11 @@
-//! `nicety mpirun`: the command line, from which `launcher` runs the job.
+//! `nicety mpirun`: the command line of `launcher`, which runs the job.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `line` | options as other launchers have them, and programs that colons separate |
-//! | `options` | what the launcher is asked for |
-//! | `profile` | the profiles of ranks, for people |
-//! | `call` | the way to another host through `nicety serve` |
+//! | `line` | options of other launchers, and programs separated by colons |
+//! | `options` | the options of the launcher |
+//! | `profile` | output of the profiles of ranks |
+//! | `call` | the connection to another host through `nicety serve` |
 
 mod call;
 pub(crate) mod line;
@@ -19,10 +19,10 @@ use crate::args::MpirunArgs;
 use crate::error::{OK, Outcome};
 use crate::term::Stream;
 
-/// Runs the job; its first failure is the status.
+/// Runs the job; its first failure determines the exit status.
 ///
 /// # Errors
-/// What cannot be started.
+/// If something cannot be started.
 pub(crate) fn run(args: &MpirunArgs) -> Outcome {
     if args.agent {
         return Ok(launcher::agent(options::version())?);

@@ -1,4 +1,4 @@
-//! From the options of the command line to those of the launcher.
+//! Converts options of the command line to those of the launcher.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::line;
 use crate::args::{MpirunArgs, ProgramArgs};
 use crate::error::Failure;
 
-/// The version of this program, with the commit where that is known.
+/// The version of this program, with the commit if it is known.
 pub(super) fn version() -> String {
     let commit = option_env!("NICETY_COMMIT").unwrap_or_default();
     format!("{} {commit}", env!("CARGO_PKG_VERSION")).trim().to_owned()
 }
 
-/// What the launcher is asked for.
+/// The options of the launcher.
 ///
 /// # Errors
-/// What the command line cannot mean.
+/// If options are invalid or contradict each other.
 pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
     let programs = line::programs(&args.program)?;
     let hosts = match &args.hostfile {
@@ -54,7 +54,7 @@ fn program(args: ProgramArgs) -> Program {
     Program { ranks: ranks.unwrap_or(1), variables, directory: wdir, command }
 }
 
-/// Refuses devices that other programs cannot use.
+/// Rejects devices that other programs cannot use.
 fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
     for device in args.device.iter().flat_map(|names| fabric::split(names, '+')) {
         fabric::check(device).map_err(Failure::usage)?;
@@ -67,7 +67,7 @@ fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How other hosts are reached.
+/// How agents on other hosts are reached.
 fn reach(args: &MpirunArgs) -> Result<Reach, Failure> {
     if let Some(port) = args.via {
         let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";

@@ -1,4 +1,4 @@
-//! [`Page`]: where the profiles of ranks go, and how they are shown when the job has ended.
+//! [`Page`]: prints the profiles of ranks and writes their page when the job has ended.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::error::Failure;
 use crate::output::{self, Wanted};
 use crate::term::Stream;
 
-/// The option that wants profiles.
+/// The option that requests profiles.
 const OPTION: &str = "--profile";
 
-/// The page that was asked for.
+/// The requested page.
 #[derive(Debug)]
 pub(super) struct Page(Target);
 
@@ -22,7 +22,7 @@ impl Page {
     /// A page in this file.
     ///
     /// # Errors
-    /// If it cannot be written there.
+    /// If it cannot be written.
     pub(super) fn new(path: PathBuf) -> Result<Self, Failure> {
         let page = Self(Target::File(path));
         output::check(&[page.wanted()])?;
@@ -33,10 +33,10 @@ impl Page {
         Wanted { option: OPTION, target: &self.0 }
     }
 
-    /// Tables on standard error, since standard output is the program's; the page.
+    /// Prints tables on standard error, as standard output belongs to the program, and writes the page.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// If a table or the page cannot be written.
     pub(super) fn show(&self, programs: &[Program], jobs: &[JobProfile]) -> Result<(), Failure> {
         let people = Stream::Err;
         people.print(&profile_text(jobs, people.width(), people.colour()))?;

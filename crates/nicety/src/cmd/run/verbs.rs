@@ -1,4 +1,4 @@
-//! What a program that was built for libibverbs and librdmacm is given: a folder in which it finds ours by their names.
+//! The environment of a program that was built for libibverbs and librdmacm: a folder in which our library has their names.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,26 +9,27 @@ use std::path::{Path, PathBuf};
 use crate::error::Failure;
 use launcher::beside;
 
-/// The library, as cargo names it.
+/// The library's name as built by cargo.
 const LIBRARY: &str = "libnicety_verbs.so";
-/// The folder of its other names, beside it: nothing else is found there.
+/// The folder with the other names, next to the library; it contains nothing else.
 const FOLDER: &str = "nicety-verbs";
-/// What programs ask for. Both are one file: the loader, which sees that, maps it once, and either knows the other's objects.
+/// The names that programs are linked to. Both are links to one file: the loader maps it once, and both names share their
+/// state.
 const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 
-/// What the loader loads before all else: programs look at paths of devices, too.
+/// Libraries that the loader loads first; preloaded because programs also access paths of devices.
 const PRELOAD: &str = "LD_PRELOAD";
-/// Where the loader looks first.
+/// The loader's search path for libraries.
 const SEARCH: &str = "LD_LIBRARY_PATH";
-/// Which devices the library lists.
+/// The devices that the library lists.
 const DEVICES: &str = "NICETY_VERBS_DEVICES";
-/// What they look like.
+/// The kind of devices that they appear as.
 const KIND: &str = "NICETY_VERBS_KIND";
 
-/// The variables that the program needs, beside those that there are: the library at `given`, or beside this program.
+/// The variables to set for the program: the library at `given`, or the one relative to this program.
 ///
 /// # Errors
-/// A library that is missing, a folder that takes no links.
+/// If the library is missing, or the folder cannot be filled.
 pub(super) fn environment(
     own: &Path,
     given: Option<&Path>,
@@ -54,7 +55,7 @@ pub(super) fn environment(
     Ok(vec![(PRELOAD, preload), (SEARCH, path), (DEVICES, devices.join(";").into()), (KIND, kind.into())])
 }
 
-/// A path in front of those that there are.
+/// Prepends a path to the existing ones.
 fn before(mut path: OsString, others: Option<&OsStr>) -> OsString {
     if let Some(others) = others.filter(|others| !others.is_empty()) {
         path.push(":");
@@ -63,7 +64,7 @@ fn before(mut path: OsString, others: Option<&OsStr>) -> OsString {
     path
 }
 
-/// The folder of the library's other names, which is made if it is not there.
+/// The folder of the library's other names; created if it does not exist.
 fn folder(library: &Path) -> Result<PathBuf, Failure> {
     let folder = library.parent().unwrap_or(Path::new("")).join(FOLDER);
     let file = library.file_name().unwrap_or_default();
@@ -75,7 +76,7 @@ fn folder(library: &Path) -> Result<PathBuf, Failure> {
                 return Ok(());
             }
             symlink(Path::new("..").join(file), &link).or_else(|why| match why.kind() {
-                // Another has done that just now.
+                // Another process may have created it at the same time.
                 ErrorKind::AlreadyExists if link.exists() => Ok(()),
                 _ => Err(why),
             })
