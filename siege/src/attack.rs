@@ -1,4 +1,4 @@
-//! What an attack is, its budget, and what it counts.
+//! [`Attack`], its time [`Budget`], and the [`Tally`] of its results.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use host::Rng;
 
-/// An attack on the stack: its name, what it does, and how.
+/// An attack on the stack: its name, its description, and its function.
 pub(crate) struct Attack {
-    /// How it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it does to whom, in a line.
+    /// A one-line description.
     pub(crate) about: &'static str,
-    /// Its share of the time, beside the others' shares.
+    /// Its share of the time, relative to the weights of the others.
     pub(crate) weight: u32,
     /// The latest that a victim may notice; later is a failure.
     pub(crate) late_max: Duration,
@@ -21,21 +21,21 @@ pub(crate) struct Attack {
     pub(crate) run: fn(&mut Budget, &mut Tally) -> anyhow::Result<()>,
 }
 
-/// How long an attack may go on, and its chance.
+/// The time and the random seed of an attack.
 pub(crate) struct Budget {
     until: Instant,
-    /// What all chance begins with.
+    /// The seed of all random numbers.
     pub(crate) seed: u64,
-    /// How many values of each field are to be tried, however long it takes; for attacks that count values.
+    /// How many values of each field are tried, however long it takes; for attacks that count values.
     pub(crate) values: Option<u64>,
     /// Only fields whose names contain this.
     pub(crate) field: String,
-    /// Seeded: the same seed makes the same attack, as far as the machine does.
+    /// Seeded: the same seed repeats the attack, as far as the machine allows.
     pub(crate) rng: Rng,
 }
 
 impl Budget {
-    /// From now on.
+    /// A budget that starts now.
     pub(crate) fn new(time: Duration, seed: u64) -> Self {
         let (values, field) = (None, String::new());
         Self { until: Instant::now() + time, seed, values, field, rng: Rng::new(seed) }
@@ -52,10 +52,10 @@ impl Budget {
     }
 }
 
-/// What takes longer hangs.
+/// A wait that takes longer counts as a hang.
 pub(crate) const HANG: Duration = Duration::from_secs(1);
 
-/// What an attack counted. All but `tried`, `survived`, `late` and `notes` must stay zero.
+/// The results of an attack. All but `tried`, `survived`, `late` and `notes` must stay zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// Rounds begun.
@@ -70,13 +70,13 @@ pub(crate) struct Tally {
     pub(crate) hung: u64,
     /// Processes that died and should not have.
     pub(crate) crashed: u64,
-    /// Bytes that changed outside of what was registered.
+    /// Bytes that changed outside of registered memory.
     pub(crate) outside: u64,
     /// Descriptors, mappings, processes, files and names left behind.
     pub(crate) left_over: u64,
-    /// The longest that a victim took to notice, or an honest client to be answered.
+    /// The longest that a victim took to notice, or that an honest client waited for its answer.
     pub(crate) late: Duration,
-    /// What else is worth reading, a line each; the first of each failure with how to repeat it.
+    /// Remarks, a line each; the first of each failure with how to repeat it.
     pub(crate) notes: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another part of the same attack counted.
+    /// Adds the results of another part of the same attack.
     pub(crate) fn add(&mut self, other: &Self) {
         self.tried += other.tried;
         self.survived += other.survived;
@@ -108,7 +108,7 @@ impl Tally {
         other.notes.iter().for_each(|note| self.note(note));
     }
 
-    /// What must be zero and is not, and what was too late; empty if all is well.
+    /// The counts that must be zero and are not, and lateness beyond the limit; empty if all is well.
     pub(crate) fn failures(&self, late_max: Duration) -> Vec<String> {
         let counts = [
             ("lost", self.lost),

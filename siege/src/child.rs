@@ -1,4 +1,4 @@
-//! Further processes of this program in a role. They speak in lines, and end with their parent.
+//! Child processes of this program in a role. They communicate in lines, and die with their parent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -14,14 +14,14 @@ pub(crate) fn begin() -> Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// In a child: tells the parent.
+/// In a child: sends a line to the parent.
 pub(crate) fn say(line: impl std::fmt::Display) -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// In a child: the parent's next line; `None` at its end.
+/// In a child: the parent's next line; `None` at the end of input.
 pub(crate) fn hear() -> Result<Option<String>> {
     let mut line = String::new();
     let n = std::io::stdin().lock().read_line(&mut line)?;
@@ -42,7 +42,7 @@ impl Child {
         Self::of(Command::new(std::env::current_exe()?).args(["--role", role]))
     }
 
-    /// Starts what the command says, and speaks with it in lines.
+    /// Starts this command, and communicates with it in lines.
     pub(crate) fn of(command: &mut Command) -> Result<Self> {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdin = process.stdin.take().context("its input is piped")?;
@@ -60,18 +60,18 @@ impl Child {
         Ok(Self { process, stdin, lines, reaped: false })
     }
 
-    /// The number of the process.
+    /// The process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.process)
     }
 
-    /// Says a line to it.
+    /// Sends it a line.
     pub(crate) fn tell(&mut self, line: impl std::fmt::Display) -> Result<()> {
         writeln!(self.stdin, "{line}")?;
         Ok(self.stdin.flush()?)
     }
 
-    /// Its next line, if it says one within `limit`.
+    /// Its next line, if one arrives within `limit`.
     pub(crate) fn heard_within(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
@@ -81,7 +81,7 @@ impl Child {
         self.heard_within(Duration::from_secs(20)).context("the child is silent or has ended")
     }
 
-    /// Says a line and hears the answer.
+    /// Sends a line and waits for the answer.
     pub(crate) fn ask(&mut self, line: impl std::fmt::Display) -> Result<String> {
         self.tell(line)?;
         self.heard()
@@ -97,7 +97,7 @@ impl Child {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Kills and reaps it: the instant at which it was gone. An error if it had ended by itself.
+    /// Kills and reaps it; returns the time of its death. An error if it had exited before.
     pub(crate) fn kill(&mut self) -> Result<Instant> {
         self.process.kill()?;
         let status = self.process.wait()?;
@@ -107,14 +107,14 @@ impl Child {
         Ok(gone)
     }
 
-    /// Waits for its own good end.
+    /// Waits for it to exit successfully.
     pub(crate) fn end(mut self, limit: Duration) -> Result<()> {
         let (status, _) = self.ended(limit)?;
         ensure!(status.success(), "the child ended with {status}");
         Ok(())
     }
 
-    /// How it ended by itself, if it does so within `limit`, and what it wrote to a piped standard error.
+    /// Its exit status, if it exits within `limit`, and what it wrote to a piped standard error.
     pub(crate) fn ended(&mut self, limit: Duration) -> Result<(ExitStatus, String)> {
         let began = Instant::now();
         while began.elapsed() < limit {

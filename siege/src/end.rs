@@ -1,4 +1,4 @@
-//! One process's end of connections on a device: queues, memory between canaries, and how connections are made.
+//! [`End`]: a process's side of connections on a device: queues, memory between canaries, and connection setup.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use verbs::{
     RemoteAddr, Srq, SrqInit,
 };
 
-/// Devices of all kinds, as `fabric` names them.
+/// Devices of all kinds, by their `fabric` names.
 pub(crate) const DEVICES: &[&str] = &[
     "shm",
     "shm(copy=service)",
@@ -18,31 +18,31 @@ pub(crate) const DEVICES: &[&str] = &[
     "rails(shm,shm)",
     "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)",
 ];
-/// Requests and receives under way of one connection.
+/// Requests and receives in flight on a connection.
 pub(crate) const DEPTH: u64 = 32;
 /// Bytes of a message at most.
 pub(crate) const SLOT: u64 = 4096;
-/// Where messages arrive, where they are sent from, where the peer writes, and what its memory is written and read back
-/// from and to.
+/// Offsets of the areas: for arriving messages, for messages to send, for the peer's writes, and the source and the
+/// destination of own writes and reads.
 pub(crate) const SENDS: u64 = DEPTH * SLOT;
 pub(crate) const PEERS: u64 = 2 * DEPTH * SLOT;
 pub(crate) const SOURCE: u64 = PEERS + AREA;
 pub(crate) const RESULT: u64 = SOURCE + AREA;
-/// Bytes of each of the last three: enough to be striped over rails.
+/// Bytes of each of the last three: enough for striping over rails.
 pub(crate) const AREA: u64 = 64 << 10;
 const LEN: usize = (RESULT + AREA) as usize;
-/// Bytes beside the region that nobody may touch, and what they hold.
+/// Canary bytes on each side of the region, and their value.
 const MARGIN: usize = 4096;
 const CANARY: u8 = 0xc5;
-/// Until a wait is given up, and the attack has failed.
+/// A wait that takes longer is aborted, and the attack has failed.
 pub(crate) const ROUND_MAX: Duration = Duration::from_secs(15);
 
-/// When a wait that begins now is given up.
+/// The deadline of a wait that begins now.
 pub(crate) fn deadline() -> Option<Time> {
     within(ROUND_MAX)
 }
 
-/// The time by which something must have happened.
+/// The deadline that is this far from now.
 pub(crate) fn within(limit: Duration) -> Option<Time> {
     host::real::host().after(Span::from_us(limit.as_micros() as u64))
 }
@@ -52,13 +52,13 @@ pub(crate) fn at(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// A queue pair that is connected, and where the peer's region lies.
+/// A connected queue pair, and the remote address of the peer's region.
 pub(crate) struct Link {
     pub(crate) qp: Qp,
     pub(crate) peer: RemoteAddr,
 }
 
-/// One end of a connection, with what belongs to it.
+/// One end of a connection, with its objects.
 pub(crate) struct End {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
@@ -106,13 +106,13 @@ impl End {
         Ok(self.pd.create_srq(SrqInit { max_wr: DEPTH as u32, max_sge: 1 })?)
     }
 
-    /// What the peer is told.
+    /// Connection parameters, with this end's region as private data.
     pub(crate) fn param(&self) -> ConnParam {
         let here = self.mr.remote(0);
         ConnParam::with_private_data([&here.addr.to_le_bytes()[..], &here.rkey.to_le_bytes()].concat())
     }
 
-    /// What the peer has told.
+    /// The region that the peer's private data names.
     pub(crate) fn peer_of(said: &[u8]) -> Result<RemoteAddr> {
         ensure!(said.len() >= 12, "the peer said {} bytes", said.len());
         let (mut addr, mut rkey) = ([0; 8], [0; 4]);
@@ -126,7 +126,7 @@ impl End {
         Ok(self.cm.listen(at(0), 64)?)
     }
 
-    /// The next event that is no request; requests are turned away, for a child may have asked just before its end.
+    /// The next event that is no request; requests are dropped, for a child may have sent one just before its death.
     pub(crate) fn event(&self) -> Result<CmEvent> {
         loop {
             match self.cm.get_event(deadline())? {
@@ -150,14 +150,14 @@ impl End {
                 CmEvent::Established { qp_num, private_data, .. } if qp_num == qp.num() => {
                     return Ok(Link { qp, peer: Self::peer_of(&private_data)? });
                 }
-                // Of a connection before.
+                // From an earlier connection.
                 CmEvent::Disconnected { qp_num } if qp_num != qp.num() => {}
                 other => bail!("connecting ended with {other:?}"),
             }
         }
     }
 
-    /// Accepts the next connection whose other side is still there: a child may have asked right before its end.
+    /// Accepts the next connection whose peer still exists: a child may have requested one right before its death.
     pub(crate) fn accept(&self) -> Result<Link> {
         let mut gone = None;
         loop {
@@ -175,7 +175,7 @@ impl End {
         }
     }
 
-    /// The next connection that somebody wants; ends of earlier ones are passed over.
+    /// The next connection request; ends of earlier connections are skipped.
     pub(crate) fn request(&self) -> Result<ConnectRequest> {
         loop {
             match self.cm.get_event(deadline())? {
@@ -186,7 +186,7 @@ impl End {
         }
     }
 
-    /// How many bytes beside the region have changed; they are put right.
+    /// Counts the canary bytes outside of the region that have changed, and restores them.
     pub(crate) fn outside(&self) -> Result<u64> {
         let mut changed = 0;
         for margin in [0..MARGIN, MARGIN + LEN..2 * MARGIN + LEN] {

@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `attack` | what an attack is, its budget, and what it counts |
 //! | `attacks` | one file an attack, and their list |
-//! | `runner` | each attack in a process of its own, watched, so that a crash or a hang is a result and no end |
-//! | `child` | further processes of this program in a role, which speak in lines |
-//! | `programs` | programs in C that attacks need, compiled against the libraries that cargo built with this program |
-//! | `wiretap` | what honest programs say by TCP, as an attacker on the network reads it |
-//! | `end`, `storm` | an end of connections; traffic of which every byte and every completion is accounted for |
+//! | `runner` | runs each attack in a separate process and watches it, so that a crash or a hang is a result |
+//! | `child` | child processes of this program in a role, which communicate in lines |
+//! | `programs` | C programs that attacks need, compiled against the libraries that cargo built with this program |
+//! | `wiretap` | honest programs' TCP traffic, as an attacker on the network reads it |
+//! | `end`, `storm` | an end of connections; traffic with every byte and every completion accounted for |
 //! | `traces` | what a process holds and leaves behind |
 
 mod attack;

@@ -1,4 +1,4 @@
-//! Programs in C that attack or are attacked. They use a library that cargo has built with this program.
+//! C programs that attack or are attacked. They use a library that cargo has built with this program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::attack::{Budget, Tally};
 
-/// A program in C.
+/// A C program.
 pub(crate) struct Source<'a> {
     /// The program's name.
     pub(crate) name: &'a str,
@@ -16,12 +16,12 @@ pub(crate) struct Source<'a> {
     pub(crate) headers: &'a [(&'a str, &'a str)],
     /// The library's file, as cargo names it.
     pub(crate) file: &'a str,
-    /// The names under which programs look for the library.
+    /// The names under which programs search for the library.
     pub(crate) names: &'a [&'a str],
 }
 
-/// Compiles a program, and carries out rounds with it, at least one: the compiler may take longer than the budget. If it cannot be compiled,
-/// a note says that the attack is skipped.
+/// Compiles a program, and runs rounds with it, at least one: the compiler may take longer than the budget. If it
+/// cannot be compiled, a note says that the attack is skipped.
 pub(crate) fn with_program(
     source: &Source<'_>,
     budget: &mut Budget,

@@ -1,4 +1,4 @@
-//! Runs attacks: each in a process of its own, watched, so that a crash or a hang is a result and no end.
+//! Runs each attack in a separate process and watches it, so that a crash or a hang is a result.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,18 +10,18 @@ use crate::attack::{Attack, Budget, HANG, Tally};
 use crate::attacks::ALL;
 use crate::child::Child;
 
-/// What an attack may take beyond its time, for its last round and its own start and end.
+/// How much longer than its time an attack may take, for its last round and its own start and end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What attacks are told: how long, with which chance, and options of theirs.
+/// The orders to attacks: the time, the seed, and their own options.
 pub(crate) struct Order {
     pub(crate) time: Duration,
     pub(crate) seed: u64,
     pub(crate) more: Vec<String>,
 }
 
-/// Runs the attacks named by `only`, or all, but those named by `skip`, within their time; prints what they counted. False if the
-/// stack did not hold. On a `shared` machine being late is told, and is a failure only when it is a hang.
+/// Runs the attacks named by `only`, or all, except those named by `skip`, within their time, and prints the results.
+/// False if the stack failed. On a `shared` machine lateness is reported, and is a failure only when it is a hang.
 pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool) -> Result<bool> {
     let mut chosen = chosen(only)?;
     check_names(skip)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool)
     Ok(held)
 }
 
-/// The attacks with these names, in order; all of them when there are no names.
+/// The attacks with these names, in order; without names, all of them.
 fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
     check_names(only)?;
     Ok(ALL.iter().filter(|attack| only.is_empty() || only.iter().any(|name| name == attack.name)).collect())
@@ -77,8 +77,8 @@ fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
     tally.notes.iter().for_each(|note| println!("    {note}"));
 }
 
-/// Runs one attack in a child, and makes a tally of whatever becomes of it. It may take longer than its time as long as it says
-/// what it is at, in lines `at WHO: WHAT`; the last of each are told when it ends without a result.
+/// Runs one attack in a child, and makes a tally of its result. It may exceed its time as long as it reports progress,
+/// in lines `at WHO: WHAT`; the last one of each WHO is reported if it ends without a result.
 fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
     let (minutes, seed) = (format!("{}", time.as_secs_f64() / 60.0), order.seed);
     let mut command = Command::new(std::env::current_exe()?);
@@ -119,7 +119,7 @@ fn watched(attack: &Attack, time: Duration, order: &Order) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Carries out one attack in this process, and says what it counted.
+/// Executes one attack in this process, and prints its results.
 pub(crate) fn carry_out(name: &str, mut budget: Budget) -> Result<()> {
     crate::child::begin()?;
     let attack = chosen(&[name.to_owned()])?[0];

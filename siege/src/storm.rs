@@ -1,5 +1,5 @@
-//! Traffic of one end of a connection, of which every byte and every completion is accounted for: numbered messages, and
-//! writes that are read back. Both ends run the same.
+//! Traffic of one end of a connection, with every byte and every completion accounted for: numbered messages, and
+//! writes that are read back. Both ends run the same code.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,35 +11,35 @@ use crate::attack::Tally;
 use crate::end::{AREA, DEPTH, End, Link, PEERS, RESULT, ROUND_MAX, SENDS, SLOT, SOURCE};
 use host::Rng;
 
-/// What a request was for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Message,
-    /// Writes so many bytes of the pattern of this seed.
+    /// Writes `len` bytes of the pattern of this seed.
     Write,
     /// Reads them back.
     ReadBack {
         seed: u64,
         len: u64,
     },
-    /// Takes a receive, and holds nothing.
+    /// Consumes a receive and carries no data.
     Notice,
 }
 
-/// What one end has posted, and what has become of it.
+/// The requests of one end, and their results.
 pub(crate) struct Storm {
     rng: Rng,
     posted: u64,
     completed: u64,
     under_way: VecDeque<Kind>,
-    /// Messages posted, and those of them that were reported successful.
+    /// Messages posted, and how many of them were reported successful.
     sent: u64,
     pub(crate) acknowledged: u64,
     receives: u64,
     received: u64,
-    /// Messages that have come: the number that is next.
+    /// Messages that have arrived, which is also the number expected next.
     pub(crate) messages: u64,
-    /// A write and its read are under way.
+    /// A write and its read are in flight.
     probes: bool,
     /// The connection has failed.
     pub(crate) failed: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Storm {
 }
 
 impl Storm {
-    /// Posts receives; the rest comes with [`Storm::post`].
+    /// Posts receives; requests are posted by [`Storm::post`].
     pub(crate) fn new(end: &End, link: &Link, rng: Rng) -> Result<Self> {
         let mut storm = Self {
             rng,
@@ -77,7 +77,7 @@ impl Storm {
         Ok(())
     }
 
-    /// Posts something, if there is room.
+    /// Posts a random request, if there is room.
     pub(crate) fn post(&mut self, end: &End, link: &Link) -> Result<()> {
         if self.failed || self.posted - self.completed + 2 > DEPTH {
             return Ok(());
@@ -119,7 +119,7 @@ impl Storm {
         Ok(())
     }
 
-    /// Posts a request; whether there was room.
+    /// Posts a request; false if there was no room.
     fn request(&mut self, link: &Link, kind: Kind, wr: &SendWr<'_>) -> Result<bool> {
         match link.qp.post_send(wr) {
             Ok(()) => {
@@ -132,8 +132,8 @@ impl Storm {
         }
     }
 
-    /// Takes completions, each of which must be the next of its queue; whether there were any. Receives are replaced while
-    /// all is well.
+    /// Polls completions, each of which must be the next one of its queue; whether there were any. Receives are
+    /// replaced while the connection works.
     pub(crate) fn poll(&mut self, end: &End, link: &Link, tally: &mut Tally) -> Result<bool> {
         let mut wcs = [Wc::default(); 16];
         let sends = end.send_cq.poll(&mut wcs)?;
@@ -195,7 +195,7 @@ impl Storm {
         Ok(())
     }
 
-    /// Goes on until the connection is over and everything has completed: when that was.
+    /// Makes progress until the connection has ended and everything has completed; returns when that was.
     pub(crate) fn ride(&mut self, end: &End, link: &Link, posts: bool, tally: &mut Tally) -> Result<Instant> {
         let (mut over, began) = (false, Instant::now());
         loop {
@@ -221,7 +221,7 @@ impl Storm {
         }
     }
 
-    /// Storms for a while.
+    /// Sends and receives for a while.
     pub(crate) fn go_on(&mut self, end: &End, link: &Link, time: Duration, tally: &mut Tally) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < time && !self.failed {
@@ -233,12 +233,12 @@ impl Storm {
         Ok(())
     }
 
-    /// Whether everything that was posted has completed.
+    /// Whether everything posted has completed.
     pub(crate) fn is_settled(&self) -> bool {
         self.posted == self.completed && self.receives == self.received
     }
 
-    /// What is missing, for a note.
+    /// The outstanding work, for a note.
     fn account(&self) -> String {
         format!(
             "{} of {} requests, {} of {} receives",

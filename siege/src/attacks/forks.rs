@@ -1,6 +1,6 @@
-//! Parents that fork with a device open, in the middle of traffic, and are killed while the forked child lives and does
-//! something with what it has inherited. The peer must notice as if there were no such child; the child must neither die nor
-//! hang by what it does, nor disturb its parent.
+//! Parents fork with a device open, in the middle of traffic, and are killed while the forked child lives and uses what
+//! it inherited. The peer must notice the death as if there were no such child. Whatever the child does, it must
+//! neither die nor hang, nor disturb its parent.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(crate) const ROLE: &str = "forking";
 /// How long a forked child lives if nobody ends it.
 const LIFE: Duration = Duration::from_secs(5);
 
-/// What a forked child does with what it has inherited.
+/// What a forked child does with the inherited device.
 const DEEDS: &[&str] = &["sleeps", "drops", "exits", "posts", "polls", "registers", "connects", "opens"];
 
 /// What this is, for the list.
@@ -33,7 +33,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // Forked children become ours when their parents die.
     set_child_subreaper(Some(getpid()))?;
@@ -61,7 +61,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// One parent forks, and is killed, and the peer notices.
+/// One parent forks and is killed; the peer must notice.
 fn round(name: &str, end: &End, deed: &str, seed: u64, tally: &mut Tally) -> Result<()> {
     let (mut rng, listener) = (Rng::new(seed), end.listen()?);
     let mut child = Child::start(ROLE)?;
@@ -110,11 +110,11 @@ fn step(end: &End, link: &Link, storm: &mut Storm, tally: &mut Tally) -> Result<
     Ok(())
 }
 
-/// A forked child, which becomes ours; it does not outlive this.
+/// A forked child, reparented to this process; dropping this kills it.
 struct Forked(Pid);
 
 impl Forked {
-    /// Ends it; it must have lived until now, or ended well where it was to end.
+    /// Kills the child. It must have lived until now, or have exited successfully if its deed was to exit.
     fn end(self, deed: &str, tally: &mut Tally) -> Result<()> {
         if deed != "exits" {
             if let Ok(None) = waitpid(Some(self.0), WaitOptions::NOHANG) {
@@ -137,7 +137,8 @@ impl Forked {
 
 impl Drop for Forked {
     fn drop(&mut self) {
-        // It is gone already if it was to exit. While its parent lives it is not ours to wait for, and ends by itself.
+        // A child whose deed was to exit is gone already. While its parent lives, this process cannot wait for it; it
+        // then ends after its `LIFE`.
         if kill_process(self.0, Signal::KILL).is_ok() {
             let _ = waitpid(Some(self.0), WaitOptions::empty());
         }
@@ -172,7 +173,7 @@ pub(crate) fn parent() -> Result<()> {
     }
 }
 
-/// In the forked child: what the parent opened is of no use here, and harms nobody.
+/// In the forked child: calls on what the parent opened must fail without harm.
 fn does(deed: &str, end: End, link: Link) -> Result<()> {
     let piece = [end.mr.sge(0, 64)];
     let refused = |what: &str, taken: bool| {
@@ -212,13 +213,13 @@ fn does(deed: &str, end: End, link: Link) -> Result<()> {
             refused("listening", end.listen().is_ok())?;
         }
         "opens" => {
-            // Its own device is as good as anybody's.
+            // A device that the child opens after the fork works.
             let own = End::open(end.device.name())?;
             drop(own.listen()?);
         }
         _ => {}
     }
-    // What it holds stays until its end, as in a program that forks and goes on.
+    // The inherited objects stay until the process ends, as in a program that forks and goes on.
     std::mem::forget((end, link));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Exhaustion: all NIC memory, huge regions and queues, thousands of objects. Each refusal is an error, everything is given
-//! back, and a connection on the same device is served meanwhile.
+//! Exhaustion: all NIC memory, huge regions and queues, thousands of objects. Each refusal must be an error, everything
+//! must be released, and a connection on the same device must be served meanwhile.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const GREEDS: &[Greed] = &[
     Greed::Queues,
 ];
 
-/// Devices with little NIC memory, for all of it is used.
+/// Devices with little NIC memory, since all of it is used.
 const DEVICES: &[&str] = &[
     "shm(dm=64M)",
     "shm(copy=service,dm=64M)",
@@ -40,14 +40,14 @@ const DEVICES: &[&str] = &[
     "rails(shm(dm=64M),shm(dm=64M))",
     "rails(iwarp@127.0.0.1(dm=64M),iwarp@127.0.0.2(dm=64M))",
 ];
-/// Huge queues that exist at a time at most, lest the machine itself is exhausted.
+/// Huge queues that may exist at a time, lest the machine itself is exhausted.
 const LARGE: usize = 8;
-/// Objects of a kind at a time at most: more than any device has queue pairs.
+/// Objects of a kind that may exist at a time: more than any device has queue pairs.
 const MANY: usize = 10_000;
-/// How much memory may come and go, in bytes.
+/// How far the resident memory may vary, in bytes.
 const SLACK: u64 = 16 << 20;
-/// What may stay resident when everything was exhausted once, in bytes: tables of the nine devices, which are as long as the most
-/// that there was, and are never made shorter.
+/// Memory that may stay resident after everything was exhausted once, in bytes: tables of the nine devices, which keep
+/// their largest size.
 const TABLES: u64 = 128 << 20;
 
 /// What this is, for the list.
@@ -59,7 +59,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let devices: Vec<Device> =
         DEVICES.iter().map(|name| Ok(fabric::open(name, &host::real::host())?)).collect::<Result<_>>()?;
@@ -76,7 +76,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
             }
             Err(why) => tally.note(format!("{greed:?} on {}, seed {seed}: {why:#}", DEVICES[which])),
         }
-        // What each of them takes once, such as room in a table, has been taken after the first time of all.
+        // One-time allocations, such as room in a table, have been made in the first round of each kind.
         let allowed = if at < rows { TABLES } else { level + SLACK };
         let now = settled(allowed - SLACK, memory_here);
         if now > allowed {
@@ -94,7 +94,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Takes all that there is of something, and gives it back, twice: how often there was no more.
+/// Exhausts a resource and releases it, twice; returns how often it was exhausted.
 fn round(greed: Greed, name: &str, device: &Device, seed: u64, tally: &mut Tally) -> Result<u64> {
     let mut rng = Rng::new(seed);
     let mut bystander = Peer::new(name, End::on(device)?, &mut rng)?;
@@ -117,7 +117,8 @@ fn round(greed: Greed, name: &str, device: &Device, seed: u64, tally: &mut Tally
     Ok(refusals)
 }
 
-/// As many as there are, at most `max`: those, and whether there was no more. The bystander is served meanwhile.
+/// Allocates until refused, at most `max`; returns the objects, and whether there was a refusal. The bystander is
+/// served meanwhile.
 fn hoard<T>(
     max: usize,
     bystander: &mut Peer,
@@ -142,7 +143,7 @@ fn hoard<T>(
     Ok((hoard, false))
 }
 
-/// A refusal that tells what there is too little of.
+/// The refusal must name the exhausted resource.
 fn named(why: &Error) -> Result<()> {
     let kind = matches!(
         why,
@@ -176,7 +177,7 @@ fn nic_memory(device: &Device, bystander: &mut Peer, rng: &mut Rng, tally: &mut 
             pieces.len()
         );
         for (i, piece) in pieces.iter().enumerate() {
-            // Its first and last bytes are of use, and nobody else's.
+            // Its first and last bytes can be used, and overlap nothing else.
             piece.write(0, &(i as u64).to_le_bytes())?;
             piece.write(piece.len() - 8, &(i as u64).to_le_bytes())?;
         }

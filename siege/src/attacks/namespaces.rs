@@ -1,6 +1,6 @@
-//! Peers in namespaces of their own: of processes, users, networks, and two beside each other. Where names reach, they connect
-//! and work (by the service way where the kernel gives them no number), and their deaths are noticed as ever; where names do
-//! not reach, they are told so.
+//! Peers in their own namespaces: process, user and network namespaces, and two sibling namespaces. Where names reach,
+//! they connect and work (on the service path where the kernel gives them no process number), and their deaths are
+//! noticed as always; where names do not reach, they get an error that says so.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use host::Rng;
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "resident";
 
-/// A namespace, or several.
+/// A set of namespaces.
 struct Place {
     name: &'static str,
-    /// How unshare(1) makes it.
+    /// The options of unshare(1) that create it.
     how: &'static [&'static str],
-    /// Whether devices of the kind of shm reach out of it, and those of iWARP.
+    /// Whether devices of the kind of shm reach out of it, and whether those of iWARP do.
     reaches: (bool, bool),
 }
 
@@ -46,7 +46,7 @@ const PLACES: &[Place] = &[
 ];
 
 impl Place {
-    /// Whether it can be made here.
+    /// Whether this machine can create it.
     fn is_possible(&self) -> bool {
         let mut command = Command::new("unshare");
         let tried = command.args(self.how).arg("true").stderr(Stdio::null()).status();
@@ -76,14 +76,14 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (possible, not): (Vec<&Place>, Vec<&Place>) = PLACES.iter().partition(|place| place.is_possible());
     for place in not {
         tally.note(format!("SKIPPED {}: such a namespace cannot be made here", place.name));
     }
     if possible.is_empty() {
-        // There is nothing to attack with; the note says so.
+        // No namespace can be created; the note says so.
         (tally.tried, tally.survived) = (1, 1);
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let (mut at, mut level) = (0, None);
     while budget.goes_on() {
         let which = at % DEVICES.len();
-        // Two beside each other are one more way.
+        // Two sibling namespaces are one more case.
         let place = possible.get(at / DEVICES.len() % (possible.len() + 1));
         let (name, seed) = (DEVICES[which], budget.rng.next_u64());
         tally.tried += 1;
@@ -122,7 +122,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// A child in a place connects, storms, and is killed: how long that took to notice.
+/// A child in a namespace connects, sends, and is killed; returns how long it took to notice.
 fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) -> Result<Duration> {
     let (mut child, listener, mut rng) = (place.child()?, end.listen()?, Rng::new(seed));
     child.tell(format!("connect {} {} {name}", listener.addr().port(), rng.next_u64()))?;
@@ -142,7 +142,7 @@ fn inside(place: &Place, name: &str, end: &End, seed: u64, tally: &mut Tally) ->
     Ok(over.saturating_duration_since(gone))
 }
 
-/// A child in a place that nobody reaches is told so, soon.
+/// A child in an unreachable namespace gets an error, soon.
 fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
     let (mut child, listener) = (place.child()?, end.listen()?);
     child.tell(format!("connect {} 0 {name}", listener.addr().port()))?;
@@ -156,7 +156,7 @@ fn outside(place: &Place, name: &str, end: &End) -> Result<Duration> {
     Ok(Duration::ZERO)
 }
 
-/// Two children in places beside each other: one is killed, the other one notices.
+/// Two children in sibling namespaces: one is killed, the other one must notice.
 fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
     let (mut near, mut far, mut rng) = (place.child()?, place.child()?, Rng::new(seed));
     near.tell(format!("listen 0 {} {name}", rng.next_u64()))?;
@@ -177,7 +177,7 @@ fn beside(place: &Place, name: &str, seed: u64) -> Result<Duration> {
     Ok(late)
 }
 
-/// The role: connects or listens, storms, and says when that is over.
+/// The role: connects or listens, sends, and reports when that has ended.
 pub(crate) fn resident() -> Result<()> {
     say("here")?;
     let Some(line) = hear()? else { return Ok(()) };

@@ -1,9 +1,9 @@
-//! `nicety serve` among clients that are silent, greedy, slow, deaf, or liars: an honest one is answered within a second
-//! whatever the others do, and when they are gone nothing of them is left.
+//! `nicety serve` with clients that are silent, greedy, slow, unresponsive or lying: an honest client must be answered
+//! within a second whatever the others do, and nothing of them may be left when they have gone.
 //!
-//! One server has a token, another none. In a round some connections do one thing from the table of [`Way`]; then an honest
-//! client comes, and is to hear its place or that its device is open; then the others hang up, and the server has to be what
-//! it was: no process, descriptor or thread more.
+//! One server has a token, another none. In a round some connections follow one row of the table of [`Way`]; then an
+//! honest client connects and must learn its place in the queue or that its device is open; then the others hang up,
+//! and the server must return to its initial state: no additional process, descriptor or thread.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -34,10 +34,10 @@ pub(crate) const ATTACK: Attack = Attack {
 };
 
 const TOKEN: &str = "known to honest clients";
-/// How long a wrong message may wait for its answer, and a server for the end of what an attack left.
+/// How long a wrong message may wait for its answer, and a server may need to release the remains of an attack.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SETTLING: Duration = Duration::from_secs(8);
-/// Numbers that are too large everywhere.
+/// Numbers that are too large for every field.
 const HUGE: [u64; 4] = [1 << 62, u64::MAX, 1 << 32, (1 << 31) + 1];
 
 /// What a hostile client does.
@@ -45,29 +45,29 @@ const HUGE: [u64; 4] = [1 << 62, u64::MAX, 1 << 32, (1 << 31) + 1];
 enum Way {
     /// Connects and says nothing.
     Silent,
-    /// Sends a part of a frame, and nothing more.
+    /// Sends part of a frame, then nothing.
     Partial,
     /// Sends a frame a byte at a time.
     Dribble,
-    /// Says what it wants and then nothing.
+    /// Sends its request, then nothing.
     Abandoned,
-    /// Asks, and does not read the answers.
+    /// Sends requests, and does not read the answers.
     Deaf,
-    /// Sends bytes that are no protocol.
+    /// Sends bytes of no protocol.
     Garbage,
-    /// Proves the wrong thing.
+    /// Authenticates with a wrong proof.
     WrongToken,
     /// One number of the set-up is huge.
     Settings,
     /// One number of a cell or a round is huge.
     Numbers,
-    /// Has the server do what only clients do, for as long as numbers within bounds go.
+    /// Makes the server do work that only clients do, for as long as valid numbers allow.
     Burn,
     /// Names files as devices.
     Paths,
     /// Puts escape sequences into every word.
     Escapes,
-    /// Connects and goes, as fast as it can.
+    /// Connects and disconnects, as fast as it can.
     Flood,
 }
 
@@ -87,7 +87,7 @@ const WAYS: [Way; 13] = [
     Way::Flood,
 ];
 
-/// A child: a server that says what it logs.
+/// Child: a server that forwards its log.
 pub(crate) fn server() -> Result<()> {
     let locked = crate::child::hear()?.context("whether there is a token")? == "locked";
     let token = locked.then(|| Token::new(TOKEN)).transpose().map_err(anyhow::Error::msg)?;
@@ -98,9 +98,9 @@ pub(crate) fn server() -> Result<()> {
     Ok(bench_server::serve_with(&command, &serving, &stop, &mut |line| drop(say(line)))?)
 }
 
-/// A child of that child: a process of one client.
+/// Child of that child: the process of one client.
 pub(crate) fn worker() -> Result<()> {
-    // What it ends with is heard by the server.
+    // The server receives its result.
     let _ = bench::launch::worker_main();
     Ok(())
 }
@@ -136,7 +136,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Its descriptors, threads and processes.
+    /// Its current descriptors, threads and processes.
     fn holds(&self) -> [usize; 3] {
         let own = format!("/proc/{}", self.child.pid().as_raw_nonzero());
         let count = |what: &str| std::fs::read_dir(format!("{own}/{what}")).map_or(0, Iterator::count);
@@ -148,7 +148,7 @@ impl Target {
         [count("fd"), count("task"), children]
     }
 
-    /// What it holds more than at first, once it had time to let go.
+    /// What it still holds above its initial state, after it had time to release it.
     fn left_over(&self) -> u64 {
         let began = Instant::now();
         loop {
@@ -184,7 +184,7 @@ impl Access {
         Ok(stream)
     }
 
-    /// A connection that has asked for a device.
+    /// A connection that has requested a device.
     fn asked(&self, device: &str) -> Result<TcpStream> {
         let mut stream = self.greeted()?;
         wire::write(&mut stream, &setup(device))?;
@@ -206,7 +206,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         let way = WAYS[round % WAYS.len()];
         round += 1;
         tally.tried += 1;
-        // What an attack cannot do, such as connect when all is full, is no failure of the server.
+        // An attack's own errors, such as a failed connect when the server is full, are no failure of the server.
         let mut hostile = Hostile { target, files: &files, rng: &mut budget.rng, unanswered: Vec::new() };
         let held = hostile.attack(way);
         let wrong = hostile.unanswered;
@@ -245,8 +245,8 @@ fn raw_lines(server: &Child) -> Vec<String> {
     lines.filter(|line| line.contains(char::is_control)).collect()
 }
 
-/// An honest client: how long until it knew its place or had its device. It calls again if it is sent away unheard, as
-/// `nicety bench` does.
+/// An honest client; returns how long it took to learn its place or to get its device. It reconnects if it is turned
+/// away unheard, as `nicety bench` does.
 pub(super) fn honest(access: &Access) -> Result<Duration> {
     let began = Instant::now();
     let mut last = None;
@@ -266,7 +266,7 @@ pub(super) fn honest(access: &Access) -> Result<Duration> {
     Err(last.context("never called")?)
 }
 
-/// Files that a server must not look for.
+/// Files that a server must not open.
 struct Files {
     names: Vec<String>,
 }
@@ -281,17 +281,17 @@ impl Files {
     }
 }
 
-/// Whoever attacks the server.
+/// The attacker of the server.
 struct Hostile<'a> {
     target: &'a Target,
     files: &'a Files,
     rng: &'a mut Rng,
-    /// Wrong messages that nothing came back for.
+    /// Wrong messages that got no answer.
     unanswered: Vec<String>,
 }
 
 impl Hostile<'_> {
-    /// Does it; what it leaves open.
+    /// Attacks in this way; returns the connections that it leaves open.
     fn attack(&mut self, way: Way) -> Vec<TcpStream> {
         let count = match way {
             Way::Silent => 400,
@@ -344,7 +344,7 @@ impl Hostile<'_> {
         Ok(stream)
     }
 
-    /// A set-up of which a byte comes every few milliseconds, for a while.
+    /// A set-up that is sent a byte every few milliseconds, for a while.
     fn dribbled(&mut self) -> Result<TcpStream> {
         let mut stream = self.target.access.greeted()?;
         let mut bytes = Vec::new();
@@ -356,7 +356,7 @@ impl Hostile<'_> {
         Ok(stream)
     }
 
-    /// Asks for what there is not, again and again, and reads nothing.
+    /// Requests nonexistent devices again and again, and reads nothing.
     fn deaf(&mut self) -> Result<TcpStream> {
         let mut stream = self.target.access.asked("shm")?;
         let cell = Cell { experiment: "nothing".into(), size: 8, ..Cell::default() };
@@ -381,7 +381,7 @@ impl Hostile<'_> {
         Ok(stream)
     }
 
-    /// One number of the set-up is beyond all bounds.
+    /// One number of the set-up is out of bounds.
     fn settings(&mut self) -> Result<Option<TcpStream>> {
         let all = ["window", "burst", "signal", "inline", "connections", "mops", "patience_ms"];
         let (name, number) = (*self.rng.one_of(&all), *self.rng.one_of(&HUGE));
@@ -393,7 +393,7 @@ impl Hostile<'_> {
         Ok(Some(stream))
     }
 
-    /// One number of a word is beyond all bounds, or a frame is.
+    /// One number of a message is out of bounds, or the length of a frame is.
     fn numbers(&mut self) -> Result<Option<TcpStream>> {
         let number = *self.rng.one_of(&HUGE);
         let Some(mut stream) = self.opened()? else { return Ok(None) };
@@ -421,7 +421,7 @@ impl Hostile<'_> {
         Ok(Some(stream))
     }
 
-    /// What only a client does, with the largest numbers that are allowed, in three messages.
+    /// Requests client work with the largest valid numbers, in three messages.
     fn burn(&mut self) -> Result<Option<TcpStream>> {
         let Some(mut stream) = self.opened()? else { return Ok(None) };
         let variant = variant(&[("op", "reg")]);
@@ -434,7 +434,7 @@ impl Hostile<'_> {
         Ok(Some(stream))
     }
 
-    /// Files as devices: the answer is the same whether there is one.
+    /// Names files as devices: the answer must be the same whether the file exists.
     fn paths(&mut self) -> Result<Option<TcpStream>> {
         for file in self.files.names.clone() {
             for device in
@@ -463,13 +463,13 @@ impl Hostile<'_> {
         Ok(Some(stream))
     }
 
-    /// A connection with a process; none if there is no room now.
+    /// A connection with a process; `None` if the server is full.
     fn opened(&mut self) -> Result<Option<TcpStream>> {
         let mut stream = self.target.access.asked("shm")?;
         Ok(matches!(wire::read(&mut stream, FRAME_MAX)?, Frame::Opened { .. }).then_some(stream))
     }
 
-    /// Waits for a refusal, or for the end of the connection; the refusal's reason.
+    /// Waits for a refusal, or for the end of the connection; returns the refusal's reason.
     fn expect_no(&mut self, stream: &mut TcpStream, what: String) -> Option<String> {
         let began = Instant::now();
         let limit = 2 * PATIENCE;
@@ -487,7 +487,7 @@ impl Hostile<'_> {
                     self.unanswered.push(format!("no answer to {what}"));
                     return None;
                 }
-                // Gone, which is an answer.
+                // A closed connection is an answer.
                 Err(_) => return None,
             }
         }

@@ -1,5 +1,6 @@
-//! Traffic both ways on all devices, of which every byte is checked, on connections that come and go in the middle of it:
-//! what is acknowledged at one end has come at the other, whoever ends the connection, and memory does not grow.
+//! Bidirectional traffic on all devices, with every byte checked, on connections that end in the middle of it: messages
+//! acknowledged at one end must have arrived at the other, whichever side ends the connection, and memory must not
+//! grow.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,12 @@ use host::Rng;
 pub(crate) const ROLE: &str = "soaking";
 /// How long a connection lasts at most, in milliseconds.
 const LIFE: u64 = 120;
-/// Rounds on each device after which all is allocated that is allocated once.
+/// Rounds on each device after which all one-time allocations have been made.
 const WARM: u64 = 12;
-/// How much memory may come and go, in KiB.
+/// How far the memory may vary, in KiB.
 const SLACK: u64 = 16 << 10;
 
-/// The role: connects whenever it is told, until there is nothing more to hear.
+/// The role: connects at each order, until there are no more orders.
 pub(crate) fn partner() -> Result<()> {
     let Some(device) = hear()? else { return Ok(()) };
     let (end, mut tally) = (End::open(&device)?, Tally::default());
@@ -57,7 +58,7 @@ struct Pair {
     child: Child,
     bytes: u64,
     rounds: u64,
-    /// The partner's memory when it was warm, and now.
+    /// The partner's resident memory after the warm-up, and now.
     resident: (u64, u64),
 }
 
@@ -70,7 +71,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut pairs = Vec::new();
     for &name in DEVICES {
@@ -114,7 +115,7 @@ fn round(pair: &mut Pair, seed: u64, tally: &mut Tally) -> Result<()> {
     let storm = stay(end, &link, rng.next_u64(), !partner_ends, tally)?;
     let said = child.heard()?;
     let said: Vec<u64> = said.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    // What was acknowledged at one end has come at the other.
+    // Messages acknowledged at one end must have arrived at the other.
     tally.lost += said[0].saturating_sub(storm.messages) + storm.acknowledged.saturating_sub(said[1]);
     tally.outside += end.outside()?;
     tally.noticed(began.elapsed().saturating_sub(Duration::from_millis(LIFE)));
@@ -132,7 +133,7 @@ fn grown(whose: &str, before: u64, now: u64, tally: &mut Tally) {
     }
 }
 
-/// KiB of this process that are resident.
+/// Resident memory of this process in KiB.
 fn resident() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;

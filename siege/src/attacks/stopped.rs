@@ -1,5 +1,5 @@
-//! Peers that are stopped in the middle of traffic for a while, then go on or are killed. Nobody else may hang: each call
-//! returns soon, waits end at their deadlines, and a bystander on the same device is served meanwhile.
+//! Peers that are stopped in the middle of traffic for a while, then continued or killed. Nothing else may hang: each
+//! call returns soon, waits end at their deadlines, and a bystander on the same device is served meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use host::Rng;
 /// How long a peer is stopped at least and at most, in milliseconds; less than `silence` of an iWARP device.
 const STOPPED: (u64, u64) = (20, 200);
 
-/// A child that storms, and this side's end of it.
+/// A child that sends and receives, and this side's end of its connection.
 pub(super) struct Peer {
     child: Child,
     end: End,
@@ -26,7 +26,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts it, and connects it to this end.
+    /// Starts the child, and connects it to this end.
     pub(super) fn new(name: &str, end: End, rng: &mut Rng) -> Result<Self> {
         let mut child = Child::start(ROLE)?;
         ensure!(child.ask(format!("{name} /dev/null"))? == "ready", "the child did not get ready on {name}");
@@ -37,7 +37,7 @@ impl Peer {
         Ok(Self { child, end, link, storm })
     }
 
-    /// One step of its traffic: how long the calls took.
+    /// One step of its traffic; returns the duration of the calls.
     pub(super) fn step(&mut self, tally: &mut Tally) -> Result<Duration> {
         let began = Instant::now();
         self.storm.post(&self.end, &self.link)?;
@@ -47,7 +47,7 @@ impl Peer {
         Ok(began.elapsed())
     }
 
-    /// Goes on until so many messages more have been acknowledged.
+    /// Makes progress until this many more messages have been acknowledged.
     pub(super) fn serve(&mut self, messages: u64, tally: &mut Tally) -> Result<()> {
         let (goal, began) = (self.storm.acknowledged + messages, Instant::now());
         while self.storm.acknowledged < goal {
@@ -70,7 +70,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let mut bystanders = Vec::new();
     for name in DEVICES {
@@ -90,7 +90,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// One peer is stopped.
+/// Stops one peer.
 fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Result<()> {
     let mut rng = Rng::new(seed);
     bystander.serve(1, tally)?;
@@ -102,7 +102,7 @@ fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Resu
         (Instant::now(), Duration::from_millis(STOPPED.0 + rng.below(STOPPED.1 - STOPPED.0)));
     let before = bystander.storm.acknowledged;
     let mut is_served = false;
-    // Where processors are few, the bystander's own process may have to wait for one; but no longer than a hang.
+    // With few processors, the bystander's own process may have to wait for one; but no longer than a hang.
     while stopped.elapsed() < time || (!is_served && stopped.elapsed() < HANG) {
         let took = peer.step(tally)?.max(bystander.step(tally)?);
         tally.noticed(took);
@@ -117,7 +117,7 @@ fn round(name: &str, bystander: &mut Peer, seed: u64, tally: &mut Tally) -> Resu
         peer.child.signal(Signal::CONT)?;
         peer.serve(50, tally)?;
     }
-    // Stopped or not, this is its end.
+    // Stopped or not, the peer is killed now.
     let gone = peer.child.kill()?;
     let Peer { end, link, mut storm, .. } = peer;
     let over = storm.ride(&end, &link, true, tally)?;

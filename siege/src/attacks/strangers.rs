@@ -1,7 +1,9 @@
-//! Another user beside programs for libibverbs on `shm`: floods of datagrams that look like ours, to every socket that is to be seen, and
-//! all names taken that sockets of ours could have. Nothing is delivered, whoever comes later is served at once, and memory comes back.
+//! Another user attacks programs for libibverbs on `shm`: floods every visible socket with datagrams that resemble
+//! ours, and occupies every name that our sockets could have. Nothing may be delivered, later clients must be served
+//! immediately, and memory must be released.
 //!
-//! Both sides are a program in C that `crates/abi-verbs` is tested with, as only a library that programs load has datagrams.
+//! Both sides are a C program from the tests of `crates/abi-verbs`, as only a library that programs load uses
+//! datagrams.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,9 +23,9 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Datagrams of each kind to each socket, and names of each kind: more than the ports that there are for listeners.
+/// Datagrams of each kind to each socket, and names of each kind: more than there are ports for listeners.
 const COUNT: &str = "20000";
-/// KiB by which the memory of the process that is attacked may have grown in the end.
+/// KiB by which the memory of the attacked process may have grown in the end.
 const GROWTH_MAX: u64 = 1024;
 
 const PROGRAM: Source<'_> = Source {
@@ -49,9 +51,9 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     })
 }
 
-/// How the honest side fared.
+/// Results of the honest side.
 struct Outcome {
-    /// How long the slowest took who came later, from its start on.
+    /// The longest time that a later client took, from its start.
     late: Duration,
     grown: u64,
 }
@@ -65,11 +67,11 @@ fn once(program: &Path) -> Result<Outcome> {
     outcome(&said).with_context(|| format!("it said `{said}`"))
 }
 
-/// What the program said of the honest side.
+/// Parses the honest side's results.
 fn outcome(said: &str) -> Option<Outcome> {
     let mut words = said.split_once("slowest ")?.1.split(' ');
     let late = Duration::from_micros(words.next()?.parse().ok()?);
-    // Memory may also have become less.
+    // Memory may also have shrunk.
     let grown = words.nth(2)?.parse::<i64>().ok()?.max(0).cast_unsigned();
     Some(Outcome { late, grown })
 }

@@ -1,5 +1,6 @@
-//! TCP in tiny pieces, dribbled, and ended at every byte of handshake and traffic, by a reset or in order; each rail of rails
-//! by itself. What is reported successful has arrived, and nothing comes twice.
+//! Delivers TCP in tiny pieces and slowly, and cuts it at every byte of handshake and traffic, by a reset or an orderly
+//! close; for rails, each rail separately. Requests reported successful must have arrived, and nothing may arrive
+//! twice.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -38,14 +39,14 @@ struct Side {
     a: Node,
     b: Node,
     _listener: verbs::Listener,
-    /// The first one is connected to. Before further listeners of rails stand the others: that of rail 1, and that at which
-    /// rail 0 is joined again.
+    /// The client connects to the first proxy. For rails, the others are in front of the further listeners: that of
+    /// rail 1, and that through which rail 0 is joined again.
     proxies: Vec<Proxy>,
-    /// Bytes of each one's handshake, forth and back.
+    /// Handshake bytes of each proxy's connection, in both directions.
     greetings: Vec<[u64; 2]>,
     rounds: u64,
     established: u64,
-    /// Connections of TCP that were ended in the handshake, or behind it.
+    /// TCP connections that were cut during the handshake, and after it.
     ended: [u64; 2],
 }
 
@@ -55,7 +56,7 @@ impl Side {
         let listener = b.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let mut proxies: Vec<Proxy> = Vec::new();
         if device.starts_with("rails") {
-            // What they stand before is heard in an answer.
+            // The proxies learn the listeners' addresses from the handshake's answer.
             proxies.insert(0, Proxy::start(RAILS[0], listener.addr(), 4)?);
             let last = proxies.first();
             proxies.insert(0, Proxy::before(RAILS[1], listener.addr(), 3, last)?);
@@ -75,7 +76,7 @@ impl Side {
             ended: [0; 2],
         };
         side.round(&mut |_| [Mischief::default(); 2], tally)?;
-        // Who joins again says what who joins says.
+        // Joining a rail again takes the same handshake as joining it first.
         let first = side.proxies.iter().take(RAILS.len()).map(Proxy::seen);
         let lens: Vec<_> =
             first.map(|seen| seen.map(|frames| frames.first().map(|(_, len)| *len as u64))).collect();
@@ -88,7 +89,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Connects, lets a batch go over, and makes the account; `plan` says what is done on which proxy.
+    /// Connects, transfers a batch, and checks the results; `plan` chooses the mischief for each proxy.
     fn round(&mut self, plan: &mut dyn FnMut([u64; 2]) -> [Mischief; 2], tally: &mut Tally) -> Result<()> {
         let mischief: Vec<[Mischief; 2]> = self.greetings.iter().map(|greeting| plan(*greeting)).collect();
         for (proxy, mischief) in self.proxies.iter().zip(&mischief) {
@@ -104,7 +105,7 @@ impl Side {
         for (mischief, greeting) in mischief.iter().zip(&self.greetings) {
             for (one, greeting) in mischief.iter().zip(greeting) {
                 let Some((at, _)) = one.end_at else { continue };
-                // Nobody says more than the handshake before having heard all of the other's.
+                // Neither side sends more than its handshake before it has received all of the peer's.
                 let behind = at > *greeting;
                 self.ended[usize::from(behind)] += 1;
                 // Rails may be ended on a rail before they are connected on all.
@@ -114,7 +115,7 @@ impl Side {
         if must {
             round.ensure_established().with_context(|| format!("{}, {mischief:?}", self.device))?;
         }
-        // Nothing is flipped here, so all content counts.
+        // No bit is flipped here, so all content is compared.
         let before = tally.lost;
         round.account(true, tally)?;
         self.proxies.iter().for_each(Proxy::close);
@@ -124,7 +125,7 @@ impl Side {
         Ok(())
     }
 
-    /// What was done; an error if that was not what is to be tried here, and there was the time.
+    /// Notes what was done. Fails if a run with enough time did not cut the intended connections.
     fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
         let Self { device, rounds, established, ended: [greeting, traffic], .. } = self;
         tally.note(format!(
@@ -139,7 +140,7 @@ impl Side {
     }
 }
 
-/// Something for each way of a connection with a handshake of so many bytes.
+/// Random mischief for each direction of a connection whose handshake has these lengths.
 fn mischief(greeting: [u64; 2], rng: &mut Rng) -> [Mischief; 2] {
     let pieces = *rng.one_of(&[0, 1, 3, 50, 1000]);
     let mut mischief = [Mischief { pieces, dribbles: rng.below(4) == 0, ..Mischief::default() }; 2];

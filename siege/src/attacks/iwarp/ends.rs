@@ -1,4 +1,5 @@
-//! Two ends in this process, a batch of requests from one to the other, and the account: what completed, and what came.
+//! Two endpoints in this process, a batch of requests between them, and the comparison of what completed with what
+//! arrived.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,13 +13,14 @@ use verbs::{
 
 use crate::attack::Tally;
 
-/// Bytes before and behind each region that nobody may touch, and what they hold.
+/// Canary bytes before and after each region, and their value.
 const MARGIN: usize = 4096;
 const CANARY: u8 = 0xc5;
 /// Requests of a batch, at most, and bytes of a slot.
 pub(super) const BATCH: usize = 64;
 const SLOT: usize = 512;
-/// Slots that writes go to, receives go to, data is sent from and fetched to; and one that is read and counted in.
+/// Slots that are the targets of writes and receives, and the sources of sends and reads; plus one for reads and
+/// atomics.
 const ROOM: usize = (2 * BATCH + 1) * SLOT;
 const RECEIVES: usize = BATCH * SLOT;
 const COUNTER: usize = 2 * BATCH * SLOT;
@@ -48,7 +50,7 @@ impl Node {
         Ok(self.cm.listen(addr, 64)?)
     }
 
-    /// A queue pair, its completion queues, and receives for a whole batch if it is to take one.
+    /// A queue pair with its completion queues, and receives for a whole batch if `receives` is set.
     pub(super) fn end(&self, receives: bool) -> Result<End> {
         let queue = || self.device.create_cq(4 * BATCH as u32);
         let (send_cq, recv_cq) = (queue()?, queue()?);
@@ -61,7 +63,7 @@ impl Node {
         Ok(End { qp, send_cq, recv_cq })
     }
 
-    /// Bytes beside the region that have changed; they are made good again.
+    /// Counts the canary bytes outside of the region that have changed, and restores them.
     pub(super) fn outside(&self) -> Result<u64> {
         let mut changed = 0;
         for range in [0..MARGIN, MARGIN + ROOM..ROOM + 2 * MARGIN] {
@@ -88,7 +90,7 @@ pub(super) struct End {
     pub(super) recv_cq: Cq,
 }
 
-/// What a request is.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Send,
@@ -124,7 +126,7 @@ fn pattern(round: u64, number: usize, len: usize) -> Vec<u8> {
     begin.iter().copied().chain((0..).map(|i: usize| (i * 7 + number) as u8)).take(len.max(8)).collect()
 }
 
-/// A connection in all its states, and a batch on it.
+/// One connection from setup to end, with a batch on it.
 pub(super) struct Round<'a> {
     a: &'a Node,
     b: &'a Node,
@@ -137,10 +139,10 @@ pub(super) struct Round<'a> {
     ended: Vec<Option<WcStatus>>,
     doubled: u64,
     received: Vec<Wc>,
-    /// Each side's connection is over, or never was.
+    /// Whether each side's connection has ended or was never established.
     over: [bool; 2],
     established: bool,
-    /// The peer told of an error.
+    /// The peer reported an error.
     told: bool,
 }
 
@@ -170,7 +172,7 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Posts a batch of so many requests as soon as there is a connection.
+    /// Posts a batch of `count` requests once the connection is established.
     fn post(&mut self, count: usize) -> Result<()> {
         for number in 0..count.min(BATCH) {
             let kind = Kind::ALL[number % Kind::ALL.len()];
@@ -199,7 +201,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// Takes whatever there is to take, on both sides.
+    /// Processes all pending events and completions on both sides.
     fn turn(&mut self, count: usize) -> Result<()> {
         while let Some(event) = self.a.cm.poll_event() {
             match event {
@@ -215,7 +217,7 @@ impl<'a> Round<'a> {
         }
         while let Some(event) = self.b.cm.poll_event() {
             match event {
-                // Others are left of an earlier round, or hit in their private data: dropped, so rejected.
+                // Left over from an earlier round, or with damaged private data: dropped, and thereby rejected.
                 CmEvent::ConnectRequest(request)
                     if self.to.is_none() && request.private_data == self.number.to_le_bytes() =>
                 {
@@ -248,7 +250,7 @@ impl<'a> Round<'a> {
         self.established && !self.ended.is_empty() && self.ended.iter().all(Option::is_some)
     }
 
-    /// Lets the batch go on until it is complete, or over, or the limit.
+    /// Makes progress until the batch has completed, the connection has ended, or the limit has passed.
     pub(super) fn go_on(&mut self, count: usize, limit: Duration) -> Result<()> {
         let began = Instant::now();
         while !self.is_complete() && !self.over[0] && began.elapsed() < limit {
@@ -258,10 +260,11 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The connection has been ended: everybody must notice, and everything complete. Then the account is made.
+    /// Checks the end of the connection: both sides must notice, and every request must complete. Then compares the
+    /// results.
     pub(super) fn account(mut self, crc: bool, tally: &mut Tally) -> Result<()> {
         let began = Instant::now();
-        // Whoever is connected still goes now; without a connection there is nothing to be ended.
+        // Closes a connection that is still established; without one there is nothing to close.
         let _ = self.a.cm.disconnect(&self.from.qp);
         if !self.established {
             self.over[0] = true;
@@ -275,7 +278,7 @@ impl<'a> Round<'a> {
         let before = (tally.lost, tally.doubled, tally.outside, tally.hung);
         tally.doubled += self.doubled;
         tally.outside += self.a.outside()? + self.b.outside()?;
-        // Without CRCs nobody is to blame for what nobody noticed.
+        // Without CRCs, damage that nobody detected is no fault.
         if crc || self.told {
             self.compare(crc, tally)?;
         }
@@ -329,7 +332,7 @@ impl<'a> Round<'a> {
         self.established
     }
 
-    /// For rounds in which nothing keeps a connection from being made.
+    /// For rounds in which nothing may prevent the connection.
     pub(super) fn ensure_established(&self) -> Result<()> {
         ensure!(self.established, "no connection came about");
         Ok(())

@@ -1,8 +1,8 @@
-//! One bit is flipped behind TCP's back, in a frame of the handshake or in an FPDU, in either direction, with CRCs and without.
-//! What is reported successful must have arrived, and with CRCs must be right.
+//! Flips one bit that TCP does not notice, in a handshake frame or an FPDU, in either direction, with and without CRCs.
+//! Requests reported successful must have arrived and, with CRCs, must be correct.
 //!
-//! Connections that are left alone come first: the frames of those are what is aimed at, the first of each kind before the
-//! others. What a peer says when it ends a connection is aimed at in such as are damaged twice.
+//! Undamaged connections come first: their frames are the targets, the first of each kind before the others. Frames
+//! that a peer sends when it ends a connection are hit on connections that are damaged twice.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -26,10 +26,10 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// Requests of a batch.
 const COUNT: usize = 20;
-/// A length that was hit lets its reader wait for more: not for longer than this.
+/// A damaged length makes its reader wait for more bytes; the round waits no longer than this.
 const WAIT: Duration = Duration::from_millis(60);
-/// Bytes at the front of a frame that are all aimed at: every header, and all of most control messages; and at its end: pad
-/// and CRC. Of what lies between, one byte stands for the others.
+/// Every byte at the front of a frame is a target (all headers and most control messages), and every byte at its end
+/// (pad and CRC). The middle byte represents those in between.
 const FRONT: usize = 64;
 const END: usize = 8;
 /// Within this time something must have been hit.
@@ -43,7 +43,7 @@ struct Target {
     frame: Name,
     byte: usize,
     back: bool,
-    /// It is of a frame that comes only if the connection is damaged before.
+    /// The frame exists only because the connection was damaged before.
     provoked: bool,
 }
 
@@ -70,7 +70,7 @@ impl Side {
             Self { a, b, _listener: listener, proxy, crc, targets, hit, rounds: 0, established: 0 };
         let plain = side.survey(Mischief::default(), tally)?;
         side.add(&plain, false);
-        // Without CRCs nobody is to blame for what is wrong in a peer's last words.
+        // Without CRCs, errors in a peer's final messages are no fault.
         if crc {
             let mut ended =
                 side.survey(Mischief { flip: Some(PROVOCATION), ..Mischief::default() }, tally)?;
@@ -79,14 +79,14 @@ impl Side {
             ensure!(!ended[1].is_empty(), "a peer of a damaged connection said nothing of it");
             side.add(&ended, true);
         }
-        // The first frames of each kind come first, and otherwise chance decides.
+        // The first frames of each kind are hit first; the order is otherwise random.
         let mut order: Vec<_> = side.targets.drain(..).map(|of| (of.frame.nth, rng.next_u64(), of)).collect();
         order.sort_unstable();
         side.targets = order.into_iter().map(|(.., target)| target).collect();
         Ok(side)
     }
 
-    /// What a connection consists of.
+    /// The frames of a connection.
     fn survey(&mut self, forth: Mischief, tally: &mut Tally) -> Result<Frames> {
         self.proxy.set([forth, Mischief::default()]);
         tally.tried += 1;
@@ -108,7 +108,7 @@ impl Side {
         }
     }
 
-    /// One connection, one bit; or one more in what it makes the peer say.
+    /// One connection with one flipped bit, or with a second one in the frame that the first provoked.
     fn round(&mut self, rng: &mut Rng, tally: &mut Tally) -> Result<()> {
         let target = self.targets[self.rounds % self.targets.len()];
         let aim = Aim { frame: target.frame, byte: target.byte, bit: rng.below(8) as u32 };
@@ -124,8 +124,9 @@ impl Side {
         let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
         round.go_on(COUNT, WAIT)?;
         self.established += usize::from(round.is_established());
-        // Who waits for the rest of a handshake waits as long as it was told to. One that succeeded has no CRC: after a flipped
-        // bit there the ends may have agreed on completing what TCP has taken.
+        // A side that waits for the rest of a handshake waits for its whole timeout, so the proxy closes the
+        // connection. A successful completion has no CRC: after a flipped bit there, the ends may have agreed on
+        // completing what TCP has accepted.
         let may_close = target.frame != Name::HANDSHAKE && (!self.crc || rng.below(2) == 0);
         if may_close || !round.is_established() {
             self.proxy.close();
@@ -141,7 +142,7 @@ impl Side {
         Ok(())
     }
 
-    /// What was hit; an error if that was nothing, and there was the time.
+    /// Notes what was hit. Fails if a run with enough time hit nothing.
     fn close(&self, long: bool, tally: &mut Tally) -> Result<()> {
         let firsts =
             |of: &mut dyn Iterator<Item = &Target>| of.filter(|target| target.frame.nth == 0).count();
@@ -167,7 +168,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let began = Instant::now();
     let mut sides = [Side::open(false, &mut budget.rng, tally)?, Side::open(true, &mut budget.rng, tally)?];
     while budget.goes_on() {
-        // Three of four with CRCs.
+        // Three of four rounds use CRCs.
         let side = &mut sides[usize::from(budget.rng.below(4) > 0)];
         side.round(&mut budget.rng, tally)?;
     }

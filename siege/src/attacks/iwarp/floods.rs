@@ -1,4 +1,4 @@
-//! Thousands of connections that say nothing, half of something, or garbage; meanwhile an honest client is answered.
+//! Thousands of connections that send nothing, a partial request, or garbage, while an honest client must be served.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -19,13 +19,13 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Connections that are open at once, besides those that the listener has closed already.
+/// Connections that are open simultaneously, not counting those that the listener has closed already.
 const OPEN: usize = 400;
-/// So many come between one honest client and the next.
+/// Intruders between two honest clients.
 const WAVE: usize = 50;
 const REQUEST: &[u8] = b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\xc0\x10";
 
-/// One that comes and speaks, or not.
+/// A hostile connection, with or without bytes sent on it.
 fn intruder(addr: SocketAddr, rng: &mut Rng) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(addr)?;
     let words = match rng.below(5) {
@@ -34,13 +34,13 @@ fn intruder(addr: SocketAddr, rng: &mut Rng) -> Result<TcpStream> {
         2 => b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         3 => (0..rng.below(600)).map(|_| rng.next_u64() as u8).collect(),
         _ => {
-            // As much private data as there can be, most of which never comes.
+            // Announces the maximum of private data and sends only a part.
             let mut frame = REQUEST.to_vec();
             frame[18..20].copy_from_slice(&512_u16.to_be_bytes());
             frame
         }
     };
-    // The listener may have had enough of it.
+    // The listener may have closed the connection.
     let _ = stream.write_all(&words);
     Ok(stream)
 }

@@ -1,9 +1,9 @@
-//! What a stream of iWARP consists of: a frame of the handshake, then FPDUs.
+//! Splits an iWARP stream into frames: one of the handshake, then FPDUs.
 
-/// A frame, by what it is and how many of its kind came before it on its way.
+/// A frame's name: its kind, and how many of that kind preceded it in this direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
-    /// RDMAP's; the handshake has none.
+    /// RDMAP's opcode; the handshake has none.
     pub(super) opcode: Option<u8>,
     pub(super) nth: usize,
 }
@@ -24,16 +24,17 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    /// These bytes come next.
+    /// Appends received bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.held.extend(bytes);
     }
 
-    /// The next frame, if it is there as a whole.
+    /// The next frame, if it is complete.
     pub(super) fn frame(&mut self) -> Option<(Name, Vec<u8>)> {
         let word =
             |at: usize| Some(usize::from(u16::from_be_bytes([*self.held.get(at)?, *self.held.get(at + 1)?])));
-        // RFC 5044 sections 7.1.1 and 4: a key, two bytes, the length of the rest; or a length, so much, pad and CRC.
+        // RFC 5044 sections 7.1.1 and 4. The handshake: a key, two bytes, the length of the rest. An FPDU: a length,
+        // that many bytes, pad and CRC.
         let len = if self.greeted { (2 + word(0)?).next_multiple_of(4) + 4 } else { 20 + word(18)? };
         if self.held.len() < len {
             return None;
@@ -48,7 +49,7 @@ impl Cutter {
         Some((Name { opcode: Some(opcode), nth: *count - 1 }, frame))
     }
 
-    /// What is there of a frame that is not there as a whole.
+    /// The bytes of an incomplete frame.
     pub(super) fn rest(self) -> Vec<u8> {
         self.held
     }

@@ -1,5 +1,5 @@
-//! Peers that speak MPA well, make good CRCs, and lie in one field at a time: every field of every kind of segment, by table.
-//! The victim ends such a connection or is unharmed; no byte outside of its region changes, and it serves others.
+//! Peers with valid MPA framing and CRCs and one false field: every field of every kind of segment, by table. The
+//! victim ends such a connection or is unharmed; no byte outside of its region changes, and it serves others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -22,18 +22,19 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// A kind of segment: DDP's control, RDMAP's, and its fields from there on, in bytes, with values that are right.
+/// A kind of segment: its DDP and RDMAP control bytes, and the fields after them, with their sizes in bytes and correct
+/// values.
 struct Kind {
     ddp: u8,
     rdmap: u8,
     fields: &'static [(usize, Right)],
 }
 
-/// What is right in a field.
+/// The correct value of a field.
 #[derive(Clone, Copy)]
 enum Right {
     Is(u64),
-    /// The victim's tag, and the beginning of its region.
+    /// The victim's STag, and the start address of its region.
     Tag,
     Begin,
 }
@@ -45,7 +46,7 @@ const fn untagged(ddp: u8, rdmap: u8, fields: &'static [(usize, Right)]) -> Kind
     Kind { ddp, rdmap, fields }
 }
 
-/// Word for RDMAP, queue, number, offset; then the body.
+/// RDMAP's word, queue number, message number, offset; then the payload.
 const KINDS: &[Kind] = &[
     Kind { ddp: 0xc1, rdmap: 0x40, fields: TAGGED },
     Kind { ddp: 0x81, rdmap: 0x40, fields: TAGGED },
@@ -95,7 +96,7 @@ const KINDS: &[Kind] = &[
     ),
 ];
 
-/// A lie: what is right, changed.
+/// A false value, derived from the correct one.
 fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
     let all = u64::MAX >> (64 - 8 * size as u32);
     let value = match rng.below(9) {
@@ -112,7 +113,8 @@ fn lie(right: u64, size: usize, rng: &mut Rng) -> u64 {
     value & all
 }
 
-/// An FPDU of a kind; field `wrong` lies, where 0 is its length, 1 and 2 the control bytes. 99 tells the truth.
+/// An FPDU of a kind with a false value in field `wrong`: 0 is its length, 1 and 2 are the control bytes. With 99, all
+/// are correct.
 fn fpdu(kind: &Kind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
     let mut put = |number: usize, size: usize, right: u64, out: &mut Vec<u8>| {
         let value = if number == wrong { lie(right, size, rng) } else { right };
@@ -138,7 +140,7 @@ fn fpdu(kind: &Kind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
     out
 }
 
-/// What comes first from one that asked for a Send to begin with: a request with CRCs, and the Send.
+/// A connection request with CRCs, from a peer that wants to begin with a Send; the Send follows.
 const REQUEST: &[u8] = b"MPA ID Req Frame\x50\x02\x00\x04\xc0\x10\x00\x10";
 
 fn request() -> Vec<u8> {
@@ -150,7 +152,7 @@ fn first_send(node: &Node, rng: &mut Rng) -> Vec<u8> {
     fpdu(&kind, 99, node, rng)
 }
 
-/// Reads until the end, or a quarter of a second of silence.
+/// Reads until the stream ends or has been silent for a quarter of a second.
 fn hear_out(stream: &mut TcpStream) -> Result<()> {
     stream.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut bytes = [0; 4096];
@@ -179,13 +181,13 @@ fn visit(b: &Node, addr: SocketAddr, rng: &mut Rng, tally: &mut Tally) -> Result
     stream.read_exact(&mut reply)?;
     stream.write_all(&first_send(b, rng))?;
     ensure!(matches!(b.cm.get_event(wait(2000))?, CmEvent::Established { .. }), "no connection");
-    // A read of the victim's own is open, so that answers are awaited.
+    // The victim has a read outstanding, so read responses are expected.
     let sges = [b.region.sge(0, 64)];
     end.qp.post_send(&SendWr::new(1, SendOp::Read(b.region.remote(0)), &sges))?;
     let kind = rng.one_of(KINDS);
     let wrong = rng.below(kind.fields.len() as u64 + 3) as usize;
     let words = fpdu(kind, wrong, b, rng);
-    // A victim that has had enough closes.
+    // The victim may have closed the connection.
     let _ = stream.write_all(&words);
     hear_out(&mut stream)?;
     drop(stream);

@@ -1,4 +1,4 @@
-//! What stands between the two ends of TCP connections.
+//! A TCP proxy between the two endpoints, which damages what it forwards.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,20 +20,20 @@ pub(super) struct Aim {
     pub(super) bit: u32,
 }
 
-/// What is done to the bytes of one direction.
+/// What the proxy does to the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mischief {
-    /// This bit of the stream is flipped.
+    /// Flips this bit of the stream.
     pub(super) flip: Option<Aim>,
-    /// Both directions are reset, or closed, in front of this byte.
+    /// Ends both directions before this byte: by a reset if true, otherwise by a close.
     pub(super) end_at: Option<(u64, bool)>,
-    /// Bytes of a piece, at most; each is passed on by itself. 0: as they come.
+    /// Maximal bytes of a piece; each is written separately. 0: as received.
     pub(super) pieces: usize,
-    /// Rests between pieces now and then.
+    /// Pauses between pieces now and then.
     pub(super) dribbles: bool,
 }
 
-/// A listener that passes connections on.
+/// A listener that forwards connections.
 pub(super) struct Proxy {
     pub(super) addr: SocketAddr,
     shared: Arc<Shared>,
@@ -41,20 +41,20 @@ pub(super) struct Proxy {
 
 struct Shared {
     target: Mutex<SocketAddr>,
-    /// Stands before the listener whose address ends the answers that come by here: for further lanes of rails.
+    /// Proxies the listener whose address ends the answers that pass here: for further lanes of rails.
     further: Option<(SocketAddr, Arc<Self>)>,
-    /// What is done to the next connections: forth, and back.
+    /// What is done to the next connections, in both directions.
     mischief: Mutex<[Mischief; 2]>,
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
     seed: Mutex<Rng>,
-    /// Flipped bits that were passed on.
+    /// Flipped bits that were forwarded.
     hits: AtomicU64,
-    /// What the latest connection consisted of.
+    /// The frames of the latest connection.
     seen: Mutex<Seen>,
 }
 
-/// The frames of a connection and how long they were: forth, and back.
+/// The frames of a connection with their lengths, in both directions.
 pub(super) type Frames = [Vec<(Name, usize)>; 2];
 type Seen = Arc<Mutex<Frames>>;
 
@@ -64,7 +64,8 @@ impl Proxy {
         Self::before(side, target, seed, None)
     }
 
-    /// A proxy as this one, with another one before the listeners that are named in answers here: those of further lanes of rails.
+    /// Starts a proxy like this one; `further` proxies the listeners that are named in answers here: those of further
+    /// lanes of rails.
     pub(super) fn before(
         side: Ipv4Addr,
         target: SocketAddr,
@@ -89,24 +90,24 @@ impl Proxy {
                 if passer.over.load(Ordering::Relaxed) {
                     return;
                 }
-                // An end that breaks off is the other end's to notice.
+                // If one end aborts the connection, the other end must notice.
                 let _ = near.map(|near| pass(&passer, near));
             }
         });
         Ok(Self { addr, shared })
     }
 
-    /// What is done to the connections that come from now on.
+    /// Sets what is done to connections from now on.
     pub(super) fn set(&self, mischief: [Mischief; 2]) {
         *lock(&self.shared.mischief) = mischief;
     }
 
-    /// How many flipped bits were passed on.
+    /// The number of flipped bits that were forwarded.
     pub(super) fn hits(&self) -> u64 {
         self.shared.hits.load(Ordering::Relaxed)
     }
 
-    /// What the latest connection has consisted of until now.
+    /// The frames of the latest connection until now.
     pub(super) fn seen(&self) -> Frames {
         let latest = lock(&self.shared.seen).clone();
         lock(&latest).clone()
@@ -164,7 +165,7 @@ fn pass(shared: &Arc<Shared>, near: TcpStream) -> Result<()> {
 struct Relay {
     shared: Arc<Shared>,
     seen: Seen,
-    /// 0 is forth.
+    /// 0 is from the client to the listener.
     way: usize,
     to: TcpStream,
     mischief: Mischief,
@@ -173,7 +174,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Passes bytes on until one end is over, then closes the other one.
+    /// Forwards bytes until one end closes, then closes the other one.
     fn run(mut self, mut from: TcpStream) {
         let (mut bytes, mut cutter) = (vec![0; 64 << 10], Cutter::default());
         let mut goes_on = true;
@@ -203,7 +204,7 @@ impl Relay {
         let _ = self.to.shutdown(Shutdown::Both);
     }
 
-    /// Whether it has flipped a bit of this frame.
+    /// Flips the bit if it is in this frame; whether it did.
     fn flips(&self, name: Name, frame: &mut [u8]) -> bool {
         let aim = self.mischief.flip.filter(|aim| aim.frame == name);
         let Some((aim, byte)) = aim.and_then(|aim| Some((aim, frame.get_mut(aim.byte)?))) else {
@@ -213,7 +214,7 @@ impl Relay {
         true
     }
 
-    /// An answer between rails ends with the address of a listener: the connection to it is to come by the further proxy.
+    /// An answer between rails ends with the address of a listener; replaces it by the address of the further proxy.
     fn redirect(&self, answer: &mut [u8]) {
         let Some((addr, further)) = &self.shared.further else { return };
         let IpAddr::V4(side) = addr.ip() else { return };
@@ -226,7 +227,7 @@ impl Relay {
         }
     }
 
-    /// Passes bytes on, as far as the stream is to go; whether it goes on.
+    /// Forwards bytes up to the point where the stream is ended; whether it continues.
     fn pass(&mut self, bytes: &[u8], from: &TcpStream) -> bool {
         let (mut now, mut ends) = (bytes, None);
         if let Some((at, reset)) = self.mischief.end_at
@@ -241,7 +242,7 @@ impl Relay {
         }
         if ends == Some(true) {
             for end in [from, &self.to] {
-                // Without a linger a close is a reset; the clone in the list goes when it is shut.
+                // With a linger time of zero, a close is a reset; the clone in the list is closed by the shutdown.
                 let _ = rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO));
             }
         }

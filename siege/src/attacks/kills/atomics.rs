@@ -1,5 +1,6 @@
-//! A child that is killed inside an atomic on the survivor's memory, which destroys its queue pair at about that time: atomics of
-//! others go on. They take turns on host memory, and the dead must not keep the turn.
+//! Kills a child inside an atomic on the survivor's memory while the survivor destroys its queue pair at about that
+//! time: atomics of other peers must proceed. Atomics on host memory take turns, and a dead process must not keep the
+//! turn.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,12 @@ use crate::attack::Tally;
 use crate::end::{End, Link, PEERS, RESULT, deadline, within};
 use host::Rng;
 
-/// The child lives at most so long, and the queue pair is destroyed so long before its end or after it, in microseconds.
+/// Maximal lifetime of the child, and how long before or after its end the queue pair is destroyed, in microseconds.
 const LIFE: u64 = 2000;
 const AROUND: u64 = 100;
-/// Atomics of the neighbour after all that.
+/// Atomics that the neighbour executes after all that.
 const AFTERWARDS: u64 = 8;
-/// The longest that one may take.
+/// The longest time that one atomic may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What both the child and the neighbour do to the survivor's memory; a device without atomics reads it.
@@ -29,7 +30,7 @@ pub(super) fn op(end: &End, link: &Link) -> SendOp {
     }
 }
 
-/// Somebody else whose atomics are to go on.
+/// Another peer whose atomics must proceed.
 struct Neighbour<'a> {
     end: &'a End,
     link: Link,
@@ -38,7 +39,7 @@ struct Neighbour<'a> {
 }
 
 impl Neighbour<'_> {
-    /// Carries out one, within a second.
+    /// Executes one atomic, within a second.
     fn go_on(&mut self, tally: &mut Tally) -> Result<()> {
         let room = [self.end.mr.sge(RESULT, 8)];
         self.link.qp.post_send(&SendWr::new(self.count, op(self.end, &self.link), &room))?;
@@ -52,7 +53,7 @@ impl Neighbour<'_> {
     }
 }
 
-/// Kills one, and destroys its queue pair: how long it took until the neighbour's atomics were done.
+/// Kills a child and destroys its queue pair; returns how long it took until the neighbour's atomics had completed.
 pub(super) fn round(
     end: &End,
     neighbour: &End,
@@ -71,7 +72,7 @@ pub(super) fn round(
     })?;
     let mut neighbour = Neighbour { end: neighbour, link, count: 0, seen: 0 };
     child.tell(format!("{:?} {port} 0", State::Atomics))?;
-    // With a channel of its own: the end of what this side destroys is told late, or not at all.
+    // The queue pair has its own CM channel: the end of a connection that this side destroys is reported late or never.
     let (request, cm, victims) = (end.request()?, end.device.create_cm()?, end.qp(None)?);
     cm.accept(request, &victims, &end.param())?;
     match cm.get_event(deadline())? {

@@ -1,15 +1,16 @@
 //! Peers that are killed at any instant, in every state, on all devices.
 //!
-//! The survivor must see everything that it posted complete, in order, and one end of each connection, soon. What the killed
-//! side knew to be delivered (it keeps a ledger outside of itself) must have come, once and in order.
+//! Everything that the survivor posted must complete soon and in order, and each connection must end once. Messages
+//! that the killed side knew to be delivered (it keeps a ledger outside of its process) must have arrived, once and in
+//! order.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `state` | what a child is doing when it is killed |
-//! | `nursery` | children that are started ahead |
-//! | `victims` | what the children do until they are killed |
-//! | `rounds` | what the survivor does meanwhile, and what it checks |
-//! | `atomics` | the same for those who are killed inside an atomic |
+//! | `state` | what a child does when it is killed |
+//! | `nursery` | children that are started in advance |
+//! | `victims` | the children's side |
+//! | `rounds` | the survivor's side, and its checks |
+//! | `atomics` | children that are killed inside an atomic |
 
 mod atomics;
 mod nursery;
@@ -43,7 +44,7 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// Attacks until the budget is spent, and counts.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    // What a process opens once, with its first device, it keeps.
+    // A process keeps what it opens only once, with its first device.
     drop(End::open(DEVICES[0])?);
     let bare = Holdings::now();
     let mut fronts = Vec::new();
@@ -75,7 +76,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         }
         at += 1;
         if at == DEVICES.len() * STATES.len() {
-            // Everything that is made once has been made.
+            // By now every one-time allocation has been made.
             level = Some(Holdings::now());
         }
     }

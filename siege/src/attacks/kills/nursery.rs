@@ -1,4 +1,4 @@
-//! [`Nursery`]: children of a device that are started ahead, and what they write about themselves.
+//! [`Nursery`]: children of a device that are started in advance, and the ledgers that they write.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::end::End;
 
 /// The name of the children's role.
 pub(crate) const ROLE: &str = "killed";
-/// Children that are started ahead, for each device.
+/// Children that are started in advance, for each device.
 const AHEAD: usize = 3;
 
 /// A child with its device open, and the ledger that outlives it.
@@ -22,20 +22,20 @@ pub(super) struct Victim {
     pub(super) ledger: Ledger,
 }
 
-/// What a victim writes about itself, kept outside of it.
+/// A victim's record of its own progress, kept outside of its process.
 pub(super) struct Ledger(File);
 
 impl Ledger {
-    /// How many messages it knew to be delivered.
+    /// The number of messages that it knew to be delivered.
     pub(super) fn acknowledged(&self) -> Result<u64> {
         let mut bytes = [0; 8];
-        // What it has never written is nothing.
+        // An empty ledger counts as zero.
         let len = self.0.read_at(&mut bytes, 0)?;
         Ok(if len == 8 { u64::from_le_bytes(bytes) } else { 0 })
     }
 }
 
-/// Children of one device, started ahead.
+/// Children of one device, started in advance.
 pub(super) struct Nursery {
     pub(super) device: &'static str,
     born: VecDeque<(Victim, PathBuf)>,
@@ -62,12 +62,12 @@ impl Nursery {
         Ok(())
     }
 
-    /// One that is ready.
+    /// A child that is ready.
     pub(super) fn take(&mut self) -> Result<Victim> {
         self.bear()?;
         let (victim, path) = self.born.pop_front().context("children are started ahead")?;
         let said = victim.child.heard();
-        // Both have it open.
+        // Both processes have it open.
         std::fs::remove_file(path)?;
         ensure!(said? == "ready", "the child did not get ready on {}", self.device);
         Ok(victim)
@@ -77,7 +77,7 @@ impl Nursery {
 impl Drop for Nursery {
     fn drop(&mut self) {
         for (_, path) in &self.born {
-            // It is a file of ours that nobody else removes.
+            // Nothing else removes this file.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -86,7 +86,7 @@ impl Drop for Nursery {
 /// A device under attack.
 pub(super) struct Front {
     pub(super) end: End,
-    /// Somebody else who uses the survivor's memory.
+    /// Another user of the survivor's memory.
     pub(super) neighbour: End,
     pub(super) nursery: Nursery,
     pub(super) rounds: u64,

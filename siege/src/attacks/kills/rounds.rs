@@ -15,10 +15,10 @@ use crate::end::{DEPTH, End, ROUND_MAX, SENDS, SLOT, at, deadline};
 use crate::storm::Storm;
 use host::Rng;
 
-/// A storm, or anything, lasts at most so long before the child is killed, in microseconds.
+/// The child is killed at a random time up to this one, in microseconds.
 const LIFE: u64 = 5000;
 
-/// One child is killed: how long it took the survivor to know all.
+/// Kills one child; returns how long it took the survivor to know everything.
 pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tally) -> Result<Duration> {
     let mut rng = Rng::new(seed);
     let victim = front.nursery.take()?;
@@ -35,7 +35,7 @@ pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tall
     };
     tally.outside += end.outside()?;
     let late = late.or_else(|why| {
-        // What a round leaves behind would spoil the next one.
+        // Leftovers of a failed round would spoil the next one.
         front.end = End::on(&front.end.device)?;
         Err(why)
     })?;
@@ -55,7 +55,7 @@ fn nothing_is_left(end: &End) -> Result<()> {
     Ok(())
 }
 
-/// Kills the child after a while, beside what `ride` does; how long after the child's end that ended.
+/// Kills the child after a while, in parallel with `ride`; returns how long after the child's death `ride` noticed it.
 fn beside(mut child: Child, rng: &mut Rng, ride: impl FnOnce() -> Result<Instant>) -> Result<Duration> {
     let life = Duration::from_micros(rng.below(LIFE));
     let (gone, noticed) = std::thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn storming(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut 
     let posts = matches!(state, State::Both | State::Target);
     let late = beside(child, rng, || storm.ride(end, &link, posts, tally))?;
     let acknowledged = ledger.acknowledged()?;
-    // What was reported successful to the dead must have come to the living.
+    // Messages reported successful to the killed side must have arrived at the survivor.
     tally.lost += acknowledged.saturating_sub(storm.messages);
     ensure!(acknowledged <= storm.messages, "{acknowledged} acknowledged, {} came", storm.messages);
     Ok(late)
@@ -100,7 +100,7 @@ fn resting(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut T
         }
         while !storm.is_settled() {
             if !storm.poll(end, &link, tally)? {
-                // What is left is flushed, if late.
+                // Outstanding requests are flushed, possibly late.
                 std::thread::yield_now();
             }
         }
@@ -109,7 +109,7 @@ fn resting(end: &End, victim: Victim, state: State, rng: &mut Rng, tally: &mut T
     Ok(late)
 }
 
-/// The child listens, dies, and cannot be connected to; its port is free.
+/// The child listens and dies; connecting to it must fail, and its port must be free.
 fn listening(end: &End, victim: Victim) -> Result<Duration> {
     let mut child = victim.child;
     let port: u16 = child.ask(format!("{:?} 0 0", State::Listening))?.parse()?;
@@ -125,14 +125,14 @@ fn listening(end: &End, victim: Victim) -> Result<Duration> {
     Ok(late)
 }
 
-/// A connection that the child made, from the survivor's side.
+/// The survivor's side of a connection that the child established.
 struct Guest {
     qp: Qp,
     established: bool,
     messages: u64,
 }
 
-/// The child makes and ends connections; each has its receives from a shared queue.
+/// The child establishes and ends connections; their receives come from a shared queue.
 fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Result<Duration> {
     let Victim { mut child, ledger } = victim;
     let (listener, srq) = (end.listen()?, end.srq()?);
@@ -166,13 +166,13 @@ fn connecting(end: &End, victim: Victim, rng: &mut Rng, tally: &mut Tally) -> Re
     }
 }
 
-/// The survivor's side of connections that come and go.
+/// The survivor's side of short-lived connections.
 struct Hall<'a> {
     end: &'a End,
     srq: Srq,
     guests: BTreeMap<u32, Guest>,
     messages: u64,
-    /// Queue pairs of which a claimed receive was flushed.
+    /// Queue pairs with a claimed receive that was flushed.
     flushed: BTreeSet<u32>,
 }
 
@@ -181,14 +181,15 @@ impl Hall<'_> {
         Ok(self.srq.post_recv(&RecvWr::new(wr_id, &[self.end.mr.sge(wr_id * SLOT, SLOT as u32)]))?)
     }
 
-    /// Takes messages until there are none; whether there were any.
+    /// Polls until no message is left; whether there was any.
     fn receive(&mut self) -> Result<bool> {
         let (mut wcs, mut any) = ([Wc::default(); 16], false);
         loop {
             let some = self.end.recv_cq.poll(&mut wcs)?;
             for wc in &wcs[..some] {
                 if wc.status == WcStatus::WrFlushErr {
-                    // One that the dead had claimed for a message under way: it is that queue pair's, and flushed with it.
+                    // The dead child had claimed it for a message in flight: it belongs to that queue pair and is
+                    // flushed with it.
                     let claimed = self.flushed.insert(wc.qp_num);
                     ensure!(claimed, "more shared receives are flushed than one can be claimed: {wc:?}");
                     self.post(wc.wr_id)?;
@@ -212,7 +213,7 @@ impl Hall<'_> {
         match event {
             CmEvent::ConnectRequest(request) => {
                 let qp = self.end.qp(Some(&self.srq))?;
-                // Whoever asked may have died before this answers.
+                // The client may have died before it is accepted.
                 if self.end.cm.accept(request, &qp, &self.end.param()).is_ok() {
                     self.guests.insert(qp.num(), Guest { qp, established: false, messages: 0 });
                 }
@@ -222,7 +223,7 @@ impl Hall<'_> {
                 _ => bail!("a second or unknown beginning"),
             },
             CmEvent::Disconnected { qp_num } => {
-                // Whatever was acknowledged is there now.
+                // Every acknowledged message must have arrived by now.
                 self.receive()?;
                 let guest = self.guests.remove(&qp_num);
                 ensure!(

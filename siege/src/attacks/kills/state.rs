@@ -1,8 +1,8 @@
-//! [`State`]: what a child is doing when it is killed.
+//! [`State`]: what a child does when it is killed.
 
 use anyhow::{Context, Result};
 
-/// What a child is doing when it is killed.
+/// What a child does when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It listens, and nobody connects.
@@ -13,18 +13,18 @@ pub(crate) enum State {
     Accepting,
     /// It registers memory, writes from it, and deregisters it.
     Registering,
-    /// Both ends storm; it alone does; the survivor alone does.
+    /// Both ends send, only the child does, or only the survivor does.
     Both,
     Initiator,
     Target,
-    /// It carries out atomics on the survivor's memory, which destroys its queue pair at about that time.
+    /// It executes atomics on the survivor's memory while the survivor destroys its queue pair.
     Atomics,
-    /// It is connected, and does nothing with it; it sleeps until a message comes.
+    /// It is connected and idle, or sleeps until a message arrives.
     Idle,
     Sleeping,
 }
 
-/// All of them; those in the middle of much are met more often.
+/// All states. States with much activity appear more often.
 pub(super) const STATES: &[State] = &[
     State::Both,
     State::Connecting,

@@ -1,4 +1,4 @@
-//! What the children do until they are killed.
+//! The children's side, until they are killed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use crate::end::{DEPTH, End, Link, PEERS, RESULT, SENDS, deadline};
 use crate::storm::Storm;
 use host::Rng;
 
-/// The role: opens its device, and is in the state that it is told.
+/// The role: opens its device and enters the requested state.
 pub(crate) fn be_killed() -> Result<()> {
     let Some(line) = hear()? else { return Ok(()) };
     let (device, ledger) = line.split_once(' ').context("a device and a ledger")?;
@@ -49,7 +49,7 @@ pub(crate) fn be_killed() -> Result<()> {
     }
 }
 
-/// Storms, and keeps account outside of itself.
+/// Sends and receives without pause, and records its progress in the ledger.
 fn storm(end: &End, link: &Link, posts: bool, rng: Rng, ledger: &File) -> Result<()> {
     let (mut storm, mut tally) = (Storm::new(end, link, rng)?, Tally::default());
     let mut written = 0;
@@ -90,7 +90,7 @@ fn connect(end: &End, port: u16, rng: &mut Rng, ledger: &File) -> Result<()> {
     }
 }
 
-/// Accepts connections, waits for what comes or for their end, and ends them.
+/// Accepts connections, waits for a message or for their end, and ends them.
 fn accept(end: &End, rng: &mut Rng) -> Result<()> {
     let listener = end.listen()?;
     say(listener.addr().port())?;
@@ -121,7 +121,7 @@ fn register(end: &End, link: &Link) -> Result<()> {
     }
 }
 
-/// Carries out atomics on the survivor's memory, or reads it where there are none, as many at a time as there is room for.
+/// Executes as many atomics as fit on the survivor's memory; without support for atomics, reads it.
 fn meddle(end: &End, link: &Link) -> Result<()> {
     let (mut posted, mut completed) = (0_u64, 0_u64);
     let mut wcs = [Wc::default(); 16];

@@ -1,4 +1,4 @@
-//! A victim, its bystander and its liar, and one lie after another.
+//! A victim, its bystander and its liar; injects one false value after another.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,16 @@ use crate::attack::Tally;
 use crate::child::Child;
 use host::Rng;
 
-/// A liar is replaced after so many rounds, as its own device suffers.
+/// A liar is replaced after this many rounds, as its own device suffers.
 const LIAR_ROUNDS: u64 = 128;
-/// Honest connections, each of a fresh liar, that may be refused in a row.
+/// Honest connections, each of a fresh liar, that may be refused consecutively.
 const REFUSED_MAX: u64 = 5;
 /// How long a liar may take for a round; a dead one is replaced.
 const LIAR_PATIENCE: Duration = Duration::from_secs(2);
-/// After so many lies what no single round looks at is looked at.
+/// The checks that no single round makes follow after this many false values.
 const CHECK_EVERY: usize = 128;
 
-/// A victim, its bystander, and its liar of the moment.
+/// A victim, its bystander, and its current liar.
 pub(super) struct Arena {
     copy: CopyPath,
     seed: u64,
@@ -38,7 +38,7 @@ pub(super) struct Arena {
 enum End {
     /// The liar died or fell silent.
     Silent,
-    /// Nothing was lied about.
+    /// No field was changed.
     Nothing(String),
     Lied {
         said: String,
@@ -48,7 +48,7 @@ enum End {
 }
 
 impl Arena {
-    /// A victim that is reached in this way, and lies of this seed.
+    /// A victim whose memory is reached by this copy path; the false values derive from the seed.
     pub(super) fn new(copy: CopyPath, seed: u64) -> Result<Self> {
         let estate = Estate::new(copy)?;
         let listener = estate.cm.listen(estate::any(), 64)?;
@@ -64,7 +64,7 @@ impl Arena {
         Ok(Self { copy, seed, estate, listener, bystander, liar: None, recent: Vec::new() })
     }
 
-    /// The liar, fresh or used; connected to nothing.
+    /// The liar, fresh or used, without a connection.
     fn liar(&mut self) -> Result<&mut Child> {
         if self.liar.as_ref().is_none_or(|(_, rounds)| *rounds >= LIAR_ROUNDS) {
             self.liar = None;
@@ -78,7 +78,7 @@ impl Arena {
         Ok(child)
     }
 
-    /// A lie about a field: the one of this number.
+    /// Injects a false value into a field: the one with this number.
     pub(super) fn lie(&mut self, field: &mut Field, value: u64, tally: &mut Tally) -> Result<()> {
         let lie = self.plan(field, value);
         tally.tried += 1;
@@ -88,13 +88,13 @@ impl Arena {
             if !matches!(end, End::Nothing(_)) {
                 break;
             }
-            // Earlier lies may have broken the liar's own device. A fresh liar is honest until it lies.
+            // Earlier rounds may have broken the liar's own device. A fresh liar is honest until its false value.
             self.liar = None;
             end = self.round(&lie, tally)?;
         }
         match end {
             End::Nothing(said) => {
-                // Not this lie's doing: an earlier one has closed the door for all.
+                // Not caused by this value: an earlier one has blocked all connections.
                 tally.hung += 1;
                 tally.note(format!("{:?} lets no honest connection in: {said} ({})", self.copy, lie.line()));
                 field.bad += 1;
@@ -111,7 +111,7 @@ impl Arena {
                 }
                 field.bad += u64::from(bad);
                 tally.survived += u64::from(!bad);
-                // The place in a ring has a comma, too; the end is the result.
+                // An array's position has a comma, too; the result is the last part.
                 let lied = said.rsplit_once(", ").map_or(said.as_str(), |(lied, _)| lied);
                 field.distinct += u64::from(field.said.insert(lied.to_owned()));
             }
@@ -123,7 +123,7 @@ impl Arena {
         Ok(())
     }
 
-    /// What belongs to the lie of this number, by chance.
+    /// Plans the injection with this number; its moment and receive queue are pseudo-random.
     fn plan(&self, field: &Field, value: u64) -> Lie {
         let of_name = field.name.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31) ^ u64::from(byte));
         let mut rng = Rng::new(self.seed ^ of_name ^ value << 40 ^ u64::from(field.of_peer) << 39);
@@ -137,13 +137,13 @@ impl Arena {
         Lie { value, seed: self.seed, shared, moment, of_peer: field.of_peer, field: field.name.clone() }
     }
 
-    /// One lie, once.
+    /// Injects one false value, once.
     fn round(&mut self, lie: &Lie, tally: &mut Tally) -> Result<End> {
         let order = lie.line();
         self.liar()?.tell(&order)?;
         let mut traffic = Traffic::new();
         let Some((said, went_on)) = self.accept_and_work(lie, &mut traffic)? else {
-            // It is a liar: it may crash, or wait for its own lie.
+            // A liar may crash, or wait because of its own false value.
             self.liar = None;
             return Ok(End::Silent);
         };
@@ -174,12 +174,12 @@ impl Arena {
         Ok(End::Lied { said, went_on, bad })
     }
 
-    /// The victim's part of a round; what the liar said of it, if it lived to say something, and whether all went well.
+    /// The victim's part of a round. Returns the liar's report, if it lived to send one, and whether all went well.
     fn accept_and_work(&mut self, lie: &Lie, traffic: &mut Traffic) -> Result<Option<(String, bool)>> {
         let until = Instant::now() + LIAR_PATIENCE;
         let mut current = None;
         let mut said: Option<String> = None;
-        // Once the liar has done its part, what it did not answer by now it will not answer.
+        // What the liar has not answered when it has done its part, it never will.
         let mut enough = until;
         while Instant::now() < enough {
             match self.estate.cm.poll_event() {
@@ -224,7 +224,7 @@ impl Arena {
         Ok(said.map(|said| (said, went_on)))
     }
 
-    /// Ends the connection; the liar is told to do so `first`, or when the victim has.
+    /// Ends the connection. The liar is asked to do so before the victim if `first`, otherwise after it.
     fn part_with(
         &mut self,
         current: Option<(Qp, Cq, Remotes)>,
@@ -233,7 +233,7 @@ impl Arena {
     ) -> Result<()> {
         let (child, _) = self.liar.as_mut().context("there is one")?;
         if first {
-            // A dead one hears nothing.
+            // A dead liar does not read it.
             let _ = child.tell("end");
         }
         if let Some((qp, cq, _)) = current {
@@ -246,7 +246,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Accepts, with receives posted; whoever lies in its hello may be refused.
+    /// Accepts with receives posted; a liar with a false hello may be refused.
     fn accept(
         &self,
         request: ConnectRequest,
@@ -257,12 +257,12 @@ impl Arena {
         let (qp, cq) = self.estate.queue_pair(shared)?;
         traffic.receive(&self.estate, &qp, shared);
         let param = ConnParam::with_private_data(self.estate.remotes().pack());
-        // A refusal is an answer.
+        // A refusal is a valid answer.
         let _ = traffic.timed("Cm::accept", || self.estate.cm.accept(request, &qp, &param));
         Ok((qp, cq, peer))
     }
 
-    /// The bystander works as initiator, and finds what it wrote; and memory that nobody registered is as it was.
+    /// The bystander works as initiator and checks what it wrote; unregistered memory must be unchanged.
     pub(super) fn check_bystander(&mut self, tally: &mut Tally) -> Result<()> {
         let recent = std::mem::take(&mut self.recent);
         let began = Instant::now();
@@ -286,7 +286,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Which of these lies changes memory that nobody registered, when all are told again.
+    /// Repeats these injections; returns the first that changes unregistered memory.
     fn culprit(&mut self, recent: &[Lie]) -> Result<Option<Lie>> {
         for lie in recent {
             self.round(lie, &mut Tally::default())?;

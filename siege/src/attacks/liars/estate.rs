@@ -1,4 +1,4 @@
-//! A device with regions between canaries, and the traffic over a connection.
+//! A device with regions between canaries, and the traffic of a connection.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,27 +14,27 @@ use verbs::{
     RecvWr, RemoteAddr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode,
 };
 
-/// A region's length; as much lies unregistered before it and behind it.
+/// The length of a region; the same length is unregistered on each side of it.
 pub(super) const LEN: usize = 4096;
 const CANARY: u8 = 0xc5;
-/// What lies elsewhere: memory that nobody registers.
+/// The length of a distant buffer that is never registered.
 const ELSEWHERE: usize = 1 << 20;
-/// Bytes that a receive has room for.
+/// The length of a receive.
 const ROOM: u32 = 1024;
 const RECEIVES: u64 = 8;
 const SHARED: SrqInit = SrqInit { max_wr: RECEIVES as u32, max_sge: 2 };
 
-/// The address to listen at.
+/// The address for listening.
 pub(super) fn any() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// How a way of copying is called between processes.
+/// The name of a copy path in messages between processes.
 pub(super) fn name(copy: CopyPath) -> &'static str {
     if copy == CopyPath::Service { "service" } else { "auto" }
 }
 
-/// What the other side needs to reach one's regions.
+/// The remote addresses and keys of a side's regions.
 #[derive(Clone, Copy)]
 pub(super) struct Remotes {
     pub(super) host: RemoteAddr,
@@ -77,7 +77,7 @@ impl Flanked {
     }
 }
 
-/// Bytes that are no canaries any more; made canaries again.
+/// Counts the bytes that are not canaries any more, and restores them.
 fn changed(buf: &verbs::Result<Buf>) -> u64 {
     let Ok(buf) = buf else { return 1 };
     let mut bytes = vec![0; buf.len()];
@@ -91,7 +91,7 @@ fn changed(buf: &verbs::Result<Buf>) -> u64 {
     count
 }
 
-/// A device and what belongs to it.
+/// A device and its objects.
 pub(super) struct Estate {
     pub(super) device: Device,
     pd: Pd,
@@ -100,14 +100,14 @@ pub(super) struct Estate {
     srq: Srq,
     host: Flanked,
     nic: Flanked,
-    /// The bystander's.
+    /// The bystander's regions.
     other: [Flanked; 2],
     elsewhere: [Buf; 2],
     kept: RefCell<Vec<Qp>>,
 }
 
 impl Estate {
-    /// A device that reaches private memory in this way.
+    /// A device that reaches private memory by this copy path.
     pub(super) fn new(copy: CopyPath) -> Result<Self> {
         let device = open(&host::real::host(), &ShmConfig { copy, ..ShmConfig::default() })?;
         let pd = device.alloc_pd()?;
@@ -142,7 +142,7 @@ impl Estate {
         Ok((qp, cq))
     }
 
-    /// Keeps a queue pair as long as everything.
+    /// Keeps a queue pair until the estate is dropped.
     pub(super) fn keep(&self, qp: Qp) {
         self.kept.borrow_mut().push(qp);
     }
@@ -157,7 +157,7 @@ impl Estate {
         }
     }
 
-    /// Connects to a port: what the other side said.
+    /// Connects to a port; returns the peer's regions.
     pub(super) fn connect(&self, qp: &Qp, port: u16, patience: Duration) -> Result<Remotes> {
         let span = Span::from_ms(patience.as_millis() as u64);
         let param = ConnParam { timeout: span, ..ConnParam::with_private_data(self.remotes().pack()) };
@@ -175,7 +175,7 @@ impl Estate {
         }
     }
 
-    /// Makes anew what peers may take away by the protocol: keys, and a shared queue's receives.
+    /// Recreates what peers may consume or invalidate by the protocol: keys, and a shared queue's receives.
     pub(super) fn renew(&mut self) -> Result<()> {
         self.srq = self.pd.create_srq(SHARED)?;
         self.host.mr = self.pd.reg_mr_range(&self.host.buf, LEN..2 * LEN, Access::ALL)?;
@@ -195,12 +195,12 @@ impl Estate {
         [self.host.mr.sge(2048, 24), self.nic.mr.sge(2048, ROOM - 24)]
     }
 
-    /// For the peer.
+    /// The regions that the peer may use.
     pub(super) fn remotes(&self) -> Remotes {
         Remotes { host: self.host.mr.remote(0), nic: self.nic.mr.remote(0) }
     }
 
-    /// For the bystander.
+    /// The regions that the bystander may use.
     pub(super) fn bystander_remotes(&self) -> Remotes {
         Remotes { host: self.other[0].mr.remote(0), nic: self.other[1].mr.remote(0) }
     }
@@ -210,17 +210,17 @@ impl Estate {
         [self.host.mr.rkey(), self.nic.mr.rkey()]
     }
 
-    /// Where a canary of the region in host memory lies, aligned to 8.
+    /// The address of a canary next to the region in host memory, aligned to 8.
     fn canary(&self) -> u64 {
         self.host.buf.addr() + 2 * LEN as u64 + 64
     }
 
-    /// What changed around the regions.
+    /// Canary bytes that changed next to the regions.
     pub(super) fn bytes_outside(&self) -> u64 {
         [&self.host, &self.nic, &self.other[0], &self.other[1]].map(Flanked::changed).iter().sum()
     }
 
-    /// What changed far from them.
+    /// Bytes that changed in the distant buffer.
     pub(super) fn bytes_elsewhere(&self) -> u64 {
         self.elsewhere.each_ref().map(|buf| changed(&Ok(buf.clone()))).iter().sum()
     }
@@ -231,7 +231,7 @@ impl Estate {
     }
 }
 
-/// What went over a connection.
+/// The traffic of a connection.
 #[derive(Default)]
 pub(super) struct Traffic {
     sent: u64,
@@ -242,9 +242,9 @@ pub(super) struct Traffic {
     pub(super) succeeded: u64,
     /// Messages that arrived here.
     pub(super) arrived: u64,
-    /// Requests or receives that were completed twice.
+    /// Requests or receives that completed twice.
     pub(super) doubled: u64,
-    /// Messages that were said to be longer than the receive has room for.
+    /// Messages reported as longer than their receive.
     pub(super) overstated: u64,
     /// The call that took longest.
     pub(super) slowest: Slowest,
@@ -253,7 +253,7 @@ pub(super) struct Traffic {
     flushed: bool,
 }
 
-/// A call that takes longer is asked how much of that it waited for a processor.
+/// For a call that takes longer, the time spent waiting for a processor is read, too.
 const WORTH_ASKING: Duration = Duration::from_millis(300);
 
 /// The call that took longest.
@@ -261,17 +261,17 @@ const WORTH_ASKING: Duration = Duration::from_millis(300);
 pub(super) struct Slowest {
     pub(super) name: &'static str,
     pub(super) took: Duration,
-    /// How long the thread had been ready and waited for a processor, since the traffic began.
+    /// How long the thread had been runnable without a processor, since the traffic began.
     pub(super) starved: Duration,
 }
 
-/// How long this thread has been ready to run and had no processor (the second figure of schedstat, ns).
+/// How long this thread has been runnable without a processor (the second figure of schedstat, ns).
 fn awaited_a_processor() -> Duration {
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(said.split(' ').nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-/// The numbers of receives begin here, those of requests at 0.
+/// Work request ids of receives begin here, those of requests at 0.
 const RECEIVE: u64 = 1 << 32;
 
 impl Traffic {
@@ -279,13 +279,13 @@ impl Traffic {
         Self { starved_before: awaited_a_processor(), ..Self::default() }
     }
 
-    /// Makes a call, and takes its time.
+    /// Makes a call and measures its duration.
     pub(super) fn timed<T>(&mut self, name: &'static str, call: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = call();
         let took = began.elapsed();
         if took > self.slowest.took {
-            // Asked for only when it matters: asking takes as long as a call does.
+            // Read only when it matters: reading takes as long as a call does.
             let starved = if took > WORTH_ASKING { awaited_a_processor() } else { Duration::ZERO };
             self.slowest = Slowest { name, took, starved: starved.saturating_sub(self.starved_before) };
         }
@@ -303,7 +303,7 @@ impl Traffic {
         }
     }
 
-    /// One of every kind of request, short and long, on host memory and NIC memory.
+    /// Posts a request of every kind, short and long, on host memory and NIC memory.
     pub(super) fn send_all(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
         let add = SendOp::FetchAdd { remote: peer.host, add: 1 };
         let swap = |remote| SendOp::CompareSwap { remote, compare: 1, swap: 2 };
@@ -330,12 +330,12 @@ impl Traffic {
             self.sent += 1;
         }
         if qp.init().recv_cq.req_notify(false).is_ok() {
-            // Whether there is an event is the peer's to say.
+            // The peer decides whether there is an event.
             self.timed("CompChannel::poll_event", || estate.channel.poll_event());
         }
     }
 
-    /// Takes completions until everything sent was answered or the time is over.
+    /// Polls completions until every request has completed or the time has passed.
     pub(super) fn poll(&mut self, cq: &Cq, limit: Duration) {
         let began = Instant::now();
         let mut wcs = [Wc::default(); 16];
@@ -346,14 +346,14 @@ impl Traffic {
                 return;
             }
             if n == 0 {
-                // Leaves the processor to whoever has to answer.
+                // Leaves the processor to the peer.
                 std::thread::sleep(Duration::from_micros(20));
             }
         }
     }
 
-    /// Asks for what no honest program would: a place outside of the peer's region that is a canary of this side's, if nobody
-    /// looks where the region ends. The region was used the moment before, so that it is remembered.
+    /// Writes to an address outside of the peer's region where this side would hit its own canary if nobody checked the
+    /// region's end. The region itself is written right before, so that it is cached.
     pub(super) fn overreach(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
         let lab = Lab::of(qp).ok();
         let Some(addr) = lab.and_then(|lab| lab.aim(peer.nic.rkey, estate.canary())) else { return };
@@ -381,18 +381,18 @@ impl Traffic {
             self.answered += 1;
             self.succeeded += u64::from(wc.is_ok());
         }
-        // What a shared queue gives back has no number of its own.
+        // Completions of a shared queue's receives have no id of this connection.
         if !(is_receive && self.shared) {
             self.doubled += u64::from(!self.returned.insert(wc.wr_id));
         }
     }
 
-    /// Ends the connection, and waits for everything to come back.
+    /// Ends the connection, and waits for all outstanding work to complete.
     pub(super) fn end(&mut self, estate: &Estate, qp: &Qp, cq: &Cq) {
         // It may have ended already.
         let _ = self.timed("Cm::disconnect", || estate.cm.disconnect(qp));
         self.timed("Qp::to_error", || qp.to_error());
-        // What a shared queue delivered is not waited for: it was there before.
+        // Receives of a shared queue are not waited for: they were posted before.
         self.poll(cq, Duration::ZERO);
         let began = Instant::now();
         while !self.is_all_back() && began.elapsed() < Duration::from_secs(1) {
@@ -402,7 +402,7 @@ impl Traffic {
         self.flushed = true;
     }
 
-    /// Whether requests were posted and all have come back.
+    /// Whether requests were posted and all of them have completed.
     pub(super) fn is_answered(&self) -> bool {
         self.sent > 0 && self.answered >= self.sent
     }
@@ -411,7 +411,7 @@ impl Traffic {
         self.returned.len() as u64 >= self.sent + self.receives
     }
 
-    /// Requests and receives that never came back.
+    /// Requests and receives that never completed.
     pub(super) fn unanswered(&self) -> u64 {
         if !self.flushed { 0 } else { (self.sent + self.receives).saturating_sub(self.returned.len() as u64) }
     }

@@ -1,40 +1,40 @@
-//! [`Field`]: a field to be lied about, and what became of it.
+//! [`Field`]: a field that gets false values, and their results.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-/// A field to be lied about, and what became of it.
+/// A field that gets false values, and their results.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Field {
-    /// Whether the owner copies, or the kernel.
+    /// Whether the owner copies (service), or the kernel does.
     pub(super) service: bool,
     pub(super) name: String,
-    /// Whether it is the victim's.
+    /// Whether the field is in the victim's segment.
     pub(super) of_peer: bool,
-    /// Words that it has.
+    /// The number of its words.
     pub(super) places: usize,
-    /// Whether it is there with a shared receive queue, and with an own one.
+    /// Whether it exists with an own receive queue, and with a shared one.
     pub(super) shared: [bool; 2],
     pub(super) tried: u64,
-    /// Lies after which everything that the victim had asked for succeeded.
+    /// False values after which all of the victim's requests succeeded.
     pub(super) went_on: u64,
-    /// Lies after which some of it ended in an error.
+    /// False values after which some of them failed.
     pub(super) error: u64,
-    /// Lies with which there was no connection.
+    /// False values with which no connection was established.
     pub(super) refused: u64,
-    /// Lies at which the liar died or fell silent.
+    /// False values at which the liar died or fell silent.
     pub(super) silent: u64,
-    /// Lies that reached what they must not.
+    /// False values that did forbidden damage.
     pub(super) bad: u64,
-    /// Lies that were not told before: of another place or value.
+    /// Injections that differ from all earlier ones in place or value.
     pub(super) distinct: u64,
     #[serde(skip)]
     pub(super) said: HashSet<String>,
 }
 
 impl Field {
-    /// Its name, and whose it is.
+    /// Its name, and whether it is the victim's.
     pub(super) fn title(&self) -> String {
         format!("{}{}", if self.of_peer { "the victim's " } else { "" }, self.name)
     }

@@ -1,4 +1,4 @@
-//! The child that lies, and the bystander, which is honest.
+//! The child that injects false values (the liar), and the bystander, which is honest.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use host::Rng;
 
 /// How long a liar waits for a victim that may well refuse it.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How long it waits when it has told its lie already: there is nothing more to come.
+/// How long it waits after its injection: nothing more will follow.
 const PATIENCE_WITH_LIES: Duration = Duration::from_millis(50);
 
 fn first_line() -> Result<(CopyPath, u16)> {
@@ -22,7 +22,7 @@ fn first_line() -> Result<(CopyPath, u16)> {
     Ok((if copy == "service" { CopyPath::Service } else { CopyPath::Auto }, port.parse()?))
 }
 
-/// Child: lies as it is told in a line, see [`Lie`], a connection for each.
+/// Child: reads orders, one per line (see [`Lie`]), and injects each false value on a new connection.
 pub(crate) fn liar_role() -> Result<()> {
     let (copy, port) = first_line()?;
     let estate = Estate::new(copy)?;
@@ -34,35 +34,35 @@ pub(crate) fn liar_role() -> Result<()> {
     Ok(())
 }
 
-/// When a lie is told.
+/// When a false value is injected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Moment {
-    /// Before there is a connection.
+    /// Before the connection.
     Before,
-    /// As soon as there is one.
+    /// Right after the connection.
     After,
-    /// After traffic has gone over it, and before more does.
+    /// Between two rounds of traffic.
     Amid,
 }
 
 const MOMENTS: [Moment; 3] = [Moment::Before, Moment::After, Moment::Amid];
 
-/// What to lie about, how, and when.
+/// An injection: its field, its value and its moment.
 #[derive(Clone, Debug)]
 pub(super) struct Lie {
-    /// The how manieth lie about this field it is; see [`hostile`].
+    /// The number of the false value for its field; see [`hostile`].
     pub(super) value: u64,
     pub(super) seed: u64,
     /// Whether receives come from a shared queue.
     pub(super) shared: bool,
     pub(super) moment: Moment,
-    /// Whether the words are the victim's.
+    /// Whether the words are in the victim's segment.
     pub(super) of_peer: bool,
     pub(super) field: String,
 }
 
 impl Lie {
-    /// As a line: value, seed, three numbers, field.
+    /// Encodes the injection as a line: value, seed, three numbers, field.
     pub(super) fn line(&self) -> String {
         let Self { value, seed, shared, moment, of_peer, field } = self;
         format!("{value} {seed} {} {} {} {field}", u8::from(*shared), *moment as u8, u8::from(*of_peer))
@@ -83,19 +83,19 @@ impl Lie {
         })
     }
 
-    /// Chance that depends on nothing but the lie.
+    /// A random generator that depends only on the field, the number and the seed.
     fn rng(&self) -> Rng {
         let of_field = |sum: u64, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Rng::new(self.field.bytes().fold(self.seed ^ self.value.wrapping_mul(0x9e37_79b9), of_field))
     }
 
-    /// One of the words of the field, the same for the same lie.
+    /// A random word of the field; equal injections choose equal words.
     fn choose<'w>(&self, words: &'w [Word]) -> Option<&'w Word> {
         let of_field: Vec<&Word> = words.iter().filter(|word| word.field == self.field).collect();
         (!of_field.is_empty()).then(|| *self.rng().one_of(&of_field))
     }
 
-    /// Tells the lie: what it says, or `None` if there is no such word.
+    /// Writes the false value. Returns a description, or `None` if there is no such word.
     fn tell(&self, lab: &Lab, words: &[Word], own: &[Word]) -> Option<Told> {
         let word = self.choose(words)?;
         let old = lab.read(word)?;
@@ -106,14 +106,14 @@ impl Lie {
     }
 }
 
-/// A lie that was told, and the truth.
+/// An injected value, with the original one.
 struct Told {
     said: String,
     word: Word,
     old: u64,
 }
 
-/// One connection with a lie in it; says which one, or `none` if there is no such word, and stays until told to end.
+/// One connection with one false value. Reports it, or `none` if there is no such word, and stays until asked to end.
 fn round(estate: &Estate, port: u16, lie: &Lie) -> Result<()> {
     let (qp, cq) = estate.queue_pair(lie.shared)?;
     let lab = Lab::of(&qp)?;
@@ -170,31 +170,31 @@ fn result_of(connected: &Result<Remotes>) -> String {
     }
 }
 
-/// Works as an honest peer would.
+/// Works as an honest peer does.
 fn bout(estate: &Estate, qp: &Qp, cq: &Cq, peer: &Remotes, traffic: &mut Traffic) {
     traffic.send_all(estate, qp, peer);
     traffic.poll(cq, Duration::from_millis(5));
 }
 
-/// Says what was done, and waits for the victim to have done its part.
+/// Reports what was done, and waits until the victim has done its part.
 fn part(said: String) -> Result<()> {
     say(said)?;
     hear().map(|_| ())
 }
 
-/// The lie's value: the first ones are numbers at limits, as far as the word has room for them; then neighbours of the truth, sizes,
-/// other objects' places, and chance.
+/// The false value: first limits of integers, as far as the word has room for them; then neighbours of the correct
+/// value, sizes, positions of other objects, and random numbers.
 fn hostile(lie: &Lie, word: &Word, old: u64, own: &[Word]) -> u64 {
     const FIXED: [u64; 17] =
         [0, 1, u64::MAX, 2, 3, 7, 8, 63, 64, 127, 128, 4095, 4096, 8191, 8192, 65_535, 65_536];
     const SIZES: [u64; 8] = [24, 1024, LEN as u64, 3 * LEN as u64, 64 << 10, 8 << 20, 32 << 20, 1 << 30];
     let bits = if word.offset == u64::MAX { 12 } else { 8 * u64::from(word.width) };
     let mut rng = lie.rng();
-    // Where in an array it was.
+    // Consumes the number that `choose` used.
     rng.next_u64();
     let value = match lie.value.checked_sub(FIXED.len() as u64) {
         None => FIXED[lie.value as usize],
-        // The largest first: they lead furthest.
+        // The largest ones first: they have most effect.
         Some(i) if i / 3 < bits => {
             (1_u64 << (bits - 1 - i / 3)).wrapping_add([0, u64::MAX, 1][(i % 3) as usize])
         }
@@ -211,7 +211,7 @@ fn hostile(lie: &Lie, word: &Word, old: u64, own: &[Word]) -> u64 {
     if bits < 64 { value & ((1 << bits) - 1) } else { value }
 }
 
-/// Child: an honest peer that works whenever it is told to, and says whether all was well.
+/// Child: an honest peer that works when asked to, and reports whether all went well.
 pub(crate) fn bystander_role() -> Result<()> {
     let (copy, port) = first_line()?;
     let estate = Estate::new(copy)?;

@@ -1,25 +1,26 @@
-//! Peers that keep to the protocol of shared memory and lie in one field at a time: every field that a connection uses, in their own
-//! segment and, as far as peers write there, in the victim's, and every field of the hello. The fields come from the layout
-//! (`nic_shm::lab`), the lies from a list of numbers at limits, of the truth's neighbours, of sizes, of other objects'
-//! places, and of chance. A field is what the layout names. The first two words of an array are a field each; its other words,
-//! the equal words of a ring's slots, and the words of a structure that no name covers are one, of which every lie takes a word
-//! by chance.
+//! Peers that follow the shared-memory protocol except for one field with a false value at a time: every field that a
+//! connection uses, in their own segment and, as far as peers write there, in the victim's, and every field of the
+//! hello. The fields come from the layout (`nic_shm::lab`). The values come from a list of integer limits, neighbours
+//! of the correct value, sizes, positions of other objects, and random numbers. A field is what the layout names. The
+//! first two words of an array are a field each. Its other words, the equal words of a ring's slots, and unnamed words
+//! of a structure form one field each; each injection takes a random word.
 //!
-//! The victim is in a process of its own, with canaries around its regions and elsewhere. It works as initiator and target with
-//! each liar, by the kernel's way and by the owner's, and in the end asks for what lies outside of the liar's region. What it posted must come back, once; nothing else may change; no call may take long;
-//! and a bystander, connected to the same device, must not notice. Several victims work at the same time, each with fields of
-//! its own. With `--values N` each field gets N different lies, however long it takes, and a row in a table; otherwise all fields get as many as
-//! there is time for.
+//! The victim is a separate process, with canaries around its regions and elsewhere. It works as initiator and target
+//! with each liar, on the kernel's copy path and the owner's, and finally accesses memory outside of the liar's region.
+//! Each of its requests must complete, once; nothing else may change; no call may take long; and a bystander that is
+//! connected to the same device must not notice. Several victims work in parallel, each with its own fields. With
+//! `--values N` each field gets N different lies, however long that takes, and a row in a table; otherwise all fields
+//! get as many as there is time for.
 //!
-//! A lie is its field, its number and the seed: `--values`, `--field` and `--seed` tell it again. A victim says each lie before it
-//! suffers it, so that the one at which it crashes or hangs has a name.
+//! An injection is determined by its field, its number and the seed: `--values`, `--field` and `--seed` repeat it. A
+//! victim announces each one before it executes it, so that a crash or a hang can be attributed.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `arena` | a victim, its bystander and its liar, and one lie after another |
-//! | `estate` | a device with regions between canaries, and the traffic over a connection |
-//! | `field` | a field to be lied about |
-//! | `liar` | the child that lies, and the bystander |
+//! | `arena` | a victim, its bystander and its liar; injects one false value after another |
+//! | `estate` | a device with regions between canaries, and the traffic of a connection |
+//! | `field` | a field that gets false values, and their results |
+//! | `liar` | the child that injects false values, and the bystander |
 
 mod arena;
 mod estate;
@@ -42,11 +43,12 @@ use arena::Arena;
 use estate::Estate;
 use field::Field;
 
-/// Different lies about each field, unless the command line says how many. A quarter more are told at most, for narrow fields.
+/// Different values for each field, unless the command line gives a number. At most a quarter more are injected, for
+/// narrow fields.
 const VALUES: u64 = 1000;
-/// Victims of each way that work at the same time: a liar may let each of them wait.
+/// Victims of each copy path that work in parallel: each of them may have to wait for a liar.
 const VICTIMS: usize = 4;
-/// A victim that says nothing for so long hangs.
+/// A victim that is silent for this long counts as hung.
 const SILENCE: Duration = Duration::from_secs(20);
 const WAYS: [CopyPath; 2] = [CopyPath::Auto, CopyPath::Service];
 
@@ -59,7 +61,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Carries out the attack.
+/// Executes the attack.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     let budget = &*budget;
     let lanes: Vec<Result<Lane>> = std::thread::scope(|scope| {
@@ -79,7 +81,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     if budget.values.is_some() { print(&mut fields) } else { Ok(()) }
 }
 
-/// What a victim's process is told.
+/// The order to a victim's process.
 #[derive(Serialize, Deserialize)]
 struct Order {
     number: usize,
@@ -101,14 +103,14 @@ impl Order {
     }
 }
 
-/// What one victim suffered.
+/// The results of one victim.
 #[derive(Default, Serialize, Deserialize)]
 struct Lane {
     tally: Tally,
     fields: Vec<Field>,
 }
 
-/// One victim in a process of its own, watched: if it dies or falls silent, the lie that it suffered is told.
+/// Runs one victim in a separate process. If it dies or falls silent, reports its current injection.
 fn watched(order: &Order) -> Result<Lane> {
     let mut child = Child::start("victim")?;
     child.tell(serde_json::to_string(order)?)?;
@@ -120,7 +122,7 @@ fn watched(order: &Order) -> Result<Lane> {
             Some(("done", json)) => return Ok(serde_json::from_str(json)?),
             Some(("at", what)) => {
                 at = what.to_owned();
-                // Whoever watches this attack is to know that it goes on.
+                // Reports progress to the watcher of this attack.
                 say(format!("at victim {}: {at}", order.number))?;
                 continue;
             }
@@ -150,7 +152,7 @@ pub(crate) fn victim_role() -> Result<()> {
     }
 }
 
-/// A victim takes its share of the fields; its liars lie about each once, then about each again.
+/// A victim takes its share of the fields; each field gets one false value, then each gets another, and so on.
 fn suffer(order: &Order) -> Result<Lane> {
     let (copy, part) = (WAYS[order.number % WAYS.len()], order.number / WAYS.len());
     let mut arena = Arena::new(copy, order.seed)?;
@@ -172,7 +174,7 @@ fn suffer(order: &Order) -> Result<Lane> {
     Ok(Lane { tally, fields })
 }
 
-/// All fields that a connection uses in this way, those of the hello first.
+/// All fields that a connection uses on this copy path, those of the hello first.
 fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
     let mut found: BTreeMap<(String, bool), Field> = BTreeMap::new();
     let mut add = |name: &str, of_peer: bool, places: usize, shared: Option<bool>| {
@@ -205,13 +207,13 @@ fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
         }
     }
     if copy == CopyPath::Service {
-        // Is made at the first request.
+        // Created at the first request.
         [false, true].iter().for_each(|of_peer| add("bounce.bytes", *of_peer, 3, None));
     }
     Ok(found.into_values().collect())
 }
 
-/// Notes what was done in one way.
+/// Notes the results of one copy path.
 fn sum(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
     let of_way = || fields.iter().filter(|field| field.service == (copy == CopyPath::Service));
     let count = |what: fn(&Field) -> u64| of_way().map(what).sum::<u64>();
