@@ -1,5 +1,5 @@
-//! The cases of uDAPL: Debian's dtest and dapltest, unmodified, on our devices as a user starts them, by
-//! `nicety run --dat`. They need no guest.
+//! The uDAPL cases: Debian's dtest and dapltest, unmodified, on our devices, started as a user does with `nicety run
+//! --dat`. They need no guest.
 
 use super::case::{Case, Verdict};
 use super::guest::tail;
@@ -25,12 +25,12 @@ pub(crate) const CASES: &[Case<Programs>] = &[
     Case { name: "dapltest-rails", shows: "the same on two rails", run: |p| p.dapltest(RAILS) },
 ];
 
-/// Two devices on one machine, as one.
+/// Two devices on one machine, combined.
 const RAILS: &str = "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)";
 /// How long one of the programs may run.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What dapltest is asked to do, after how to reach the server: sends, writes and reads of several sizes, threads and queues,
-/// checked bytes, polling; then performance, blocking and polling.
+/// dapltest's commands, without the options that name the server: sends, writes and reads of several sizes, threads and
+/// queues, checked bytes, polling; then performance, blocking and polling.
 const DAPLTESTS: &[&str] = &[
     "-T T TO -i 200 client SR 4096 2 server SR 4096 2",
     "-T T TO -i 50 -t 2 -w 4 -V client RW 4096 1 server RW 2048 4 client SR 1024 4 server SR 4096 2 \
@@ -41,10 +41,10 @@ const DAPLTESTS: &[&str] = &[
     "-T P TO -i 1000 -m p -p 16 RR 4096 2",
     "-T Q TO",
 ];
-/// What they say when something went wrong although they end well.
+/// Output that reports a problem even though the program exits successfully.
 const BAD: &[&str] = &["FAILED", "rror", "ismatch", "fails", "WARNING"];
 
-/// Debian's programs, started by ours.
+/// Debian's programs, started by `nicety`.
 pub(crate) struct Programs {
     nicety: PathBuf,
     folder: PathBuf,
@@ -53,7 +53,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds what is ours.
+    /// Builds our programs and libraries.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-dapl"]))?;
         let folder = workspace.target().join("interop/dat");
@@ -62,7 +62,7 @@ impl Programs {
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, case: "", step: 0 })
     }
 
-    /// Another case begins.
+    /// Begins another case.
     pub(crate) fn begin(&mut self, case: &'static str) {
         (self.case, self.step) = (case, 0);
     }
@@ -75,14 +75,14 @@ impl Programs {
         Running::start(&mut command, &log)
     }
 
-    /// Starts one that listens, and waits until it says so.
+    /// Starts a program that listens, and waits until its output says so.
     fn listening(&mut self, device: &str, line: &str, words: &str) -> Result<Running> {
         let mut running = self.start(device, line)?;
         ensure!(running.says(words, LIMIT)?, "`{line}` does not listen: {}", tail(&running.output()?));
         Ok(running)
     }
 
-    /// Runs one to its end; what it said.
+    /// Runs a program to its end; returns its output.
     fn finish(&mut self, device: &str, line: &str) -> Result<String> {
         good(line, self.start(device, line)?.finish(LIMIT)?)
     }
@@ -91,7 +91,7 @@ impl Programs {
         const SERVER: &str = "stdbuf -oL dtest -P nicety -s";
         const CLIENT: &str = "dtest -P nicety -h 127.0.0.1";
         let mut server = self.listening(device, SERVER, "waiting for client connection")?;
-        // It says so some system calls before it listens for who asks what it is.
+        // It prints this some system calls before it listens for clients that query its type.
         server.listens(15828, LIMIT)?;
         let said = [self.finish(device, CLIENT)?, good(SERVER, server.finish(LIMIT)?)?];
         ensure!(said.iter().all(|said| said.contains("PASSED")), "not passed: {}", tail(&said.concat()));
@@ -121,7 +121,7 @@ fn good(line: &str, finished: Finished) -> Result<String> {
     Ok(finished.output)
 }
 
-/// Whether it speaks of nothing wrong.
+/// Fails if the output reports a problem.
 fn clean(line: &str, said: &str) -> Result<()> {
     let is_bad = |line: &&str| BAD.iter().any(|bad| line.contains(bad)) && !line.contains("Error: 0");
     match said.lines().find(is_bad) {

@@ -1,20 +1,21 @@
-//! `interop`, which `cargo xtask interop` builds and runs: ours against others' programs: the device `iwarp` against Linux's, in a guest that is made for
-//! this and ended after it, uDAPL and verbs under Debian's programs, and PMI with MPICH's launchers and programs. `docs/results/interop.md` says what is shown against whom.
+//! `interop`, which `cargo xtask interop` builds and runs, tests Nicety against third-party programs: the device
+//! `iwarp` against Linux's, in a guest that is made for this; uDAPL and verbs under Debian's programs; and PMI with
+//! MPICH's launchers and programs. `docs/results/interop.md` lists what is tested against what.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `parties` | all cases by party, and how they are run |
-//! | `case` | `Case`: something to be shown |
-//! | `tools` | programs of others that are needed, and where they come from |
+//! | `case` | `Case`: one interoperability test |
+//! | `tools` | the third-party programs that are needed, and where they come from |
 //! | `guest/` | against Linux's iWARP, in the guest |
-//! | `verbs/` | libibverbs and librdmacm under programs of others |
+//! | `verbs/` | libibverbs and librdmacm under third-party programs |
 //! | `dat` | programs built against DAT |
-//! | `portals/` | Portals under tests and libraries of others |
-//! | `mpi/` | MPI against programs, libraries and launchers of others |
-//! | `makefile` | what makefiles of checkouts say |
+//! | `portals/` | Portals under third-party tests and libraries |
+//! | `mpi/` | MPI against third-party programs, libraries and launchers |
+//! | `makefile` | parses makefiles of checkouts |
 //!
-//! A party in the guest joins with its packages in `guest/image.rs`, and its cases in a file beside `guest/cases.rs`; one outside with
-//! its packages in `tools`, and a variant of `Against` in `parties`.
+//! A party in the guest needs its packages in `guest/image.rs`, and its cases in a file next to `guest/cases.rs`; one
+//! outside needs its packages in `tools`, and a variant of `Against` in `parties`.
 
 #![forbid(unsafe_code)]
 

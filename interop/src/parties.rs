@@ -1,4 +1,4 @@
-//! The parties that ours is tried against: what each needs, its cases, and how they are run.
+//! The third parties that Nicety is tested against: what each needs, its cases, and how they are run.
 
 use anyhow::{Result, bail};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ enum Against {
     Mpich(&'static Case<Mpich>),
     /// Launchers that start a program of our MPI.
     Ring(&'static Case<Ring>),
-    /// Slurm, that does.
+    /// Slurm as the launcher.
     Slurm(&'static Case<Ring>),
 }
 
@@ -35,7 +35,7 @@ impl Against {
         self.words().0
     }
 
-    /// The case's name, and what it shows.
+    /// The case's name and description.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Siw(case) => (case.name, case.shows),
@@ -94,7 +94,7 @@ pub(crate) enum Party {
     },
 }
 
-/// Tries a party that was given.
+/// Tests against the chosen party.
 pub(crate) fn try_party(workspace: &Workspace, party: &Party) -> Result<()> {
     match party {
         Party::Mpich(options) => mpi::mpich::check(workspace, options),
@@ -112,7 +112,7 @@ pub(crate) fn list() {
     cases().map(Against::words).for_each(|(name, shows)| println!("{name:<18} {shows}"));
 }
 
-/// Runs the cases named by `only`, or all. `verbs` stands for all whose names begin so.
+/// Runs the cases named by `only`, or all. A prefix such as `verbs` selects all cases whose names begin with it.
 pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
     let is_meant = |case: Against, name: &str| {
         case.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -152,7 +152,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the chosen cases need, as far as it can be had here.
+/// What the chosen cases need, as far as it is available here.
 struct Parties {
     lab: Option<Lab>,
     programs: Option<Programs>,
@@ -186,7 +186,7 @@ impl Parties {
         })
     }
 
-    /// Runs a case; nothing if its party is not here.
+    /// Runs a case; `None` if its party is not available.
     fn show(&mut self, case: Against) -> Option<Result<Verdict>> {
         Some(match case {
             Against::Siw(case) => {

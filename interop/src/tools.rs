@@ -1,8 +1,8 @@
-//! Which programs of others are needed, and where they come from.
+//! The third-party programs that are needed, and where they come from.
 
 use xtask::packages::{Needed, exists, is_root, provide};
 
-/// Each program that the guest needs, with Debian's package that has it.
+/// Each program that the guest needs, with the Debian package that contains it.
 const FOR_GUEST: &Needed = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("gcc", "gcc"),
@@ -30,13 +30,13 @@ const FOR_VERBS: &Needed = &[
     ("mpirun.openmpi", "openmpi-bin"),
     ("NPopenmpi", "netpipe-openmpi"),
 ];
-/// What installs MPICH and Open MPI, and builds a program against them.
+/// Needed to install MPICH and Open MPI, and to build programs against them.
 const FOR_PYTHON: &Needed = &[("python3", "python3"), ("gcc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")];
 
-/// Slurm's daemons, and what starts jobs.
+/// Slurm's daemons, and its job launcher.
 const FOR_SLURM: &Needed = &[("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client")];
 
-/// Why there can be no guest here, if there cannot; packages that are missing are installed where that is allowed.
+/// Makes a guest possible; returns the reason if that fails. Missing packages are installed where that is allowed.
 pub(crate) fn provide_guest() -> Result<(), String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err("the guest is made for Linux on x86-64".into());
@@ -44,21 +44,22 @@ pub(crate) fn provide_guest() -> Result<(), String> {
     if !exists("apt-get") {
         return Err("the guest is made of Debian's packages, and there is no apt-get here".into());
     }
-    // An image that is there already needs none of this, but the lists age, and versions in them then cannot be fetched.
+    // An existing image needs none of this; but package lists get old, and the versions in them can then not be
+    // fetched.
     provide(FOR_GUEST).map(drop)
 }
 
-/// Why Debian's programs for uDAPL cannot be had here, if they cannot.
+/// Provides Debian's programs for uDAPL; returns the reason if that fails.
 pub(crate) fn provide_dat() -> Result<(), String> {
     provide(FOR_DAT).map(drop)
 }
 
-/// Why Debian's programs for libibverbs and librdmacm cannot be had here, if they cannot.
+/// Provides Debian's programs for libibverbs and librdmacm; returns the reason if that fails.
 pub(crate) fn provide_verbs() -> Result<(), String> {
     provide(FOR_VERBS).map(drop)
 }
 
-/// Why MPICH and Open MPI cannot be had here, if they cannot.
+/// Provides MPICH and Open MPI; returns the reason if that fails.
 pub(crate) fn provide_python() -> Result<(), String> {
     if !cfg!(target_os = "linux") {
         return Err("their packages for Python are taken for Linux".into());
@@ -66,7 +67,7 @@ pub(crate) fn provide_python() -> Result<(), String> {
     provide(FOR_PYTHON).map(drop)
 }
 
-/// Why Slurm cannot be had here, if it cannot.
+/// Provides Slurm; returns the reason if that fails.
 pub(crate) fn provide_slurm() -> Result<(), String> {
     if !is_root() {
         return Err("its daemons are started as root".into());

@@ -1,4 +1,4 @@
-//! The two forms that a kernel is started from: an archive of its first files, and the kernel out of its wrapping.
+//! The two files that a guest boots from: an archive of its initial files, and the kernel without its compression.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -11,23 +11,23 @@ use xtask::workspace::run;
 
 /// A file of an archive.
 pub(crate) struct Entry {
-    /// Without a slash in front.
+    /// Without a leading slash.
     pub(crate) name: Vec<u8>,
-    /// Kind and rights, as stat(2) gives them.
+    /// File type and permissions, as stat(2) gives them.
     pub(crate) mode: u32,
-    /// Its bytes; of a symbolic link, where it points.
+    /// The contents; for a symbolic link, its target.
     pub(crate) data: Vec<u8>,
 }
 
 impl Entry {
-    /// A program, or a script with its interpreter's line.
+    /// A program, or a script with an interpreter line.
     pub(crate) fn program(name: &str, data: &[u8]) -> Self {
         Self { name: name.into(), mode: 0o100_755, data: data.to_vec() }
     }
 }
 
 /// Writes an archive as the kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst): "newc", all
-/// files root's. Several of them may stand one behind the other.
+/// files owned by root. Several archives may be concatenated.
 pub(crate) fn write_archive(entries: &[Entry], to: &mut impl Write) -> Result<()> {
     for (inode, entry) in (1..).zip(entries) {
         write_entry(inode, entry, to)?;
@@ -65,7 +65,7 @@ pub(crate) fn entries_of(root: &Path) -> Result<Vec<Entry>> {
             found.push(path);
         }
     }
-    // A folder stands before what is in it.
+    // A folder precedes its contents.
     found.sort();
     found.iter().map(|path| entry_of(root, path)).collect()
 }
@@ -83,8 +83,8 @@ fn entry_of(root: &Path, path: &Path) -> Result<Entry> {
     Ok(Entry { name, mode: about.mode() & !0o022, data })
 }
 
-/// Takes the ELF kernel out of a bzImage, if it is packed in a way we know (Documentation/arch/x86/boot.rst): unpacking
-/// itself takes a kernel seconds where a processor is emulated. Otherwise the bzImage stays what it is.
+/// Extracts the ELF kernel of a bzImage if it is compressed in a known way (Documentation/arch/x86/boot.rst): a kernel
+/// takes seconds to decompress itself on an emulated processor. Otherwise the bzImage is used as it is.
 pub(crate) fn unwrap_kernel(image: &Path, to: &Path) -> Result<()> {
     let bytes = fs::read(image).with_context(|| format!("{}", image.display()))?;
     let word =
@@ -96,7 +96,7 @@ pub(crate) fn unwrap_kernel(image: &Path, to: &Path) -> Result<()> {
     if payload.starts_with(b"\xfd7zXZ\0") {
         fs::write(&packed, payload)?;
         let out = fs::File::create(&unpacked)?;
-        // What stands behind the stream is the length, which is no xz.
+        // The stream is followed by its length, which is no xz data.
         let status = Command::new("xz")
             .args(["--decompress", "--stdout", "--single-stream", "--quiet", "--quiet"])
             .arg(&packed)
@@ -114,7 +114,7 @@ pub(crate) fn unwrap_kernel(image: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks a package of Debian into a folder.
+/// Unpacks a Debian package into a folder.
 pub(crate) fn unpack(package: &Path, to: &Path) -> Result<()> {
     ensure!(package.is_file(), "{} is missing", package.display());
     run(Command::new("dpkg").arg("-x").arg(package).arg(to))

@@ -1,4 +1,4 @@
-//! What went over the wire, and tshark's verdict on every FPDU of ours.
+//! Captures packets on the wire, and lets tshark check every FPDU that we sent.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -8,44 +8,44 @@ use std::time::Duration;
 use xtask::limited::{Finished, Running};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// What versions of tshark say of every frame of revision 2, whose bits they take for reserved ones.
+/// What some versions of tshark report for every frame of revision 2: they take its bits for reserved ones.
 const EXPECTED: &[&str] =
     &["Rev field not set to 1", "Res field not set to 0", "Revision is not", "Reserved is not"];
 
-/// Which side of a port we are.
+/// Our side of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// We connect to it.
+    /// We connect to the port.
     To,
-    /// We listen at it.
+    /// We listen on the port.
     From,
 }
 
-/// A capture under way.
+/// A running capture.
 pub(crate) struct Capture {
     dumpcap: Running,
     port: u16,
     file: PathBuf,
 }
 
-/// What tshark found.
+/// The results of tshark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// Frames of the handshake, and FPDUs, of ours.
+    /// Our handshake frames, and our FPDUs.
     frames: usize,
     fpdus: usize,
     crc_good: usize,
-    /// Bytes that we sent, and those of them that are in the frames and FPDUs above.
+    /// Bytes that we sent, and the part covered by the frames and FPDUs above.
     sent: u64,
     covered: u64,
-    /// What tshark minds in what we sent, beyond the expected.
+    /// tshark's complaints about what we sent, except the expected ones.
     odd: Vec<String>,
-    /// Terminate messages of ours, in tshark's words.
+    /// Terminate messages that we sent, as tshark describes them.
     pub(crate) terminates: Vec<String>,
 }
 
 impl Capture {
-    /// Begins, and waits until packets are seen.
+    /// Starts the capture, and waits until packets are seen.
     pub(crate) fn begin(port: u16, file: &Path) -> Result<Self> {
         let mut dumpcap = Command::new("dumpcap");
         dumpcap
@@ -56,14 +56,14 @@ impl Capture {
         Ok(Self { dumpcap, port, file: file.to_owned() })
     }
 
-    /// Ends, and asks tshark.
+    /// Ends the capture, and evaluates it with tshark.
     pub(crate) fn judge(self, ours: Direction) -> Result<Judgement> {
-        // What was sent last reaches dumpcap within its buffer's time-out.
+        // The last bytes reach dumpcap within the time-out of its buffer.
         std::thread::sleep(Duration::from_millis(300));
         let Finished { status, output } = self.dumpcap.interrupt(LIMIT)?;
         ensure!(status.is_some_and(|status| status.success()), "dumpcap: {output}");
         let mut tshark = Command::new("tshark");
-        // Two passes, so that what is lost or out of order is known; only frames with data, iWARP in full.
+        // Two passes, so that tshark knows about lost and reordered packets; only frames with data, iWARP in full.
         tshark.arg("-r").arg(&self.file).args([
             "-2",
             "-Y",
@@ -72,7 +72,7 @@ impl Capture {
             "-O",
             "iwarp_mpa,iwarp_ddp_rdmap",
         ]);
-        // Other protocols would claim what is sent in messages.
+        // Other dissectors would claim the contents of messages.
         for other in ["smb_direct", "rpcordma", "data"] {
             tshark.args(["--disable-protocol", other]);
         }
@@ -84,7 +84,7 @@ impl Capture {
 }
 
 impl Judgement {
-    /// In a sentence; an error if there is anything to complain of.
+    /// The result as a sentence; an error if there is any complaint.
     pub(crate) fn verdict(&self, crc: bool) -> Result<String> {
         let Self { frames, fpdus, crc_good, sent, covered, odd, .. } = self;
         ensure!(odd.is_empty(), "tshark minds in what we sent: {}", odd.join("; "));
@@ -96,16 +96,16 @@ impl Judgement {
     }
 }
 
-/// A number at the beginning of what stands behind `mark`.
+/// The number right after `mark`.
 fn number(line: &str, mark: &str) -> Option<u64> {
     let rest = &line[line.find(mark)? + mark.len()..];
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Reads tshark's words: packets begin with a line of TCP, what is in them is indented below lines of iWARP.
+/// Parses tshark's output: a packet begins with a line for TCP; its contents are indented below lines for iWARP.
 fn judge(text: &str, port: u16, side: Direction) -> Result<Judgement> {
     let mut found = Judgement::default();
-    // Bytes by connection, by the other port: the highest that was sent, whatever was sent twice.
+    // The highest byte sent on each connection, identified by its ports; retransmissions do not count.
     let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
     let mut ours = false;
     let mut terminate: Option<String> = None;

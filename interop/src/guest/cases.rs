@@ -1,4 +1,4 @@
-//! The cases against Linux's siw. Its quirks, by the numbers that they have here, stand in `docs/results/interop.md`.
+//! The cases against Linux's siw. Numbers in parentheses refer to the list of its quirks in `docs/results/interop.md`.
 
 use super::capture::Direction;
 use super::lab::{Lab, OURS, RTR_READ, RTR_WRITE, Siw};
@@ -69,17 +69,17 @@ pub(crate) const CASES: &[Case<Lab>] = &[
     },
 ];
 
-/// Sizes of rping's texts: the shortest that it takes, odd ones, the longest.
+/// Sizes of rping's texts: the shortest possible one, odd ones, the longest.
 const TEXTS: &[(u32, u32)] = &[(64, 50), (1461, 10), (65_535, 5)];
-/// Sizes for a quick look.
+/// A short list of sizes.
 const FEW: &str = "sizes=1,64,1461,65537";
-/// What siw's side of a test of bytes runs.
+/// The program on siw's side of the byte tests.
 const PEER: &str = "peer listen PORT";
-/// Who connects speaks first (RFC 5044 section 7.1.3), unless the connection is peer-to-peer.
+/// The side that connects speaks first (RFC 5044 section 7.1.3), unless the connection is peer-to-peer.
 const PEER_CONNECTS: &str = "peer connect HOST PORT speak=1";
 const PEER_WAITS: &str = "peer connect HOST PORT";
 
-/// Several steps of a case: all must hold, and what each said is told.
+/// Combines the steps of a case: all must succeed; their results are joined.
 fn all(steps: impl IntoIterator<Item = Result<Verdict>>) -> Result<Verdict> {
     let mut said = Vec::new();
     for step in steps {
@@ -148,7 +148,7 @@ fn bytes_crc(lab: &mut Lab) -> Result<Verdict> {
 
 fn mpa1_active(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw::default())?;
-    // siw's librdmacm grants no reads in revision 1 (4), so both sides do without.
+    // siw's librdmacm grants no reads in revision 1 (4), so both sides use none.
     let without_reads = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 {FEW}");
     let crc = format!("connect ADDR mpa=1 sent=1 depth=0 ways=45 crc=1 {FEW}");
     all([
@@ -159,7 +159,7 @@ fn mpa1_active(lab: &mut Lab) -> Result<Verdict> {
 
 fn mpa1_passive(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw { mpa: 1, ..Siw::default() })?;
-    // In revision 1 nothing tells siw from peers that may be asked (2).
+    // In revision 1 siw cannot be distinguished from peers that negotiate (2).
     let rping =
         lab.accept("rping", "server ADDR sent=1 depth=1", "rping -c -a HOST -p PORT -V -S 1000 -C 10");
     let listen = format!("listen ADDR sent=1 hear=1 {FEW}");
@@ -179,7 +179,8 @@ fn mpa1_only(lab: &mut Lab) -> Result<Verdict> {
     let took = began.elapsed().as_secs_f64();
     lab.siw(Siw { mpa: 1, ..Siw::default() })?;
     let theirs = lab.guest.run(&connect, OURS.as_secs() as u32)?;
-    // Ours would wait for nobody; what it says is told beside the other, as either may be why the other failed.
+    // Our program would wait forever without a peer; both outputs are reported, as either side may have caused the
+    // other's failure.
     let ours = ours.finish(if theirs.status == 0 { OURS } else { Duration::from_secs(3) })?;
     ensure!(ours.is_good(), "ours: {}\nin the guest: {}", tail(&ours.output), tail(&theirs.output));
     theirs.good()?;
@@ -210,7 +211,7 @@ fn accept_race(lab: &mut Lab) -> Result<Verdict> {
     lab.connect("interop", "connect ADDR connections=40 ways=1 sizes=8", "peer listen PORT count=40")
 }
 
-/// What a program of ours says through a proxy, connecting to a program of the guest.
+/// Connects a program of ours to a program in the guest through a proxy; returns both outputs.
 fn through_proxy(
     lab: &mut Lab,
     ours: &str,
@@ -233,18 +234,18 @@ fn through_proxy(
     Ok(Through { good: ours.is_good(), said: ours.output, theirs: theirs.output, took, terminates })
 }
 
-/// What came of it.
+/// The result of a connection through the proxy.
 struct Through {
     good: bool,
     said: String,
     theirs: String,
     took: f64,
-    /// Terminate messages of ours, if this process may capture.
+    /// Terminate messages that we sent, if this process may capture.
     terminates: Option<Vec<String>>,
 }
 
 impl Through {
-    /// Our program failed, with these words.
+    /// Our program must have failed with these words.
     fn failed_with(&self, words: &str) -> Result<String> {
         let line = self.said.lines().find_map(|line| line.strip_prefix("failed: "));
         match line.filter(|line| line.contains(words)) {
@@ -257,7 +258,7 @@ impl Through {
         }
     }
 
-    /// We sent one Terminate, with these words of tshark's.
+    /// We must have sent one Terminate, which tshark describes with these words.
     fn terminated_with(&self, words: &str) -> Result<String> {
         match self.terminates.as_deref() {
             None => Ok("tshark was not asked: capturing needs root".into()),
@@ -269,7 +270,7 @@ impl Through {
 
 fn coalesced(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw::default())?;
-    // In revision 1 siw does not wait for us, so its first message follows its reply at once.
+    // In revision 1 siw does not wait for us, so its first message immediately follows its reply.
     let ours = "connect ADDR mpa=1 sent=1 depth=0 hear=1 ways=45 sizes=8,1461";
     let through = through_proxy(lab, ours, "peer listen PORT depth=0 speak=1", Stream::Back, Mischief::Hold)?;
     ensure!(through.good, "ours: {}\nin the guest: {}", tail(&through.said), tail(&through.theirs));
@@ -278,7 +279,8 @@ fn coalesced(lab: &mut Lab) -> Result<Verdict> {
 
 fn early_bytes(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw::default())?;
-    // Behind siw's reply we see them, too, and end the connection; but an end at that moment crashes siw's kernel (12).
+    // We detect such bytes behind siw's reply, too, and end the connection; but that crashes siw's kernel at this
+    // moment (12).
     let (ours, port) = lab.ours_listening("interop", &format!("listen ADDR hear=1 patience=60 {FEW}"))?;
     let proxy = proxy::start(port, Stream::Forth, Mischief::Add { bytes: &[0xff; 64] })?;
     let host = super::HOST_INSIDE;
@@ -292,7 +294,7 @@ fn early_bytes(lab: &mut Lab) -> Result<Verdict> {
 
 fn private_data(lab: &mut Lab) -> Result<Verdict> {
     lab.siw(Siw::default())?;
-    // siw counts what it sends in a byte, its own four included: 252 would be none (6).
+    // siw's length of private data is one byte and includes its own four: 252 would become 0 (6).
     let (heard, told) = ("private data of 251 bytes, 0 wrong", "private data of 252 bytes, 0 wrong");
     let port = lab.guest.port()?;
     let job = lab.serve("peer listen PORT pd=251", port)?;
@@ -313,7 +315,7 @@ fn private_data(lab: &mut Lab) -> Result<Verdict> {
         "{}\nin the guest: {theirs}",
         passive.output
     );
-    // siw hangs up on more without a word, in either revision.
+    // siw closes the connection without a reply if there are more, in either revision.
     let port = lab.guest.port()?;
     let job = lab.guest.serve(&format!("timeout -s KILL 20 peer listen {}", port.inside), port, PATIENCE)?;
     let long =
@@ -353,7 +355,7 @@ fn damage_to_siw(lab: &mut Lab) -> Result<Verdict> {
     Ok(Verdict(through.failed_with("cause: MPA: CRC does not match")?))
 }
 
-/// Without a proxy: our program fails, with these words.
+/// Runs without a proxy: our program must fail with these words.
 fn fails(lab: &mut Lab, ours: &str, words: &str) -> Result<Through> {
     let port = lab.guest.port()?;
     let job = lab.serve(PEER, port)?;

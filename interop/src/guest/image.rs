@@ -1,6 +1,7 @@
-//! The guest: made of Debian's packages, with siw built from Debian's kernel source, which ships no siw module.
+//! The guest image: made of Debian's packages, with siw built from Debian's kernel source, as Debian ships no siw
+//! module.
 //!
-//! Everything lies in one folder, and is made anew when this recipe changes. Nothing is installed into the machine.
+//! Everything is stored in one folder, and made again when this recipe changes. Nothing is installed on the host.
 
 use super::archive::{entries_of, unpack, unwrap_kernel, write_archive};
 use anyhow::{Context, Result, bail, ensure};
@@ -14,11 +15,11 @@ use xtask::workspace::{capture, run};
 
 /// The package that names the kernel.
 const KERNEL: &str = "linux-image-amd64";
-/// What the guest runs, with all that it needs. Other people's test programs come in here.
+/// The programs in the guest, with all their dependencies. Add the packages of other test programs here.
 const PACKAGES: &[&str] = &["busybox-static", "ibverbs-providers", "rdmacm-utils", "perftest", "iproute2"];
-/// What programs of ours for the guest are compiled against.
+/// Headers for compiling our programs for the guest.
 const HEADERS: &[&str] = &["libibverbs-dev", "librdmacm-dev"];
-/// Loaded in this order, each after what it depends on.
+/// Loaded in this order, each after its dependencies.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
@@ -29,12 +30,12 @@ const MODULES: &[&str] = &[
     "rdma_ucm",
     "siw",
 ];
-/// Not needed, and most of the archive.
+/// Not needed, and most of the archive's size.
 const LEFT_OUT: &[&str] =
     &["usr/share", "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/x86_64-linux-gnu/perl-base", "var"];
 
-/// What siw fixes at compile time and tests want to turn: (file, declaration, what takes its place). Values stay as they are,
-/// and nothing else of siw is touched.
+/// Compile-time constants of siw that tests change: (file, declaration, replacement). The default values stay, and
+/// nothing else of siw is changed.
 const TURNABLE: &[(&str, &str, &str)] = &[
     (
         "siw_main.c",
@@ -57,11 +58,11 @@ const TURNABLE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What a guest is started from.
+/// The files that a guest boots from.
 pub(crate) struct Image {
-    /// The folder of all of it.
+    /// The folder with all files.
     pub(crate) folder: PathBuf,
-    /// Versions of what is in it, as `name version`.
+    /// The versions of the contents, as `name version`.
     pub(crate) versions: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ impl Image {
         self.folder.join("kernel")
     }
 
-    /// The archive of its first files, without our own.
+    /// The archive of its initial files, without our own.
     pub(crate) fn base(&self) -> PathBuf {
         self.folder.join("base.cpio")
     }
@@ -89,7 +90,7 @@ impl Image {
         run(&mut gcc)
     }
 
-    /// The guest in `folder`, made if it is not there or made to another recipe.
+    /// The guest in `folder`; made if it does not exist or was made by another recipe.
     pub(crate) fn find_or_make(folder: &Path) -> Result<(Self, bool)> {
         let mut hasher = DefaultHasher::new();
         (KERNEL, PACKAGES, HEADERS, MODULES, LEFT_OUT, TURNABLE, 1).hash(&mut hasher);
@@ -136,7 +137,7 @@ fn make(folder: &Path) -> Result<Vec<String>> {
     Ok(versions)
 }
 
-/// What apt knows of a package's candidate.
+/// A field of apt's record of a package's candidate.
 fn field(package: &str, name: &str) -> Result<String> {
     let text = capture(Command::new("apt-cache").args(["show", "--no-all-versions", package]))?;
     let mark = format!("{name}: ");
@@ -144,7 +145,7 @@ fn field(package: &str, name: &str) -> Result<String> {
     line.map(str::to_owned).with_context(|| format!("apt knows no {name} of {package}; run apt-get update"))
 }
 
-/// Names in a list of dependencies.
+/// The package names in a list of dependencies.
 fn names(dependencies: &str) -> Vec<String> {
     let words = dependencies.split([',', '|']).filter_map(|part| part.split_whitespace().next());
     words.map(str::to_owned).collect()
@@ -174,7 +175,7 @@ fn unpack_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Kernel, its headers and its source, all of one version; returns its release.
+/// Downloads the kernel, its headers and its source, all of one version; returns the release.
 fn fetch_kernel(work: &Path, kernel: &Path) -> Result<String> {
     let image = names(&field(KERNEL, "Depends")?).into_iter().find(|name| name.starts_with("linux-image-"));
     let image = image.with_context(|| format!("{KERNEL} names no kernel"))?;
@@ -198,7 +199,7 @@ fn fetch_kernel(work: &Path, kernel: &Path) -> Result<String> {
     Ok(release)
 }
 
-/// What the guest runs, with all that it depends on, as on a machine that has nothing yet.
+/// Downloads the guest's programs with all their dependencies, as on a machine that has none.
 fn fetch_programs(work: &Path, root: &Path, headers: &Path) -> Result<()> {
     let (debs, nothing) = (work.join("debs"), work.join("nothing-installed"));
     fs::create_dir_all(debs.join("partial"))?;
@@ -250,7 +251,7 @@ fn build_siw(work: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
         );
         fs::write(&path, text.replace(from, to))?;
     }
-    // The headers name their other half by an absolute path.
+    // The headers refer to their second package by an absolute path.
     let headers = usr.join(format!("linux-headers-{release}"));
     let makefile = headers.join("Makefile");
     let text = fs::read_to_string(&makefile)?.replace("/usr/src/", &format!("{}/", usr.display()));
@@ -258,7 +259,8 @@ fn build_siw(work: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     let jobs = available_parallelism().map_or(1, |n| n.get());
     let mut make = Command::new("make");
     make.arg(format!("-j{jobs}")).arg("-C").arg(&headers).arg(format!("M={}", source.display()));
-    // Type information would need another program; the compiler need not be of the very version that made the kernel.
+    // BTF type information would need another program; the compiler need not be the exact version that built the
+    // kernel.
     make.args(["CONFIG_RDMA_SIW=m", "CONFIG_DEBUG_INFO_BTF_MODULES=", "CC=gcc", "modules"]);
     let output = make.stdin(Stdio::null()).output().context("make does not start")?;
     if !output.status.success() {
@@ -269,7 +271,7 @@ fn build_siw(work: &Path, kernel: &Path, release: &str) -> Result<PathBuf> {
     Ok(module)
 }
 
-/// Copies `MODULES`, and those that they depend on; returns the order to load them in.
+/// Copies `MODULES` and the modules that they depend on; returns the order for loading.
 fn put_modules(kernel: &Path, siw: &Path, root: &Path) -> Result<Vec<String>> {
     let name_of = |path: &Path| {
         let name = path.file_name().map(|name| name.to_string_lossy().replace('-', "_")).unwrap_or_default();

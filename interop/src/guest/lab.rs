@@ -1,4 +1,4 @@
-//! What a case has at hand: the guest, our programs, a capture of what they say to each other.
+//! The environment of a case: the guest, our programs, and a capture of their traffic.
 
 use super::archive::Entry;
 use super::capture::{Capture, Direction, Judgement};
@@ -24,28 +24,28 @@ pub(crate) const OURS: Duration = Duration::from_secs(120);
 /// The parameters of siw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Siw {
-    /// It demands CRCs.
+    /// It requires CRCs.
     pub(crate) crc: bool,
-    /// The revision of MPA that it connects with.
+    /// The MPA revision of its requests.
     pub(crate) mpa: u32,
     /// It asks for peer-to-peer connections.
     pub(crate) peer_to_peer: bool,
-    /// The first messages that it offers then.
+    /// The ready-to-receive messages that it then offers.
     pub(crate) rtr: u32,
 }
 
-/// Siw's ready-to-receive messages, as its parameter has them: bits of a big-endian number, read by a little-endian one.
+/// Siw's ready-to-receive messages, as its parameter encodes them: bits of a big-endian number, read as little-endian.
 pub(crate) const RTR_WRITE: u32 = 0x0080;
 pub(crate) const RTR_READ: u32 = 0x0040;
 
 impl Default for Siw {
-    /// As it comes.
+    /// Its defaults.
     fn default() -> Self {
         Self { crc: false, mpa: 2, peer_to_peer: false, rtr: RTR_WRITE | RTR_READ }
     }
 }
 
-/// What cases have at hand.
+/// The environment of the cases.
 pub(crate) struct Lab {
     pub(crate) guest: Guest,
     folder: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Makes what is needed and boots the guest.
+    /// Builds everything and boots the guest.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         let folder = workspace.target().join("interop");
         let began = Instant::now();
@@ -98,7 +98,7 @@ impl Lab {
         Ok(Self { guest, folder: run_folder, ours, siw: Siw::default(), case: "", step: 0 })
     }
 
-    /// Another case begins.
+    /// Begins another case.
     pub(crate) fn begin(&mut self, case: &'static str) {
         (self.case, self.step) = (case, 0);
     }
@@ -116,19 +116,19 @@ impl Lab {
         Ok(())
     }
 
-    /// A file of this case.
+    /// The path of a file of this case.
     pub(crate) fn file(&mut self, extension: &str) -> PathBuf {
         self.step += 1;
         self.folder.join(format!("{}-{}.{extension}", self.case, self.step))
     }
 
-    /// Starts a program of ours: `rping` or `interop`.
+    /// Starts one of our programs: `rping` or `interop`.
     pub(crate) fn ours(&mut self, program: &str, arguments: &str) -> Result<Running> {
         let log = self.file("log");
         Running::start(Command::new(self.ours.join(program)).args(arguments.split_whitespace()), &log)
     }
 
-    /// Starts a program of others on our libraries.
+    /// Starts a third-party program on our libraries.
     pub(crate) fn program(&mut self, line: &str) -> Result<Running> {
         let log = self.file("log");
         let mut nicety = Command::new(self.ours.with_file_name("nicety"));
@@ -136,12 +136,12 @@ impl Lab {
         Running::start(&mut nicety, &log)
     }
 
-    /// A port that nobody uses now.
+    /// A port that is free now.
     pub(crate) fn free_port() -> Result<u16> {
         Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
     }
 
-    /// Starts one that listens; returns the port as well.
+    /// Starts a program of ours that listens; returns the port as well.
     pub(crate) fn ours_listening(&mut self, program: &str, arguments: &str) -> Result<(Running, u16)> {
         let port = Self::free_port()?;
         let arguments = arguments.replace("ADDR", &format!("127.0.0.1:{port}"));
@@ -151,7 +151,7 @@ impl Lab {
         Ok((running, port))
     }
 
-    /// Begins to capture a port of ours, if this process may.
+    /// Starts to capture a port on our side, if this process may.
     pub(crate) fn capture(&mut self, port: u16) -> Result<Option<Capture>> {
         if !is_root() {
             return Ok(None);
@@ -160,8 +160,8 @@ impl Lab {
         Capture::begin(port, &file).map(Some)
     }
 
-    /// Our active program, `arguments` with ADDR for the address, against a program of the guest, `script` with PORT for its
-    /// port. Both must end well, and tshark must find nothing.
+    /// Connects our program (`arguments` with ADDR for the address) to a program in the guest (`script` with PORT for
+    /// its port). Both must succeed, and tshark must find nothing.
     pub(crate) fn connect(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
         let port = self.guest.port()?;
         let job = self.serve(script, port)?;
@@ -174,13 +174,13 @@ impl Lab {
         passed(&ours, judgement, arguments.contains("crc=1") || self.siw.crc)
     }
 
-    /// Connects from the guest to ours: a program of the guest, `script` with HOST and PORT.
+    /// Connects a program in the guest (`script` with HOST and PORT) to ours.
     pub(crate) fn accept(&mut self, program: &str, arguments: &str, script: &str) -> Result<Verdict> {
         let (ours, port) = self.ours_listening(program, arguments)?;
         let capture = self.capture(port)?;
         let script = script.replace("HOST", super::HOST_INSIDE).replace("PORT", &port.to_string());
         let theirs = self.guest.run(&script, OURS.as_secs() as u32)?;
-        // Ours would wait for nobody.
+        // Our program would wait forever without a peer.
         let ours = ours.finish(if theirs.status == 0 { OURS } else { Duration::from_secs(3) })?;
         let judgement = capture.map(|capture| capture.judge(Direction::From)).transpose()?;
         ensure!(ours.is_good(), "ours: {}\nin the guest: {}", tail(&ours.output), tail(&theirs.output));
@@ -188,13 +188,13 @@ impl Lab {
         passed(&ours, judgement, arguments.contains("crc=1") || self.siw.crc)
     }
 
-    /// Starts a program of the guest that listens at a port.
+    /// Starts a program in the guest that listens on a port.
     pub(crate) fn serve(&self, script: &str, port: Port) -> Result<Job> {
         self.guest.serve(&script.replace("PORT", &port.inside.to_string()), port, OURS.as_secs() as u32)
     }
 }
 
-/// What our program said, with tshark's verdict.
+/// The output of our program, with tshark's verdict.
 fn passed(ours: &Finished, judgement: Option<Judgement>, crc: bool) -> Result<Verdict> {
     let said = ours.output.lines().rev().find_map(|line| line.strip_prefix("ok: ")).unwrap_or("done");
     let judged = match judgement {

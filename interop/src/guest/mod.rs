@@ -5,8 +5,8 @@
 //! | `image`, `archive` | the guest's kernel and files, made of Debian's packages |
 //! | `capture` | packets on the wire, and tshark's verdict on them |
 //! | `proxy` | a proxy between the two ends that flips, delays and adds bytes |
-//! | `lab` | what a case has at hand |
-//! | `cases`, `programs` | cases with our own programs; cases with programs of others at both ends |
+//! | `lab` | the environment of a case |
+//! | `cases`, `programs` | cases with our own programs; cases with third-party programs at both ends |
 
 pub(crate) mod archive;
 mod capture;
@@ -28,16 +28,16 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 use xtask::limited::{PATIENCE, Running};
 
-/// The guest's own port of the agent, and the first of those that programs in it listen at.
+/// The agent's port inside the guest, and the first port for programs that listen in it.
 const AGENT: u16 = 1;
 const FIRST: u16 = 7200;
-/// How many ports there are: each is used once, since a closed connection keeps its port for a minute.
+/// The number of ports: each is used once, since a closed connection keeps its port for a minute.
 const PORTS: u16 = 96;
 /// How long booting may take; an emulated processor takes 4 to 30 s.
 const BOOT: Duration = Duration::from_secs(180);
-/// A guest that is left behind ends by itself, after seconds.
+/// Seconds after which a guest that was left behind shuts down.
 const LIFETIME: u32 = 2400;
-/// What the guest writes when it is ready.
+/// What the guest prints when it is ready.
 const READY: &str = "interop: ready";
 
 /// The address of this host, as the guest sees it, and of the guest itself.
@@ -52,35 +52,35 @@ pub(crate) struct Guest {
     /// Host ports of the guest's ports, from `FIRST` on.
     forwarded: Vec<u16>,
     used: usize,
-    /// What the processor is: `kvm` or `tcg`.
+    /// How the processor is run: `kvm` or `tcg`.
     pub(crate) accelerator: &'static str,
     /// How long booting took.
     pub(crate) boot: Duration,
 }
 
-/// A port that a program in the guest can listen at.
+/// A port on which a program in the guest can listen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
-    /// In the guest.
+    /// The port in the guest.
     pub(crate) inside: u16,
-    /// On 127.0.0.1 here.
+    /// The port on 127.0.0.1 here.
     pub(crate) outside: u16,
 }
 
 /// A command that runs in the guest.
 pub(crate) struct Job(JoinHandle<Result<Ended>>);
 
-/// What came of a command in the guest.
+/// The result of a command in the guest.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Its exit status; 137 if its time was over.
+    /// Its exit status; 137 if it was killed after its limit.
     pub(crate) status: i32,
     /// What it wrote.
     pub(crate) output: String,
 }
 
 impl Ended {
-    /// The output of a command that must have worked.
+    /// The output of a command that must have succeeded.
     pub(crate) fn good(self) -> Result<String> {
         ensure!(self.status == 0, "in the guest it ended with {}:\n{}", self.status, tail(&self.output));
         Ok(self.output)
@@ -94,13 +94,13 @@ pub(crate) fn tail(text: &str) -> String {
 }
 
 impl Job {
-    /// Waits for its end, which its limit bounds.
+    /// Waits for its end; its limit bounds the wait.
     pub(crate) fn wait(self) -> Result<Ended> {
         self.0.join().unwrap_or_else(|_| bail!("the thread that waits for the guest broke"))
     }
 }
 
-/// Whether this machine can run a guest at its own speed. Some nested machines show a /dev/kvm that cannot.
+/// Detects whether this machine can run a guest at native speed. Some nested machines have a /dev/kvm that cannot.
 fn accelerator() -> &'static str {
     let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let able = flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm");
@@ -114,7 +114,7 @@ fn random_token() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Ports that nobody uses now.
+/// Ports that are free now.
 fn free_ports(count: usize) -> Result<Vec<u16>> {
     // All are held until all are found, so that they differ.
     let held =
@@ -123,7 +123,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
 }
 
 impl Guest {
-    /// Boots the image with our own files in it.
+    /// Boots the image, with our own files added.
     pub(crate) fn boot(image: &Image, own: &[Entry], folder: &Path) -> Result<Self> {
         let initrd = folder.join("initrd");
         let mut to = std::io::BufWriter::new(fs::File::create(&initrd)?);
@@ -135,7 +135,7 @@ impl Guest {
         let settings = folder.join("settings");
         fs::write(&settings, format!("TOKEN={token}\nLIFETIME={LIFETIME}\n"))?;
         let console = folder.join("console");
-        // Between finding a free port and QEMU's taking it, somebody else may.
+        // Another process may take a free port before QEMU does.
         let mut last = None;
         for _ in 0..3 {
             let ports = free_ports(usize::from(PORTS) + 1)?;
@@ -199,7 +199,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// A port that has not been used yet.
+    /// A port that was not used before.
     pub(crate) fn port(&mut self) -> Result<Port> {
         let outside = *self.forwarded.get(self.used).context("all ports of the guest have been used")?;
         self.used += 1;
@@ -212,7 +212,7 @@ impl Guest {
         Job(thread::spawn(move || talk(agent, &token, &script, limit)))
     }
 
-    /// Carries out a command, in at most `limit` seconds.
+    /// Runs a command, for at most `limit` seconds.
     pub(crate) fn run(&self, script: &str, limit: u32) -> Result<Ended> {
         talk(self.agent, &self.token, script, limit)
     }

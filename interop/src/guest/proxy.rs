@@ -1,4 +1,4 @@
-//! Between the two ends of one connection: bytes flipped, held back or added, where a case wants it.
+//! A proxy for one connection that flips, holds back or adds bytes.
 
 use anyhow::{Context, Result, bail};
 use std::io::{ErrorKind, Read, Write};
@@ -6,39 +6,39 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-/// How long a connection may take to come, and either end to say something.
+/// How long a connection may take to arrive, and either end may be silent.
 const LIMIT: Duration = Duration::from_secs(60);
-/// A frame of MPA's handshake without its private data (RFC 5044 section 7.1).
+/// An MPA handshake frame without its private data (RFC 5044 section 7.1).
 const FRAME_LEN: usize = 20;
 /// The longest FPDU: length, ULPDU, padding, CRC.
 const FPDU_MAX: usize = 2 + 65_535 + 3 + 4;
 
-/// In which stream something happens.
+/// The stream that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Of who connected.
+    /// From the side that connected.
     Forth,
-    /// Of who was connected to.
+    /// From the side that accepted.
     Back,
 }
 
-/// What happens to the bytes that pass.
+/// A change to the forwarded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mischief {
-    /// A bit of the last byte of the first ULPDU of at least so many bytes is flipped.
+    /// Flips a bit of the last byte of the first ULPDU that has at least `ulpdu_min` bytes.
     Flip { ulpdu_min: usize },
-    /// Bytes follow the frame of the handshake, in one piece with it.
+    /// Appends bytes to the handshake frame, in the same write.
     Add { bytes: &'static [u8] },
-    /// The frame of the handshake waits for the first FPDU, and goes with it in one piece.
+    /// Holds the handshake frame until the first FPDU, and sends both in one write.
     Hold,
 }
 
-/// Listens at a new port, and passes one connection on to `target` on 127.0.0.1. Ends by itself when either end does.
+/// Listens on a new port, and forwards one connection to `target` on 127.0.0.1. Ends when either end does.
 pub(crate) fn start(target: u16, stream: Stream, mischief: Mischief) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     listener.set_nonblocking(true)?;
-    // An end that breaks off is the other end's to notice.
+    // If one end aborts the connection, the other end must notice.
     thread::spawn(move || drop(pass_one(&listener, target, stream, mischief)));
     Ok(port)
 }
@@ -69,7 +69,7 @@ fn pass_one(listener: &TcpListener, target: u16, stream: Stream, mischief: Misch
     Ok(())
 }
 
-/// Passes bytes on until one end is over.
+/// Forwards bytes until the sending end closes.
 fn pass(mut from: TcpStream, mut to: TcpStream, mischief: Option<Mischief>) {
     let done = match mischief {
         Some(mischief) => make_mischief(&mut from, &mut to, mischief),

@@ -1,4 +1,4 @@
-//! Sources of Debian's packages, unmodified, for programs that are compiled for our MPI.
+//! Sources of Debian's packages, unmodified, for programs that are compiled against our MPI.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::workspace::run;
 
-/// Where apt-get is told of Debian's packages: in the one form or the other.
+/// The files that list Debian's package sources for apt-get, in either format.
 const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
 
-/// The sources of a package, unpacked in a folder; where their root is. They are fetched if they are not there.
+/// The folder with the unpacked sources of a package, which are fetched if missing.
 pub(crate) fn source(folder: &Path, package: &str) -> Result<PathBuf> {
     let root = folder.join("source");
     if !root.exists() {
@@ -21,7 +21,7 @@ pub(crate) fn source(folder: &Path, package: &str) -> Result<PathBuf> {
             name.contains(".orig.tar.") && !name.ends_with(".asc")
         };
         let archive = files.filter(is_archive).max().context("apt-get has fetched the sources")?;
-        // What was unpacked as a whole has this name.
+        // Only a complete copy gets this name.
         let partly = folder.join("unpacking");
         fs::create_dir_all(&partly)?;
         let mut tar = Command::new("tar");
@@ -31,7 +31,7 @@ pub(crate) fn source(folder: &Path, package: &str) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Has apt-get fetch the sources alone from where this machine has Debian's packages, with lists of its own.
+/// Lets apt-get fetch only the sources, from this machine's Debian mirrors, with package lists of its own.
 fn fetch(folder: &Path, package: &str) -> Result<()> {
     let (lists, parts) = (folder.join("lists"), folder.join("sources.list.d"));
     fs::create_dir_all(lists.join("partial"))?;
@@ -56,7 +56,7 @@ fn fetch(folder: &Path, package: &str) -> Result<()> {
     run(apt().args(["--tar-only", "--download-only", "source", package]))
 }
 
-/// Where the sources of packages come from, by where packages come from.
+/// Converts a list of binary package sources into one of source packages.
 fn of_sources(text: &str) -> String {
     let line = |line: &str| match line.split_once(' ') {
         Some(("deb", rest)) => format!("deb-src {rest}\n"),

@@ -1,5 +1,6 @@
-//! The HPC Challenge benchmarks, unmodified, from Debian's source package: compiled by `nicety mpicc` and run on our library. They check
-//! their own results: Linpack's residuals, transposed matrices, errors of random updates and of Fourier transforms.
+//! The HPC Challenge benchmarks, unmodified, from Debian's source package: compiled by `nicety mpicc` and run on our
+//! library. They check their own results: Linpack's residuals, transposed matrices, errors of random updates and of
+//! Fourier transforms.
 
 use super::debian::source;
 use crate::case::Verdict;
@@ -16,7 +17,8 @@ const PACKAGE: &str = "hpcc";
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the sources ask of whoever builds them: `interop/files/Make.nicety` is their file for a machine, whose compiler is ours.
+/// Builds and runs them; `interop/files/Make.nicety` is the makefile that their build requires for a machine, with our
+/// compiler.
 pub(crate) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict> {
     provide(&[("make", "make"), ("/usr/lib/x86_64-linux-gnu/libopenblas.so", "libopenblas-dev")])
         .map_err(|why| anyhow!(why))?;
@@ -46,7 +48,7 @@ pub(crate) fn check(nicety: &Path, root: &Path, folder: &Path) -> Result<Verdict
     Ok(Verdict(shown.join("; ")))
 }
 
-/// What the benchmarks say of themselves.
+/// The benchmarks' own verdicts.
 fn judged(said: &str) -> Result<String> {
     let value = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     ensure!(value("Success") == Some("1"), "it says that something failed: {}", tail(said));
@@ -57,7 +59,7 @@ fn judged(said: &str) -> Result<String> {
     Ok(format!("{passed} tests passed, {errors} of random updates wrong"))
 }
 
-/// The program, in a folder that says with what it was built.
+/// Builds the program, in a folder with a record of the build's inputs.
 fn build(nicety: &Path, root: &Path, folder: &Path) -> Result<PathBuf> {
     let source = source(folder, PACKAGE)?;
     let program = source.join("hpcc");

@@ -1,5 +1,5 @@
-//! The cases of launchers: a rank of ours under launchers of others, and programs of others under a launcher of ours. They need no
-//! guest; MPICH, with its launchers, is Python's package of it.
+//! The launcher cases: our ranks under third-party launchers, and third-party programs under our launcher. They need no
+//! guest; MPICH, with its launchers, is its Python package.
 
 use crate::case::{Case, Verdict};
 use crate::guest::tail;
@@ -31,10 +31,10 @@ pub(crate) const CASES: &[Case<Mpich>] = &[
 const HYDRA: &str = "mpiexec.hydra";
 /// How long a job may run.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Sizes of jobs. MPICH spins, so that many ranks on few cores take their time.
+/// Sizes of jobs. MPICH spins, so jobs with more ranks than cores are slow.
 const SIZES: [u32; 3] = [1, 2, 4];
 
-/// MPICH, our programs, and one that is built against it.
+/// MPICH, our programs, and a program built against MPICH.
 pub(crate) struct Mpich {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) struct Mpich {
 }
 
 impl Mpich {
-    /// Installs what is theirs and builds what is ours.
+    /// Installs MPICH and builds our programs.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "pmi", "--examples"]))?;
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety"]))?;
@@ -63,17 +63,17 @@ impl Mpich {
         Ok(Self { root, target, theirs, ours, mpirun, sum, folder, case: "", step: 0 })
     }
 
-    /// A program of theirs.
+    /// The path of one of MPICH's programs.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.theirs.join(name)
     }
 
-    /// Another case begins.
+    /// Begins another case.
     pub(crate) fn begin(&mut self, case: &'static str) {
         (self.case, self.step) = (case, 0);
     }
 
-    /// What the ranks of a job say, in order.
+    /// The output lines of a job's ranks, in order.
     fn said(&mut self, command: &mut Command) -> Result<Vec<String>> {
         self.step += 1;
         let log = self.folder.join(format!("{}-{}.log", self.case, self.step));
@@ -85,7 +85,7 @@ impl Mpich {
         Ok(lines)
     }
 
-    /// Our rank under one of their launchers; on a descriptor, also with children.
+    /// Runs our rank under one of their launchers; on a descriptor, also with children.
     fn ours(&mut self, launcher: &str, option: &str, version: &str) -> Result<Verdict> {
         let mut words = launcher.split(' ');
         let launcher = self.theirs.join(words.next().context("a launcher has a name")?);
@@ -110,12 +110,12 @@ impl Mpich {
         Ok(Verdict(format!("{ranks} ranks by PMI {version}")))
     }
 
-    /// Their programs under our launcher, and ours.
+    /// Runs their programs, and ours, under our launcher.
     fn theirs(&mut self) -> Result<Verdict> {
         let launcher = self.mpirun.clone();
         let launch = |size: u32| {
             let mut command = Command::new(&launcher);
-            // Their programs, on their library.
+            // Their programs, on their own library.
             command.args(["mpirun", "--library", "none", "-n", &size.to_string()]);
             command
         };
@@ -140,7 +140,7 @@ impl Mpich {
     }
 }
 
-/// What our ranks say, each with its neighbour; all are on one node.
+/// The expected output of our ranks, each with its neighbour; all are on one node.
 fn hellos(size: u32, version: &str, knows_nodes: bool, more: &str) -> Vec<String> {
     let nodes = if knows_nodes { format!("{:?}", vec![0; size as usize]) } else { "unknown".to_owned() };
     let hello = |rank| {

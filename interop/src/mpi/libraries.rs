@@ -1,5 +1,6 @@
-//! Libraries that keep arrays in files by MPI, unmodified, from Debian's source packages: compiled by `nicety mpicc`, which their build
-//! systems find as mpicc, and held to their own tests by four ranks on our library, which check what they read.
+//! Libraries that store arrays in files with MPI, unmodified, from Debian's source packages: compiled by `nicety
+//! mpicc`, which their build systems find as mpicc, and tested by their own tests with four ranks on our library, which
+//! check what they read.
 
 use super::debian::source;
 use crate::case::Verdict;
@@ -15,7 +16,7 @@ use xtask::limited::Running;
 use xtask::packages::{Needed, provide};
 use xtask::workspace::counted;
 
-/// How long a step of a build may take, and a run.
+/// How long a build step or a run may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 const DEVICES: [&str; 2] = ["shm", "iwarp"];
 const NEEDED: &Needed = &[
@@ -27,16 +28,16 @@ const NEEDED: &Needed = &[
     ("xz", "xz-utils"),
     ("/usr/include/zlib.h", "zlib1g-dev"),
 ];
-/// HDF5's programs of tests; those that take turns of their own or sizes of large machines are left out.
+/// HDF5's test programs; programs with their own schedule or with sizes for large machines are left out.
 const HDF5: [&str; 7] =
     ["t_mpi", "testphdf5", "t_cache_image", "t_pread", "t_init_term", "t_shapesame", "t_filters_parallel"];
 
-/// A library while it is built and tried.
+/// A library that is built and tested.
 struct Library {
-    /// Where its sources are; they are built there.
+    /// The folder of its sources, which is also the build folder.
     source: PathBuf,
     folder: PathBuf,
-    /// The search path, where `mpicc` and `mpiexec` are ours.
+    /// The search path with our `mpicc` and `mpiexec`.
     path: OsString,
 }
 
@@ -55,7 +56,7 @@ impl Library {
         Ok(Self { source, folder, path })
     }
 
-    /// What a command says that must end well; its log has the step's name.
+    /// The output of a command, which must succeed; the log is named after the step.
     fn step(&self, name: &str, at: &str, line: &[&str]) -> Result<String> {
         let mut command = Command::new(line[0]);
         command.args(&line[1..]).current_dir(self.source.join(at));
@@ -73,7 +74,7 @@ impl Library {
     }
 }
 
-/// PnetCDF, and all of its tests for several processes.
+/// Builds PnetCDF, and runs all of its parallel tests.
 pub(crate) fn pnetcdf(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
     let library = Library::open(nicety, folder, "pnetcdf")?;
     if !library.source.join("Makefile").exists() {
@@ -90,7 +91,7 @@ pub(crate) fn pnetcdf(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
     Ok(Verdict(format!("4 ranks, passed {}", shown.join(", "))))
 }
 
-/// How many tests say that they have passed, if none says anything else.
+/// The number of tests that passed; an error if any test reports something else.
 fn passed(said: &str) -> Result<usize> {
     let is_verdict = |line: &&str| line.starts_with("*** TESTING") && !line.ends_with(" skip");
     let verdicts = said.lines().filter(is_verdict);
@@ -99,10 +100,10 @@ fn passed(said: &str) -> Result<usize> {
     Ok(good.len())
 }
 
-/// HDF5 with MPI, and its tests.
+/// Builds HDF5 with MPI, and runs its tests.
 pub(crate) fn hdf5(nicety: &Path, folder: PathBuf) -> Result<Verdict> {
     let library = Library::open(nicety, folder, "hdf5")?;
-    // Its sources have a makefile that configures nothing.
+    // The unconfigured sources already contain a makefile, which therefore proves nothing.
     if !library.source.join("config.status").exists() {
         let options =
             ["--enable-parallel", "--disable-hl", "--disable-shared", "--enable-build-mode=production"];

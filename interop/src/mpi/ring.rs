@@ -1,4 +1,5 @@
-//! The cases of our MPI: a program built by `nicety mpicc` and run on our library, unchanged, by our launcher and by those of others.
+//! The cases of our MPI: a program built by `nicety mpicc` and run on our library, by our launcher and by third-party
+//! launchers.
 
 use super::hpcc;
 use super::libraries;
@@ -78,7 +79,7 @@ pub(crate) const CASES: &[Case<Ring>] = &[
     },
 ];
 
-/// Cases that need Slurm beside.
+/// Cases that also need Slurm.
 pub(crate) const SLURM_CASES: &[Case<Ring>] =
     &[Case { name: "ring-slurm", shows: "the same under `srun --mpi=pmi2`", run: Ring::slurm }];
 
@@ -99,7 +100,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Builds what is ours, and installs what is theirs.
+    /// Builds our programs, and installs the launchers.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         run(&mut workspace.cargo(&["build", "--quiet", "--package", "nicety", "--package", "abi-mpi"]))?;
         let nicety = workspace.target().join("debug/nicety");
@@ -117,12 +118,12 @@ impl Ring {
         Ok(Self { program, spawn, nicety, mpich, open_mpi, root, folder, case: "" })
     }
 
-    /// Another case begins.
+    /// Begins another case.
     pub(crate) fn begin(&mut self, case: &'static str) {
         self.case = case;
     }
 
-    /// Under a launcher that takes `-n`.
+    /// Runs under a launcher that takes `-n`.
     fn under(&self, launcher: &PathBuf, options: &[&str]) -> Result<Verdict> {
         self.rounds(|size| {
             let mut command = Command::new(launcher);
@@ -136,7 +137,7 @@ impl Ring {
         self.rounds(|size| slurm.srun(&["--mpi=pmi2"], size))
     }
 
-    /// Jobs of several sizes: each rank says the token that it has passed on.
+    /// Jobs of several sizes: each rank prints the token that it has passed on.
     fn rounds(&self, launch: impl Fn(u32) -> Command) -> Result<Verdict> {
         for size in SIZES {
             let token = |rank| if rank == 0 { size } else { rank + 1 };
@@ -146,7 +147,7 @@ impl Ring {
         Ok(Verdict("rings of 1, 2 and 4 ranks".to_owned()))
     }
 
-    /// Jobs of several sizes under a launcher that takes `-n`, each of which has three others started.
+    /// Runs jobs of several sizes under a launcher that takes `-n`; each job spawns three further ones.
     fn spawns(&self, launcher: &PathBuf, options: &[&str]) -> Result<Verdict> {
         for size in SIZES {
             let mut command = Command::new(launcher);
@@ -160,7 +161,7 @@ impl Ring {
         Ok(Verdict("1, 2 and 4 ranks, each with jobs of 2, 2 and 3".to_owned()))
     }
 
-    /// Runs a job, whose ranks say this, in whatever order.
+    /// Runs a job whose ranks must print these lines, in any order.
     fn say(&self, command: &mut Command, size: u32, mut expected: Vec<String>) -> Result<()> {
         let log = self.folder.join(format!("{}-{size}.log", self.case));
         let finished = Running::start(command, &log)?.finish(LIMIT)?;

@@ -1,4 +1,4 @@
-//! Slurm on this machine alone: a controller and one node, which end with the hold on them.
+//! Slurm on this machine alone: a controller and one node, which end when [`Slurm`] is dropped.
 
 use anyhow::{Result, ensure};
 use std::fs;
@@ -10,8 +10,8 @@ use xtask::limited::Running;
 
 /// What either daemon may take to start.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What does without other services: no munge, no control groups, no accounts. The node claims more processors than there may be,
-/// so that four ranks start at once.
+/// Needs no other services: no munge, no control groups, no accounts. The node claims more processors than there may
+/// be, so that four ranks start immediately.
 const CONFIG: &str = "\
 ClusterName=interop
 AuthType=auth/none
@@ -69,7 +69,7 @@ impl Slurm {
         Ok(Self { config, _node: node, _controller: controller })
     }
 
-    /// The command that starts so many processes, whose words follow.
+    /// The srun command for this many processes; the caller appends the program.
     pub(crate) fn srun(&self, options: &[&str], processes: u32) -> Command {
         let mut command = Command::new("srun");
         command.env("SLURM_CONF", &self.config).args(options).args(["-n", &processes.to_string()]);

@@ -1,5 +1,5 @@
-//! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our header and run on our
-//! library. Nothing of the checkout is changed or kept.
+//! Portals: the basic tests of Sandia's reference, from a checkout of its public repository, compiled against our
+//! header and run on our library. The checkout is not changed.
 
 use crate::makefile::{defines, joined, values};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,20 +11,21 @@ use xtask::limited::Running;
 use xtask::workspace::{Workspace, counted, run};
 
 pub(crate) const DEVICES: [&str; 2] = ["shm", "iwarp"];
-/// Where messages are matched.
+/// Where messages are matched: by the calling thread, by a thread of ours, or by a spinning thread.
 const PLACES: [&str; 3] = ["caller", "thread", "spin"];
-/// How long a test may run: one of them goes there and back ten thousand times, which takes half a minute where threads spin for cores.
+/// How long a test may run: one test makes ten thousand round trips, which take half a minute where threads spin for
+/// cores.
 const LIMIT: Duration = Duration::from_secs(240);
-/// Tests that the reference builds only if it was configured for what they test.
+/// Tests that the reference builds only if it was configured for their features.
 const OPTIONAL: [&str; 2] = ["test_triggered_ME_ops", "test_ME_unordered_match_ops"];
-/// What tests are linked with: helpers, and the reference's client of PMI.
+/// Sources linked with every test: helpers, and the reference's PMI client.
 const SUPPORT: [&str; 4] = [
     "test/support.c",
     "test/pmi.c",
     "src/runtime/pmi-simple/simple_pmi.c",
     "src/runtime/pmi-simple/simple_pmiutil.c",
 ];
-/// Where headers of the checkout lie, but for its `portals4.h`.
+/// Folders of the checkout's headers, except its `portals4.h`.
 const INCLUDES: [&str; 5] =
     ["test", "test/basic", "src/runtime", "src/runtime/pmi-simple", "src/runtime/portals4"];
 /// What the reference's configuration would find on Linux.
@@ -43,7 +44,7 @@ const FOUND: [&str; 12] = [
     "SNPRINTF",
 ];
 
-/// A test of the checkout, as its makefile says.
+/// A test of the checkout, from its makefile.
 #[derive(Debug, PartialEq, Eq)]
 struct Test {
     name: String,
@@ -63,7 +64,7 @@ fn tests(makefile: &str) -> Result<Vec<Test>> {
     listed.map(test).collect()
 }
 
-/// The checkout, and where its tests are built.
+/// The checkout, and the folder in which its tests are built.
 pub(crate) struct Bench {
     pub(crate) source: PathBuf,
     pub(crate) folder: PathBuf,
@@ -97,7 +98,7 @@ impl Bench {
         cc
     }
 
-    /// Compiles what all tests are linked with.
+    /// Compiles the support sources of all tests.
     pub(crate) fn support(&self) -> Result<Vec<PathBuf>> {
         let object = |file: &&str| {
             let source = self.source.join(file);
@@ -115,7 +116,7 @@ impl Bench {
         self.link(&mut cc, &test.name)
     }
 
-    /// Links what a compiler is given into a program of this name.
+    /// Links the compiler's inputs into a program of this name.
     pub(crate) fn link(&self, cc: &mut Command, name: &str) -> Result<()> {
         cc.arg("-o").arg(self.folder.join(name)).arg("-L").arg(&self.folder);
         cc.args(["-lportals", "-lpthread", "-lm"]).arg(format!("-Wl,-rpath,{}", self.folder.display()));
@@ -129,7 +130,7 @@ impl Bench {
         launch
     }
 
-    /// Runs a test as two ranks on a device, matched in a place; what it said, if it failed.
+    /// Runs a test as two ranks on a device with a matching variant; returns its output if it failed.
     fn try_on(&self, test: &Test, (device, place): (&str, &str)) -> Result<Option<String>> {
         let log = self.folder.join(format!("{}.{device}.{place}.log", test.name));
         let mut launch = self.launch(device, "2");
@@ -139,7 +140,7 @@ impl Bench {
     }
 }
 
-/// Builds and runs all tests on each device in each place of matching, and says how many passed.
+/// Builds all tests, runs them on each device with each matching variant, and reports how many passed.
 pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     let makefile = source.join("test/basic/Makefile.am");
     let text = fs::read_to_string(&makefile).with_context(|| {

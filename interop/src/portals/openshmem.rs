@@ -1,5 +1,6 @@
-//! OpenSHMEM: Sandia's library, from a checkout of its public repository, configured against our `portals4.h` and `libportals.so`, and
-//! its unit tests under `nicety mpirun`. Nothing of the checkout is changed: it is copied, as its build makes files beside its sources.
+//! OpenSHMEM: Sandia's library, from a checkout of its public repository, configured against our `portals4.h` and
+//! `libportals.so`, and its unit tests under `nicety mpirun`. The checkout is not changed: it is copied, as its build
+//! writes files next to its sources.
 
 use crate::guest::tail;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -16,9 +17,9 @@ const DEVICES: [&str; 2] = ["shm", "iwarp"];
 const RANKS: [&str; 2] = ["2", "4"];
 /// How long one step of the build may take.
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
-/// How long a test may run: two of them move what takes 15 s where four ranks share two cores.
+/// How long a test may run: two tests take 15 s where four ranks share two cores.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Where the tests' programs are, in the build.
+/// The folder of the test programs in the build.
 const UNIT: &str = "modules/tests-sos/test/unit";
 
 /// The library and its tests, built.
@@ -42,7 +43,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Portals as configurations look for it: a folder with `include` and `lib`.
+    /// Installs Portals as configure scripts expect it: a folder with `include` and `lib`.
     fn portals(&self, library: &Path) -> Result<()> {
         let [include, lib] = ["include", "lib"].map(|part| self.folder.join("portals4").join(part));
         fs::create_dir_all(&include)?;
@@ -56,7 +57,7 @@ impl Bench {
         Ok(symlink(library, link)?)
     }
 
-    /// Builds it all, in a minute or five.
+    /// Builds everything, in one to five minutes.
     fn build(&self, source: &Path) -> Result<()> {
         let copy = self.folder.join("source");
         if copy.exists() {
@@ -84,7 +85,7 @@ impl Bench {
         command.env("LD_LIBRARY_PATH", self.folder.join("portals4/lib"))
     }
 
-    /// The names of the tests: programs that the build has made beside their makefile.
+    /// The names of the tests: programs that the build has made next to their makefile.
     fn tests(&self) -> Result<Vec<String>> {
         let mut tests = Vec::new();
         for entry in fs::read_dir(self.folder.join("source").join(UNIT))? {
@@ -98,7 +99,7 @@ impl Bench {
         Ok(tests)
     }
 
-    /// Runs a test; what it said, if it failed.
+    /// Runs a test; returns its output if it failed.
     fn try_on(&self, test: &str, device: &str, ranks: &str) -> Result<Option<String>> {
         let log = self.folder.join(format!("{test}.{device}.{ranks}.log"));
         let mut launch = Command::new(&self.nicety);
@@ -109,7 +110,7 @@ impl Bench {
     }
 }
 
-/// Builds the library and its tests, runs them on each device with two and four ranks, and says how many passed.
+/// Builds the library and its tests, runs them on each device with two and four ranks, and reports how many passed.
 pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     ensure!(
         source.join(UNIT).join("Makefile.am").exists(),

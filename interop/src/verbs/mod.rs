@@ -1,10 +1,10 @@
-//! Our libibverbs and librdmacm under programs of others, on this machine.
+//! Our libibverbs and librdmacm under third-party programs, on this machine.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `programs` | Debian's programs |
-//! | `pyverbs` | rdma-core's tests of those libraries |
-//! | `crates` | Rust crates that wrap those libraries |
+//! | `pyverbs` | rdma-core's tests of both libraries |
+//! | `crates` | Rust crates that wrap both libraries |
 //! | `fabtests` | libfabric's own tests, from a checkout |
 
 pub(crate) mod crates;

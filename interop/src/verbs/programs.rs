@@ -1,5 +1,5 @@
-//! The cases of libibverbs and librdmacm: Debian's programs, unmodified, on our devices as a user starts them, by `nicety run`.
-//! Each prints a table: program, device, result.
+//! The cases of libibverbs and librdmacm: Debian's programs, unmodified, on our devices, started as a user does with
+//! `nicety run`. Each case prints a table: program, device, result.
 
 use crate::case::{Case, Verdict};
 use crate::guest::tail;
@@ -52,29 +52,29 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// The devices, each with the options of ibverbs-utils that its addresses need.
 pub(crate) const DEVICES: [(&str, &str); 2] = [("shm", ""), ("iwarp@127.0.0.1", "-g 0")];
 
-/// Where programs of rdmacm-utils listen that take no port.
+/// The port of the programs of rdmacm-utils that have no option for it.
 const RDMACM_UTILS: u16 = 7174;
 
-/// A program, or two that talk with each other. `PORT` is a free port, `GID` what a device needs to be reached, `FOLDER` where scripts
-/// of these cases are.
+/// A program, or a server and its client. `PORT` is a free port, `GID` the options that a device's addresses need, and
+/// `FOLDER` the folder with the cases' scripts.
 pub(crate) struct Row {
     pub(crate) server: &'static str,
-    /// What the client is started with; nothing for a program that is alone, and for those that end badly, as is said.
+    /// How the client is started, or how a program without a client ends.
     pub(crate) end: End,
-    /// What it says when all is well.
+    /// Its output on success.
     pub(crate) says: &'static str,
 }
 
 pub(crate) enum End {
     Alone,
-    /// It is alone, and goes on until it is ended.
+    /// No client; it runs until it is killed.
     Watches,
-    /// There is no such thing yet, and it says so.
+    /// No client; it fails because the feature is missing, and says so.
     Refused,
-    /// Its client is started by that line, with the server's address behind.
+    /// The client has the same command line, followed by the server's address.
     Same,
     Client(&'static str),
-    /// As a client, of a server that serves on until it is ended.
+    /// Like `Client`, but the server runs until it is killed.
     ClientOf(&'static str),
 }
 
@@ -168,7 +168,7 @@ const PERFTEST_CM: &[Row] = &[
     same("ib_read_bw -R -p PORT -n 200 -e"),
     same("ib_atomic_lat -R -p PORT -n 200"),
     same("ib_atomic_bw -R -p PORT -n 200"),
-    // As on RNICs, where a receiver of sends writes to the sender how many receives it has posted.
+    // As on RNICs, where the receiver of sends informs the sender by a write how many receives it has posted.
     same("env NICETY_VERBS_KIND=rnic ib_send_bw -R -p PORT -n 2000"),
     same("env NICETY_VERBS_KIND=rnic ib_send_bw -R -p PORT -n 2000 -b -e"),
     same("env NICETY_VERBS_KIND=rnic ib_write_lat -R -p PORT -n 200"),
@@ -188,10 +188,10 @@ const LIBFABRIC: &[Row] = &[
     ),
 ];
 
-/// What the programs over streams of librdmacm say, which there are none of.
+/// The output of programs that use rsockets, which librdmacm here does not have.
 const RSOCKET: &str = "rsocket failed: Function not implemented";
 
-/// Its tests of connected queue pairs, in one session; those of datagrams want LIDs, which only `shm` has.
+/// qperf's tests of connected queue pairs, in one session; those of datagrams need LIDs, which only `shm` has.
 const QPERF: &[Row] = &[two(
     "qperf --listen_port PORT",
     "qperf 127.0.0.1 --listen_port PORT -t 1 -cm 1 rc_lat rc_bw rc_bi_bw rc_rdma_write_lat rc_rdma_write_bw \
@@ -211,7 +211,7 @@ const FIO: &[Row] = &[
         "fio --name=sender --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=read --bs=64k --size=4m --rw=write",
         "WRITE: bw",
     ),
-    // It connects with no retries for messages that find no receive: all are there before the first is sent.
+    // It connects without retries for messages that find no receive: all receives are posted before the first message.
     two(
         "fio --name=receiver --ioengine=rdma --port=PORT --bs=64k --size=4m --rw=read --iodepth=64",
         "fio --name=sender --ioengine=rdma --hostname=127.0.0.1 --port=PORT --verb=send --bs=64k --size=4m --rw=write",
@@ -225,7 +225,7 @@ const QEMU: &[Row] = &[
     alone("sh FOLDER/migrate.sh PORT rdma-pin-all", "Migration status: completed"),
 ];
 
-/// NetPIPE's two ranks, which UCX also connects each with itself.
+/// NetPIPE's two ranks; UCX also connects each rank with itself.
 const MPI: &[Row] = &[
     alone(
         "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 UCX_TLS=rc_verbs,ud_verbs,self mpirun.openmpi \
@@ -239,7 +239,7 @@ const MPI: &[Row] = &[
     ),
 ];
 
-/// UCX takes shared memory of its own where it is not told the transports.
+/// UCX uses its own shared memory unless its transports are given.
 const UCX: &[Row] = &[
     alone("ucx_info -d", "Transport: ud_verbs"),
     two(
@@ -297,34 +297,34 @@ const UCX: &[Row] = &[
         "ucx_perftest -p PORT 127.0.0.1 -t cswap -d nicety0:1 -x rc_verbs -n 500",
         "Final:",
     ),
-    // A queue pair that is connected with itself.
+    // A queue pair that is connected to itself.
     alone("ucx_perftest -l -t get -D zcopy -s 10000 -d nicety0:1 -x rc_verbs -n 500", "Final:"),
     alone("ucx_perftest -l -t am_bw -d nicety0:1 -x rc_verbs -n 5000", "Final:"),
-    // InfiniBand has no swap, and UCX makes none of it on a transport alone.
+    // InfiniBand has no swap, and UCX does not emulate it on a single transport.
     refused(
         "ucx_perftest -l -t swap -d nicety0:1 -x rc_verbs -n 500",
         "does not support required 64-bit atomic: swap",
     ),
 ];
 
-/// What they say when something went wrong although they end well.
+/// Output that reports a problem even though the program exits successfully.
 const BAD: &[&str] = &["rror", "ailed", "nvalid data"];
 
-/// What they say all the same when nothing has: UCX of every transport, and fio's client when its server has hung up before the client
-/// has looked, as the server does without waiting.
+/// Output without a problem: UCX's about every transport, and that of fio's client when its server, which does not
+/// wait, has hung up before the client polled.
 const HARMLESS: &[&str] = &["error handling:", "fio: cq completion status 5(Work Request Flushed Error)"];
 
-/// Programs that are built for libibverbs and librdmacm, started by ours.
+/// Programs built for libibverbs and librdmacm, started by `nicety`.
 pub(crate) struct Clients {
     nicety: PathBuf,
     folder: PathBuf,
-    /// Where programs are looked for first.
+    /// The folder that is searched for programs first.
     preferred: Option<PathBuf>,
     step: u32,
 }
 
 impl Clients {
-    /// Builds what is ours, as users have it.
+    /// Builds our programs and libraries, as users have them.
     pub(crate) fn open(workspace: &Workspace) -> Result<Self> {
         let build = ["build", "--quiet", "--package", "nicety", "--package", "abi-verbs"];
         run(&mut workspace.cargo(&build))?;
@@ -335,7 +335,7 @@ impl Clients {
         Ok(Self { nicety: workspace.target().join("debug/nicety"), folder, preferred: None, step: 0 })
     }
 
-    /// As [`Clients::all`], with programs of this folder, where it has them.
+    /// Like [`Clients::all`], with the programs of this folder where they exist.
     pub(crate) fn all_from(&mut self, folder: PathBuf, rows: &[Row]) -> Result<Verdict> {
         self.preferred = Some(folder);
         let verdict = self.all(rows);
@@ -424,12 +424,12 @@ impl Clients {
         self.start_command(&mut command)
     }
 
-    /// Where files of these cases are.
+    /// The folder for the files of the cases.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What runs the program that is put behind it on a device.
+    /// The command that runs a program on a device; the caller appends the program.
     pub(crate) fn command(&self, device: &str) -> Command {
         let mut command = Command::new(&self.nicety);
         command.args(["run", "--device", device, "--"]);
@@ -442,8 +442,8 @@ impl Clients {
     }
 }
 
-/// A port that nobody listens on, and that the system gives to nobody who asks for any: one of those could be taken by a connection
-/// before the program listens.
+/// A free port below the dynamic range: the system could give a dynamic one to another connection before the program
+/// listens.
 fn free_port() -> Result<u16> {
     let start = (std::process::id().wrapping_mul(37) % 10_000) as u16;
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -452,7 +452,7 @@ fn free_port() -> Result<u16> {
     free.next().context("no port below the dynamic ones is free")
 }
 
-/// What one said, which has to end well and say nothing bad.
+/// The output of a program, which must succeed and report no problem.
 fn good(running: Running, who: &str) -> Result<String> {
     let finished = running.finish(LIMIT)?;
     let said = finished.output.trim();

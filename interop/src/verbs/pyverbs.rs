@@ -1,5 +1,5 @@
-//! rdma-core's own tests of libibverbs and librdmacm, in Python (pyverbs), on our devices: by module and device. Tests, bindings and
-//! all are Debian's; what a test asks a device for that ours has not, it skips by rules of its own.
+//! rdma-core's own tests of libibverbs and librdmacm, in Python (pyverbs), on our devices: by module and device. Tests
+//! and bindings are Debian's; tests skip features that a device does not have by their own rules.
 
 use super::programs::{Clients, DEVICES};
 use crate::case::{Case, Verdict};
@@ -22,12 +22,12 @@ pub(crate) const CASES: &[Case<Clients>] = &[Case {
 }];
 
 const PACKAGE: &str = "python3-pyverbs";
-/// Where the package has the tests, some of them packed.
+/// The folder with the tests in the package; some are compressed.
 const TESTS: &str = "usr/share/doc/rdma-core/tests";
 /// How long the tests of a module may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Tests that fail, each with the reason.
+/// Tests that fail; CAVEATS.md lists the reasons.
 const KNOWN: &[(&str, &str)] = &[
     ("test_dm_write_bad_flow", "NIC memory is copied at any address, not at multiples of 4 alone"),
     ("test_dm_bad_access", "likewise"),
@@ -36,12 +36,12 @@ const KNOWN: &[(&str, &str)] = &[
     ("test_multi_process_alloc_dm", "a child of fork(2) opens a device of its own"),
 ];
 
-/// What came of the tests of a module.
+/// The results of a module's tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u32,
     skipped: u32,
-    /// Names of those that failed.
+    /// Names of failed tests.
     failed: BTreeSet<String>,
 }
 
@@ -80,7 +80,7 @@ fn modules(clients: &mut Clients) -> Result<Verdict> {
     )))
 }
 
-/// Takes Debian's package apart, below this folder; where its root is.
+/// Unpacks Debian's package below this folder; returns its root.
 fn provide(folder: &Path) -> Result<PathBuf> {
     let (debs, root) = (folder.join("debs"), folder.join("pyverbs"));
     download(&[PACKAGE.to_owned()], &debs)?;
@@ -94,7 +94,7 @@ fn provide(folder: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// The modules that there are.
+/// The names of the modules.
 fn names(tests: &Path) -> Result<BTreeSet<String>> {
     let files = fs::read_dir(tests)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let files = files.collect::<Result<Vec<_>>>()?;
@@ -125,7 +125,7 @@ fn read(finished: &Finished) -> Result<Counts> {
     counts(&finished.output).context("it says no result")
 }
 
-/// What unittest says at its end, and the names of what failed.
+/// Parses unittest's summary, and the names of failed tests.
 fn counts(said: &str) -> Option<Counts> {
     let ran = said
         .lines()

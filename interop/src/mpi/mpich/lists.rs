@@ -1,6 +1,6 @@
-//! MPICH's lists of tests: what each line runs, or why it is left out here.
+//! MPICH's lists of tests: the run of each line, or why it is left out here.
 
-/// A program run once, as a line of a list says.
+/// One run of a program, from a line of a list.
 #[derive(Debug, PartialEq, Eq, Clone)]
 pub(super) struct Test {
     pub(super) program: String,
@@ -11,16 +11,16 @@ pub(super) struct Test {
     pub(super) limit_s: u64,
 }
 
-/// What a good run looks like.
+/// The expected result of a run.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(super) enum Expects {
-    /// A line `No Errors`, nothing else, and status 0.
+    /// A line `No Errors`, no other output, and status 0.
     NoErrors,
-    /// As that, but it may say more.
+    /// A line `No Errors` among other output, and status 0.
     NoErrorsAndWords,
-    /// A line `No Errors`, and then a status that is not 0.
+    /// A line `No Errors`, and then a nonzero status.
     NoErrorsThenFailure,
-    /// A status that is not 0.
+    /// A nonzero status.
     Failure,
     /// Status 0.
     Status,
@@ -33,12 +33,13 @@ pub(super) enum Entry {
     LeftOut(&'static str),
 }
 
-/// How long a test may run if its line does not say, in seconds.
+/// How long a test may run, in seconds, if its line gives no limit.
 const LIMIT_S: u64 = 180;
 /// Memory that a test may need, in GB; MPICH's own runs have this limit.
 const MEMORY_GB: f64 = 4.0;
 
-/// The entries of a list, or of what its configuration would make a list; runs that differ in nothing but variables of MPICH are one.
+/// The entries of a list, or of a template from which configuration makes a list; runs that differ only in MPICH's
+/// variables are merged.
 pub(super) fn entries(list: &str) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     for entry in list.lines().filter_map(entry) {
@@ -49,7 +50,7 @@ pub(super) fn entries(list: &str) -> Vec<Entry> {
     entries
 }
 
-/// What a line says; nothing of a comment, and of one that names a folder.
+/// Parses a line; `None` for a comment or a folder.
 fn entry(line: &str) -> Option<Entry> {
     let line = line.split('#').next().unwrap_or("").trim();
     let line = match line.strip_prefix('@').and_then(|line| line.split_once('@')) {
@@ -108,7 +109,8 @@ fn expects(result: &str) -> Expects {
     }
 }
 
-/// What MPICH's configuration would list of the types of its pools for the programs of a folder: for each program, type and count a run.
+/// The lines that MPICH's configuration would generate from its pools of datatypes for the programs of a folder: a run
+/// for each program, type and count.
 pub(super) fn pooled(config: &str, folder: &str) -> String {
     const TYPES: [&str; 2] = ["MPI_INT", "MPI_INT:4+MPI_DOUBLE:8"];
     let mut list = String::new();
