@@ -168,9 +168,9 @@ pub(crate) struct BenchArgs {
     pub(crate) export_markdown: Option<Target>,
     /// End with status 1 if a result is beyond a limit, such as 'latency.write@8>5us'; may be given more than once
     ///
-    /// EXPERIMENT[.LEVEL...][@SIZE] > or < VALUE[UNIT], of each result that has this experiment, these levels and this size. It is
-    /// beyond if its whole 95 % interval is; an interval that contains the limit is reported as undecided. Units: ns, us, ms, s, kB/s,
-    /// MB/s, GB/s, /s, k/s, M/s, B, %.
+    /// An experiment, levels behind dots and a size behind @ where they matter, > or <, and a value with its unit (ns, us, ms, s, kB/s,
+    /// MB/s, GB/s, /s, k/s, M/s, B, %). It is about each result with this experiment, these levels and this size. A result is beyond the
+    /// limit if its whole 95 % interval is; an interval that contains the limit is reported as undecided.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
     /// Write the report for the browser; the overview writes nicety-report.html anyway
