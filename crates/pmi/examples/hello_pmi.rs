@@ -1,7 +1,7 @@
-//! A rank without MPI: it joins whoever launched it, puts an address, and finds its neighbour's.
+//! A rank without MPI: it joins its job through the launcher, puts an address, and gets its neighbour's.
 //!
-//! `mpiexec -n 4 hello_pmi` (Hydra, gforker, `srun --mpi=pmi2`, or `nicety mpirun`); `--pmi2` for PMI-2, `--spawn` to have
-//! rank 0 start two more. Without a launcher it is alone.
+//! `mpiexec -n 4 hello_pmi` (Hydra, gforker, `srun --mpi=pmi2`, or `nicety mpirun`); `--pmi2` for PMI-2, `--spawn` to let rank 0
+//! start two more processes. Without a launcher it is a job of one rank.
 
 #![forbid(unsafe_code)]
 
@@ -21,18 +21,18 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
-/// A variable that holds a number.
+/// An environment variable that contains a number.
 fn number(name: &str) -> Result<u32> {
     let text =
         env::var(name).map_err(|_| format!("{name} is not set, although another of PMI's variables is"))?;
     text.parse().map_err(|_| format!("{name} is no number: {text:?}").into())
 }
 
-/// How this process was launched; nothing if nobody did.
+/// How this process was launched; `None` without a launcher.
 fn launched(pmi2: bool) -> Result<Option<(Join, Box<dyn Stream>)>> {
     if env::var_os("PMI_FD").is_some() {
         let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
-        // A descriptor known by its number only is asked of the kernel again, which needs no unsafe code.
+        // Duplicating the descriptor through the kernel turns its number into an owned descriptor without unsafe code.
         let this = pidfd_open(getpid(), PidfdFlags::empty())?;
         let fd = pidfd_getfd(this, number("PMI_FD")?.try_into()?, PidfdGetfdFlags::empty())?;
         let join = if pmi2 { Join::Pmi2 { rank, size } } else { Join::Descriptor { rank, size } };
@@ -44,7 +44,7 @@ fn launched(pmi2: bool) -> Result<Option<(Join, Box<dyn Stream>)>> {
     Ok(Some((Join::Port { id: number("PMI_ID")? }, Box::new(stream))))
 }
 
-/// Moves bytes until there is an event.
+/// Transfers bytes until there is an event.
 fn next(client: &mut Client, stream: &mut dyn Stream) -> Result<Event> {
     let mut bytes = [0; 4096];
     loop {
@@ -70,7 +70,7 @@ fn ask(client: &mut Client, stream: &mut dyn Stream, request: &Request<'_>) -> R
     }
 }
 
-/// Two more of this program, which find out from whom they are.
+/// A request for two more processes of this program, which look up their parent.
 fn children(pmi2: bool) -> Result<Spawn> {
     let file = env::current_exe()?.to_str().ok_or("this program's path is no text")?.to_owned();
     let arguments = vec!["a child".to_owned(), if pmi2 { "--pmi2" } else { "--pmi1" }.to_owned()];

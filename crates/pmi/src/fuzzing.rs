@@ -1,6 +1,6 @@
-//! What the fuzz targets in `fuzz/` call, and the replay of their corpora by ordinary tests.
+//! Entry points for the fuzz targets in `fuzz/`, and tests that replay their corpora.
 //!
-//! Each takes any bytes for what the other side sends. Nothing may panic, and nothing may be held beyond its limits.
+//! Each takes any bytes as input from the other side. Nothing may panic, and nothing may exceed its limits.
 
 use crate::client::{Client, Event, Group, Join, Request};
 use crate::mapping;
@@ -9,7 +9,7 @@ use crate::spawn::{Program, REQUEST_LEN_MAX, Spawn};
 use crate::value::VALUE_LEN_MAX;
 use crate::wire::{COMMAND_LEN_MAX, MESSAGE_LEN_MAX};
 
-/// What a rank asks for, by the number of its turn.
+/// A rank's request for a turn number.
 fn request<'a>(turn: usize, spawn: &'a Spawn) -> Request<'a> {
     match turn % 9 {
         0 => Request::Put { key: "A", value: "V" },
@@ -24,8 +24,8 @@ fn request<'a>(turn: usize, spawn: &'a Spawn) -> Request<'a> {
     }
 }
 
-/// Goal: whatever comes instead of a server's answers, a rank ends in an event or a failure, and what it says has its limits. The first
-/// byte chooses how it joins, the second how the rest is cut.
+/// Goal: whatever arrives instead of a server's answers, a rank reports an event or a failure, and its output stays within its
+/// limits. The first byte selects how it joins, the second how the rest is split.
 pub fn client(data: &[u8]) {
     let [how, cut, stream @ ..] = data else { return };
     let join = match how % 3 {
@@ -61,11 +61,11 @@ pub fn client(data: &[u8]) {
             return;
         }
     }
-    // Either is an answer.
+    // Either result is valid.
     let _ = client.handle_eof();
 }
 
-/// Acts on what the server tells its owner; whether each of the ranks still has a stream.
+/// Handles the server's events, and records which ranks still have a stream.
 fn own(server: &mut Server, open: &mut [bool], ids: &[RankId]) {
     while let Some(event) = server.poll_event() {
         match event {
@@ -87,8 +87,8 @@ fn own(server: &mut Server, open: &mut [bool], ids: &[RankId]) {
     }
 }
 
-/// Goal: whatever three ranks say, the server answers or breaks with them, and a fourth that keeps to the protocol is served. Each piece
-/// has a byte for the rank, one for its length, then what the rank says; a length of 255 is the end of its stream.
+/// Goal: whatever three ranks send, the server answers or disconnects them, and still serves a fourth, well-behaved rank. Each
+/// piece has a byte for the rank, one for its length, then the data; a length of 255 is the end of its stream.
 pub fn server(data: &[u8]) {
     let ranks = [0, 0, 1, 1].map(|node| Placement { node, appnum: 0 }).to_vec();
     let mut server = Server::new();
@@ -104,7 +104,7 @@ pub fn server(data: &[u8]) {
         } else {
             let (now, later) = after.split_at(usize::from(*len).min(after.len()));
             server.handle_bytes(id, now);
-            // Who asks without reading is cut off, too.
+            // A rank that sends requests without reading answers is disconnected, too.
             if rank & 0x80 == 0 {
                 server.sent(id, server.transmit(id).len());
             }
@@ -115,7 +115,7 @@ pub fn server(data: &[u8]) {
     good_rank(&mut server, ids[3]);
 }
 
-/// A rank that keeps to the protocol, to its end.
+/// Runs a well-behaved rank to its end.
 fn good_rank(server: &mut Server, id: RankId) {
     let mut client = Client::new(Join::Descriptor { rank: 3, size: 4 }).expect("a rank of four");
     let mut heard = Vec::new();
@@ -136,7 +136,7 @@ fn good_rank(server: &mut Server, id: RankId) {
     assert!(client.job().is_some_and(|job| job.nodes == Some(vec![0, 0, 1, 1])));
 }
 
-/// Goal: any text is a mapping or none, and what it says is written and read back as itself.
+/// Goal: any text is a valid mapping or an error, and a valid one survives writing and reading.
 pub fn process_mapping(data: &[u8]) {
     let [size, text @ ..] = data else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
@@ -162,7 +162,7 @@ mod tests {
         assert!(count > 0, "{folder} is empty");
     }
 
-    /// Goal: what the fuzzer found once stays found. Method: every input of the corpus, here and below.
+    /// Goal: inputs that the fuzzer found once stay covered. Method: every input of the corpus, here and below.
     #[test]
     fn servers_of_the_corpus() {
         replay("fuzz/corpus/pmi_client", client);

@@ -1,23 +1,23 @@
-//! `PMI_process_mapping`: which rank is on which node, as `(vector,(0,2,4),...)`.
+//! `PMI_process_mapping`: the node of each rank, as `(vector,(0,2,4),...)`.
 //!
 //! A block `(first,nodes,ranks)` stands for `nodes` nodes from number `first` on, each with the next `ranks` ranks. When the blocks
-//! are used up and ranks are left, they begin anew.
+//! are used up before all ranks are placed, they repeat.
 
 use thiserror::Error;
 
-/// The most ranks that a job may have here: a number that a peer names makes us hold four bytes for each.
+/// The maximum number of ranks in a job: a number sent by a peer makes us allocate four bytes for each.
 pub const RANKS_MAX: u32 = 1 << 20;
 
-/// What Hydra says of a job of one rank.
+/// Hydra's mapping for a job of one rank.
 const ALONE: &str = "(vector,0)";
 
 /// Why a mapping cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum MappingError {
-    /// Not of the form that the module's documentation shows.
+    /// Not in the form described in the module's documentation.
     #[error("the process mapping is not written as (vector,(first,nodes,ranks),...): {0:?}")]
     Form(String),
-    /// Blocks without a rank in them would never come to an end.
+    /// Blocks that place no rank would repeat forever.
     #[error("the process mapping places no rank: {0:?}")]
     Empty(String),
     /// More ranks than [`RANKS_MAX`].
@@ -25,7 +25,7 @@ pub enum MappingError {
     TooMany(u32),
 }
 
-/// A run of nodes with equally many ranks on each.
+/// Consecutive nodes with the same number of ranks on each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Block {
     first: u32,
@@ -34,7 +34,7 @@ struct Block {
 }
 
 impl Block {
-    /// The node of each rank, while there are more of either.
+    /// The node of each rank in the block. The node number saturates.
     fn places(self) -> impl Iterator<Item = u32> {
         (0..self.nodes)
             .flat_map(move |node| std::iter::repeat_n(self.first.saturating_add(node), self.ranks as usize))
@@ -44,7 +44,7 @@ impl Block {
 /// The node of each of `size` ranks.
 ///
 /// # Errors
-/// If the text is none, or the job too large.
+/// If the text is invalid, or the job too large.
 pub fn nodes(text: &str, size: u32) -> Result<Vec<u32>, MappingError> {
     if size > RANKS_MAX {
         return Err(MappingError::TooMany(size));
@@ -94,7 +94,7 @@ pub fn text(nodes: &[u32]) -> String {
     format!("(vector{})", blocks.collect::<String>())
 }
 
-/// The beginning of which the blocks are repetitions.
+/// The shortest prefix that yields the blocks by repetition.
 fn once(blocks: &[Block]) -> &[Block] {
     let repeats = |len: usize| {
         blocks.len().is_multiple_of(len) && blocks.chunks(len).all(|part| part == &blocks[..len])
@@ -107,7 +107,7 @@ fn once(blocks: &[Block]) -> &[Block] {
 mod tests {
     use super::*;
 
-    /// Goal: what launchers write is understood. Method: their texts, and the nodes that they stand for.
+    /// Goal: mappings of launchers are understood. Method: their texts, and the corresponding nodes.
     #[test]
     fn mappings_are_read() {
         for (text, size, expected) in [
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Goal: what is written is read back. Method: every placement of up to six ranks on three nodes.
+    /// Goal: a written mapping is read back. Method: every placement of up to six ranks on three nodes.
     #[test]
     fn both_ways() {
         for size in 1..=6 {

@@ -1,10 +1,10 @@
-//! Programs that a rank wants started: written for either protocol, read from PMI-1.
+//! Spawn requests of ranks: written for either protocol, read from PMI-1.
 //!
-//! In PMI-1 each program is a group of lines, from `mcmd=spawn` to `endcmd`, of which every line has one key and a value that goes on
-//! to its end, blanks included. What is put for the new job stands in all groups; a server reads it in the first.
+//! In PMI-1 each program is a group of lines, from `mcmd=spawn` to `endcmd`. Every line has one key and a value that extends to its
+//! end, blanks included. Keys for the new job are repeated in all groups; a server reads them from the first.
 //!
-//! Such a value cannot be empty or have a newline, and servers disagree about a backslash. A server of this crate also takes it
-//! [encoded](crate::value::encode), under the key with a suffix, and reports so when a rank joins (`nicety_encoded`).
+//! Such a value cannot be empty or have a newline, and servers disagree about a backslash. A server of this crate also accepts it
+//! [encoded](crate::value::encode), under the key with a suffix, and announces this when a rank joins (`nicety_encoded`).
 
 use crate::value::{
     KEY_LEN_MAX, TextError, VALUE_LEN_MAX, check_key, check_line, check_value, decode, encode,
@@ -13,24 +13,24 @@ use crate::wire::{COMMAND_LEN_MAX, Draft, Framing, MESSAGE_LEN_MAX, excerpt};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// The most programs of one request.
+/// Maximum number of programs in a request.
 pub const PROGRAMS_MAX: usize = 64;
-/// The most bytes of one request, and what is counted for each of its lines beside its text.
+/// Maximum bytes of a request, and the bytes counted for each of its lines in addition to its text.
 pub const REQUEST_LEN_MAX: usize = 64 * 1024;
 const LINE_COST: usize = 64;
-/// Ends a key whose value is encoded.
+/// Suffix of a key whose value is encoded.
 const ENCODED: &str = "_encoded";
-/// The key by which a server says, with its limits, that it takes encoded values.
+/// The key by which a server announces, with its limits, that it accepts encoded values.
 pub(crate) const CAN_DECODE: &str = "nicety_encoded";
-/// The longest text that travels encoded, in bytes: its line is one message.
+/// The longest text that can be sent encoded, in bytes: its line is one message.
 const ENCODED_LEN_MAX: usize = (MESSAGE_LEN_MAX - LINE_COST) / 2;
 
-/// A program, and how many processes of it are wanted.
+/// A program to start, and its number of processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
-    /// The file, as the process manager will look for it.
+    /// The file, looked up by the process manager.
     pub file: String,
-    /// How many processes, one at least.
+    /// Number of processes, at least one.
     pub processes: u32,
     /// Arguments, without the program's name.
     pub arguments: Vec<String>,
@@ -38,12 +38,12 @@ pub struct Program {
     pub info: Vec<(String, String)>,
 }
 
-/// Programs that form one job, with what its ranks find in their key-value space.
+/// Programs that form one job, with the initial contents of its key-value space.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Spawn {
-    /// Ranks are numbered through all of them in this order.
+    /// Ranks are numbered consecutively across all programs, in this order.
     pub programs: Vec<Program>,
-    /// Put before the first of them starts.
+    /// Put before the first process starts.
     pub preput: Vec<(String, String)>,
 }
 
@@ -59,31 +59,31 @@ pub enum OwnError {
     /// More than [`REQUEST_LEN_MAX`].
     #[error("the request to spawn has {0} bytes, {REQUEST_LEN_MAX} is the most: pass arguments in a file")]
     TooLong(usize),
-    /// A text that not every server carries.
+    /// A text that not every server can carry.
     #[error(transparent)]
     Text(#[from] TextError),
 }
 
-/// What is wrong with a peer's request.
+/// Why a peer's request is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PeerError {
-    /// A line that is no key and value, or comes twice.
+    /// A line that is no key and value, or a duplicate.
     #[error("in a request to spawn there is a line that cannot be used: {0:?}")]
     Line(String),
     /// More than [`REQUEST_LEN_MAX`].
     #[error("a request to spawn goes on after {REQUEST_LEN_MAX} bytes")]
     TooLong,
-    /// A key that must be there, with what it may be.
+    /// A required key is missing or has an invalid value.
     #[error("in a request to spawn, {key} is missing or wrong: {found:?}")]
     Key {
         /// Its name.
         key: String,
-        /// What stands there, empty if nothing does.
+        /// Its value, empty if it is missing.
         found: String,
     },
 }
 
-/// How the texts of a program are written, as the server understands them.
+/// The encoding of a program's texts, as the server supports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Texts {
     /// In lines, without encoding: texts that PMI-1 cannot carry are refused.
@@ -200,22 +200,22 @@ fn bounded(request: Vec<u8>) -> Result<Vec<u8>, OwnError> {
     if request.len() > REQUEST_LEN_MAX { Err(OwnError::TooLong(request.len())) } else { Ok(request) }
 }
 
-/// A peer's request in PMI-1 until it is whole.
+/// Collects a peer's request in PMI-1 until it is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// Of the program whose lines come; none between two programs.
+    /// The lines of the current program; `None` between two programs.
     lines: Option<BTreeMap<String, String>>,
     spawn: Spawn,
     cost: usize,
 }
 
 impl Reader {
-    /// Whether a line begins such a request.
+    /// Whether a line starts such a request.
     pub(crate) fn begins(line: &str) -> bool {
         line == "mcmd=spawn"
     }
 
-    /// Takes the next line; the request, if that was its last.
+    /// Takes the next line. Returns the request after its last line.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<Spawn>, PeerError> {
         self.cost += line.len() + LINE_COST;
         if self.cost > REQUEST_LEN_MAX {
@@ -241,7 +241,7 @@ impl Reader {
         }
     }
 
-    /// Adds a program; the request, if that was the last.
+    /// Adds a program. Returns the request after the last program.
     fn program(&mut self, lines: &Lines) -> Result<Option<Spawn>, PeerError> {
         let so_far = self.spawn.programs.len() + 1;
         let total = lines.number("totspawns", 1..=PROGRAMS_MAX)?;
@@ -296,7 +296,7 @@ impl Lines {
         number.filter(|number| range.contains(number)).ok_or_else(|| self.wrong(key))
     }
 
-    /// Keys and values numbered from 0; their number may be missing, as that of none.
+    /// Keys and values numbered from 0; if their count is missing, it is 0.
     fn pairs(&self, what: &str) -> Result<Vec<(String, String)>, PeerError> {
         let count = format!("{what}_num");
         if !self.0.contains_key(&count) {
@@ -418,12 +418,12 @@ mod tests {
         assert!(matches!(spawn.to_packet(), Err(OwnError::TooLong(_))));
     }
 
-    /// Goal: nothing is started by a request that is not whole and right. Method: each line left out, twice, or with another value.
+    /// Goal: an incomplete or invalid request starts nothing. Method: each line left out, duplicated, or with another value.
     #[test]
     fn damaged_requests_are_refused() {
         let lines: Vec<&str> = LINES.lines().collect();
         for at in 0..lines.len() {
-            // Without their number, there are no hints and nothing is put.
+            // Without the count, there are no hints and no puts.
             let without = [&lines[..at], &lines[at + 1..]].concat().join("\n");
             let is_count = lines[at].starts_with("info_num") || lines[at].starts_with("preput_num");
             let is_second = lines[at].contains("preput") && at > lines.len() / 2;

@@ -1,54 +1,55 @@
-//! Which keys and values every server carries, and how bytes become such a value.
+//! Keys and values that every server can carry, and the encoding of bytes as such a value.
 //!
-//! Servers disagree on escapes: Hydra 5 takes a backslash for one, gforker and Slurm for itself. So nothing is escaped, and what
-//! would need it is refused before it is sent: blanks and newlines end a value in PMI-1, a semicolon does in PMI-2, and Hydra's
-//! proxies turn keys into names of their own messages. Bytes, such as an address, travel as `x` and two hexadecimal digits each:
-//! twice as long whatever they are, so that one can say beforehand what fits, and never empty, which some servers refuse.
+//! Servers disagree on escapes: Hydra 5 treats a backslash as one, gforker and Slurm as itself. Therefore nothing is escaped, and
+//! texts that would need it are refused before they are sent: blanks and newlines end a value in PMI-1, a semicolon does in PMI-2,
+//! and Hydra's proxies turn keys into names of their own messages. Bytes, such as an address, are sent as `x` and two hexadecimal
+//! digits each. This always doubles the length, so that the limit is known in advance, and the value is never empty, which some
+//! servers refuse.
 
 use crate::wire::Framing;
 use thiserror::Error;
 
-/// The longest key that all servers take, in bytes.
+/// The longest key that all servers accept, in bytes.
 pub const KEY_LEN_MAX: usize = 63;
-/// The longest value that all servers take, in bytes, if the command around it leaves room.
+/// The longest value that all servers accept, in bytes, if the command around it leaves enough space.
 pub const VALUE_LEN_MAX: usize = 1023;
-/// Keys that begin so are the process manager's own.
+/// Prefix of the process manager's own keys.
 const RESERVED: &str = "PMI_";
-/// What marks bytes, and keeps the text of none from being empty.
+/// Prefix of encoded bytes, so that their text is never empty.
 const MARK: char = 'x';
 
-/// Why a server somewhere would not carry a text.
+/// Why some server would not carry a text.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum TextError {
-    /// Of no characters.
+    /// It is empty.
     #[error("the {0} is empty, which servers refuse: give it a character")]
     Empty(&'static str),
-    /// Of the wrong characters.
+    /// It has an unsupported character.
     #[error("the {what} has the character {character:?}, which not every server carries: {instead}")]
     Character {
-        /// Key or value, or whose.
+        /// Key or value, and possibly its owner.
         what: &'static str,
-        /// The first of them.
+        /// The first unsupported character.
         character: char,
-        /// What to do.
+        /// Advice.
         instead: &'static str,
     },
     /// A key of the process manager.
     #[error("the key {0:?} begins with PMI_, which is the process manager's: choose another")]
     Reserved(String),
-    /// More characters than the server takes.
+    /// It exceeds the server's limit.
     #[error("the {what} has {len} bytes, {max} is the most that fits here: share it out over several keys")]
     TooLong {
         /// Key or value.
         what: &'static str,
         /// Its length in bytes.
         len: usize,
-        /// The most in bytes.
+        /// The limit in bytes.
         max: usize,
     },
 }
 
-/// Why a value is none that [`encode`] made.
+/// The value was not made by [`encode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the value is not bytes as they are written here (x and two hexadecimal digits each): who put it?")]
 pub struct NotEncoded;
@@ -56,7 +57,7 @@ pub struct NotEncoded;
 /// Checks a key: letters, digits, `_`, `-` and `/`, at most `max` bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub fn check_key(key: &str, max: usize) -> Result<(), TextError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/');
     check("key", key, max, allowed, "keep to letters, digits, `_`, `-` and `/`")?;
@@ -66,13 +67,14 @@ pub fn check_key(key: &str, max: usize) -> Result<(), TextError> {
 /// Checks a value: visible ASCII without backslash and semicolon, at most `max` bytes.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub fn check_value(value: &str, max: usize) -> Result<(), TextError> {
     let allowed = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | ';');
     check("value", value, max, allowed, "encode it by value::encode")
 }
 
-/// Checks what may have blanks, as arguments of programs do: no control character, no backslash, and in packets no semicolon.
+/// Checks a text that may have blanks, such as a program's argument: no control character, no backslash, and in packets no
+/// semicolon.
 pub(crate) fn check_line(
     what: &'static str,
     text: &str,
@@ -102,7 +104,7 @@ fn check(
     }
 }
 
-/// Bytes as a value: a mark and two digits each.
+/// Encodes bytes as a value: a mark and two digits each.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     let digits =
@@ -110,10 +112,10 @@ pub fn encode(bytes: &[u8]) -> String {
     std::iter::once(MARK).chain(bytes.iter().flat_map(|&byte| digits(byte))).collect()
 }
 
-/// The bytes of a value that [`encode`] made.
+/// Decodes a value of [`encode`].
 ///
 /// # Errors
-/// If it did not make this one.
+/// If [`encode`] did not make this value.
 pub fn decode(value: &str) -> Result<Vec<u8>, NotEncoded> {
     let digits = value.strip_prefix(MARK).ok_or(NotEncoded)?.as_bytes();
     let half = |digit: u8| match digit {

@@ -1,44 +1,44 @@
-//! Messages on the wire: lines of PMI-1, packets of PMI-2; read within bounds, and written.
+//! Messages on the wire: reads and writes PMI-1's lines and PMI-2's packets, within limits.
 //!
-//! A line is `cmd=NAME key=value key=value` and a newline. A packet is six characters with the length of what follows, right
-//! aligned, then `cmd=NAME;key=value;key=value;`. Keys that nobody asks for are ignored, as both protocols demand.
+//! A line is `cmd=NAME key=value key=value` and a newline. A packet is six characters with the length of the rest, right aligned,
+//! then `cmd=NAME;key=value;key=value;`. Unknown keys are ignored, as both protocols demand.
 
 use std::collections::VecDeque;
 use std::fmt::{Display, Write};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The longest message that is taken from a peer, in bytes, without newline or length. Values have at most 1023 bytes; arguments of
+/// The longest message accepted from a peer, in bytes, without newline or length. Values have at most 1023 bytes; arguments of
 /// programs may be longer.
 pub const MESSAGE_LEN_MAX: usize = 8 * 1024;
 /// The longest command that is sent, in bytes, newline included: older servers read into a buffer of that size.
 pub const COMMAND_LEN_MAX: usize = 1024;
-/// The most keys of a message that are looked at.
+/// Maximum number of keys in a message.
 pub const PAIRS_MAX: usize = 64;
-/// Bytes that say how long a packet is.
+/// Bytes of a packet's length field.
 const LENGTH_LEN: usize = 6;
-/// Characters of a peer's text that are repeated in an error.
+/// Maximum characters of a peer's text that are quoted in an error.
 const EXCERPT_CHARS: usize = 48;
 
-/// What is wrong with the bytes of a message.
+/// Why the bytes of a message are invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum WireError {
     /// No end within [`MESSAGE_LEN_MAX`].
     #[error("the message is longer than {MESSAGE_LEN_MAX} bytes")]
     TooLong,
-    /// Bytes that are no text.
+    /// Bytes that are not UTF-8 text.
     #[error("the message is no UTF-8 text")]
     NotText,
-    /// A packet whose length is none.
+    /// A packet with an invalid length field.
     #[error("a packet's length should stand where there is {0:?}: the peer speaks another protocol")]
     Length(String),
-    /// A message that does not begin with its name.
+    /// A message that does not start with its name.
     #[error("the message does not begin with cmd=NAME: {0:?}")]
     NoName(String),
     /// More keys than [`PAIRS_MAX`].
     #[error("the message {0:?} has more than {PAIRS_MAX} keys")]
     TooManyPairs(String),
-    /// A key that the message needs.
+    /// A required key is missing.
     #[error("the message {message:?} lacks {key}=")]
     Missing {
         /// The message's name.
@@ -46,19 +46,19 @@ pub enum WireError {
         /// The key.
         key: &'static str,
     },
-    /// A number that is none, or out of range.
+    /// A number that is invalid, or out of range.
     #[error("in the message {message:?}, {key}= is no number that could stand there: {value:?}")]
     Number {
         /// The message's name.
         message: String,
         /// The key.
         key: &'static str,
-        /// What stands there.
+        /// The invalid value.
         value: String,
     },
 }
 
-/// The beginning of a peer's text, fit to be shown.
+/// The start of a peer's text, in printable form.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text.chars().take(EXCERPT_CHARS).collect();
     if short.len() < text.len() {
@@ -67,7 +67,7 @@ pub(crate) fn excerpt(text: &str) -> String {
     short
 }
 
-/// How messages are told apart.
+/// How messages are delimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Framing {
     /// PMI-1, and the first message of PMI-2.
@@ -78,7 +78,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// What stands between keys.
+    /// The separator between keys.
     const fn separator(self) -> char {
         match self {
             Self::Lines => ' ',
@@ -87,7 +87,7 @@ impl Framing {
     }
 }
 
-/// Bytes of a peer until they are a message; it holds at most one.
+/// Collects a peer's bytes until a message is complete; it holds at most one message.
 #[derive(Debug, Default)]
 pub struct Inbox {
     framing: Framing,
@@ -95,15 +95,15 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// From the next message on, they are told apart in this way.
+    /// Changes the framing from the next message on.
     pub fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
 
-    /// Takes bytes up to the end of a message, and returns that once it is whole.
+    /// Takes bytes up to the end of a message, and returns the message once it is complete.
     ///
     /// # Errors
-    /// If it is no message; what comes after it then cannot be told either.
+    /// If it is no message; later messages can then not be delimited either.
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<String>, WireError> {
         let is_whole = match self.framing {
             Framing::Lines => self.take_line(bytes)?,
@@ -152,13 +152,13 @@ impl Inbox {
     }
 }
 
-/// The length that a packet announces.
+/// The length in a packet's header.
 fn length(header: &[u8]) -> Option<usize> {
     let digits = std::str::from_utf8(header).ok()?.trim_start_matches(' ');
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// What a peer said, taken apart.
+/// A parsed message of a peer.
 #[derive(Debug)]
 pub struct Message<'a> {
     name: &'a str,
@@ -166,7 +166,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Takes a message apart.
+    /// Parses a message.
     ///
     /// # Errors
     /// If it has no name, or too many keys.
@@ -182,7 +182,7 @@ impl<'a> Message<'a> {
         Ok(Self { name, pairs })
     }
 
-    /// What kind of message it is.
+    /// The message's name.
     #[must_use]
     pub fn name(&self) -> &'a str {
         self.name
@@ -194,18 +194,18 @@ impl<'a> Message<'a> {
         self.pairs.iter().find(|(found, _)| *found == key).map(|(_, value)| *value)
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is missing.
     pub fn need(&self, key: &'static str) -> Result<&'a str, WireError> {
         self.get(key).ok_or_else(|| WireError::Missing { message: excerpt(self.name), key })
     }
 
-    /// A number, if the key is there.
+    /// A number, if the key is present.
     ///
     /// # Errors
-    /// If what stands there is none.
+    /// If the value is not a number.
     pub fn number<T: FromStr>(&self, key: &'static str) -> Result<Option<T>, WireError> {
         let parse = |value: &str| {
             let wrong = |_| WireError::Number { message: excerpt(self.name), key, value: excerpt(value) };
@@ -214,17 +214,17 @@ impl<'a> Message<'a> {
         self.get(key).map(parse).transpose()
     }
 
-    /// A number that must be there.
+    /// A required number.
     ///
     /// # Errors
-    /// If it is not, or is none.
+    /// If it is missing or not a number.
     pub fn need_number<T: FromStr>(&self, key: &'static str) -> Result<T, WireError> {
         self.need(key)?;
         self.number(key)?.ok_or_else(|| WireError::Missing { message: excerpt(self.name), key })
     }
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug)]
 pub(crate) struct Draft {
     framing: Framing,
@@ -232,12 +232,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins a message of this name.
+    /// Starts a message of this name.
     pub(crate) fn new(framing: Framing, name: &str) -> Self {
         Self { framing, text: format!("cmd={name}") }
     }
 
-    /// Adds a key and its value, which must be fit to stand there.
+    /// Adds a key and its value, which must be valid for the framing.
     pub(crate) fn with(mut self, key: impl Display, value: impl Display) -> Self {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "{}{key}={value}", self.framing.separator());
@@ -254,11 +254,11 @@ impl Draft {
     }
 }
 
-/// Messages that wait to be sent, each in a write of its own: there are servers that take every read for one command.
+/// Queued messages, each sent in its own write, because some servers treat every read as one command.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     messages: VecDeque<Vec<u8>>,
-    /// Bytes of the first that are sent.
+    /// Bytes already sent of the first message.
     sent: usize,
 }
 
@@ -267,12 +267,12 @@ impl Outbox {
         self.messages.push_back(message);
     }
 
-    /// What is next; nothing if all is sent.
+    /// The next bytes to send; empty if all are sent.
     pub(crate) fn front(&self) -> &[u8] {
         self.messages.front().map_or(&[], |message| &message[self.sent..])
     }
 
-    /// So many bytes of [`Self::front`] are sent.
+    /// Records that `n` bytes of [`Self::front`] were sent.
     pub(crate) fn sent(&mut self, n: usize) {
         let len = self.messages.front().map_or(0, Vec::len);
         self.sent = len.min(self.sent.saturating_add(n));
@@ -282,7 +282,7 @@ impl Outbox {
         }
     }
 
-    /// How many messages wait.
+    /// Number of queued messages.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
@@ -296,7 +296,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// All messages in the bytes, which come in pieces of `step`.
+    /// All messages in the bytes, which arrive in pieces of `step`.
     fn all(framing: Framing, bytes: &[u8], step: usize) -> Result<Vec<String>, WireError> {
         let mut inbox = Inbox { framing, ..Inbox::default() };
         let mut found = Vec::new();
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(inbox.take(&mut bytes), Ok(Some("b;".into())));
     }
 
-    /// Goal: a message is as long as the limit, and no longer. Method: both framings at the limit and beyond, in pieces.
+    /// Goal: a message may have the maximum length, and no more. Method: both framings at the limit and beyond, in pieces.
     #[test]
     fn messages_have_a_limit() {
         for step in [1, 1000, usize::MAX] {

@@ -1,11 +1,11 @@
-//! Whole jobs in one process: ranks and server talk over streams that are cut anywhere and turn up in any order.
+//! Whole jobs in one process: ranks and server exchange streams that are split anywhere and delivered in any order.
 
 use pmi::client::{Client, Event, Group, Join, Request};
 use pmi::server::{self, Job, Left, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use pmi::value;
 
-/// Numbers that look random and are not: xorshift.
+/// Deterministic pseudo-random numbers: xorshift.
 struct Dice(u64);
 
 impl Dice {
@@ -17,21 +17,21 @@ impl Dice {
     }
 }
 
-/// A rank with its program: the requests still to be made, and what it has heard.
+/// A rank with its program: its remaining requests, and its events.
 struct Rank {
     client: Client,
     id: RankId,
-    /// Requests in the order of the program.
+    /// Requests in program order.
     todo: Vec<Todo>,
     at: usize,
     heard: Vec<Event>,
-    /// Bytes under way in either direction.
+    /// Bytes in flight in either direction.
     up: Vec<u8>,
     down: Vec<u8>,
     ended: bool,
 }
 
-/// A request that owns its words.
+/// A request that owns its strings.
 #[derive(Clone)]
 enum Todo {
     Put(String, String),
@@ -58,7 +58,7 @@ impl Todo {
 }
 
 impl Rank {
-    /// Moves some bytes, one way or the other; whether anything happened.
+    /// Transfers some bytes in either direction. Returns whether anything happened.
     fn step(&mut self, server: &mut Server, dice: &mut Dice) -> bool {
         let mut happened = false;
         for _ in 0..2 {
@@ -105,7 +105,7 @@ fn ranks(ids: &[RankId], program: impl Fn(u32) -> Vec<Todo>) -> Vec<Rank> {
     ids.iter().map(rank).collect()
 }
 
-/// Lets all of them run, in any order, to their ends.
+/// Runs all ranks to their ends, in any order.
 fn run(server: &mut Server, ranks: &mut [Rank], dice: &mut Dice) {
     let mut idle = 0;
     while ranks.iter().any(|rank| !rank.ended) {
@@ -124,8 +124,8 @@ fn job(name: &str, size: u32, per_node: u32) -> Job {
     Job { name: name.into(), ranks, ..Job::default() }
 }
 
-/// Goal: what a rank put before a fence, each finds after it; barriers of pairs and nodes run beside that. Method: jobs of 1 to 64
-/// ranks, each with other cuts.
+/// Goal: after a fence, each rank finds the values put before it, while barriers of pairs and nodes run at the same time. Method:
+/// jobs of 1 to 64 ranks, each with different splits.
 #[test]
 fn neighbours_find_each_other() {
     for (seed, size) in [1, 2, 3, 4, 7, 8, 16, 33, 64].into_iter().enumerate() {
@@ -173,8 +173,8 @@ fn neighbours_find_each_other() {
     }
 }
 
-/// Goal: a rank has another job started, whose ranks find what it put for them. Method: the owner adds the job on the event, and runs
-/// both.
+/// Goal: a rank starts another job, whose ranks find the values it put for them. Method: the owner adds the job on the event, and
+/// runs both.
 #[test]
 fn a_job_starts_another() {
     let mut dice = Dice(7);

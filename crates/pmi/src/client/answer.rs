@@ -1,24 +1,24 @@
-//! What an answer of the server says, in either protocol.
+//! Parses the server's answers, in either protocol.
 
 use super::failure::{Failure, NAME_LEN_MAX};
 use crate::wire::{Message, WireError, excerpt};
 
-/// What joining comes to next.
+/// The next step of joining.
 pub(super) enum Next {
     Say(Vec<u8>),
-    /// Nothing, the server is not done.
+    /// Wait, because the server has more to send.
     Wait,
     Joined,
 }
 
-/// Why a server refuses, if it does; servers of 1.1 leave out what says that they do not.
+/// The reason if the server refuses. Servers of 1.1 omit the code in positive answers.
 pub(super) fn refusal(message: &Message<'_>) -> Result<Option<String>, WireError> {
     let code = message.number::<i64>("rc")?.unwrap_or(0);
     let words = || message.get("msg").or_else(|| message.get("errmsg")).map(excerpt);
     Ok((code != 0).then(|| words().unwrap_or_else(|| format!("error {code}, without a word"))))
 }
 
-/// A step of joining is answered by this kind of message, and not refused.
+/// Checks that the answer to a step of joining is of the expected kind, and positive.
 pub(super) fn granted(
     message: &Message<'_>,
     expected: &'static str,
@@ -33,7 +33,7 @@ pub(super) fn granted(
     }
 }
 
-/// The version that a server answers with; it must be the one that was asked for.
+/// The version in a server's answer, which must be the requested one.
 pub(super) fn version_of(message: &Message<'_>, wanted: u32) -> Result<(u32, u32), Failure> {
     const EXPECTED: &str = "response_to_init";
     let number = message.number("pmi_version")?.unwrap_or(wanted);
@@ -54,7 +54,7 @@ pub(super) fn name_of(message: &Message<'_>, key: &'static str) -> Result<String
     }
 }
 
-/// A number of which a negative one says that there is none.
+/// A number that is `None` if negative.
 pub(super) fn count_of(number: i64) -> Option<u32> {
     u32::try_from(number).ok()
 }

@@ -1,4 +1,4 @@
-//! [`Failure`] and [`RequestError`]: what goes wrong between a rank and its process manager.
+//! [`Failure`] and [`RequestError`]: errors between a rank and its process manager.
 
 use crate::mapping::{MappingError, RANKS_MAX};
 use crate::spawn::OwnError;
@@ -6,38 +6,38 @@ use crate::value::TextError;
 use crate::wire::{COMMAND_LEN_MAX, WireError};
 use thiserror::Error;
 
-/// The longest name of a job that is taken, in bytes; it stands in commands, whose length is limited.
+/// The longest accepted job name, in bytes; it is part of commands, whose length is limited.
 pub const NAME_LEN_MAX: usize = 255;
-/// The most barriers of groups that may be awaited at once.
+/// Maximum number of group barriers that a rank may wait for at the same time.
 pub const BARRIERS_MAX: usize = 16;
-/// Why there is no more to be had from the server. Each later call returns it again.
+/// Why the connection to the server ended. Each later call returns it again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Failure {
-    /// What came is no message of the protocol.
+    /// The input is no message of the protocol.
     #[error("the process manager's message cannot be read: {0}")]
     Wire(#[from] WireError),
-    /// A message of another kind than the one awaited.
+    /// A message of another kind than the awaited one.
     #[error("the process manager said {got:?} where {} was due: one of the two is out of step", expected.unwrap_or("nothing"))]
     Unexpected {
-        /// What came.
+        /// The received message.
         got: String,
-        /// What would have been right.
+        /// The expected message.
         expected: Option<&'static str>,
     },
-    /// The server will not have this rank.
+    /// The server refuses this rank.
     #[error("the process manager refused {what}: {why}")]
     Refused {
         /// The step of joining.
         what: &'static str,
-        /// Its words.
+        /// The server's reason.
         why: String,
     },
-    /// The server speaks another version.
+    /// The server uses another version.
     #[error(
         "the process manager speaks PMI {0}.{1}, which is not spoken here: try the other of PMI-1 and PMI-2"
     )]
     Version(u32, u32),
-    /// A rank beyond its job, or a job without ranks, or of too many.
+    /// An invalid rank, or a job with no ranks or too many.
     #[error(
         "rank {rank} of {size} cannot be: a job has between 1 and {RANKS_MAX} ranks, numbered from 0; see PMI_RANK and PMI_SIZE"
     )]
@@ -47,10 +47,10 @@ pub enum Failure {
         /// The job's size.
         size: u32,
     },
-    /// No name, or one longer than [`NAME_LEN_MAX`].
+    /// No name, or a name longer than [`NAME_LEN_MAX`].
     #[error("the process manager's name for the job has {0} bytes: between 1 and {NAME_LEN_MAX} can be used")]
     Name(usize),
-    /// A process mapping that is none.
+    /// An invalid process mapping.
     #[error(transparent)]
     Mapping(#[from] MappingError),
     /// The stream ended before [`Event::Finalized`](super::Event::Finalized).
@@ -58,31 +58,31 @@ pub enum Failure {
     Closed,
 }
 
-/// Why a request was not made; nothing has changed.
+/// Why a request was not sent; nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RequestError {
     /// Before [`Event::Joined`](super::Event::Joined).
     #[error("the rank has not joined its job yet: wait for Event::Joined")]
     NotJoined,
-    /// Before the answer to the last.
+    /// Before the answer to the last request.
     #[error("the last request is not answered yet: take its event first")]
     Busy,
-    /// After the end, by whatever cause.
+    /// After the connection has ended, for any reason.
     #[error("the connection to the process manager is over")]
     Over,
-    /// A text that not every server carries.
+    /// A text that not every server can carry.
     #[error(transparent)]
     Text(#[from] TextError),
     /// A spawn that not every server understands.
     #[error(transparent)]
     Spawn(#[from] OwnError),
-    /// A barrier that this server does not have.
+    /// A group barrier, which this server does not have.
     #[error("the process manager speaks PMI {0}.{1}; barriers of groups need 1.2: use a fence")]
     NoGroups(u32, u32),
-    /// A barrier that cannot end.
+    /// An invalid group.
     #[error("this rank must be in the group, all of which must be of the job, and no rank twice")]
     Group,
-    /// A tag that cannot tell this barrier from others.
+    /// A tag that is not unique among this rank's barriers.
     #[error("the tag {0} is 0, or that of a barrier which this rank awaits: take another")]
     Tag(u32),
     /// More than [`BARRIERS_MAX`].

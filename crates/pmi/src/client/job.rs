@@ -1,29 +1,29 @@
-//! [`Job`]: what a rank knows of its job.
+//! [`Job`]: a rank's information about its job.
 
 use super::failure::Failure;
 use crate::mapping::RANKS_MAX;
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::wire::COMMAND_LEN_MAX;
 
-/// Bytes that a server may put around a value in its answer, whose length is limited as a command's is.
+/// Bytes that a server may put around a value in its answer, whose length is limited like a command's.
 const REPLY_OVERHEAD: usize = 64;
 
-/// What a rank knows of its job.
+/// A rank's information about its job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
     /// This rank.
     pub rank: u32,
-    /// Ranks of the job, one at least.
+    /// Number of ranks in the job, at least one.
     pub size: u32,
     /// The name of the job's key-value space.
     pub name: String,
-    /// Which of the job's programs this rank runs, if the launcher says.
+    /// The index of this rank's program among the job's, if the launcher reports it.
     pub appnum: Option<u32>,
-    /// How many ranks there could be in all, if that is limited.
+    /// The maximum number of ranks in total, if it is limited.
     pub universe_size: Option<u32>,
-    /// The node of each rank, if the launcher says.
+    /// The node of each rank, if the launcher reports it.
     pub nodes: Option<Vec<u32>>,
-    /// The protocol that the server speaks: version and subversion.
+    /// The server's protocol: version and subversion.
     pub version: (u32, u32),
     /// The longest key in bytes.
     pub key_len_max: usize,
@@ -39,7 +39,7 @@ impl Job {
         Self { rank, size, name, appnum, universe_size, nodes, version, key_len_max, value_len_max }
     }
 
-    /// The longest value, in bytes, that can be put under a key.
+    /// The longest value, in bytes, that fits into a put of this key.
     #[must_use]
     pub fn room(&self, key: &str) -> usize {
         let command = "cmd=put kvsname= key= value=\n".len() + self.name.len() + key.len();
@@ -47,7 +47,7 @@ impl Job {
     }
 }
 
-/// A job that there can be.
+/// Checks the rank and the size.
 pub(super) fn checked(job: Job) -> Result<Job, Failure> {
     let Job { rank, size, .. } = job;
     if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Placement { rank, size }) }

@@ -1,9 +1,9 @@
-//! A rank's side: it joins its job, then asks one thing after the other.
+//! A rank's side of PMI: it joins its job, then sends one request at a time.
 //!
-//! The caller moves bytes and keeps deadlines: send [`Client::transmit`], one write for each, give what comes to
-//! [`Client::handle_bytes`], take [`Client::poll_event`] until there is none. The first event is [`Event::Joined`]; from then on
-//! each [`Client::request`] is answered by one event before the next may be made. Only barriers of groups are beside that: they
-//! are answered when their members are there, whatever else is asked for meanwhile.
+//! The caller transfers bytes and keeps deadlines: send [`Client::transmit`], with one write per message, pass received bytes to
+//! [`Client::handle_bytes`], and call [`Client::poll_event`] until it returns `None`. The first event is [`Event::Joined`]. After
+//! that, each [`Client::request`] is answered by one event before the next request may be made. Only group barriers are
+//! independent: they are answered when all members have entered, and other requests are allowed meanwhile.
 //!
 //! ```
 //! # use pmi::client::{Client, Event, Failure, Join, Request};
@@ -16,7 +16,7 @@
 //! #     client.sent(client.transmit().len());
 //! #     client.handle_bytes(format!("cmd={reply}\n").as_bytes())?;
 //! # }
-//! // And so on, until:
+//! And so on, until:
 //! assert!(matches!(client.poll_event(), Some(Event::Joined)));
 //! client.request(&Request::Put { key: "card-0", value: "10.0.0.1:5000" }).expect("it fits");
 //! assert_eq!(client.transmit(), b"cmd=put kvsname=k key=card-0 value=10.0.0.1:5000\n");
@@ -47,7 +47,7 @@ pub use failure::{BARRIERS_MAX, Failure, NAME_LEN_MAX, RequestError};
 pub use job::Job;
 pub use request::{Group, Request};
 
-/// How this rank was started: what the launcher's variables say.
+/// How this rank was started, according to the launcher's variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Join {
     /// PMI-1 on the descriptor `PMI_FD`, with `PMI_RANK` and `PMI_SIZE`.
@@ -59,7 +59,7 @@ pub enum Join {
     },
     /// PMI-1 on a connection to the address `PMI_PORT`, with `PMI_ID`.
     Port {
-        /// What the server knows this rank by.
+        /// The server's number for this rank.
         id: u32,
     },
     /// PMI-2 on the descriptor `PMI_FD`, with `PMI_RANK` and `PMI_SIZE`.
@@ -71,36 +71,36 @@ pub enum Join {
     },
 }
 
-/// What has happened.
+/// An event of the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// This rank is part of its job; [`Client::job`] knows of it.
+    /// This rank is part of its job, which [`Client::job`] describes.
     Joined,
-    /// What was asked for is done.
+    /// The request is done.
     Done,
-    /// What was looked for; nothing if nobody put it.
+    /// The value of the key or name; `None` if nobody put it.
     Value(Option<String>),
-    /// The members of this barrier were all there.
+    /// All members entered this barrier.
     Barrier {
-        /// As it was asked for.
+        /// The tag of the request.
         tag: u32,
     },
-    /// The job is started; for each process its error, 0 for none, if the server tells.
+    /// The job is started; for each process its error, 0 for none, if the server reports them.
     Spawned(Vec<i32>),
-    /// What was asked for is not done; the server's words.
+    /// The request was refused, with the server's reason.
     Refused(String),
-    /// This barrier is not done, as when a member has left; the server's words.
+    /// This barrier failed, for example because a member left.
     BarrierRefused {
-        /// As it was asked for.
+        /// The tag of the request.
         tag: u32,
-        /// The server's words.
+        /// The server's reason.
         why: String,
     },
-    /// The server knows that this rank is done.
+    /// The server has acknowledged that this rank is done.
     Finalized,
 }
 
-/// The protocol, by its machine.
+/// The state machine of the protocol.
 #[derive(Debug)]
 enum Dialect {
     One(Pmi1),
@@ -115,7 +115,7 @@ impl Dialect {
         }
     }
 
-    /// How messages to and from the server are framed now.
+    /// The framing of messages to and from the server in this state.
     fn framing(&self) -> Framing {
         match self {
             Self::One(_) => Framing::Lines,
@@ -138,24 +138,24 @@ impl Dialect {
     }
 }
 
-/// How far it has come.
+/// The state of the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Phase {
     Joining,
     Ready,
-    /// Finalized or aborted: nothing more is said.
+    /// Finalized or aborted: nothing more is sent.
     Over,
     Failed(Failure),
 }
 
-/// The connection of a rank with its process manager.
+/// A rank's connection to its process manager.
 #[derive(Debug)]
 pub struct Client {
     dialect: Dialect,
     job: Job,
     phase: Phase,
     awaited: Option<Awaited>,
-    /// Of the barriers of groups that are awaited.
+    /// Tags of the group barriers that this rank waits for.
     tags: Vec<u32>,
     inbox: Inbox,
     outbox: Outbox,
@@ -163,10 +163,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to join a job.
+    /// Starts to join a job.
     ///
     /// # Errors
-    /// If there can be no such rank.
+    /// If the rank is invalid.
     pub fn new(join: Join) -> Result<Self, Failure> {
         let (dialect, first, job) = match join {
             Join::Descriptor { rank, size } => {
@@ -175,7 +175,7 @@ impl Client {
             }
             Join::Port { id } => {
                 let (pmi, first) = Pmi1::at_port(id);
-                // The server tells the size.
+                // The server reports the size.
                 (Dialect::One(pmi), first, Job::new(id, 0))
             }
             Join::Pmi2 { rank, size } => {
@@ -198,21 +198,21 @@ impl Client {
         })
     }
 
-    /// What is to be sent next, in a write of its own; nothing if all is.
+    /// The bytes to send next, in one write; empty if all are sent.
     #[must_use]
     pub fn transmit(&self) -> &[u8] {
         self.outbox.front()
     }
 
-    /// So many bytes of [`Self::transmit`] are sent.
+    /// Reports that `n` bytes of [`Self::transmit`] were sent.
     pub fn sent(&mut self, n: usize) {
         self.outbox.sent(n);
     }
 
-    /// Takes bytes of the server, all of them.
+    /// Takes all of these bytes from the server.
     ///
     /// # Errors
-    /// What ended the connection, now or before.
+    /// The failure that ended the connection, now or earlier.
     pub fn handle_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
             match &self.phase {
@@ -225,10 +225,10 @@ impl Client {
         Ok(())
     }
 
-    /// The server closed the stream.
+    /// Reports that the server closed the stream.
     ///
     /// # Errors
-    /// If that was too early.
+    /// If the rank was not finalized.
     pub fn handle_eof(&mut self) -> Result<(), Failure> {
         match &self.phase {
             Phase::Over => Ok(()),
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    /// What has happened, in order.
+    /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -251,10 +251,10 @@ impl Client {
         matches!(self.phase, Phase::Ready | Phase::Over).then_some(&self.job)
     }
 
-    /// Asks for something.
+    /// Sends a request.
     ///
     /// # Errors
-    /// If it cannot be asked for, or not now.
+    /// If the request is invalid, or not allowed now.
     pub fn request(&mut self, request: &Request<'_>) -> Result<(), RequestError> {
         match self.phase {
             Phase::Joining => return Err(RequestError::NotJoined),
@@ -280,7 +280,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether every server would understand a request as it is meant.
+    /// Checks that every server would interpret a request correctly.
     fn check(&self, request: &Request<'_>) -> Result<(), RequestError> {
         let job = &self.job;
         match *request {
@@ -288,7 +288,7 @@ impl Client {
                 check_key(key, job.key_len_max)?;
                 check_value(value, job.room(key))?;
             }
-            // The process manager's own keys may be read.
+            // Keys of the process manager itself may be read.
             Request::Get { key } => check_key(key.strip_prefix("PMI_").unwrap_or(key), job.key_len_max)?,
             Request::Publish { service, port } => {
                 check_key(service, job.key_len_max)?;
@@ -325,7 +325,7 @@ impl Client {
         if is_whole && sorted.is_sorted_by(|a, b| a < b) { Ok(()) } else { Err(RequestError::Group) }
     }
 
-    /// Takes bytes up to the end of a message, and acts on it if it is whole.
+    /// Takes bytes up to the end of a message, and handles it once it is complete.
     fn step(&mut self, bytes: &mut &[u8]) -> Result<(), Failure> {
         let framing = self.dialect.framing();
         self.inbox.set_framing(framing);
@@ -347,7 +347,7 @@ impl Client {
         Ok(())
     }
 
-    /// What an answer says.
+    /// The event for an answer.
     fn answer(&mut self, message: &Message<'_>) -> Result<Event, Failure> {
         if let Some(event) = self.group_answer(message)? {
             return Ok(event);
@@ -366,7 +366,7 @@ impl Client {
             (Awaited::Get, None) => Event::Value(Some(message.need("value")?.to_owned())),
             (Awaited::Lookup, None) => Event::Value(Some(message.need("port")?.to_owned())),
             (Awaited::Finalize, _) => {
-                // A server that objects will not be asked again.
+                // A refused finalize is not repeated.
                 self.phase = Phase::Over;
                 Event::Finalized
             }
@@ -376,7 +376,7 @@ impl Client {
         })
     }
 
-    /// The answer to a barrier of a group, if it is one.
+    /// The event if this answers a group barrier.
     fn group_answer(&mut self, message: &Message<'_>) -> Result<Option<Event>, Failure> {
         if message.name() != pmi1::reply_to(Awaited::Fence) || self.tags.is_empty() {
             return Ok(None);
@@ -391,7 +391,7 @@ impl Client {
     }
 }
 
-/// The errors of spawned processes; there are no more than keys fit into a message.
+/// The errors of spawned processes; their number is bounded by the size of a message.
 fn errors_of(message: &Message<'_>) -> Result<Vec<i32>, WireError> {
     let Some(list) = message.get("errcodes") else { return Ok(Vec::new()) };
     let wrong = |text: &str| WireError::Number {

@@ -1,4 +1,4 @@
-//! PMI-1 as a rank speaks it: joining in seven questions, and how each request is written.
+//! A rank's side of PMI-1: joins in seven steps, and encodes requests.
 
 use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
 use super::failure::Failure;
@@ -9,7 +9,7 @@ use crate::spawn::{CAN_DECODE, OwnError};
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::wire::{Draft, Framing, Message};
 
-/// What the server's next answer is about, while a rank joins.
+/// The step of joining that the server's next answer completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Port,
@@ -21,33 +21,33 @@ enum Step {
     Mapping,
 }
 
-/// The machine of PMI-1.
+/// The state machine of PMI-1.
 #[derive(Debug)]
 pub(super) struct Pmi1 {
     step: Step,
-    /// Whether the server takes encoded values in requests to spawn.
+    /// Whether the server accepts encoded values in spawn requests.
     can_decode: bool,
 }
 
 impl Pmi1 {
-    /// A rank that knows who it is, and what it says first.
+    /// For a rank that knows its rank number. Also returns the first message.
     pub(super) fn at_descriptor() -> (Self, Vec<u8>) {
         (Self { step: Step::Version, can_decode: false }, init())
     }
 
-    /// A rank that knows its number only, and what it says first.
+    /// For a rank that knows only its number at the server. Also returns the first message.
     pub(super) fn at_port(id: u32) -> (Self, Vec<u8>) {
         (Self { step: Step::Port, can_decode: false }, draft("initack").with("pmiid", id).finish())
     }
 
-    /// The server's next answer, and what there is to say to it.
+    /// Handles the server's next answer while joining, and returns the next message.
     pub(super) fn join(&mut self, message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
         let (step, command) = match self.step {
             Step::Port => {
                 granted(message, "initack", "this rank's number")?;
                 (Step::Version, init())
             }
-            // Behind the answer to the number come lines with rank and size; some servers say both in the answer, too.
+            // After the answer to the number, lines with rank and size follow. Some servers include both in the answer, too.
             Step::Version if message.name() == "set" => {
                 job.size = message.number("size")?.unwrap_or(job.size);
                 job.rank = message.number("rank")?.unwrap_or(job.rank);
@@ -60,7 +60,7 @@ impl Pmi1 {
             }
             Step::Limits => {
                 granted(message, "maxes", "to say how long keys may be")?;
-                // A server counts the zero at their end.
+                // The server's limits include the terminating zero.
                 let below = |key, most: usize| {
                     message.need_number::<usize>(key).map(|len| most.min(len.saturating_sub(1)))
                 };
@@ -90,7 +90,7 @@ impl Pmi1 {
         Ok(Next::Say(command))
     }
 
-    /// A request as bytes.
+    /// Encodes a request.
     pub(super) fn write(&self, request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
         let draft = match *request {
             Request::Put { key, value } => {
@@ -114,7 +114,7 @@ impl Pmi1 {
     }
 }
 
-/// Takes the mapping, which a server need not have.
+/// Reads the process mapping, which is optional for a server.
 fn mapped(message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
     let expected = reply_to(Awaited::Get);
     if message.name() != expected || refusal(message)?.is_none() {
@@ -128,7 +128,7 @@ fn draft(name: &str) -> Draft {
     Draft::new(Framing::Lines, name)
 }
 
-/// Version 1.1, whatever could be spoken: servers of 1.1 end the job of a rank that asks for more.
+/// Announces version 1.1 in any case: servers of 1.1 end the job of a rank that requests a later version.
 fn init() -> Vec<u8> {
     draft("init").with("pmi_version", 1).with("pmi_subversion", 1).finish()
 }

@@ -1,4 +1,4 @@
-//! PMI-2 as a rank speaks it: joining in five questions, and how each request is written.
+//! A rank's side of PMI-2: joins in five steps, and encodes requests.
 
 use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
 use super::failure::Failure;
@@ -8,7 +8,7 @@ use crate::mapping;
 use crate::spawn::OwnError;
 use crate::wire::{Draft, Framing, Message};
 
-/// What the server's next answer is about, while a rank joins.
+/// The step of joining that the server's next answer completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
     Version,
@@ -18,14 +18,14 @@ enum Step {
     UniverseSize,
 }
 
-/// The machine of PMI-2.
+/// The state machine of PMI-2.
 #[derive(Debug)]
 pub(super) struct Pmi2 {
     step: Step,
 }
 
 impl Pmi2 {
-    /// A rank, and what it says first: a line still.
+    /// Starts joining. Also returns the first message, which is still a line.
     pub(super) fn new() -> (Self, Vec<u8>) {
         let first = Draft::new(Framing::Lines, "init").with("pmi_version", 2).with("pmi_subversion", 0);
         (Self { step: Step::Version }, first.finish())
@@ -36,7 +36,7 @@ impl Pmi2 {
         if self.step == Step::Version { Framing::Lines } else { Framing::Packets }
     }
 
-    /// The server's next answer, and what there is to say to it.
+    /// Handles the server's next answer while joining, and returns the next message.
     pub(super) fn join(&mut self, message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
         let (step, command) = match self.step {
             Step::Version => {
@@ -82,7 +82,7 @@ fn attribute(key: &str) -> Draft {
     draft("info-getjobattr").with("key", key)
 }
 
-/// An attribute of the job, which a server need not have.
+/// An attribute of the job, which is optional for a server.
 fn found<'a>(message: &Message<'a>) -> Result<Option<&'a str>, Failure> {
     const EXPECTED: &str = "info-getjobattr-response";
     if message.name() == EXPECTED && (refusal(message)?.is_some() || message.get("found") == Some("FALSE")) {
@@ -106,18 +106,18 @@ pub(super) fn reply_to(awaited: Awaited) -> &'static str {
     }
 }
 
-/// A request as bytes.
+/// Encodes a request.
 pub(super) fn write(request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
     let draft = match *request {
         Request::Put { key, value } => draft("kvs-put").with("key", key).with("value", value),
         Request::Get { key } => draft("kvs-get").with("jobid", name).with("srcid", -1).with("key", key),
-        // Barriers of groups were refused before.
+        // Group barriers were refused earlier.
         Request::Fence | Request::Barrier { .. } => draft("kvs-fence"),
         Request::Publish { service, port } => draft("name-publish").with("name", service).with("port", port),
         Request::Unpublish { service } => draft("name-unpublish").with("name", service),
         Request::Lookup { service } => draft("name-lookup").with("name", service),
         Request::Spawn(spawn) => return spawn.to_packet(),
-        // There is no place for a code.
+        // The protocol has no field for the exit code.
         Request::Abort { message, .. } => draft("abort").with("isworld", "TRUE").with("msg", message),
         Request::Finalize => draft("finalize"),
     };

@@ -1,22 +1,22 @@
-//! [`Request`]: what a rank asks for.
+//! [`Request`]: a rank's requests to its process manager.
 
 use crate::spawn::Spawn;
 
 /// Ranks that wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group<'a> {
-    /// All of the job.
+    /// All ranks of the job.
     World,
-    /// Those on this rank's node.
+    /// The ranks on this rank's node.
     Node,
-    /// These, this rank among them.
+    /// These ranks, including this one.
     Ranks(&'a [u32]),
 }
 
-/// What a rank asks for, each with the event that answers it.
+/// A rank's request, with the event that answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
-    /// Write into the job's key-value space: [`Event::Done`](super::Event::Done). Others see it after the next fence.
+    /// Write into the job's key-value space: [`Event::Done`](super::Event::Done). Other ranks see the value after the next fence.
     Put {
         /// Letters, digits, `_`, `-` and `/`.
         key: &'a str,
@@ -25,49 +25,49 @@ pub enum Request<'a> {
     },
     /// Read from the job's key-value space: [`Event::Value`](super::Event::Value).
     Get {
-        /// As it was put.
+        /// The key of the put.
         key: &'a str,
     },
-    /// Wait for all ranks, and see what they put: [`Event::Done`](super::Event::Done).
+    /// Wait for all ranks, and see their puts: [`Event::Done`](super::Event::Done).
     Fence,
-    /// Wait for a group: [`Event::Barrier`](super::Event::Barrier), which other answers may overtake. PMI 1.2 only.
+    /// Wait for a group: [`Event::Barrier`](super::Event::Barrier), which may come after answers to later requests. PMI 1.2 only.
     Barrier {
-        /// Who takes part.
+        /// The members.
         group: Group<'a>,
-        /// Equal for all members, and none that this rank awaits already; not 0.
+        /// The same for all members, not 0, and different from those of this rank's pending barriers.
         tag: u32,
     },
-    /// Let other jobs find an address by the name of a service: [`Event::Done`](super::Event::Done).
+    /// Publish an address under the name of a service, for other jobs: [`Event::Done`](super::Event::Done).
     Publish {
-        /// As keys are.
+        /// With the same limits as a key.
         service: &'a str,
-        /// As values are.
+        /// With the same limits as a value.
         port: &'a str,
     },
-    /// Take a name back: [`Event::Done`](super::Event::Done).
+    /// Withdraw a published name: [`Event::Done`](super::Event::Done).
     Unpublish {
-        /// As it was published.
+        /// The published name.
         service: &'a str,
     },
-    /// Find what was published: [`Event::Value`](super::Event::Value).
+    /// Look up a published address: [`Event::Value`](super::Event::Value).
     Lookup {
-        /// As it was published.
+        /// The published name.
         service: &'a str,
     },
     /// Start another job: [`Event::Spawned`](super::Event::Spawned).
     Spawn(&'a Spawn),
-    /// End the whole job; there is no answer, and no other need have come.
+    /// End the whole job. There is no answer, and it may be sent while another request is pending.
     Abort {
-        /// What the launcher is to end with.
+        /// The exit code for the launcher.
         code: i32,
-        /// For people.
+        /// A message for the user.
         message: &'a str,
     },
-    /// Leave: [`Event::Finalized`](super::Event::Finalized). Whoever closes the descriptor before that ends the job.
+    /// Leave the job: [`Event::Finalized`](super::Event::Finalized). A rank that closes the descriptor before this ends the job.
     Finalize,
 }
 
-/// What was asked for and is not answered.
+/// A request that is not answered yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Awaited {
     Put,
@@ -81,7 +81,7 @@ pub(super) enum Awaited {
 }
 
 impl Awaited {
-    /// What a request waits for, if anything in turn.
+    /// The answer that a request waits for, if it must be answered before the next.
     pub(super) fn of(request: &Request<'_>) -> Option<Self> {
         Some(match request {
             Request::Put { .. } => Self::Put,

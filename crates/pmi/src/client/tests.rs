@@ -1,12 +1,12 @@
-//! Conversations of a rank with servers, byte by byte, as Hydra 5.0.2, mpiexec.gforker and Slurm 22.05 hold them; and with servers
-//! that break off, refuse, or talk nonsense.
+//! Dialogues of a rank with servers, byte by byte, as recorded from Hydra 5.0.2, mpiexec.gforker and Slurm 22.05; and with servers
+//! that break the connection, refuse, or send garbage.
 
 use super::*;
 use crate::mapping::RANKS_MAX;
 use crate::spawn::{Program, Spawn};
 use crate::wire::{MESSAGE_LEN_MAX, PAIRS_MAX};
 
-/// What the client says next must be this; then it is given the answer.
+/// Expects this command from the client, and passes it the answer.
 fn exchange(client: &mut Client, command: &str, answer: &str) -> Result<(), Failure> {
     assert_eq!(String::from_utf8_lossy(client.transmit()), command);
     client.sent(command.len());
@@ -30,7 +30,7 @@ const HYDRA: [(&str, &str); 6] = [
     ("cmd=get kvsname=kvs_1_0_vm key=PMI_process_mapping\n", "cmd=get_result rc=0 value=(vector,(0,1,2))\n"),
 ];
 
-/// A rank that has joined a job of Hydra's, or of an older server's.
+/// A rank that has joined a job of Hydra, or of a server with an older subversion.
 fn joined(subversion: u32) -> Client {
     let mut client = Client::new(Join::Descriptor { rank: 0, size: 2 }).expect("a rank of two");
     for (command, answer) in &HYDRA {
@@ -41,7 +41,7 @@ fn joined(subversion: u32) -> Client {
     client
 }
 
-/// Asks, answers, and takes the event.
+/// Sends a request, passes the answer, and returns the event.
 fn ask(client: &mut Client, request: &Request<'_>, command: &str, answer: &str) -> Event {
     client.request(request).expect("it can be asked for");
     exchange(client, command, answer).expect("a good answer");
@@ -55,7 +55,7 @@ fn joining_under_hydra() {
     assert_eq!((job.rank, job.size, job.name.as_str(), job.version), (0, 2, "kvs_1_0_vm", (1, 2)));
     assert_eq!((job.appnum, job.universe_size, job.nodes.as_deref()), (Some(0), None, Some(&[0, 0][..])));
     assert_eq!((job.key_len_max, job.value_len_max), (63, 1023));
-    // Around the value stand 40 characters in the first command, and up to 64 in an answer.
+    // The first command has 40 characters around the value, and an answer up to 64.
     assert_eq!((job.room("a"), job.room(&"k".repeat(63))), (960, 1024 - 29 - 10 - 63));
 }
 
@@ -123,7 +123,7 @@ fn a_port_must_say_how_many_there_are() {
     assert_eq!(failure, Err(Failure::Placement { rank: 1, size: 0 }));
 }
 
-/// A rank that has joined by PMI-2.
+/// A rank that has joined through PMI-2.
 fn joined_2() -> Client {
     let mut client = Client::new(Join::Pmi2 { rank: 1, size: 2 }).expect("a rank of two");
     let first = "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n";
@@ -273,7 +273,7 @@ fn requests_of_pmi_2() {
     }
 }
 
-/// Goal: an abort goes out whatever is awaited, and is the last word. Method: in the middle of a fence, in both protocols.
+/// Goal: an abort is sent while an answer is pending, and is the last message. Method: in the middle of a fence, in both protocols.
 #[test]
 fn aborting_needs_no_answer() {
     let abort = Request::Abort { code: 7, message: "out of luck" };
@@ -291,8 +291,8 @@ fn aborting_needs_no_answer() {
     }
 }
 
-/// Goal: the answer to a group's barrier finds its way past others. Method: a barrier of two ranks, then a get and a fence, answered in
-/// an order that only the tags tell apart.
+/// Goal: the answer to a group barrier is recognized among other answers. Method: a barrier of two ranks, then a get and a fence,
+/// answered in an order that only the tags identify.
 #[test]
 fn barriers_of_groups_are_answered_when_they_like() {
     let mut client = joined(2);
@@ -344,7 +344,7 @@ fn one_request_at_a_time() {
     assert_eq!(client.request(&Request::Get { key: "A" }), Err(RequestError::Busy));
 }
 
-/// Goal: what a server would cut is refused, and nothing is sent of it.
+/// Goal: texts that a server would truncate are refused, and nothing of them is sent.
 #[test]
 fn texts_that_servers_cut() {
     let mut client = joined(1);
@@ -380,8 +380,8 @@ fn groups_of_more_ranks_than_a_command_has_room_for() {
     assert_eq!((client.transmit(), client.tags.len()), (&b""[..], 0));
 }
 
-/// Goal: each answer that does not belong to its question ends the connection, and it stays ended. Method: for every step of joining,
-/// all other answers, refusals, cut numbers, nonsense.
+/// Goal: each answer that does not match its request ends the connection permanently. Method: for every step of joining, all other
+/// answers, refusals, truncated numbers, garbage.
 #[test]
 fn wrong_answers_while_joining() {
     for step in 0..6 {
@@ -412,7 +412,7 @@ fn wrong_answers_while_joining() {
             (client.handle_eof(), client.handle_bytes(b"x")),
             (Err(Failure::Closed), Err(Failure::Closed))
         );
-        // The mapping alone may be missing.
+        // Only the mapping may be missing.
         let refused = HYDRA[step].1.replace("rc=0", "rc=1 msg=no");
         match at_step().handle_bytes(refused.as_bytes()) {
             Err(Failure::Refused { why, .. }) => assert_eq!((why.as_str(), step < 5), ("no", true)),
@@ -441,7 +441,7 @@ fn places_that_cannot_be() {
     assert!(Client::new(Join::Descriptor { rank: RANKS_MAX - 1, size: RANKS_MAX }).is_ok());
 }
 
-/// Goal: a server makes a rank hold no more than a message. Method: endless lines, keys, sizes, errors.
+/// Goal: a server cannot make a rank buffer more than one message. Method: endless lines, keys, sizes, errors.
 #[test]
 fn what_a_server_says_is_bounded() {
     let endless = vec![b'x'; MESSAGE_LEN_MAX + 1];

@@ -1,5 +1,5 @@
-//! [`Profile`]: what a rank did while it was watched, and its text form. A rank leaves the text at its process manager as
-//! `profile-RANK-N` values; the launcher reads them when the rank ends. `traffic` has the counts of messages by protocol.
+//! [`Profile`]: the profile of a rank, and its text form. A rank stores the text at its process manager as `profile-RANK-N` values;
+//! the launcher reads them when the rank ends. `traffic` has the counts of messages by protocol.
 
 mod traffic;
 
@@ -10,25 +10,25 @@ use host::Span;
 
 pub use traffic::{Carried, Proto, Traffic};
 
-/// What the calls of one function took.
+/// Totals for the calls of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Called {
-    /// How many there were.
+    /// Number of calls.
     pub calls: u64,
-    /// From their beginning to their return, all together.
+    /// Time from call to return, in total.
     pub time: Span,
-    /// Bytes of messages that left meanwhile.
+    /// Bytes of messages sent during the calls.
     pub bytes: u64,
 }
 
-/// What a process did while it was watched.
+/// The profile of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// For how long it was watched.
+    /// The profiled time.
     pub watched: Span,
-    /// What it called, by the name of the function.
+    /// Calls, by the name of the function.
     pub calls: BTreeMap<String, Called>,
-    /// What it sent to each process of its job, and last to processes of other jobs.
+    /// Messages sent to each process of its job, and in the last entry to processes of other jobs.
     pub sent: Vec<Traffic>,
 }
 
@@ -37,7 +37,7 @@ pub struct Profile {
 #[error("{0:?} is no part of a profile")]
 pub struct NotAProfile(String);
 
-/// Bytes of a note, at most.
+/// Maximum bytes of a note.
 const NOTE_LEN: usize = 900;
 
 fn key(rank: u32, at: usize) -> String {
@@ -45,14 +45,14 @@ fn key(rank: u32, at: usize) -> String {
 }
 
 impl Profile {
-    /// The notes that hold it, by their keys: as a rank of a job leaves them for whoever started it.
+    /// The profile as notes with their keys, in the form in which a rank stores them for its launcher.
     pub fn notes(&self, rank: u32) -> Vec<(String, String)> {
         let text = self.to_string();
         let notes = text.as_bytes().chunks(NOTE_LEN).map(String::from_utf8_lossy);
         notes.enumerate().map(|(at, note)| (key(rank, at), note.into_owned())).collect()
     }
 
-    /// What a rank of a job of `size` has left in notes, if it has.
+    /// Reads a rank's profile from its notes, if there are any, for a job of `size` ranks.
     ///
     /// # Errors
     /// [`NotAProfile`] names the first record that cannot be read.
@@ -65,7 +65,7 @@ impl Profile {
         (!notes.is_empty()).then(|| Self::parse(&notes.concat(), size))
     }
 
-    /// A profile that was written by [`Display`](fmt::Display), in a job of `size`.
+    /// Parses a profile written by [`Display`](fmt::Display), for a job of `size` ranks.
     fn parse(text: &str, size: usize) -> Result<Self, NotAProfile> {
         let mut profile = Self { sent: vec![Traffic::default(); size + 1], ..Self::default() };
         for record in text.split(',') {
@@ -94,14 +94,14 @@ impl Profile {
     }
 }
 
-/// Whether it can be the name of a function of MPI's.
+/// Whether it may be the name of an MPI function.
 fn is_name(text: &str) -> bool {
     text.starts_with("MPI_")
         && text.len() < 64
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// Records between commas, fields between colons, no blanks; what is nothing is left out.
+/// Comma-separated records of colon-separated fields, without blanks; zero entries are omitted.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "watched:{}", self.watched.as_ps())?;

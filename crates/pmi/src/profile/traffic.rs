@@ -1,6 +1,6 @@
-//! [`Traffic`]: messages and bytes that a process has sent, by the protocol that carried them. MPI counts, the launcher reports.
+//! [`Traffic`]: messages and bytes that a process has sent, by protocol. MPI counts, the launcher reports.
 
-/// A protocol. Eager messages bring their data along. Of others the sender announces the data by an RTS first (rendezvous).
+/// A protocol. Eager messages contain their data. For others the sender announces the data by an RTS first (rendezvous).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proto {
     /// To this process itself: a copy.
@@ -19,14 +19,14 @@ pub enum Proto {
     EagerFrag,
     /// The receiver reads the data by RDMA, and sends a FIN.
     RndvGet,
-    /// The sender writes the data by RDMA where a CTS says; first fragments follow the RTS at once.
+    /// The sender writes the data by RDMA to the address in a CTS; the first fragments directly follow the RTS.
     RndvPut,
-    /// Both sides copy: each claims pieces by a word that both map.
+    /// Both sides copy pieces, which they claim through a shared word.
     RndvShm,
 }
 
 impl Proto {
-    /// All of them; each is at its own place.
+    /// All protocols, each at its own index.
     pub const ALL: [Self; 10] = [
         Self::Own,
         Self::EagerLine,
@@ -57,21 +57,21 @@ impl Proto {
     }
 }
 
-/// Messages that have left, and their bytes.
+/// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// How many.
+    /// Number of messages.
     pub messages: u64,
     /// Bytes of their data.
     pub bytes: u64,
 }
 
-/// What has left by each way. Whoever has it counts with the engine's lock held, so that a number costs an addition.
+/// Messages sent, by protocol. The owner counts under the engine's lock, so that a count costs an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic([Carried; Proto::ALL.len()]);
 
 impl Traffic {
-    /// Counts a message of so many bytes.
+    /// Counts a message with `bytes` bytes of data.
     #[inline(always)]
     pub fn count(&mut self, proto: Proto, bytes: usize) {
         let carried = &mut self.0[proto as usize];
@@ -84,12 +84,12 @@ impl Traffic {
         self.0[proto as usize] = carried;
     }
 
-    /// What has left by a way.
+    /// The counts of one protocol.
     pub fn by(&self, proto: Proto) -> Carried {
         self.0[proto as usize]
     }
 
-    /// What has left by all ways.
+    /// The total of all protocols.
     pub fn all(&self) -> Carried {
         let sum = |sum: Carried, of: &Carried| Carried {
             messages: sum.messages.saturating_add(of.messages),
@@ -98,7 +98,7 @@ impl Traffic {
         self.0.iter().fold(Carried::default(), sum)
     }
 
-    /// What has left since then, when it was this.
+    /// The difference from an earlier state.
     pub fn since(&self, then: &Self) -> Self {
         let mut since = *self;
         for (mine, then) in since.0.iter_mut().zip(then.0) {
@@ -108,7 +108,7 @@ impl Traffic {
         since
     }
 
-    /// With another one's numbers, which a rank may have made up: the largest number is the end.
+    /// Adds another process's counts. They saturate, because a rank may report invented numbers.
     pub fn add(&mut self, other: &Self) {
         for (mine, other) in self.0.iter_mut().zip(other.0) {
             mine.messages = mine.messages.saturating_add(other.messages);

@@ -1,4 +1,4 @@
-//! What a rank is answered at once: versions, limits, keys and names.
+//! Requests that the server answers immediately: versions, limits, keys and names.
 
 use super::{
     KEY_ROOM, KEYS_MAX, NAME_ROOM, NAMES_MAX, Phase, Published, RankId, Server, VALUE_ROOM, Violation,
@@ -6,7 +6,7 @@ use super::{
 use crate::spawn::CAN_DECODE;
 use crate::wire::{Draft, Framing, Message, excerpt};
 
-/// An answer without a refusal.
+/// A positive answer.
 fn good(name: &str) -> Draft {
     Draft::new(Framing::Lines, name).with("rc", 0)
 }
@@ -21,7 +21,7 @@ fn result(name: &str, done: Result<(), &str>) -> Draft {
 }
 
 impl Server {
-    /// A rank says which protocol it speaks. Who asks for another may ask again for this one.
+    /// Handles a rank's protocol version. A rank that requests another version may retry with this one.
     pub(super) fn init(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
         let is_spoken = message.need_number::<u32>("pmi_version")? == 1;
         let Some(rank) = self.rank_mut(id) else { return Ok(()) };
@@ -33,7 +33,7 @@ impl Server {
         Ok(())
     }
 
-    /// A rank is done: it will come to no barrier any more.
+    /// Marks a rank as finalized: it will enter no more barriers.
     pub(super) fn finalize(&mut self, id: RankId) -> Result<(), Violation> {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let rank = &mut job.ranks[id.rank as usize];
@@ -44,7 +44,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers what is answered at once.
+    /// Handles the other requests that are answered immediately.
     pub(super) fn answer(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
         let Some(job) = self.jobs.get(&id.job) else { return Ok(()) };
         let answer = match message.name() {

@@ -1,4 +1,4 @@
-//! [`Barriers`]: who waits for whom in a job, and when they are let go.
+//! [`Barriers`]: the ranks of a job that wait in barriers, and their release.
 
 use super::violation::{BARRIERS_MAX, Violation};
 use crate::wire::{Message, excerpt};
@@ -9,21 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 enum Members {
     World,
     Node(u32),
-    /// In order, none twice.
+    /// Sorted and unique.
     Ranks(Vec<u32>),
 }
 
-/// Which barrier: members may be in several at once by different tags. Without a tag it is that of PMI 1.1.
+/// The identity of a barrier: the same members may use several at once with different tags. Without a tag it is the barrier of PMI
+/// 1.1.
 type Key = (Members, Option<u32>);
 
-/// Ranks that are let go from a barrier.
+/// Ranks that are released from a barrier.
 #[derive(Debug)]
 pub(super) struct Release {
-    /// Who was inside.
+    /// The ranks that were waiting.
     pub(super) ranks: BTreeSet<u32>,
-    /// Of the barrier.
+    /// The barrier's tag.
     pub(super) tag: Option<u32>,
-    /// Whether all members came; otherwise one of them never will.
+    /// Whether all members entered; otherwise one of them has left.
     pub(super) is_complete: bool,
 }
 
@@ -34,14 +35,14 @@ pub(super) struct Barriers {
     node_of: Vec<u32>,
     /// The ranks of each node.
     nodes: BTreeMap<u32, Vec<u32>>,
-    /// Ranks that will come to no barrier any more.
+    /// Ranks that will enter no more barriers.
     past: BTreeSet<u32>,
-    /// Who is inside.
+    /// The ranks waiting in each barrier.
     inside: BTreeMap<Key, BTreeSet<u32>>,
 }
 
 impl Barriers {
-    /// None yet, for ranks on these nodes.
+    /// No barriers yet, for ranks on these nodes.
     pub(super) fn new(node_of: Vec<u32>) -> Self {
         let mut nodes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (rank, &node) in (0..).zip(&node_of) {
@@ -50,7 +51,7 @@ impl Barriers {
         Self { node_of, nodes, past: BTreeSet::new(), inside: BTreeMap::new() }
     }
 
-    /// A rank comes to the barrier that its message names: the barrier's tag, and who is let go by that.
+    /// Enters a rank into the barrier that its message names. Returns the barrier's tag, and the ranks this releases.
     pub(super) fn enter(
         &mut self,
         rank: u32,
@@ -69,12 +70,12 @@ impl Barriers {
         Ok((key.1, is_over.then(|| self.release(&key, !in_vain))))
     }
 
-    /// A rank will come to no barrier any more; those who wait for it go on to wait.
+    /// Records that a rank will enter no more barriers. Ranks that wait for it keep waiting.
     pub(super) fn retire(&mut self, rank: u32) {
         self.past.insert(rank);
     }
 
-    /// As [`retire`](Self::retire), and who waits for it is let go.
+    /// As [`retire`](Self::retire), and releases the ranks that wait for it.
     pub(super) fn leave(&mut self, rank: u32) -> Vec<Release> {
         self.retire(rank);
         let with_it = self.inside.keys().filter(|(members, _)| self.is_member(members, rank));
@@ -82,7 +83,7 @@ impl Barriers {
         keys.iter().map(|key| self.release(key, false)).collect()
     }
 
-    /// The members and the tag that a message names, if the rank may wait so.
+    /// The members and the tag in a message, if the rank may wait for them.
     fn key(&self, rank: u32, message: &Message<'_>) -> Result<Key, Violation> {
         let Some(text) = message.get("group") else { return Ok((Members::World, None)) };
         let wrong = || Violation::Group(excerpt(text));
@@ -113,7 +114,7 @@ impl Barriers {
         }
     }
 
-    /// How many members there are, and whether one of them will not come any more.
+    /// The number of members, and whether one of them has left.
     fn outlook(&self, members: &Members) -> (usize, bool) {
         let of = |ranks: &[u32]| (ranks.len(), ranks.iter().any(|rank| self.past.contains(rank)));
         match members {
@@ -123,7 +124,7 @@ impl Barriers {
         }
     }
 
-    /// Lets those go who are inside.
+    /// Releases the ranks that wait in a barrier.
     fn release(&mut self, key: &Key, is_complete: bool) -> Release {
         Release { ranks: self.inside.remove(key).unwrap_or_default(), tag: key.1, is_complete }
     }

@@ -1,12 +1,12 @@
-//! A launcher's side: it serves the ranks of its jobs, and tells its owner what only the owner can do.
+//! A launcher's side of PMI: serves the ranks of its jobs, and reports events to its owner.
 //!
-//! The owner starts processes and moves bytes. For each job it calls [`Server::add_job`], gives every process one end of a socket
-//! pair as `PMI_FD`, with `PMI_RANK` and `PMI_SIZE`, and keeps the other end. What comes there goes to
-//! [`Server::handle_bytes`], its end to [`Server::handle_eof`]; what [`Server::transmit`] has for a rank goes back. Any call may make
-//! answers for any rank. [`Server::poll_event`] says what else is to be done.
+//! The owner starts processes and transfers bytes. For each job it calls [`Server::add_job`], gives every process one end of a
+//! socket pair as `PMI_FD`, with `PMI_RANK` and `PMI_SIZE`, and keeps the other end. It passes received bytes to
+//! [`Server::handle_bytes`], the end of a stream to [`Server::handle_eof`], and sends the bytes of [`Server::transmit`] to the
+//! rank. Any call may produce answers for any rank. [`Server::poll_event`] returns the events that the owner must handle.
 //!
-//! A rank is trusted with its own job's keys and with published names, and with nothing else: what it can make the server hold is
-//! bounded by the constants here, and a rank that does not keep to the protocol is [`Left::Broken`], whatever it sends after that.
+//! A rank can change its own job's keys and published names, and nothing else. The memory that it can use in the server is bounded
+//! by the constants here, and a rank that violates the protocol is [`Left::Broken`], whatever it sends after that.
 
 mod answers;
 mod barriers;
@@ -23,17 +23,17 @@ use thiserror::Error;
 
 pub use violation::{BARRIERS_MAX, UNREAD_MAX, Violation};
 
-/// Bytes of the name of a key-value space, with a zero at its end, as clients are told.
+/// Bytes of a key-value space's name with a terminating zero, as reported to clients.
 pub const NAME_ROOM: usize = 256;
-/// Bytes of a key, with a zero at its end, as clients are told.
+/// Bytes of a key with a terminating zero, as reported to clients.
 pub const KEY_ROOM: usize = 64;
-/// Bytes of a value, with a zero at its end, as clients are told.
+/// Bytes of a value with a terminating zero, as reported to clients.
 pub const VALUE_ROOM: usize = 1024;
-/// The most keys that a rank may have put.
+/// Maximum number of keys that a rank may put.
 pub const KEYS_MAX: usize = 1024;
-/// The most names that a rank may have published.
+/// Maximum number of names that a rank may publish.
 pub const NAMES_MAX: usize = 64;
-/// A rank of a job, as the server knows it.
+/// The server's identifier for a rank of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RankId {
     job: u32,
@@ -41,38 +41,38 @@ pub struct RankId {
 }
 
 impl RankId {
-    /// Which job, counted from 0 in the order in which they were added.
+    /// The job's number, in the order of addition from 0.
     #[must_use]
     pub fn job(self) -> u32 {
         self.job
     }
 
-    /// Which rank of it.
+    /// The rank within the job.
     #[must_use]
     pub fn rank(self) -> u32 {
         self.rank
     }
 }
 
-/// Where a rank is, and what it runs.
+/// A rank's node and program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    /// The number of its node.
+    /// The node's number.
     pub node: u32,
-    /// The number of its program among the job's.
+    /// The program's index within the job.
     pub appnum: u32,
 }
 
 /// A job to be served.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Job {
-    /// The name of its key-value space: visible ASCII, and no other job's.
+    /// The name of its key-value space: visible ASCII, and unique.
     pub name: String,
-    /// Its ranks in order, one at least.
+    /// Its ranks in order, at least one.
     pub ranks: Vec<Placement>,
-    /// How many ranks there could be in all, if that is limited.
+    /// The maximum number of ranks in total, if it is limited.
     pub universe_size: Option<u32>,
-    /// What its ranks find in the key-value space, as [`Spawn::preput`] has it.
+    /// The initial contents of the key-value space, as in [`Spawn::preput`].
     pub preput: Vec<(String, String)>,
 }
 
@@ -82,62 +82,62 @@ pub enum JobError {
     /// No ranks, or too many.
     #[error("a job of {0} ranks: between 1 and {RANKS_MAX} can be served")]
     Ranks(usize),
-    /// A name that clients could not read, or that is taken.
+    /// A name that clients could not read, or that is in use.
     #[error("the job's name {0:?} is taken, or not of 1 to {max} visible ASCII characters", max = NAME_ROOM - 1)]
     Name(String),
-    /// A key or its value in [`Job::preput`] that is no line.
+    /// A key or value in [`Job::preput`] that is not a line of text.
     #[error(
         "what is put for a job before it starts must be lines of text; the key {0:?} or its value is none"
     )]
     Preput(String),
 }
 
-/// What is to be done, or to be known, by the owner.
+/// An event for the owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A rank wants another job. It waits for [`Server::spawned`].
+    /// A rank requests another job. It waits for [`Server::spawned`].
     Spawn {
-        /// Who asks.
+        /// The requesting rank.
         rank: RankId,
-        /// What to start.
+        /// The programs to start.
         spawn: Spawn,
     },
-    /// A rank wants its job ended.
+    /// A rank requests the end of its job.
     Abort {
-        /// Who asks.
+        /// The requesting rank.
         rank: RankId,
-        /// What the launcher is to end with.
+        /// The exit code for the launcher.
         code: i32,
-        /// For people; may be empty.
+        /// A message for the user; may be empty.
         message: String,
     },
-    /// A rank is done; its end of the stream will follow.
+    /// A rank has finalized; the end of its stream will follow.
     Finalized(RankId),
-    /// There is nothing more to be had from a rank.
+    /// A rank has left, and sends nothing more.
     Left {
-        /// Who it was.
+        /// The rank.
         rank: RankId,
-        /// In which way it went.
+        /// How it left.
         how: Left,
     },
 }
 
-/// How a rank went.
+/// How a rank left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// Without a word: it is no parallel program.
+    /// Without sending anything: it is not a parallel program.
     Silent,
-    /// As it should, after [`Event::Finalized`].
+    /// Regularly, after [`Event::Finalized`].
     Finalized,
     /// After [`Event::Abort`].
     Aborted,
-    /// Without finalizing: it died or was killed, and the rest of the job waits for it in vain.
+    /// Without finalizing: it died or was killed, and the other ranks of the job would wait for it forever.
     Vanished,
-    /// What it said is not the protocol. Close its stream; [`Server::handle_eof`] need not be called.
+    /// It violated the protocol. Close its stream; [`Server::handle_eof`] need not be called.
     Broken(Violation),
 }
 
-/// How far a rank has come.
+/// The state of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// Before `init`.
@@ -145,24 +145,24 @@ enum Phase {
     Joined,
     Finalized,
     Aborted,
-    /// Its stream is at its end.
+    /// Its stream has ended.
     Gone,
 }
 
-/// What a rank waits for before it may ask for anything else.
+/// The answer that a rank waits for, before which it may send no other request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Awaiting {
     Fence,
     Spawn,
 }
 
-/// What is known of a rank.
+/// The server's state of a rank.
 #[derive(Debug)]
 struct Rank {
     place: Placement,
     phase: Phase,
     awaiting: Option<Awaiting>,
-    /// Keys that it put and names that it published.
+    /// Number of its keys and published names.
     keys: usize,
     names: usize,
     spawn: Option<Reader>,
@@ -185,22 +185,22 @@ impl Rank {
     }
 }
 
-/// A job that is served.
+/// The server's state of a job.
 #[derive(Debug)]
 struct Served {
     name: String,
     universe_size: Option<u32>,
-    /// The text of its process mapping; none if it is longer than a value may be.
+    /// The text of its process mapping; `None` if it exceeds the length of a value.
     mapping: Option<String>,
     space: BTreeMap<String, String>,
     ranks: Vec<Rank>,
     barriers: Barriers,
-    /// How many of its ranks are gone.
+    /// Number of ranks that have left.
     gone: usize,
 }
 
 impl Served {
-    /// Tells ranks that they are let go.
+    /// Answers the released ranks of a barrier.
     fn release(&mut self, release: &Release) {
         let answer = Draft::new(Framing::Lines, "barrier_out").with("rc", i32::from(!release.is_complete));
         let answer = if release.is_complete { answer } else { answer.with("msg", "a_rank_has_left") };
@@ -216,7 +216,7 @@ impl Served {
         }
     }
 
-    /// A rank will come to no barrier any more: who waits for it is let go, with a refusal.
+    /// Records that a rank will enter no more barriers, and refuses the ranks that wait for it.
     fn leave_barriers(&mut self, rank: u32) {
         for release in self.barriers.leave(rank) {
             self.release(&release);
@@ -224,14 +224,14 @@ impl Served {
     }
 }
 
-/// A name that a rank of a job published.
+/// A published name of a rank.
 #[derive(Debug)]
 struct Published {
     port: String,
     by: RankId,
 }
 
-/// The jobs of a launcher.
+/// A PMI server for the jobs of a launcher.
 #[derive(Debug, Default)]
 pub struct Server {
     jobs: BTreeMap<u32, Served>,
@@ -247,10 +247,10 @@ impl Server {
         Self::default()
     }
 
-    /// Adds a job, and returns its ranks in order. It is forgotten, with its keys and names, when the last of them is gone.
+    /// Adds a job, and returns its ranks in order. It is removed, with its keys and names, when its last rank has left.
     ///
     /// # Errors
-    /// If it cannot be served.
+    /// If the job is invalid.
     pub fn add_job(&mut self, job: Job) -> Result<Vec<RankId>, JobError> {
         if job.ranks.is_empty() || job.ranks.len() > RANKS_MAX as usize {
             return Err(JobError::Ranks(job.ranks.len()));
@@ -281,20 +281,20 @@ impl Server {
         Ok(ids)
     }
 
-    /// What is to be sent to a rank next; nothing if all is, or if it is gone.
+    /// The bytes to send to a rank next; empty if all are sent, or if it has left.
     #[must_use]
     pub fn transmit(&self, id: RankId) -> &[u8] {
         self.rank(id).map_or(&[], |rank| rank.outbox.front())
     }
 
-    /// So many bytes of [`Self::transmit`] are sent.
+    /// Reports that `n` bytes of [`Self::transmit`] were sent.
     pub fn sent(&mut self, id: RankId, n: usize) {
         if let Some(rank) = self.rank_mut(id) {
             rank.outbox.sent(n);
         }
     }
 
-    /// Takes bytes of a rank, all of them.
+    /// Takes all of these bytes from a rank.
     pub fn handle_bytes(&mut self, id: RankId, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let Some(rank) = self.rank_mut(id) else { return };
@@ -309,7 +309,7 @@ impl Server {
         }
     }
 
-    /// The stream of a rank is at its end.
+    /// Reports the end of a rank's stream.
     pub fn handle_eof(&mut self, id: RankId) {
         let Some(rank) = self.rank(id) else { return };
         let how = match rank.phase {
@@ -322,19 +322,18 @@ impl Server {
         self.leave(id, how);
     }
 
-    /// What has happened, in order.
+    /// The next event, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// What was put under a key in the space of a rank's job, which is forgotten when the last rank is gone.
+    /// The value of a key in the space of a rank's job, until the last rank has left.
     #[must_use]
     pub fn value(&self, id: RankId, key: &str) -> Option<&str> {
         self.jobs.get(&id.job)?.space.get(key).map(String::as_str)
     }
 
-    /// Tells a rank what came of [`Event::Spawn`]: for each process 0, or an error of the owner's. Without that event it does
-    /// nothing.
+    /// Answers an [`Event::Spawn`]: for each process 0, or an error code of the owner. Does nothing without that event.
     pub fn spawned(&mut self, id: RankId, errors: &[i32]) {
         let Some(rank) = self.rank_mut(id) else { return };
         if rank.awaiting == Some(Awaiting::Spawn) {
@@ -356,7 +355,7 @@ impl Server {
         self.jobs.get_mut(&id.job)?.ranks.get_mut(id.rank as usize)
     }
 
-    /// A rank is gone: whoever waits for it is told, and its job is forgotten if it was the last.
+    /// Marks a rank as gone, answers the ranks that wait for it, and removes its job after the last rank.
     fn leave(&mut self, id: RankId, how: Left) {
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
         let rank = &mut job.ranks[id.rank as usize];
@@ -372,7 +371,7 @@ impl Server {
         self.events.push_back(Event::Left { rank: id, how });
     }
 
-    /// Acts on a line.
+    /// Handles a line.
     fn line(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         let Some(rank) = self.rank_mut(id) else { return Ok(()) };
         if rank.outbox.len() >= UNREAD_MAX {
@@ -394,7 +393,7 @@ impl Server {
         }
     }
 
-    /// Whether a rank may say this now.
+    /// Checks that a rank may send this message in its state.
     fn admit(&mut self, id: RankId, name: &str) -> Result<(), Violation> {
         let Some(rank) = self.rank(id) else { return Ok(()) };
         let is_due = match rank.phase {
@@ -411,7 +410,7 @@ impl Server {
         }
     }
 
-    /// One of several lines of a request to spawn.
+    /// Handles one of the lines of a spawn request.
     fn spawn_line(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         self.admit(id, "spawn")?;
         let Some(rank) = self.rank_mut(id) else { return Ok(()) };
@@ -423,7 +422,7 @@ impl Server {
         Ok(())
     }
 
-    /// A rank ends its job, at any time. Its words are all that follows, as programs do not keep to the form in their last breath.
+    /// Ends a rank's job, at any time. The message is everything after its key, because aborting programs do not always escape it.
     fn abort(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let rank = &mut job.ranks[id.rank as usize];
@@ -438,7 +437,7 @@ impl Server {
         Ok(())
     }
 
-    /// A rank comes to a barrier.
+    /// Enters a rank into a barrier.
     fn barrier(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let (tag, release) = job.barriers.enter(id.rank, message)?;

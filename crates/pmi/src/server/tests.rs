@@ -1,4 +1,4 @@
-//! Conversations of ranks with the server, byte by byte as MPICH's client holds them; and with ranks that do what they should not.
+//! Dialogues of ranks with the server, byte by byte as MPICH's client sends them; and with misbehaving ranks.
 
 use super::*;
 use crate::spawn::{PeerError, Program, REQUEST_LEN_MAX};
@@ -12,7 +12,7 @@ fn job(name: &str, nodes: &[u32]) -> Job {
     Job { name: name.into(), ranks, ..Job::default() }
 }
 
-/// All that the server has for a rank.
+/// All pending output of the server for a rank.
 fn heard(server: &mut Server, id: RankId) -> String {
     let mut heard = String::new();
     while !server.transmit(id).is_empty() {
@@ -22,13 +22,13 @@ fn heard(server: &mut Server, id: RankId) -> String {
     heard
 }
 
-/// What a rank hears after it has said something.
+/// The server's output for a rank after this input.
 fn ask(server: &mut Server, id: RankId, text: &str) -> String {
     server.handle_bytes(id, text.as_bytes());
     heard(server, id)
 }
 
-/// Ranks on these nodes that have said `init`.
+/// Ranks on these nodes that have sent `init`.
 fn joined(nodes: &[u32]) -> (Server, Vec<RankId>) {
     let mut server = Server::new();
     let ids = server.add_job(job("k", nodes)).expect("a job");
@@ -42,7 +42,7 @@ fn events(server: &mut Server) -> Vec<Event> {
     std::iter::from_fn(|| server.poll_event()).collect()
 }
 
-/// What a rank that has joined breaks by saying this.
+/// The violation that this input of a joined rank causes.
 fn broken_by(text: &str) -> Violation {
     let (mut server, ids) = joined(&[0, 0]);
     assert_eq!(ask(&mut server, ids[0], text), "", "{text:?}");
@@ -130,8 +130,8 @@ fn a_fence_waits_for_all() {
     }
 }
 
-/// Goal: barriers of groups do not mix. Method: one of a node, two of a list with different tags and one of all, entered in turns, while
-/// a rank asks for other things.
+/// Goal: group barriers do not mix. Method: one of a node, two of a list with different tags and one of all ranks, entered
+/// alternately, while a rank sends other requests.
 #[test]
 fn barriers_of_groups() {
     let (mut server, ids) = joined(&[0, 0, 1, 1]);
@@ -163,7 +163,7 @@ fn barriers_of_groups() {
     assert_eq!(say(3, "cmd=barrier_in group=3:1"), out(&[3], 1));
 }
 
-/// Goal: nobody waits for a rank that will not come. Method: it finalizes, or vanishes, before and while others wait.
+/// Goal: no rank waits for a rank that will not enter. Method: it finalizes, or vanishes, before and while others wait.
 #[test]
 fn barriers_with_ranks_that_left() {
     const REFUSED: &str = "cmd=barrier_out rc=1 msg=a_rank_has_left\n";
@@ -217,7 +217,7 @@ fn what_becomes_of_ranks() {
     );
 }
 
-/// Goal: a rank may have others started, once at a time, and hears of it from the owner. Method: MPICH's lines, cut anywhere.
+/// Goal: a rank may request a spawn, one at a time, and gets the owner's answer. Method: MPICH's lines, split anywhere.
 #[test]
 fn spawning() {
     let lines = "mcmd=spawn\nnprocs=2\nexecname=./a\ntotspawns=1\nspawnssofar=1\nargcnt=1\narg1=x y\npreput_num=1\n\
@@ -290,7 +290,7 @@ fn init_comes_first_and_finalize_last() {
     assert_eq!(events(&mut server), [broken(ids[0]), Event::Finalized(ids[1]), broken(ids[1])]);
 }
 
-/// Goal: a rank can make the server hold so much and no more. Method: each limit, at it and beyond.
+/// Goal: a rank's use of the server's memory is bounded. Method: each limit, at it and beyond.
 #[test]
 fn limits() {
     let put = |n: usize| format!("cmd=put kvsname=k key=A{n} value=B\n");
@@ -351,7 +351,8 @@ fn jobs_that_cannot_be() {
     assert!(matches!(server.add_job(job(&long[1..], &[0])), Err(JobError::Name(_))));
 }
 
-/// Goal: nothing of a job stays when it is gone. Method: names and the job's own name are free again, and its ranks mean nothing.
+/// Goal: nothing of a job remains after its end. Method: its published names and its own name are free again, and its ranks are
+/// invalid.
 #[test]
 fn jobs_are_forgotten() {
     let (mut server, ids) = joined(&[0, 0]);

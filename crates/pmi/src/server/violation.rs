@@ -1,27 +1,27 @@
-//! [`Violation`]: what a rank did that the protocol does not have.
+//! [`Violation`]: how a rank violated the protocol.
 
 use crate::spawn::PeerError;
 use crate::wire::WireError;
 use thiserror::Error;
 
-/// The most barriers that a rank may wait in at once.
+/// Maximum number of barriers that a rank may wait in at the same time.
 pub const BARRIERS_MAX: usize = 16;
-/// Answers that a rank may leave unread.
+/// Maximum number of answers that a rank may leave unread.
 pub const UNREAD_MAX: usize = 64;
 
-/// What a rank did that the protocol does not have.
+/// How a rank violated the protocol.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Violation {
     /// Not a message.
     #[error("its message cannot be read: {0}")]
     Wire(#[from] WireError),
-    /// Not a request to spawn.
+    /// Not a valid spawn request.
     #[error(transparent)]
     Spawn(#[from] PeerError),
-    /// A message that is not served.
+    /// An unknown message.
     #[error("it asks for {0:?}, which PMI 1.2 does not have")]
     Unknown(String),
-    /// Something before `init`, a second `init`, or something after `finalize`.
+    /// A message before `init`, a second `init`, or a message after `finalize`.
     #[error("it says {0:?} where that cannot stand: init comes first and once, finalize last")]
     Order(String),
     /// A request before the last was answered.
@@ -33,7 +33,7 @@ pub enum Violation {
     /// More than [`BARRIERS_MAX`].
     #[error("it waits in more than {BARRIERS_MAX} barriers at once")]
     TooManyBarriers,
-    /// A group that is none, does not have the rank in it, or is waited for by it already.
+    /// A group that is invalid, does not include the rank, or that the rank already waits for.
     #[error("it cannot wait for the group {0:?}")]
     Group(String),
 }
