@@ -1,4 +1,4 @@
-//! Gathering to all.
+//! Allgather algorithms.
 
 pub(crate) mod bruck;
 pub(crate) mod direct;

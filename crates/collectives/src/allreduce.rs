@@ -1,4 +1,4 @@
-//! Reducing to all.
+//! Allreduce algorithms.
 
 pub(crate) mod direct;
 pub(crate) mod flat;

@@ -1,4 +1,4 @@
-//! From all to all.
+//! Alltoall algorithms.
 
 pub(crate) mod bruck;
 pub(crate) mod direct;
@@ -7,7 +7,7 @@ pub(crate) mod pairwise;
 use crate::schedule::{Buffer, Schedule, copy};
 use crate::task::{Blocks, Task};
 
-/// The task with an input beside its output: in place, what is to be sent is copied away first.
+/// The task with a separate input: for an in-place call, the data to send are copied first.
 pub(crate) fn staged(schedule: &mut Schedule, task: &Task) -> Task {
     let blocks: Vec<_> = (0..task.input.count()).map(|rank| task.input.of(rank)).collect();
     if blocks.iter().all(|block| block.buffer != Buffer::Output || block.bytes == 0) {
@@ -19,7 +19,7 @@ pub(crate) fn staged(schedule: &mut Schedule, task: &Task) -> Task {
         .iter()
         .map(|block| {
             start += block.bytes;
-            // Each a span of its own, so that blocks are as they would be in an input.
+            // Each block is a span of its own, as it would be in an input.
             crate::Span::of_bytes(packed.buffer, (start - block.bytes) as i64, block.bytes)
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Barriers.
+//! Barrier algorithms.
 
 pub(crate) mod direct;
 pub(crate) mod dissemination;
@@ -8,12 +8,12 @@ pub(crate) mod tree;
 
 use crate::schedule::{Peer, Span, Step};
 
-/// A message that says only "I am here".
+/// Sends an empty message.
 pub(crate) fn tell(peer: usize) -> Option<Step> {
     Some(Step::Send { peer: Peer::Local(peer), span: Span::EMPTY })
 }
 
-/// Waits for such a message.
+/// Waits for an empty message.
 pub(crate) fn hear(peer: usize) -> Option<Step> {
     Some(Step::Receive { peer: Peer::Local(peer), span: Span::EMPTY })
 }

@@ -1,4 +1,4 @@
-//! Broadcasts.
+//! Broadcast algorithms.
 
 pub(crate) mod binomial;
 pub(crate) mod chain;

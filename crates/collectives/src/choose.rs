@@ -1,4 +1,4 @@
-//! Which algorithm: the table of all of them, and the choice by cost, which says why.
+//! The table of all algorithms, and the choice by cost, with an explanation.
 
 use crate::cost::{Case, Cost, Costs};
 use crate::schedule::Schedule;
@@ -8,38 +8,38 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// An algorithm of a collective.
+/// An algorithm for a collective.
 #[derive(Debug)]
 pub struct Algorithm {
-    /// What it carries out.
+    /// The collective it implements.
     pub kind: Kind,
     /// Its name, unique for the kind.
     pub name: &'static str,
     needs: Needs,
     cost: fn(&Case) -> Cost,
-    /// Nothing where there are no messages to plan.
+    /// `None` if the algorithm uses no messages.
     plan: Option<fn(&Task) -> Schedule>,
 }
 
-/// Why an algorithm that was asked for by name cannot carry out a call.
+/// Why a named algorithm cannot carry out a call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unfit {
-    /// The kind has none of that name.
+    /// The kind has no algorithm of that name.
     #[error("{} has no algorithm `{name}`: it has {}", .kind.name(), names(*.kind))]
     Unknown {
-        /// What was to be carried out.
+        /// The collective.
         kind: Kind,
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// It asks more of a call.
+    /// It does not support the call.
     #[error("{} by `{name}` is not possible: {why}", .kind.name())]
     Refuses {
-        /// What was to be carried out.
+        /// The collective.
         kind: Kind,
         /// Its name.
         name: &'static str,
-        /// What the call lacks.
+        /// The missing property of the call.
         why: &'static str,
     },
 }
@@ -49,20 +49,20 @@ fn names(kind: Kind) -> String {
     Algorithm::of(kind).map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What an algorithm asks of a call.
+/// An algorithm's requirement for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Needs {
     Nothing,
     Commutative,
-    /// Blocks that all have one size, which all ranks know.
+    /// All blocks have one size, which all ranks know.
     Even,
     PowerOfTwo,
-    /// Memory that all ranks share.
+    /// Memory shared by all ranks.
     Shared,
 }
 
 impl Needs {
-    /// Why a call is refused.
+    /// Why a call does not meet it.
     fn refuses(self, case: &Case) -> Option<&'static str> {
         match self {
             Self::Commutative if !case.commutative => Some("the operator is not commutative"),
@@ -80,7 +80,7 @@ macro_rules! algorithms {
     (@plan) => { None };
     (@plan $plan:path) => { Some($plan) };
     ($($kind:ident $name:literal $needs:ident $cost:path $(, $plan:path)?;)*) => {
-        /// All algorithms. The first of a kind that needs nothing takes every call.
+        /// All algorithms. Of each kind, the first one with no requirement supports every call.
         static ALGORITHMS: &[Algorithm] = &[$(Algorithm {
             kind: Kind::$kind,
             name: $name,
@@ -134,15 +134,15 @@ algorithms! {
 }
 
 impl Algorithm {
-    /// Those of a kind.
+    /// The algorithms of a kind.
     pub fn of(kind: Kind) -> impl Iterator<Item = &'static Self> {
         ALGORITHMS.iter().filter(move |algorithm| algorithm.kind == kind)
     }
 
-    /// The one of a kind with a name, if it can carry out a call.
+    /// The algorithm with a name, if it supports a call.
     ///
     /// # Errors
-    /// [`Unfit`] if there is none, or it cannot.
+    /// [`Unfit`] if there is no such algorithm, or it does not support the call.
     pub fn named(name: &str, case: &Case) -> Result<&'static Self, Unfit> {
         let kind = case.kind;
         let found = Self::of(kind).find(|algorithm| algorithm.name == name);
@@ -153,36 +153,36 @@ impl Algorithm {
         }
     }
 
-    /// Why it cannot carry out a call, if so.
+    /// Why it does not support a call, if so.
     pub fn refuses(&self, case: &Case) -> Option<&'static str> {
         self.needs.refuses(case)
     }
 
-    /// What a call costs by it.
+    /// The cost of a call with it.
     pub fn cost(&self, case: &Case) -> Cost {
         (self.cost)(case)
     }
 
-    /// What this rank does. Ranks that call with fitting tasks and one algorithm have schedules that fit. `None` for an algorithm
-    /// without messages: it shows and takes data in memory that ranks share, and whoever has that carries it out.
+    /// This rank's schedule. The schedules of all ranks match if their tasks do and they use the same algorithm. `None` for an
+    /// algorithm without messages: it shows and reads data in memory that ranks share, and the owner of that memory executes it.
     pub fn plan(&self, task: &Task) -> Option<Schedule> {
         self.plan.map(|plan| plan(task))
     }
 }
 
-/// An algorithm, and why it was chosen.
+/// A chosen algorithm, and its cost.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The cheapest that can carry out the call; of equally cheap ones the first in the table.
+    /// The cheapest algorithm that supports the call; among equally cheap ones the first in the table.
     pub algorithm: &'static Algorithm,
-    /// In which segments a pipeline is to pass on its data, in bytes: [`Task::segment`].
+    /// The segment size for a pipeline, in bytes: [`Task::segment`].
     pub segment: u64,
-    /// Its costs.
+    /// Its cost.
     pub seconds: f64,
 }
 
-/// Chooses by cost. The segment of the case is not looked at: the best one is found. Whether ranks go by memory that they share is
-/// chosen for a byte, whatever there is: those that come with different sizes must meet to learn of it.
+/// Chooses by cost. The case's segment size is ignored, and the best one is determined. Whether ranks use shared memory is decided
+/// for a size of one byte, whatever the real size: ranks with different sizes must take the same path to detect the mismatch.
 pub fn choose(case: Case, costs: Costs) -> Choice {
     let case = Case { segment: best_segment(&case, costs), ..case };
     let found = cheapest(&Case { bytes: 1, segment: 1, ..case }, costs, None);
@@ -193,7 +193,7 @@ pub fn choose(case: Case, costs: Costs) -> Choice {
     Choice { algorithm, segment: case.segment, seconds }
 }
 
-/// The cheapest algorithm that can carry out a call but for one, and its cost; of equally cheap ones the first in the table.
+/// The cheapest algorithm that supports a call, except one, and its cost; among equally cheap ones the first in the table.
 fn cheapest(case: &Case, costs: Costs, but: Option<&Algorithm>) -> Option<(&'static Algorithm, f64)> {
     Algorithm::of(case.kind)
         .filter(|&algorithm| {
@@ -203,7 +203,7 @@ fn cheapest(case: &Case, costs: Costs, but: Option<&Algorithm>) -> Option<(&'sta
         .reduce(|best, next| if next.1 < best.1 { next } else { best })
 }
 
-/// Why a choice was made: what it saves against the next best.
+/// The reason for a choice: its saving over the next best algorithm.
 pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
     let case = Case { segment: choice.segment, ..case };
     let Some((other, seconds)) = cheapest(&case, costs, Some(choice.algorithm)) else {
@@ -230,7 +230,7 @@ pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
     }
 }
 
-/// The choice for a call in words: a line for each algorithm, with its cost or why it is not possible; the chosen one is marked.
+/// The choice for a call as text: a line for each algorithm, with its cost or why it is not possible; the chosen one is marked.
 pub fn explain(case: Case, costs: Costs) -> String {
     let choice = choose(case, costs);
     let case = Case { segment: choice.segment, ..case };
@@ -249,10 +249,10 @@ pub fn explain(case: Case, costs: Costs) -> String {
     text
 }
 
-/// The segment with which a chain of ranks costs least: `sqrt(n alpha / ((p - 2) beta))`.
+/// The segment size with the lowest cost for a chain of ranks: `sqrt(n alpha / ((p - 2) beta))`.
 fn best_segment(case: &Case, costs: Costs) -> u64 {
     let behind = case.size.saturating_sub(2) as f64;
     let best = (case.bytes as f64 * costs.alpha / (behind * costs.beta)).sqrt();
-    // Of two ranks, or without a cost of bytes, all at once.
+    // With two ranks, or if bytes cost nothing, a single segment.
     if best.is_finite() { (best as u64).clamp(1, case.bytes.max(1)) } else { case.bytes.max(1) }
 }

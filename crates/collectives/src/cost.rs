@@ -1,49 +1,50 @@
-//! What algorithms cost, in the terms of alpha, gap, beta and gamma.
+//! The cost model of algorithms, in terms of alpha, gap, beta and gamma.
 
 use crate::task::Kind;
 use std::fmt;
 
-/// What a lane costs. All ranks of a communicator must have the same, or they choose differently; and each run must, or it may
-/// reduce in another order, to other bits. So they are constants of a device, or a measurement that was written down.
+/// Costs of a message transport. All ranks of a communicator must have the same values, or they choose differently; and all runs
+/// must, or a reduction may change its order and its bits. The values are therefore constants of a device, or a recorded
+/// measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Costs {
-    /// Seconds for a message, whatever its size.
+    /// Seconds per message, for any size.
     pub alpha: f64,
-    /// Seconds by which a further message of a rank in one round comes later. Where that is much less than `alpha`, as through
-    /// shared memory, flat algorithms are best; where it is not known, `alpha` is safe.
+    /// Seconds by which each further message of a rank in one round is delayed. Where that is much less than `alpha`, as in shared
+    /// memory, flat algorithms are best; where it is unknown, `alpha` is a safe value.
     pub gap: f64,
-    /// Seconds for a byte sent.
+    /// Seconds per byte sent.
     pub beta: f64,
-    /// Seconds for a byte reduced.
+    /// Seconds per byte reduced.
     pub gamma: f64,
 }
 
-/// What is known of a call on all ranks alike.
+/// The properties of a call that are the same on all ranks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Case {
-    /// Which collective.
+    /// The collective.
     pub kind: Kind,
-    /// Ranks.
+    /// Number of ranks.
     pub size: usize,
-    /// Bytes of the vector; of one block for gather, scatter, allgather and alltoall, the average where they differ.
+    /// Bytes of the vector; for gather, scatter, allgather and alltoall of one block, the average if blocks differ.
     pub bytes: u64,
-    /// Whether operands may change places.
+    /// Whether operands may be swapped.
     pub commutative: bool,
     /// Whether all blocks are known to have one size on every rank.
     pub even: bool,
-    /// Bytes in which a pipeline passes on its data.
+    /// Segment size of a pipeline, in bytes.
     pub segment: u64,
-    /// Bytes that each rank can show to all others at a time in memory that they share, above which these read it where it lies; 0
-    /// where they share none.
+    /// Bytes that each rank can show to all others at a time in shared memory. Longer data are read from the owner's buffer. 0
+    /// without shared memory.
     pub shared: u64,
 }
 
-/// The longest way through an algorithm: messages, bytes and reduced bytes that come one after the other.
+/// The critical path of an algorithm: its sequential messages, bytes and reduced bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// Messages.
     pub messages: f64,
-    /// Messages besides those, to or from others in the same rounds.
+    /// Further messages in the same rounds, to or from other ranks.
     pub further: f64,
     /// Bytes sent.
     pub bytes: f64,
@@ -60,12 +61,12 @@ impl Cost {
         Self { messages, further: 0.0, bytes, reduced }
     }
 
-    /// With so many messages besides.
+    /// With this number of further messages.
     pub(crate) fn and_further(self, further: f64) -> Self {
         Self { further, ..self }
     }
 
-    /// What it comes to in seconds.
+    /// The cost in seconds.
     pub fn seconds(self, costs: Costs) -> f64 {
         let messages = self.messages * costs.alpha + self.further * costs.gap;
         messages + self.bytes * costs.beta + self.reduced * costs.gamma
@@ -80,42 +81,42 @@ impl fmt::Display for Cost {
 }
 
 impl Case {
-    /// Ranks, as a number to calculate with.
+    /// Number of ranks, as a floating-point number.
     pub(crate) fn ranks(&self) -> f64 {
         self.size as f64
     }
 
-    /// What a flat tree's root does besides its first message: a message for each other rank.
+    /// A flat root's messages after the first: one for each remaining rank.
     pub(crate) fn others_but_one(&self) -> f64 {
         self.size.saturating_sub(2) as f64
     }
 
-    /// 1 if there is anybody to send to, else 0.
+    /// 1 if there is another rank, otherwise 0.
     pub(crate) fn one_round(&self) -> f64 {
         if self.size > 1 { 1.0 } else { 0.0 }
     }
 
-    /// Bytes, as a number to calculate with.
+    /// Bytes, as a floating-point number.
     pub(crate) fn n(&self) -> f64 {
         self.bytes as f64
     }
 
-    /// How often the number of ranks can be halved, rounded up.
+    /// The logarithm of the number of ranks, rounded up.
     pub(crate) fn log(&self) -> f64 {
         f64::from(log2_up(self.size))
     }
 
-    /// How often the largest power of two among them can be halved.
+    /// The logarithm of the number of ranks, rounded down.
     pub(crate) fn log_down(&self) -> f64 {
         f64::from(self.size.ilog2())
     }
 
-    /// The largest power of two among the ranks.
+    /// The largest power of two that is not above the number of ranks.
     pub(crate) fn power(&self) -> f64 {
         f64::from(1_u32 << self.size.ilog2())
     }
 
-    /// Whether some ranks must be folded away to leave a power of two: 1 or 0.
+    /// 1 if a fold is needed to get a power of two, otherwise 0.
     pub(crate) fn folds(&self) -> f64 {
         if self.size.is_power_of_two() { 0.0 } else { 1.0 }
     }

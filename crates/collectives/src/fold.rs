@@ -1,22 +1,22 @@
-//! A number of ranks folded to a power of two: of the first pairs of ranks, one gives its vector to the other and waits.
+//! Folds a number of ranks to a power of two: in the first pairs of ranks, one gives its vector to the other and waits.
 
-/// Which ranks take part.
+/// The ranks that take part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fold {
     /// The largest power of two that is not above the number of ranks.
     pub(crate) power: usize,
-    /// How many pairs there are.
+    /// Number of pairs.
     rest: usize,
 }
 
-/// What a rank does in a fold.
+/// A rank's part in a fold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// It gives its vector to a rank, and gets the result from it.
+    /// It gives its vector to a rank, and gets the result from that rank.
     Gives(usize),
-    /// It takes part under a number, having taken the vector of a rank.
+    /// It takes part under a number, and takes the vector of a rank first.
     Takes(usize, usize),
-    /// It takes part under a number.
+    /// It takes part under a number, with its own vector only.
     Alone(usize),
 }
 
@@ -26,7 +26,7 @@ impl Fold {
         Self { power, rest: size - power }
     }
 
-    /// Of a pair the lower rank gives, so that the vectors of a number follow those of the one before.
+    /// The lower rank of a pair gives, so that the vectors of each number follow those of the number before.
     pub(crate) fn part(self, rank: usize) -> Part {
         match rank {
             rank if rank >= 2 * self.rest => Part::Alone(rank - self.rest),
@@ -35,12 +35,12 @@ impl Fold {
         }
     }
 
-    /// The rank that takes part under a number.
+    /// The rank with a number.
     pub(crate) fn rank(self, number: usize) -> usize {
         if number < self.rest { 2 * number + 1 } else { number + self.rest }
     }
 
-    /// The first of the ranks whose vectors a number stands for; with the count of numbers, the number of ranks.
+    /// The first rank whose vector belongs to a number; for the count of numbers, the number of ranks.
     pub(crate) fn first(self, number: usize) -> usize {
         number + number.min(self.rest)
     }

@@ -1,4 +1,4 @@
-//! Gathering to a root.
+//! Gather algorithms.
 
 pub(crate) mod binomial;
 pub(crate) mod linear;

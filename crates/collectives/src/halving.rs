@@ -1,15 +1,15 @@
-//! Recursive halving and doubling over a power of two of ranks: a vector reduced in parts, and parts gathered again. What
-//! Rabenseifner's algorithms and the reduce-scatter by halving are made of. The operator must be commutative.
+//! Recursive halving and doubling over a power of two of ranks: reduces a vector in parts, and gathers the parts again. Used by
+//! Rabenseifner's algorithms and the reduce-scatter by halving. The operator must be commutative.
 
 use crate::fold::{Fold, Part};
 use crate::schedule::{Schedule, Span, receive, send};
 use crate::vector::Vector;
 
-/// Where part `i` of the vector begins, in elements, for parts by number.
+/// The start of part `i` of the vector, in elements, by number.
 pub(crate) trait Cuts: Fn(usize) -> i64 {}
 impl<F: Fn(usize) -> i64> Cuts for F {}
 
-/// Folds the ranks to a power of two: this rank's number, unless it gave its vector away.
+/// Folds the ranks to a power of two. Returns this rank's number, unless it gave its vector away.
 pub(crate) fn fold(schedule: &mut Schedule, vector: &mut Vector, rank: usize, size: usize) -> Option<usize> {
     let whole = (0, vector.sum.count);
     match Fold::of(size).part(rank) {
@@ -28,7 +28,7 @@ pub(crate) fn fold(schedule: &mut Schedule, vector: &mut Vector, rank: usize, si
     }
 }
 
-/// Undoes the fold: the result goes to whom gave its vector.
+/// Undoes the fold: sends the result to the ranks that gave their vectors.
 pub(crate) fn unfold(schedule: &mut Schedule, result: Span, rank: usize, size: usize) {
     match Fold::of(size).part(rank) {
         Part::Gives(to) => schedule.round([receive(to, result)]),
@@ -37,7 +37,7 @@ pub(crate) fn unfold(schedule: &mut Schedule, result: Span, rank: usize, size: u
     }
 }
 
-/// Halves what each has to reduce, until number `i` has part `i`, of all.
+/// Halves each rank's range until number `i` has part `i`, reduced over all ranks.
 pub(crate) fn scatter(
     schedule: &mut Schedule,
     vector: &mut Vector,
@@ -60,7 +60,7 @@ pub(crate) fn scatter(
     }
 }
 
-/// Doubles what each has, from its own part to all of them.
+/// Doubles each rank's range from its own part to all parts.
 pub(crate) fn gather_all(schedule: &mut Schedule, sum: Span, number: usize, fold: Fold, cuts: &impl Cuts) {
     for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
         let peer = number ^ distance;

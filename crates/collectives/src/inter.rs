@@ -1,7 +1,7 @@
-//! Collectives of an intercommunicator: between two groups, one algorithm each.
+//! Collectives of an intercommunicator, between two groups, with one algorithm each.
 //!
-//! What concerns all of a group goes through its rank 0, by binomial trees inside of the group; what each rank has for each goes
-//! straight, in pairs.
+//! Operations that concern all of a group use its rank 0, with binomial trees inside the group. Blocks from each rank to each other
+//! are sent directly, in pairs.
 
 use crate::barrier::tree::{down, up as gather_signals};
 use crate::bcast::binomial::spread;
@@ -10,8 +10,8 @@ use crate::reduce_scatter::vector;
 use crate::schedule::{Peer, Schedule, Span, Step, receive_remote, send_remote};
 use crate::task::{Blocks, Kind, Root, Task};
 
-/// The schedule of this rank. Lists of blocks go by ranks of the other group; only the vector that a reduce-scatter reduces is cut
-/// for the ranks of the own one. None for scans, which an intercommunicator has not.
+/// This rank's schedule. Lists of blocks are indexed by ranks of the other group; only the vector of a reduce-scatter is divided
+/// among the ranks of the local group. `None` for scans, which intercommunicators do not have.
 pub fn plan(kind: Kind, task: &Task) -> Option<Schedule> {
     let mut schedule = Schedule::default();
     let by_zero = Task { root: Root::Rank(0), ..task.clone() };
@@ -73,7 +73,7 @@ fn barrier(schedule: &mut Schedule, task: &Task) {
     down(schedule, task.rank, task.size);
 }
 
-/// In round `r` rank `i` sends to rank `i + r` of the other group, both counted around the larger of the groups.
+/// In round `r` rank `i` sends to rank `i + r` of the other group, modulo the size of the larger group.
 fn in_pairs(schedule: &mut Schedule, task: &Task, block: impl Fn(usize) -> Span) {
     let around = task.size.max(task.remote);
     for round in 0..around {

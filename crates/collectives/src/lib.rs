@@ -1,29 +1,28 @@
 //! Collective algorithms as schedules: for one rank, rounds of steps that send, receive, reduce and copy.
 //!
-//! There is no I/O here, no memory and no datatype: a schedule names spans of buffers, and who runs it moves the bytes. So an
-//! algorithm is proven without a network, and the same one serves a call that blocks, one that does not, and one that is started
-//! over and over.
+//! There is no I/O here, no memory and no datatype: a schedule names spans of buffers, and its executor moves the bytes. An
+//! algorithm can therefore be tested without a network, and serves blocking, nonblocking and persistent calls.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | [`Task`] | what a rank is asked to do: who it is, where its blocks are |
-//! | [`Schedule`] | what it does: rounds of [`Step`]s on [`Span`]s |
-//! | [`Algorithm`] | one file each, with its cost; [`choose()`] takes the cheapest and [`explain`] says why |
-//! | [`table`](fn@table) | the choice for all collectives and sizes, to be read |
+//! | [`Task`] | a rank's call: its rank, and the spans of its blocks |
+//! | [`Schedule`] | a rank's actions: rounds of [`Step`]s on [`Span`]s |
+//! | [`Algorithm`] | one file each, with its cost; [`choose()`] selects the cheapest and [`explain`] gives the reason |
+//! | [`table`](fn@table) | the choice for all collectives and sizes, as text |
 //! | [`plan_inter`] | the collectives of an intercommunicator |
 //! | [`plan_neighbours`] | neighbour collectives |
 //!
-//! # What holds for all
+//! # Common rules
 //!
-//! - Messages between two ranks match in the order of their steps; a receive takes exactly the bytes that were sent. A message of no
-//!   bytes is not sent, but for those of barriers.
-//! - A span is elements of one of the call's datatypes, plain bytes, or a window of the packed form of either. What is only moved is
-//!   cut by bytes, so that ranks whose types differ cut alike; what is reduced is cut between elements.
-//! - `MPI_IN_PLACE` is an input that lies in the output. It is another assignment of buffers and no other algorithm.
-//! - The order of reductions depends on the number of ranks, the root and the algorithm alone: the same call with the same costs
-//!   gives the same bits. An operator that is not
-//!   commutative gets its operands in the order of ranks. Every rank of an allreduce has the same bits.
-//! - All ranks must choose alike: by the same costs and, where sizes differ between ranks, by no size.
+//! - Messages between two ranks match in the order of their steps; a receive takes exactly the bytes that were sent. Empty messages
+//!   are sent only for barriers.
+//! - A span is elements of one of the call's datatypes, plain bytes, or a window of the packed form of either. Data that are only
+//!   moved are divided by bytes, so that ranks with different types divide them alike; data to reduce are divided between elements.
+//! - `MPI_IN_PLACE` is an input whose spans are in the output. It changes the assignment of buffers, not the algorithm.
+//! - The order of reductions depends only on the number of ranks, the root and the algorithm: the same call with the same costs
+//!   gives the same bits. An operator that is not commutative gets its operands in rank order. All ranks of an allreduce get the
+//!   same bits.
+//! - All ranks must choose alike: they use the same costs and, where sizes differ between ranks, no size.
 
 #![forbid(unsafe_code)]
 

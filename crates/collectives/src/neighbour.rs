@@ -1,23 +1,23 @@
-//! Neighbour collectives: to each neighbour of a list, and from each of another, straight and all at once.
+//! Neighbour collectives: send to each neighbour of one list and receive from each of another, directly and in one round.
 
 use crate::schedule::{Schedule, receive, send};
 use crate::task::Blocks;
 
-/// Who this rank's neighbours are. A neighbour that is none, as at the border of a grid, is left out, with its block.
+/// The neighbours of this rank. A missing neighbour, as at the border of a grid, is skipped together with its block.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
-    /// From whom something comes, in the order of the output's blocks.
+    /// Ranks to receive from, in the order of the output's blocks.
     pub sources: Vec<Option<usize>>,
-    /// To whom something goes, in the order of the input's blocks.
+    /// Ranks to send to, in the order of the input's blocks.
     pub destinations: Vec<Option<usize>>,
-    /// Whether they are those of a grid: two for each dimension, below and above.
+    /// Whether they are neighbours in a grid: two for each dimension, below and above.
     pub is_grid: bool,
 }
 
-/// The schedule of a rank. For an allgather, all blocks of the input are the same one.
+/// The schedule of a rank. For an allgather, all blocks of the input are the same.
 ///
-/// Messages between two ranks match in order. In a grid, what goes below comes from above: where both neighbours of a dimension
-/// are one rank, its first message belongs to the second block.
+/// Messages between two ranks match in order. In a grid, a message sent downwards is received from above: where both neighbours of
+/// a dimension are one rank, its first message belongs to the second block.
 pub fn plan(neighbours: &Neighbours, input: &Blocks, output: &Blocks) -> Schedule {
     let mut schedule = Schedule::default();
     let goes = neighbours

@@ -1,4 +1,4 @@
-//! Reducing to a root.
+//! Reduce algorithms.
 
 pub(crate) mod binomial;
 pub(crate) mod flat;

@@ -1,4 +1,4 @@
-//! Reducing vectors of which each rank gets a block.
+//! Reduce-scatter algorithms.
 
 pub(crate) mod halving;
 pub(crate) mod in_order;
@@ -7,7 +7,7 @@ pub(crate) mod pairwise;
 use crate::schedule::Span;
 use crate::task::{Blocks, Task};
 
-/// The whole vector of a task, and where the blocks begin, in elements from its start.
+/// The whole vector of a task, and the starts of its blocks, in elements.
 pub(crate) fn vector(task: &Task) -> (Span, Vec<i64>) {
     match &task.input {
         Blocks::Even { first, count } => {

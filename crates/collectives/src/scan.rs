@@ -1,9 +1,9 @@
-//! Scans: the vectors of all ranks up to each, reduced in the order of ranks.
+//! Scans: reduce the vectors of all ranks up to each, in rank order.
 //!
-//! In round `k` each rank gets what the one `2^k` before it has: the sum of twice as many vectors that end with its own. An
-//! exclusive scan is one over the vectors of the rank before.
+//! In round `k` each rank receives the partial sum of the rank `2^k` before it, which doubles the number of vectors in its own sum.
+//! An exclusive scan is a scan over the vectors of the preceding ranks.
 //!
-//! Cost: `ceil(log2 p) (alpha + n (beta + gamma))`; of an exclusive scan, `alpha + n beta` and as much for `p - 1` ranks.
+//! Cost: `ceil(log2 p) (alpha + n (beta + gamma))`; for an exclusive scan, `alpha + n beta` plus the same for `p - 1` ranks.
 
 use crate::cost::{Case, Cost, log2_up};
 use crate::schedule::{Schedule, copy, receive, send};
@@ -33,7 +33,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
 
 pub(crate) fn plan_exclusive(task: &Task) -> Schedule {
     let (mut schedule, input, sum) = (Schedule::default(), task.input.of(0), task.output.of(0));
-    // In place, what goes to the next rank must not be what comes from the one before.
+    // In place, the vector to send must be copied before the received one overwrites it.
     let goes =
         if input == sum && task.rank > 0 && task.rank + 1 < task.size { schedule.like(input) } else { input };
     schedule.round([copy(input, goes)]);
@@ -48,7 +48,7 @@ pub(crate) fn plan_exclusive(task: &Task) -> Schedule {
     schedule
 }
 
-/// Sums the vectors of the ranks from `first` to each.
+/// Sums the vectors of the ranks from `first` up to each.
 fn accumulate(schedule: &mut Schedule, mut vector: Vector, task: &Task, first: usize) {
     let (rank, size, whole) = (task.rank, task.size, (0, vector.sum.count));
     for distance in (0..log2_up(size - first)).map(|round| 1 << round) {

@@ -1,4 +1,4 @@
-//! Scattering from a root.
+//! Scatter algorithms.
 
 pub(crate) mod binomial;
 pub(crate) mod linear;

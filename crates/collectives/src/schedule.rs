@@ -1,50 +1,50 @@
 //! Schedules: rounds of steps on spans of buffers.
 
-/// Where bytes are.
+/// The buffer of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffer {
     /// The caller's send buffer; never written.
     Input,
-    /// The caller's receive buffer. With `MPI_IN_PLACE` spans of it stand for the input, too.
+    /// The caller's receive buffer. With `MPI_IN_PLACE` it also contains the input's spans.
     Output,
     /// A buffer of [`Schedule::scratch`], by index.
     Scratch(usize),
 }
 
-/// In which datatype elements are, as an argument of the call.
+/// The datatype of elements, as an argument of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
     /// Plain bytes.
     Bytes,
-    /// A type of the send side: the only one, or that for a peer.
+    /// A type of the send side: the only one, or the type for a peer.
     Send(usize),
-    /// A type of the receive side: the only one, or that for a peer.
+    /// A type of the receive side: the only one, or the type for a peer.
     Receive(usize),
 }
 
 /// Elements in a buffer, or a window of their packed form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Where they are.
+    /// The buffer.
     pub buffer: Buffer,
-    /// What an element is.
+    /// The type of an element.
     pub datatype: Type,
-    /// Of the first element from the buffer's start, in bytes.
+    /// Offset of the first element in the buffer, in bytes.
     pub displacement: i64,
-    /// Elements.
+    /// Number of elements.
     pub count: i64,
-    /// Bytes from one element to the next.
+    /// Distance between elements, in bytes.
     pub extent: i64,
     /// Bytes of data in an element.
     pub size: u64,
-    /// Where the window begins in the packed form of all elements; 0 but for parts of what is only moved.
+    /// Start of the window in the packed form of all elements; not 0 only for parts of data that are only moved.
     pub from: u64,
-    /// Bytes of data in the window; all there are but for such parts.
+    /// Bytes of data in the window; less than all elements only for such parts.
     pub bytes: u64,
 }
 
 impl Span {
-    /// `count` elements of a type, from a displacement in bytes on.
+    /// `count` elements of a type, starting at a displacement in bytes.
     pub fn new(
         buffer: Buffer,
         datatype: Type,
@@ -56,12 +56,12 @@ impl Span {
         Self { buffer, datatype, displacement, count, extent, size, from: 0, bytes: size * count as u64 }
     }
 
-    /// A span of plain bytes, from a displacement in bytes on.
+    /// A span of plain bytes, starting at a displacement in bytes.
     pub fn of_bytes(buffer: Buffer, displacement: i64, bytes: u64) -> Self {
         Self::new(buffer, Type::Bytes, displacement, bytes as i64, 1, 1)
     }
 
-    /// Nothing: what a message that only says "I am here" carries.
+    /// No data: for the messages of barriers.
     pub const EMPTY: Self = Self {
         buffer: Buffer::Input,
         datatype: Type::Bytes,
@@ -73,98 +73,97 @@ impl Span {
         bytes: 0,
     };
 
-    /// Elements from `first` to before `end`, of a span that is no window.
+    /// The elements `first..end` of a span that is no window.
     pub fn elements(self, first: i64, end: i64) -> Self {
         let displacement = self.displacement + first * self.extent;
         Self::new(self.buffer, self.datatype, displacement, end - first, self.extent, self.size)
     }
 
-    /// Bytes of the packed form from `first` to before `end`: a part that depends on sizes alone, so that ranks whose types differ
-    /// agree on it.
+    /// The bytes `first..end` of the packed form. A part depends only on sizes, so that ranks with different types agree on it.
     pub fn window(self, first: u64, end: u64) -> Self {
         Self { from: self.from + first, bytes: end - first, ..self }
     }
 }
 
-/// Whom a message goes to or comes from.
+/// The source or destination of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
-    /// A rank of the own group.
+    /// A rank of the local group.
     Local(usize),
     /// A rank of the other group of an intercommunicator.
     Remote(usize),
 }
 
-/// Which operand stands on the left.
+/// The order of operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operands {
-    /// `into = from op into`, as a user's function has it.
+    /// `into = from op into`, as in a user-defined function.
     FromInto,
     /// `into = into op from`.
     IntoFrom,
 }
 
-/// What a rank does.
+/// An action of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Sends the bytes of a span.
     Send {
-        /// To whom.
+        /// The destination.
         peer: Peer,
-        /// What.
+        /// The data.
         span: Span,
     },
     /// Receives exactly the bytes of a span. Messages between two ranks match in the order of their steps.
     Receive {
-        /// From whom.
+        /// The source.
         peer: Peer,
-        /// Where to.
+        /// The receive buffer.
         span: Span,
     },
-    /// Reduces elements into as many of the same type.
+    /// Reduces elements into the same number of the same type.
     Reduce {
-        /// Read.
+        /// The span that is read.
         from: Span,
-        /// Read and written.
+        /// The span that is read and written.
         into: Span,
-        /// In which order.
+        /// The order of operands.
         operands: Operands,
     },
-    /// Copies as many bytes of data; types may differ.
+    /// Copies bytes of data; types may differ.
     Copy {
-        /// Read.
+        /// The source.
         from: Span,
-        /// Written.
+        /// The destination.
         to: Span,
     },
 }
 
-/// A buffer that a schedule needs besides the caller's.
+/// A buffer that a schedule needs in addition to the caller's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scratch {
-    /// What it holds.
+    /// The type of its elements.
     pub datatype: Type,
-    /// How many elements of that.
+    /// Number of elements.
     pub count: i64,
 }
 
-/// What one rank does in a collective: rounds, one after the other.
+/// A rank's actions in a collective: consecutive rounds.
 ///
-/// Steps of a round use no byte that another of them writes, so they may run at once and in any order; a round begins when the
-/// one before is over. Rounds, and not a graph of dependencies: what an algorithm may overlap stands in one round, a pipeline's
-/// sends beside its receives, and neither who writes an algorithm nor who runs it has to prove more.
+/// No step of a round uses a byte that another step writes, so steps may run concurrently and in any order; a round starts when the
+/// previous one has completed. There are rounds instead of a dependency graph: steps that may overlap are in one round, such as a
+/// pipeline's sends and receives, and neither the author of an algorithm nor its executor has more to prove.
 #[derive(Clone, Default, Debug)]
 pub struct Schedule {
-    /// Round after round.
+    /// The steps of all rounds.
     steps: Vec<Step>,
-    /// Where each round ends among them. None is empty.
+    /// The end of each round in `steps`. No round is empty.
     ends: Vec<usize>,
-    /// What [`Buffer::Scratch`] names, by index.
+    /// The buffers of [`Buffer::Scratch`], by index.
     scratch: Vec<Scratch>,
 }
 
 impl Schedule {
-    /// How many rounds there are.
+    /// Number of rounds.
     pub fn count(&self) -> usize {
         self.ends.len()
     }
@@ -172,18 +171,18 @@ impl Schedule {
     /// The steps of a round, at least one.
     ///
     /// # Panics
-    /// If there is no such round.
+    /// If the round does not exist.
     pub fn steps(&self, round: usize) -> &[Step] {
         let start = if round == 0 { 0 } else { self.ends[round - 1] };
         &self.steps[start..self.ends[round]]
     }
 
-    /// The buffers that [`Buffer::Scratch`] names, by index. What they hold at the start does not matter.
+    /// The buffers of [`Buffer::Scratch`], by index. Their initial contents do not matter.
     pub fn scratch(&self) -> &[Scratch] {
         &self.scratch
     }
 
-    /// Appends a round of the steps that there are.
+    /// Appends a round with the steps that are not `None`, if there are any.
     pub(crate) fn round(&mut self, steps: impl IntoIterator<Item = Option<Step>>) {
         let before = self.steps.len();
         self.steps.extend(steps.into_iter().flatten());
@@ -192,7 +191,7 @@ impl Schedule {
         }
     }
 
-    /// Appends the rounds of another one that uses no buffers of its own.
+    /// Appends the rounds of another schedule, which must not use scratch buffers.
     pub(crate) fn then(&mut self, other: &Self) {
         debug_assert!(other.scratch.is_empty(), "indices would clash");
         let before = self.steps.len();
@@ -200,40 +199,40 @@ impl Schedule {
         self.ends.extend(other.ends.iter().map(|end| before + end));
     }
 
-    /// A new buffer of bytes.
+    /// A new scratch buffer of bytes.
     pub(crate) fn bytes(&mut self, bytes: u64) -> Span {
         self.scratch.push(Scratch { datatype: Type::Bytes, count: bytes as i64 });
         Span::of_bytes(Buffer::Scratch(self.scratch.len() - 1), 0, bytes)
     }
 
-    /// A new buffer for elements as those of a span.
+    /// A new scratch buffer for elements like a span's.
     pub(crate) fn like(&mut self, span: Span) -> Span {
         self.scratch.push(Scratch { datatype: span.datatype, count: span.count });
         Span { buffer: Buffer::Scratch(self.scratch.len() - 1), displacement: 0, ..span }
     }
 }
 
-/// Sends to a rank of the own group, if there is anything to send. Its peer knows as well that there is nothing.
+/// Sends to a rank of the local group, unless the span is empty. The peer then knows that it is empty, too.
 pub(crate) fn send(peer: usize, span: Span) -> Option<Step> {
     (span.bytes > 0).then_some(Step::Send { peer: Peer::Local(peer), span })
 }
 
-/// Receives from a rank of the own group, if there is anything to receive.
+/// Receives from a rank of the local group, unless the span is empty.
 pub(crate) fn receive(peer: usize, span: Span) -> Option<Step> {
     (span.bytes > 0).then_some(Step::Receive { peer: Peer::Local(peer), span })
 }
 
-/// Sends to a rank of the other group, if there is anything to send.
+/// Sends to a rank of the other group, unless the span is empty.
 pub(crate) fn send_remote(peer: usize, span: Span) -> Option<Step> {
     (span.bytes > 0).then_some(Step::Send { peer: Peer::Remote(peer), span })
 }
 
-/// Receives from a rank of the other group, if there is anything to receive.
+/// Receives from a rank of the other group, unless the span is empty.
 pub(crate) fn receive_remote(peer: usize, span: Span) -> Option<Step> {
     (span.bytes > 0).then_some(Step::Receive { peer: Peer::Remote(peer), span })
 }
 
-/// Copies, unless it is there already, as with `MPI_IN_PLACE`.
+/// Copies, unless both spans are the same, as with `MPI_IN_PLACE`.
 pub(crate) fn copy(from: Span, to: Span) -> Option<Step> {
     (from.bytes > 0 && from != to).then_some(Step::Copy { from, to })
 }

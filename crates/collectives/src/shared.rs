@@ -1,22 +1,22 @@
-//! Collectives through memory that all ranks share: each shows what it gives at a place of its own, and the others take it from there.
-//! Of what has no room there it shows where it lies, and the others read it in its own memory. There are no messages, and so no
-//! schedules; the crate `mpi` carries them out in its module `exchange`.
+//! Collectives through memory that all ranks share: each rank shows its data in its own area, and the others read them there. Of
+//! longer data it shows the address, and the others read them from its own memory. There are no messages, and so no schedules; the
+//! module `exchange` of the crate `mpi` executes them.
 //!
-//! Operands are reduced in the order of ranks by everybody alike, so the operator need not be commutative, and all have the same
-//! bits.
+//! All ranks reduce operands in rank order, so the operator need not be commutative, and all have the same bits.
 //!
-//! Cost: a line of each other rank, `(p - 1) gap / 4`, as its news costs one transfer between processors and nothing else; and half
-//! of a message's `beta`, which is for two copies, for each byte shown or taken. What is long has another line of each, by which its
-//! owner has it back, and a `gap` for each read; nothing is shown then. Long vectors are reduced in parts, one by each rank, and
-//! gathered: `2 (p - 1)/p n` bytes read, half of them reduced; of two ranks each reads and reduces all.
+//! Cost: a cache line of each other rank, `(p - 1) gap / 4`, as a notification costs one transfer between processors and nothing
+//! else; and half of a message's `beta`, which covers two copies, for each byte shown or read. Long data need another line of each
+//! rank, which returns the buffer to its owner, and a `gap` for each read; nothing is copied to shared memory. Long vectors are
+//! reduced in parts, one by each rank, and gathered: `2 (p - 1)/p n` bytes read, half of which are reduced; with two ranks each
+//! reads and reduces all.
 
 use crate::cost::{Case, Cost};
 use crate::task::Kind;
 
-/// What a rank's news costs, in further messages.
+/// Cost of a rank's notification, in further messages.
 const LINE: f64 = 0.25;
 
-/// Why a call is refused.
+/// Why a call is not supported.
 pub(crate) fn refuses(case: &Case) -> Option<&'static str> {
     match case.kind {
         _ if case.shared == 0 || case.size < 2 => Some("the ranks share no memory"),
@@ -25,7 +25,7 @@ pub(crate) fn refuses(case: &Case) -> Option<&'static str> {
     }
 }
 
-/// Whether a rank gives more than it can show.
+/// Whether a rank's data are longer than it can show.
 fn is_long(case: &Case) -> bool {
     let given = match case.kind {
         Kind::Alltoall => case.bytes.saturating_mul(case.size as u64),
@@ -34,7 +34,7 @@ fn is_long(case: &Case) -> bool {
     given > case.shared
 }
 
-/// What is shown and taken, in vectors or blocks, by so many reads if it is long.
+/// The cost of showing and reading this many vectors or blocks, with `reads` reads if they are long.
 fn taking(case: &Case, shown: f64, taken: f64, reads: f64) -> Cost {
     let lines = LINE * others(case);
     if is_long(case) {
@@ -63,7 +63,7 @@ pub(crate) fn alltoall(case: &Case) -> Cost {
     taking(case, case.ranks(), others(case), others(case))
 }
 
-/// Of reductions to one rank and to all.
+/// The cost of reductions to one rank and to all.
 pub(crate) fn reduce(case: &Case) -> Cost {
     if is_long(case) {
         let (part, times) = if case.size == 2 { (1.0, 1.0) } else { (others(case) / case.ranks(), 2.0) };

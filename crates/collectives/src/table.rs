@@ -1,26 +1,27 @@
-//! The choice over all sizes, for people.
+//! The choice over all sizes, as a table for people.
 
 use crate::choose::{Algorithm, choose, reason};
 use crate::cost::{Case, Costs};
 use crate::task::Kind;
 use std::fmt::Write;
 
-/// Sizes for which one algorithm is chosen.
+/// A range of sizes with the same algorithm.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// The first of them, in the bytes of [`Case::bytes`].
+    /// The first size, in the bytes of [`Case::bytes`].
     pub from: u64,
-    /// Which.
+    /// The algorithm.
     pub algorithm: &'static Algorithm,
-    /// What it costs at the first size.
+    /// Its cost at the first size.
     pub seconds: f64,
-    /// What it saves there against the next best.
+    /// Its saving there over the next best algorithm.
     pub reason: String,
 }
 
-/// Which algorithms are chosen from 1 byte to `most`. The size of the case is not looked at.
+/// The chosen algorithms from 1 byte to `most`. The size of the case is ignored.
 ///
-/// Powers of two are looked at, and between two that choose differently the size is found from which the second choice holds.
+/// Examines powers of two. Between two powers with different choices, it searches for the size from which the second choice
+/// applies.
 pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
     let choice = |bytes| choose(Case { bytes, ..case }, costs);
     let differ = |a, b| !std::ptr::eq(choice(a).algorithm, choice(b).algorithm);
@@ -47,9 +48,9 @@ pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
         .collect()
 }
 
-/// A line for each collective and stretch of sizes up to `most` bytes, with what the choice costs and why it is made. Calls with an
-/// operator that is not commutative, or with blocks of different sizes, have lines of their own where they choose differently.
-/// The ranks share no memory.
+/// A line for each collective and range of sizes up to `most` bytes, with the cost of the choice and its reason. Calls with an
+/// operator that is not commutative, or with blocks of different sizes, have separate lines where the choice differs. Without
+/// shared memory.
 pub fn table(size: usize, costs: Costs, most: u64) -> String {
     let Costs { alpha, gap, beta, gamma } = costs;
     let mut text = format!(

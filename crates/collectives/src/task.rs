@@ -1,4 +1,4 @@
-//! What a rank is asked to do: who it is, and where its data is.
+//! [`Task`]: one rank's call of a collective, with its rank and data.
 
 use crate::schedule::Span;
 use std::sync::Arc;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 /// A collective operation; the forms with counts, displacements or types for each rank are the same kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// Nobody leaves before all have come.
+    /// No rank leaves before all have entered.
     Barrier,
-    /// `output`, one block, from the root to all.
+    /// `output`, one block, from the root to all ranks.
     Bcast,
-    /// One block of each rank to the root's blocks.
+    /// One block of each rank to the root.
     Gather,
-    /// The root's blocks to one block of each rank.
+    /// One of the root's blocks to each rank.
     Scatter,
-    /// One block of each rank to the blocks of all.
+    /// One block of each rank to all ranks.
     Allgather,
     /// Block `i` of rank `j` to block `j` of rank `i`.
     Alltoall,
-    /// Vectors reduced to the root's.
+    /// Vectors reduced to the root.
     Reduce,
-    /// Vectors reduced to those of all.
+    /// Vectors reduced to all ranks.
     Allreduce,
-    /// Vectors reduced, and block `i` to rank `i`; also with blocks of one length.
+    /// Vectors reduced, and block `i` sent to rank `i`; also with blocks of one length.
     ReduceScatter,
-    /// The vectors of this rank and all before it.
+    /// The vectors of this rank and all before it, reduced.
     Scan,
-    /// The vectors of all before this rank; rank 0's output stays as it is.
+    /// The vectors of all ranks before this one, reduced; rank 0's output is unchanged.
     Exscan,
 }
 
 impl Kind {
-    /// As MPI's function has it, behind `MPI_`, in small letters.
+    /// The lower-case name of MPI's function, without `MPI_`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
@@ -48,17 +48,17 @@ impl Kind {
         }
     }
 
-    /// Whether it reduces vectors, so that it matters whether an operator is commutative.
+    /// Whether it reduces vectors, so that the operator's commutativity matters.
     pub fn reduces(self) -> bool {
         matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan | Self::Exscan)
     }
 
-    /// Whether each rank has a block, so that it matters whether those are of one size.
+    /// Whether each rank has a block, so that equal block sizes matter.
     pub fn has_blocks(self) -> bool {
         matches!(self, Self::Gather | Self::Scatter | Self::Allgather | Self::Alltoall)
     }
 
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::Barrier,
         Self::Bcast,
@@ -74,35 +74,35 @@ impl Kind {
     ];
 }
 
-/// Which rank is the root.
+/// The root as one process specifies it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// This one: of the own group, or, seen from an intercommunicator's other group, of the other one.
+    /// A rank of the local group or, for the group without the root in an intercommunicator, of the remote group.
     Rank(usize),
     /// This process, in the root's group of an intercommunicator: `MPI_ROOT`.
     Me,
-    /// Another of this group, which takes no part: `MPI_PROC_NULL`.
+    /// Another process of this group; this one does not take part: `MPI_PROC_NULL`.
     Other,
 }
 
 /// A list of blocks in a buffer.
 #[derive(Clone, Debug)]
 pub enum Blocks {
-    /// As many elements each, one block behind the other.
+    /// Consecutive blocks with the same number of elements.
     Even {
-        /// The first one.
+        /// The first block.
         first: Span,
-        /// How many there are.
+        /// Number of blocks.
         count: usize,
     },
-    /// A vector cut into blocks at the same elements on every rank.
+    /// A vector divided into blocks at the same elements on every rank.
     Cut {
-        /// All of it.
+        /// The whole vector.
         whole: Span,
-        /// Where each block begins, and behind them where the last one ends, in elements.
+        /// The start of each block, and finally the end of the last one, in elements.
         cuts: Arc<[i64]>,
     },
-    /// Anywhere.
+    /// At any addresses.
     Anywhere(Arc<[Span]>),
 }
 
@@ -112,7 +112,7 @@ impl Blocks {
         Self::Even { first: span, count: 1 }
     }
 
-    /// No block: of a rank from which or to which nothing goes.
+    /// No block, for a rank that sends or receives nothing.
     pub fn none() -> Self {
         Self::one(Span::EMPTY)
     }
@@ -128,7 +128,7 @@ impl Blocks {
         }
     }
 
-    /// The blocks of ranks from `first` to before `end`, in as few spans as every rank has: one, or one for each block.
+    /// The blocks of the ranks `first..end`, in the same number of spans on every rank: one, or one for each block.
     pub fn range(&self, first: usize, end: usize) -> Vec<Span> {
         match self {
             Self::Even { first: span, .. } => {
@@ -139,7 +139,7 @@ impl Blocks {
         }
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub fn count(&self) -> usize {
         match self {
             Self::Even { count, .. } => *count,
@@ -148,37 +148,37 @@ impl Blocks {
         }
     }
 
-    /// Whether all are known to have the same size on every rank.
+    /// Whether all blocks are known to have the same size on every rank.
     pub fn is_even(&self) -> bool {
         matches!(self, Self::Even { .. })
     }
 }
 
-/// A collective as one rank sees it. Lists of blocks go by rank, those of the other group with an intercommunicator.
+/// A collective as one rank sees it. Lists of blocks are indexed by rank, of the other group for an intercommunicator.
 ///
-/// `MPI_IN_PLACE` is an input that is spans of [`Buffer::Output`](crate::Buffer::Output).
+/// With `MPI_IN_PLACE` the input consists of spans of [`Buffer::Output`](crate::Buffer::Output).
 #[derive(Clone, Debug)]
 pub struct Task {
     /// This rank in its group.
     pub rank: usize,
-    /// Ranks in its group.
+    /// Number of ranks in its group.
     pub size: usize,
-    /// Ranks in the other group of an intercommunicator; 0 without one.
+    /// Number of ranks in the other group of an intercommunicator; 0 without one.
     pub remote: usize,
-    /// The root, of those collectives that have one.
+    /// The root, for collectives that have one.
     pub root: Root,
-    /// What this rank gives.
+    /// The data that this rank sends.
     pub input: Blocks,
-    /// What it gets.
+    /// The data that it receives.
     pub output: Blocks,
-    /// Whether operands may change places; the same on all ranks.
+    /// Whether operands may be swapped; the same on all ranks.
     pub commutative: bool,
-    /// Bytes in which a pipeline passes on its data; the same on all ranks.
+    /// Segment size of a pipeline, in bytes; the same on all ranks.
     pub segment: u64,
 }
 
 impl Task {
-    /// The root's rank in the own group.
+    /// The root's rank in the local group.
     pub(crate) fn root_rank(&self) -> usize {
         match self.root {
             Root::Rank(rank) => rank,
@@ -186,18 +186,18 @@ impl Task {
         }
     }
 
-    /// All other ranks, from the next one around: no two ranks begin with the same one.
+    /// All other ranks, starting with the next one: no two ranks start with the same one.
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |distance| (rank + distance) % size)
     }
 
-    /// Ranks counted from the root on: the number of this one.
+    /// This rank's number, counted from the root on.
     pub(crate) fn number(&self) -> usize {
         (self.rank + self.size - self.root_rank()) % self.size
     }
 
-    /// The rank that has a number, counted from the root on.
+    /// The rank with a number, counted from the root on.
     pub(crate) fn at(&self, number: usize) -> usize {
         (self.root_rank() + number) % self.size
     }

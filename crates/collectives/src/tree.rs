@@ -1,11 +1,11 @@
-//! The binomial tree over numbers from 0 on: the children of a number differ from it in one bit below its lowest one.
+//! The binomial tree over numbers from 0 on: the children of a number differ from it in one bit below its lowest set bit.
 
-/// Whose child a number is; 0 is nobody's.
+/// The parent of a number; `None` for 0.
 pub(crate) fn parent(number: usize) -> Option<usize> {
     (number > 0).then(|| number & (number - 1))
 }
 
-/// The children of a number among `size`, those with the smallest trees first.
+/// The children of a number among `size`, in ascending order of their subtrees' sizes.
 pub(crate) fn children(number: usize, size: usize) -> Vec<usize> {
     let bits = if number == 0 { usize::BITS } else { number.trailing_zeros() };
     (0..bits)
@@ -14,7 +14,7 @@ pub(crate) fn children(number: usize, size: usize) -> Vec<usize> {
         .collect()
 }
 
-/// Behind the last number of the tree below and at a number, among `size`: trees are of numbers that follow each other.
+/// The end of the number range of a subtree, among `size`: a subtree consists of consecutive numbers.
 pub(crate) fn end(number: usize, size: usize) -> usize {
     if number == 0 { size } else { size.min(number + (1 << number.trailing_zeros())) }
 }

@@ -1,16 +1,16 @@
-//! A vector that is reduced from an input into an accumulator, without copying the input first where that can be avoided.
+//! A vector that is reduced from an input into an accumulator, and copies the input first only if necessary.
 
 use crate::schedule::{Schedule, Span, Step, receive, reduce_left, reduce_right};
 
-/// Where the operands of a reduction are. What is received for the first time is received into the accumulator, and the input
-/// reduced into that; in place, and from then on, it is received beside it.
+/// The operands of a reduction. The first operand is received into the accumulator, and the input reduced into that. Later
+/// operands, and all of them for an in-place call, are received into a separate buffer.
 pub(crate) struct Vector {
     input: Span,
-    /// What has been reduced.
+    /// The accumulator.
     pub(crate) sum: Span,
-    /// Where operands are received once the accumulator holds something.
+    /// The receive buffer used once the accumulator holds a value.
     beside: Option<Span>,
-    /// Whether the accumulator holds nothing yet.
+    /// Whether the accumulator holds no value yet.
     fresh: bool,
 }
 
@@ -19,12 +19,12 @@ impl Vector {
         Self { input, sum, beside: None, fresh: input != sum }
     }
 
-    /// Where the operand of this rank is now.
+    /// The span that holds the operand of this rank now.
     pub(crate) fn now(&self) -> Span {
         if self.fresh { self.input } else { self.sum }
     }
 
-    /// What receives elements from a rank below or above this one, and what reduces them after that.
+    /// The steps that receive elements from a rank below or above this one, and then reduce them.
     pub(crate) fn take(
         &mut self,
         schedule: &mut Schedule,
@@ -43,18 +43,18 @@ impl Vector {
         (receive(peer, beside), reduce)
     }
 
-    /// Says that the accumulator holds what will be asked for from now on.
+    /// Records that the accumulator holds a value from now on.
     pub(crate) fn taken(&mut self) {
         self.fresh = false;
     }
 }
 
-/// Where part `i` of `parts` of a vector begins, in elements: equal parts, as far as they can be.
+/// The start of part `i` of `parts` of a vector, in elements: as equal as possible.
 pub(crate) fn cut(count: i64, i: usize, parts: usize) -> i64 {
     (i128::from(count) * i as i128 / parts as i128) as i64
 }
 
-/// Where part `i` of `parts` begins, in bytes.
+/// The start of part `i` of `parts`, in bytes.
 pub(crate) fn cut_bytes(bytes: u64, i: usize, parts: usize) -> u64 {
     (u128::from(bytes) * i as u128 / parts as u128) as u64
 }

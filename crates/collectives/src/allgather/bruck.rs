@@ -1,5 +1,5 @@
-//! Allgather by Bruck's algorithm: in round `k` each rank gets what the one `2^k` behind it has. As few rounds as can be for any
-//! number of ranks, for the price of copying everything once; for short blocks.
+//! Allgather by Bruck's algorithm: in round `k` each rank receives all blocks of the rank `2^k` after it. The fewest rounds for any
+//! number of ranks, at the price of copying everything once; for short blocks.
 //!
 //! Cost: `ceil(log2 p) alpha + (p - 1) n beta`.
 
@@ -11,7 +11,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
     Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
-/// Blocks are packed in the order of ranks from this one on, so that what is sent is always the front.
+/// Blocks are packed in rank order, starting with this rank's, so that the sent part is always at the front.
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, size) = (Schedule::default(), task.size);
     let rank_of = |number: usize| (task.rank + number) % size;
@@ -19,7 +19,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     for number in 0..size {
         starts.push(starts[number] + task.output.of(rank_of(number)).bytes);
     }
-    // What a peer sends is as long as the blocks that it stands for are here.
+    // The blocks that a peer sends have the same sizes as the corresponding blocks here.
     let packed = schedule.bytes(starts[size]);
     schedule.round([copy(task.input.of(0), packed.window(0, starts[1]))]);
     for distance in (0..log2_up(size)).map(|round| 1 << round) {
@@ -30,7 +30,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     }
     schedule.round((0..size).map(|number| {
         let to = task.output.of(rank_of(number));
-        // In place, the own block is there.
+        // In place, this rank's block is in the output already.
         if number == 0 {
             copy(task.input.of(0), to)
         } else {

@@ -1,5 +1,5 @@
-//! Allgather in one round: each rank sends its block to every other. For few ranks, whose further messages cost little, and
-//! blocks of any size; no byte is copied.
+//! Allgather in one round: each rank sends its block to every other. For few ranks, where further messages are cheap, and blocks of
+//! any size; no byte is copied.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n beta`.
 

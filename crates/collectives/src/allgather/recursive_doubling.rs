@@ -1,5 +1,5 @@
-//! Allgather by recursive doubling: in round `k` ranks that differ in bit `k` exchange all that they have. For powers of two, and
-//! blocks that lie one behind the other; no byte is copied.
+//! Allgather by recursive doubling: in round `k` ranks that differ in bit `k` exchange all blocks they have. For powers of two, and
+//! contiguous blocks; no byte is copied.
 //!
 //! Cost: `log2 p alpha + (p - 1) n beta`.
 

@@ -1,5 +1,5 @@
-//! Allgather around a ring: each round every rank passes on the block it got last. For long blocks of any size: neighbours only,
-//! and no byte is copied.
+//! Allgather around a ring: in each round every rank forwards the block it received last. For long blocks of any size: only
+//! neighbours communicate, and no byte is copied.
 //!
 //! Cost: `(p - 1) (alpha + n beta)`.
 
@@ -19,7 +19,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-/// Each rank has its own block at the start, and all at the end.
+/// Each rank has its own block at the start, and all blocks at the end.
 pub(crate) fn pass_on(schedule: &mut Schedule, rank: usize, size: usize, blocks: &Blocks) {
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     for round in 1..size {

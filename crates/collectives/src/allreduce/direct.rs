@@ -1,6 +1,6 @@
-//! Allreduce in one round: each rank sends its vector to every other, and reduces what comes. For few ranks, whose further messages
-//! cost little, and short vectors: each has a buffer for every other. All reduce alike, in the order of ranks, so all have the
-//! same bits, and the operator need not be commutative.
+//! Allreduce in one round: each rank sends its vector to every other, and reduces the vectors it receives. For few ranks, where
+//! further messages are cheap, and short vectors: each rank has a buffer for every other. All ranks reduce in rank order, so all
+//! have the same bits, and the operator need not be commutative.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n (beta + gamma)`.
 

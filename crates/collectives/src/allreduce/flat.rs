@@ -1,5 +1,5 @@
-//! Allreduce by a flat tree: all send to rank 0, which reduces in the order of ranks and sends to all. A round more than
-//! reducing everywhere, for the fewest messages there can be: where ranks share cores.
+//! Allreduce by a flat tree: all ranks send to rank 0, which reduces in rank order and sends the result to all. One round more than
+//! reducing everywhere, but the fewest messages: for ranks that share cores.
 //!
 //! Cost: `2 alpha + 2 (p - 2) gap + 2 (p - 1) n beta + (p - 1) n gamma`.
 

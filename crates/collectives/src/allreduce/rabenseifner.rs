@@ -1,8 +1,9 @@
-//! Allreduce by Rabenseifner's algorithm: reduced in parts by recursive halving, gathered by recursive doubling. For long vectors:
-//! what each rank sends does not grow with the ranks, and rounds grow with their logarithm only. The operator must be commutative.
+//! Allreduce by Rabenseifner's algorithm: reduces parts by recursive halving, and gathers them by recursive doubling. For long
+//! vectors: the bytes that each rank sends do not grow with the number of ranks, and the rounds only with its logarithm. The
+//! operator must be commutative.
 //!
-//! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; else a fold comes on top:
-//! `2 alpha + 2 n beta + n gamma`.
+//! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; otherwise plus a fold: `2 alpha + 2 n beta +
+//! n gamma`.
 
 use crate::cost::{Case, Cost};
 use crate::fold::Fold;

@@ -1,8 +1,8 @@
-//! Allreduce by recursive doubling: in round `k` those that differ in bit `k` exchange all they have reduced. The fewest rounds,
-//! for short vectors. Both of a pair put the lower rank's operand on the left, so operators need not be commutative, and all
-//! ranks have the same bits.
+//! Allreduce by recursive doubling: in round `k` ranks that differ in bit `k` exchange their partial results. The fewest rounds,
+//! for short vectors. Both ranks of a pair put the lower rank's operand on the left, so that operators need not be commutative, and
+//! all ranks have the same bits.
 //!
-//! Cost: `log2 p (alpha + n beta + n gamma)` for a power of two; else two rounds more, one of them with a reduction.
+//! Cost: `log2 p (alpha + n beta + n gamma)` for a power of two; otherwise two more rounds, one with a reduction.
 
 use crate::cost::{Case, Cost};
 use crate::fold::Fold;

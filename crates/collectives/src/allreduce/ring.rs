@@ -1,5 +1,5 @@
-//! Allreduce around a ring: parts are reduced on their way once around, and go around once more as results. As few bytes as
-//! Rabenseifner's for any number of ranks, between neighbours only, but rounds grow with the ranks. The operator must be
+//! Allreduce around a ring: each part is reduced on its way around the ring, and its result is sent around once more. As few bytes
+//! as Rabenseifner's for any number of ranks, and only between neighbours, but the rounds grow with the ranks. The operator must be
 //! commutative.
 //!
 //! Cost: `2 (p - 1) alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma`.
@@ -15,7 +15,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
     Cost::reducing(2.0 * others, 2.0 * part, part)
 }
 
-/// A part ends up reduced where it is passed on from.
+/// The reduction of a part ends at the rank that starts to forward the result.
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, input, sum) = (Schedule::default(), task.input.of(0), task.output.of(0));
     let (rank, size) = (task.rank, task.size);
@@ -28,7 +28,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let mut vector = Vector::new(input, sum);
     for round in 1..size {
         let (goes, comes) = ((rank + size - round) % size, (rank + 2 * size - round - 1) % size);
-        // Each part is reduced here once: before that it is the input's, behind that the sum's.
+        // Each part is reduced here once: before that its operand is in the input, afterwards in the sum.
         let from = if round == 1 { vector.now() } else { sum };
         let (takes, reduces) = vector.take(&mut schedule, (previous, true), (cuts[comes], cuts[comes + 1]));
         schedule.round([send(next, from.elements(cuts[goes], cuts[goes + 1])), takes]);

@@ -1,7 +1,7 @@
-//! Alltoall by Bruck's algorithm: a block for the rank `d` behind travels by the bits of `d`, together with all others that have
-//! the same bit. Few messages, but every byte goes `log2 p / 2` times; for short blocks of one size.
+//! Alltoall by Bruck's algorithm: a block for the rank `d` after this one moves by the bits of `d`, in one message with all others
+//! that have the same bit. Few messages, but every byte is sent `log2 p / 2` times; for short blocks of one size.
 //!
-//! Cost: `ceil(log2 p) (alpha + n p/2 beta)`, less where the number of ranks is no power of two.
+//! Cost: `ceil(log2 p) (alpha + n p/2 beta)`, less if the number of ranks is no power of two.
 
 use crate::alltoall::staged;
 use crate::cost::{Case, Cost, log2_up};
@@ -17,12 +17,12 @@ fn rounds(size: usize) -> impl Iterator<Item = usize> {
     (0..log2_up(size)).map(|round| 1 << round)
 }
 
-/// The distances of the blocks that travel by a bit.
+/// The distances whose blocks move by a bit.
 fn travellers(size: usize, bit: usize) -> impl Iterator<Item = usize> {
     (0..size).filter(move |distance| distance & bit != 0)
 }
 
-/// How many those are.
+/// The number of these distances.
 fn count(size: usize, bit: usize) -> usize {
     size / (2 * bit) * bit + (size % (2 * bit)).saturating_sub(bit)
 }
@@ -31,7 +31,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, rank, size) = (Schedule::default(), task.rank, task.size);
     let task = staged(&mut schedule, task);
     let bytes = task.input.of(0).bytes;
-    // Blocks in the order of how far they still have to go, and what is sent and received of them.
+    // Blocks ordered by their remaining distance, and the buffers to send and receive.
     let waiting = schedule.bytes(bytes * size as u64);
     let most = bytes * rounds(size).map(|bit| count(size, bit)).max().unwrap_or(0) as u64;
     let (goes, comes) = (schedule.bytes(most), schedule.bytes(most));
@@ -48,7 +48,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
         schedule.round([send(to, goes.window(0, length)), receive(from, comes.window(0, length))]);
         schedule.round(packs(&|at, distance| copy(slot(comes, at), slot(waiting, distance))));
     }
-    // What has travelled the distance d came from the rank d before this one.
+    // The block that moved the distance d came from the rank d before this one.
     schedule.round((0..size).map(|d| copy(slot(waiting, d), task.output.of((rank + size - d) % size))));
     schedule
 }

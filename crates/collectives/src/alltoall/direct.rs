@@ -1,5 +1,5 @@
-//! Alltoall with many ranks at once: what pairs do in a round each, a batch of them does in one. Blocks of any size and type; no
-//! byte is copied.
+//! Alltoall with several ranks per round: each round handles a batch of the pairwise rounds. Blocks of any size and type; no byte
+//! is copied.
 //!
 //! Cost: `ceil((p - 1)/batch) alpha + (p - 1 - ceil((p - 1)/batch)) gap + (p - 1) n beta`.
 
@@ -8,7 +8,7 @@ use crate::cost::{Case, Cost};
 use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
-/// Ranks that one sends to at once: more would fill queues and gain little.
+/// Number of peers per round: more would fill queues and gain little.
 const BATCH: usize = 32;
 
 pub(crate) fn cost(case: &Case) -> Cost {

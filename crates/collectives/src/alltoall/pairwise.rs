@@ -1,5 +1,5 @@
-//! Alltoall in pairs: in round `r` each rank sends to the one `r` behind it and receives from the one `r` before it, so that no
-//! rank ever gets two messages at once. Blocks of any size and type; no byte is copied.
+//! Alltoall in pairs: in round `r` each rank sends to the rank `r` after it and receives from the rank `r` before it, so that no
+//! rank ever gets two messages in one round. Blocks of any size and type; no byte is copied.
 //!
 //! Cost: `(p - 1) (alpha + n beta)`.
 

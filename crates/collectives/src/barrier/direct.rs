@@ -1,4 +1,4 @@
-//! Barrier in one round: each rank tells every other. For few ranks whose further messages cost little.
+//! Barrier in one round: each rank notifies every other. For few ranks, where further messages are cheap.
 //!
 //! Cost: `alpha + (p - 2) gap`.
 

@@ -1,5 +1,5 @@
-//! Barrier by dissemination: in round `k` each rank tells the one `2^k` behind it. After `ceil(log2 p)` rounds each has heard, if
-//! through others, of all. It is the shortest there is where a message costs the same to everybody.
+//! Barrier by dissemination: in round `k` each rank notifies the rank `2^k` after it. After `ceil(log2 p)` rounds each rank was
+//! notified, directly or indirectly, by all. It is the shortest barrier where a message costs the same between any two ranks.
 //!
 //! Cost: `ceil(log2 p) alpha`.
 

@@ -1,5 +1,5 @@
-//! Barrier by a flat tree: all tell rank 0, which tells all. The fewest messages there can be, `2(p - 1)`, and the fewest turns to
-//! wait for: where messages of a round hardly cost more than one, and where ranks share cores.
+//! Barrier by a flat tree: all ranks notify rank 0, which notifies all. The fewest messages, `2(p - 1)`, and the fewest waits: for
+//! messages that overlap within a round at little cost, and for ranks that share cores.
 //!
 //! Cost: `2 alpha + 2 (p - 2) gap`.
 

@@ -1,5 +1,5 @@
-//! Barrier by recursive doubling: in round `k` ranks that differ in bit `k` tell each other. As short as dissemination, with half of
-//! the peers, and those that other algorithms by halves have too: fewer connections. For powers of two.
+//! Barrier by recursive doubling: in round `k` ranks that differ in bit `k` notify each other. As short as dissemination, with half
+//! the peers, which other recursive algorithms use, too: fewer connections. For powers of two.
 //!
 //! Cost: `log2 p alpha`.
 

@@ -1,5 +1,5 @@
-//! Barrier by a binomial tree, up and down: twice the rounds of dissemination, but only `2(p - 1)` messages in all, where those
-//! of all ranks go over one wire or through one core.
+//! Barrier by a binomial tree, up and down: twice the rounds of dissemination, but only `2(p - 1)` messages in total, for ranks
+//! that share one link or one core.
 //!
 //! Cost: `2 ceil(log2 p) alpha`.
 
@@ -20,7 +20,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-/// Rank 0 has heard of all of them after this.
+/// Notifies rank 0 of all other ranks, through the tree.
 pub(crate) fn up(schedule: &mut Schedule, rank: usize, size: usize) {
     for child in tree::children(rank, size) {
         schedule.round([hear(child)]);
@@ -28,7 +28,7 @@ pub(crate) fn up(schedule: &mut Schedule, rank: usize, size: usize) {
     schedule.round([tree::parent(rank).and_then(tell)]);
 }
 
-/// All have heard of rank 0 after this.
+/// Notifies all ranks of rank 0, through the tree.
 pub(crate) fn down(schedule: &mut Schedule, rank: usize, size: usize) {
     schedule.round([tree::parent(rank).and_then(hear)]);
     for child in tree::children(rank, size).into_iter().rev() {

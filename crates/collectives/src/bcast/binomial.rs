@@ -1,4 +1,5 @@
-//! Broadcast by a binomial tree: in each round, whoever has the data sends it to one who does not. Best for short messages.
+//! Broadcast by a binomial tree: in each round, every rank that has the data sends it to one that does not. Best for short
+//! messages.
 //!
 //! Cost: `ceil(log2 p) (alpha + n beta)`.
 
@@ -17,7 +18,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-/// From the root to all, in a buffer that each has.
+/// Sends a buffer of the root to the same buffer of all ranks.
 pub(crate) fn spread(schedule: &mut Schedule, task: &Task, data: Span) {
     let number = task.number();
     schedule.round([tree::parent(number).and_then(|parent| receive(task.at(parent), data))]);

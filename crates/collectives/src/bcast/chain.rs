@@ -1,5 +1,5 @@
-//! Broadcast through a chain of ranks, in segments: a rank passes one on while it receives the next. Of long messages every rank
-//! sends each byte once, and the ends of the chain wait for one segment a rank.
+//! Broadcast through a chain of ranks, in segments: a rank forwards one segment while it receives the next. For long messages:
+//! every rank sends each byte once, and the last rank waits for one segment per rank.
 //!
 //! Cost: `(p - 2 + s) (alpha + segment beta)` for `s` segments.
 
@@ -24,7 +24,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let segments = data.bytes.div_ceil(segment);
     for i in 0..=segments {
         let comes = (number > 0 && i < segments).then(|| receive(task.at(number - 1), part(i)));
-        // The root has all of them from the start: what others do a round later, it does a round earlier.
+        // The root has all segments from the start: it sends one round earlier than others would.
         let goes = (number + 1 < task.size && i > 0).then(|| send(task.at(number + 1), part(i - 1)));
         schedule.round([comes.flatten(), goes.flatten()]);
     }

@@ -1,4 +1,4 @@
-//! Broadcast by a flat tree: the root sends to all at once. For few ranks, whose further messages cost little.
+//! Broadcast by a flat tree: the root sends to all ranks in one round. For few ranks, where further messages are cheap.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n beta`.
 

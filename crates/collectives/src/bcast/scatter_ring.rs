@@ -1,5 +1,5 @@
 //! Broadcast by scattering parts over a binomial tree and gathering them around a ring (van de Geijn). For long messages: every
-//! byte goes twice over the busiest link, however many ranks there are.
+//! byte passes twice over the busiest link, for any number of ranks.
 //!
 //! Cost: `(ceil(log2 p) + p - 1) alpha + 2 n (p - 1)/p beta`.
 
@@ -16,7 +16,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, data, number, size) =
         (Schedule::default(), task.output.of(0), task.number(), task.size);
-    // Parts from one number to before another, counted from the root on.
+    // The parts from `first` to `end`, numbered from the root on.
     let parts = |first: usize, end: usize| {
         data.window(cut_bytes(data.bytes, first, size), cut_bytes(data.bytes, end, size))
     };

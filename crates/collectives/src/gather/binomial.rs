@@ -11,7 +11,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
     Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
-/// Ranks inside of the tree, and a root other than 0, gather packed blocks in the order of numbers from the root on.
+/// Inner ranks of the tree, and a root other than 0, gather packed blocks, ordered by number from the root on.
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, number, size) = (Schedule::default(), task.number(), task.size);
     let (mine, end) = (task.input.of(0), tree::end(task.number(), task.size));
@@ -40,7 +40,7 @@ fn root(schedule: &mut Schedule, task: &Task) {
     schedule.round([copy(task.input.of(0), task.output.of(root))]);
     for child in tree::children(0, size) {
         let (first, end) = (root + child, root + tree::end(child, size));
-        // Of a tree that goes beyond the last rank, the rest are ranks from 0 on.
+        // The part of a subtree beyond the last rank consists of ranks from 0 on.
         if first < size && end > size {
             let bytes = task.output.of(0).bytes;
             let packed = schedule.bytes(bytes * (end - first) as u64);

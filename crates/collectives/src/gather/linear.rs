@@ -1,4 +1,4 @@
-//! Gather straight to the root, blocks of any size. No byte is sent twice, but the root takes every message itself.
+//! Gather directly to the root, for blocks of any size. No byte is sent twice, but the root receives every message itself.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n beta`.
 

@@ -1,7 +1,7 @@
-//! Reduce by a binomial tree, for short vectors. A rank's subtree are the ranks that follow it, so operands keep the order of
-//! ranks; an operator that is not commutative reduces to rank 0 first, which sends the result to another root.
+//! Reduce by a binomial tree, for short vectors. A rank's subtree consists of the ranks that follow it, so operands keep the rank
+//! order. If the operator is not commutative, rank 0 gets the result first, and sends it to another root.
 //!
-//! Cost: `ceil(log2 p) (alpha + n beta + n gamma)`, and `alpha + n beta` for such an operator and another root than 0.
+//! Cost: `ceil(log2 p) (alpha + n beta + n gamma)`, plus `alpha + n beta` for such an operator and a root other than 0.
 
 use crate::cost::{Case, Cost};
 use crate::schedule::{Schedule, Span, copy, receive, send};
@@ -10,7 +10,7 @@ use crate::tree;
 use crate::vector::Vector;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    // Which rank is the root is not known to all that choose once for many calls.
+    // The root is unknown when one choice serves many calls.
     let more = if case.commutative || case.size == 1 { 0.0 } else { 1.0 };
     Cost::reducing(case.log() + more, (case.log() + more) * case.n(), case.log() * case.n())
 }
@@ -28,7 +28,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-/// Reduces to the rank `top`, and there into `output`, or into a buffer that is made if need be; where this rank has its sum.
+/// Reduces to the rank `top`, and there into `output`, or into a new buffer if needed. Returns the span of this rank's sum.
 pub(crate) fn up(schedule: &mut Schedule, task: &Task, top: usize, output: Option<Span>) -> Span {
     let (input, size) = (task.input.of(0), task.size);
     let number = (task.rank + size - top) % size;

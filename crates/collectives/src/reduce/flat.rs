@@ -1,5 +1,5 @@
-//! Reduce by a flat tree: all send to the root at once, which reduces what comes. For few ranks, whose further messages cost
-//! little, and short vectors: the root has a buffer for each.
+//! Reduce by a flat tree: all ranks send to the root in one round, and the root reduces. For few ranks, where further messages are
+//! cheap, and short vectors: the root has a buffer for each rank.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n (beta + gamma)`.
 
@@ -22,11 +22,11 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     schedule
 }
 
-/// Receives the vectors of all others in one round, in which `tell` may send the own one to each, and reduces all to the output:
-/// from the last rank down, whoever does it, so that the bits are the same everywhere.
+/// Receives the vectors of all other ranks in one round, in which `tell` may send this rank's own vector to each, and reduces all
+/// into the output. Every rank that calls this starts with the last rank's vector, so that the bits are the same everywhere.
 pub(crate) fn take_all(schedule: &mut Schedule, task: &Task, tell: fn(usize, Span) -> Option<Step>) {
     let (input, sum, last) = (task.input.of(0), task.output.of(0), task.size - 1);
-    // The last vector comes to where the sum is made; what is there in place must be away before.
+    // The last vector is received into the sum; an in-place operand must be copied before.
     let mine = if task.rank == last || input != sum { input } else { schedule.like(input) };
     schedule.round([copy(input, mine)]);
     let place = |rank: usize| match rank {

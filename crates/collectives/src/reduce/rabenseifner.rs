@@ -1,9 +1,9 @@
-//! Reduce by Rabenseifner's algorithm: the vector is reduced in parts by recursive halving, and the parts gathered by a binomial
-//! tree. For long vectors: each rank sends and reduces about as much as one vector, however many ranks there are. The operator
-//! must be commutative.
+//! Reduce by Rabenseifner's algorithm: reduces the vector in parts by recursive halving, and gathers the parts by a binomial tree.
+//! For long vectors: each rank sends and reduces about as much as one vector, for any number of ranks. The operator must be
+//! commutative.
 //!
-//! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; else a fold and the way to a root that was
-//! folded away come on top: `2 alpha + 2 n beta + n gamma`.
+//! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; otherwise plus a fold and a message to a
+//! root that was folded away: `2 alpha + 2 n beta + n gamma`.
 
 use crate::cost::{Case, Cost};
 use crate::fold::{Fold, Part};
@@ -37,7 +37,7 @@ pub(crate) fn plan(task: &Task) -> Schedule {
         let cuts = |part: usize| cut(input.count, part, fold.power);
         halving::scatter(&mut schedule, &mut vector, number, fold, &cuts);
         let top_number = (0..fold.power).find(|&number| fold.rank(number) == top).unwrap_or(0);
-        // Numbers are taken relative to the top's by exclusive or, so that it has all bits clear.
+        // Numbers are combined with the top's by exclusive or, so that the top's becomes 0.
         let mine = number ^ top_number;
         for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
             if mine & (distance - 1) != 0 {

@@ -1,8 +1,8 @@
-//! Reduce-scatter by recursive halving: each round half of what is left is given away. The fewest rounds; the operator must be
+//! Reduce-scatter by recursive halving: in each round a rank gives half of its range away. The fewest rounds; the operator must be
 //! commutative.
 //!
-//! Cost: `log2 p alpha + n (p - 1)/p (beta + gamma)` for a power of two; else two rounds come on top, one of a whole vector and one
-//! of a block, and the halves differ by the blocks of the ranks that were folded.
+//! Cost: `log2 p alpha + n (p - 1)/p (beta + gamma)` for a power of two; otherwise plus two rounds, one with a whole vector and one
+//! with a block, and the halves differ by the blocks of the folded ranks.
 
 use crate::cost::{Case, Cost};
 use crate::fold::{Fold, Part};
@@ -14,7 +14,7 @@ use crate::vector::Vector;
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let (fold, folds, block) = (Fold::of(case.size), case.folds(), case.n() / case.ranks());
-    // Number 0 keeps the most: the blocks of all that stand below the middle.
+    // Number 0 keeps the most: the blocks of all ranks below the middle.
     let kept: usize = (0..fold.power.ilog2()).map(|round| fold.first(1 << round)).sum();
     let reduced = kept as f64 * block + folds * case.n();
     Cost::reducing(case.log_down() + 2.0 * folds, reduced + folds * block, reduced)

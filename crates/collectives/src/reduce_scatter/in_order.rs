@@ -1,5 +1,5 @@
-//! Reduce-scatter in the order of ranks, for operators that are not commutative: reduced to rank 0 by a binomial tree, which sends
-//! each rank its block.
+//! Reduce-scatter in rank order, for operators that are not commutative: a binomial tree reduces to rank 0, which sends each rank
+//! its block.
 //!
 //! Cost: `(ceil(log2 p) + 1) alpha + (p - 2) gap + (ceil(log2 p) + (p - 1)/p) n beta + ceil(log2 p) n gamma`.
 

@@ -1,5 +1,5 @@
-//! Reduce-scatter in pairs: in round `r` each rank sends the block of the one `r` behind it and reduces what it gets for its own.
-//! As few bytes as can be, for any number of ranks. The operator must be commutative.
+//! Reduce-scatter in pairs: in round `r` each rank sends the block of the rank `r` after it, and reduces the block it receives into
+//! its own. The fewest bytes for any number of ranks. The operator must be commutative.
 //!
 //! Cost: `(p - 1) (alpha + n/p (beta + gamma))`.
 
@@ -13,7 +13,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
     Cost::reducing(others, part, part)
 }
 
-/// The sum is made beside the output: in place, that is where the input is.
+/// The sum has its own buffer, because for an in-place call the output contains the input.
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, rank, size) = (Schedule::default(), task.rank, task.size);
     let (input, cuts) = vector(task);

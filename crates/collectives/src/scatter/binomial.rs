@@ -11,7 +11,7 @@ pub(crate) fn cost(case: &Case) -> Cost {
     Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
-/// Ranks inside of the tree, and a root other than 0, pass on packed blocks in the order of numbers from the root on.
+/// Inner ranks of the tree, and a root other than 0, forward packed blocks, ordered by number from the root on.
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, number, size) = (Schedule::default(), task.number(), task.size);
     let (mine, end) = (task.output.of(0), tree::end(task.number(), task.size));
@@ -39,7 +39,7 @@ fn root(schedule: &mut Schedule, task: &Task) {
     let (size, root) = (task.size, task.rank);
     for child in tree::children(0, size).into_iter().rev() {
         let (first, end) = (root + child, root + tree::end(child, size));
-        // Of a tree that goes beyond the last rank, the rest are ranks from 0 on.
+        // The part of a subtree beyond the last rank consists of ranks from 0 on.
         if first < size && end > size {
             let bytes = task.input.of(0).bytes;
             let packed = schedule.bytes(bytes * (end - first) as u64);

@@ -1,4 +1,4 @@
-//! Scatter straight from the root, blocks of any size.
+//! Scatter directly from the root, for blocks of any size.
 //!
 //! Cost: `alpha + (p - 2) gap + (p - 1) n beta`.
 

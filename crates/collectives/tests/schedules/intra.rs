@@ -1,25 +1,25 @@
-//! Every algorithm against a naive one: 1 to 17 ranks, odd counts and none, all roots, in place, operators that are not
-//! commutative, and what it costs.
+//! Tests every algorithm against a naive one: 1 to 17 ranks, odd counts and zero, all roots, in place, operators that are not
+//! commutative, and the cost.
 
 use crate::run::{EXTENTS, FREE, GAP, Matrix, Rank, SIZE, World, matrix, multiply, to_bytes};
 use collectives::{Algorithm, Blocks, Buffer, Case, Costs, Kind, Root, Span, Task, Type};
 
 const RANKS: std::ops::RangeInclusive<usize> = 1..=17;
 
-/// One call, seen from all ranks.
+/// One call of all ranks.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     kind: Kind,
     size: usize,
     root: usize,
-    /// Elements of a block of the rank `i`, or of a vector: `count + step * i`.
+    /// Number of elements in the block of rank `i`, or in a vector: `count + step * i`.
     count: i64,
     step: i64,
     in_place: bool,
     commutative: bool,
 }
 
-/// A vector of elements in a buffer of the send or the receive type.
+/// A vector of elements with the buffer's send or receive type.
 fn span(buffer: Buffer, at: i64, count: i64) -> Span {
     let (datatype, extent) = match buffer {
         Buffer::Input => (Type::Send(0), EXTENTS[0]),
@@ -37,7 +37,7 @@ impl Call {
         self.count + self.step * rank as i64
     }
 
-    /// Where the block of a rank begins: with gaps, in another order, if blocks differ.
+    /// The start of a rank's block: with gaps and in another order, if blocks differ.
     fn start(&self, rank: usize) -> i64 {
         let blocks = if self.step == 0 { 0..rank } else { rank + 1..self.size };
         blocks.map(|other| self.length(other) + i64::from(self.step != 0)).sum()
@@ -52,7 +52,7 @@ impl Call {
         )
     }
 
-    /// The vector that a reduce-scatter reduces.
+    /// The vector of a reduce-scatter.
     fn cut(&self, buffer: Buffer) -> Blocks {
         if self.step == 0 {
             return self.blocks(buffer);
@@ -62,12 +62,12 @@ impl Call {
         Blocks::Cut { whole: span(buffer, 0, cuts[self.size]), cuts: cuts.into() }
     }
 
-    /// Blocks of an alltoall: all of one length and type, or of `count + step * (sender + receiver)`.
+    /// Blocks of an alltoall: all with one length and type, or with the length `count + step * (sender + receiver)`.
     fn exchanged(&self, buffer: Buffer, rank: usize) -> Blocks {
         if self.step == 0 {
             return self.blocks(buffer);
         }
-        // As MPI_Alltoallw has it: a type for each rank.
+        // As for MPI_Alltoallw: a type for each rank.
         let mut at = 0;
         let spans = (0..self.size).map(|other| {
             let (count, first) = (self.length(rank + other), span(buffer, 0, 0));
@@ -120,7 +120,7 @@ impl Call {
         Case { kind, size, bytes, commutative, even: self.step == 0, segment: 100, shared: 0 }
     }
 
-    /// What a rank's block for another, or element of its vector, is before the call.
+    /// The initial value of a rank's block for another, or of an element of its vector.
     fn before(&self, rank: usize, block: usize, element: i64) -> Matrix {
         let value = matrix(rank, block * 1000 + element as usize);
         // Powers of one matrix commute.
@@ -131,7 +131,7 @@ impl Call {
         }
     }
 
-    /// Writes elements of a span into a buffer, which grows as need be.
+    /// Writes elements of a span into a buffer, which grows as needed.
     fn put(buffer: &mut Vec<u8>, span: Span, value: impl Fn(i64) -> Matrix) {
         for element in 0..span.count {
             let at = (span.displacement + element * span.extent) as usize;
@@ -145,7 +145,7 @@ impl Call {
         values.reduce(multiply).expect("at least one rank")
     }
 
-    /// What a rank's output block must be, and whether it must be anything.
+    /// The expected value of a rank's output block; `None` if it is unspecified.
     fn after(&self, rank: usize, block: usize, element: i64) -> Option<Matrix> {
         let (all, is_root) = (0..self.size, rank == self.root);
         Some(match self.kind {
@@ -164,7 +164,7 @@ impl Call {
         })
     }
 
-    /// The ranks with what they have before the call.
+    /// The ranks with their initial data.
     fn ranks(&self, algorithm: &Algorithm) -> Vec<Rank> {
         let rank = |rank: usize| {
             let task = self.task(rank);
@@ -201,7 +201,7 @@ impl Call {
                 }
             }
             let text = format!("{self:?} by {}: rank {rank}", algorithm.name);
-            // Exscan may use rank 0's output, and reduce that of no other rank than the root.
+            // Exscan may modify rank 0's output, and reduce the output of ranks other than the root.
             assert!(
                 *found == expected,
                 "{text}: {:?}",
@@ -211,7 +211,7 @@ impl Call {
     }
 }
 
-/// Calls of a kind: roots, lengths and in place, as far as the kind has them.
+/// Calls of a kind with all supported roots, lengths and in-place forms.
 fn calls(kind: Kind, size: usize) -> Vec<Call> {
     let rooted = matches!(kind, Kind::Bcast | Kind::Gather | Kind::Scatter | Kind::Reduce);
     let reduces =
@@ -272,8 +272,8 @@ kinds! {
     exscan Exscan;
 }
 
-/// The longest way through a run is what the cost function says: exactly where halves are halves, else no longer. The clock knows
-/// one of the costs at a time.
+/// The critical path of a run matches the cost function: exactly where halves are equal, otherwise not longer. The clock uses one
+/// of the costs at a time.
 #[test]
 fn costs_are_what_a_run_takes() {
     for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! Schedules, run in memory: what they do, and what they cost.
+//! Runs schedules in memory, and checks their results and costs.
 
 mod intra;
 mod others;

@@ -1,4 +1,4 @@
-//! Intercommunicators of groups of any sizes, neighbours in grids and lists, and the choice.
+//! Tests intercommunicators of groups of any sizes, neighbours in grids and lists, and the choice.
 
 use crate::run::{EXTENTS, GAP, Matrix, Rank, SIZE, World, matrix, multiply, to_bytes};
 use collectives::{
@@ -14,12 +14,12 @@ fn span(buffer: Buffer, at: i64, count: i64) -> Span {
     Span::new(buffer, datatype, at * extent, count, extent, SIZE as u64)
 }
 
-/// The number of a rank among all of both groups.
+/// A rank's number, unique across both groups.
 fn global(group: usize, rank: usize) -> usize {
     100 * group + rank
 }
 
-/// Elements in memory, from the buffer's start.
+/// Elements in memory, at the start of the buffer.
 fn laid_out(values: &[Matrix], extent: i64) -> Vec<u8> {
     values.iter().flat_map(|&value| [to_bytes(value), vec![GAP; extent as usize - SIZE]].concat()).collect()
 }
@@ -30,7 +30,7 @@ const COUNT: usize = 3;
 struct Inter {
     kind: Kind,
     sizes: [usize; 2],
-    /// The rank of the root, in group 0.
+    /// The root's rank, in group 0.
     root: usize,
 }
 
@@ -65,7 +65,7 @@ impl Inter {
             .expect("a rank")
     }
 
-    /// The elements that a rank must have in its output; none if that stays as it was.
+    /// The expected elements in a rank's output; `None` if the output is unchanged.
     fn expected(&self, group: usize, rank: usize) -> Option<Vec<Matrix>> {
         let (other, is_root) = (1 - group, group == 0 && rank == self.root);
         let blocks = |from: &dyn Fn(usize) -> usize| {
@@ -145,7 +145,7 @@ fn intercommunicators() {
     }
 }
 
-/// Runs an alltoall among neighbours: block `i` of rank `r` is `matrix(r, i)`; the first element of each output block.
+/// Runs an alltoall among neighbours: block `i` of rank `r` is `matrix(r, i)`. Returns the first element of each output block.
 fn exchange(all: &[Neighbours]) -> Vec<Vec<Option<Matrix>>> {
     let ranks = all.iter().enumerate().map(|(rank, neighbours)| {
         let (goes, comes) = (neighbours.destinations.len(), neighbours.sources.len());
@@ -188,7 +188,7 @@ fn grids() {
             .map(|rank| Neighbours { sources: around(rank), destinations: around(rank), is_grid: true })
             .collect();
         for (rank, found) in exchange(&all).into_iter().enumerate() {
-            // From the neighbour below comes what it sent above, and the other way around.
+            // The neighbour below sends its upper block, and the other way around.
             let expected =
                 all[rank].sources.iter().enumerate().map(|(at, peer)| peer.map(|peer| matrix(peer, at ^ 1)));
             assert_eq!(
@@ -248,12 +248,12 @@ fn where_memory_is_shared_no_messages_are_needed() {
         assert_ne!(name(case(kind, 4, 8)), "shared", "{kind:?} without shared memory");
         assert_ne!(name(shared(kind, 1, 8)), "shared", "{kind:?} of one rank");
     }
-    // Another one that costs less for some sizes is not taken for these: ranks could come with sizes on either side.
+    // An algorithm that costs less for some sizes is not chosen for these: ranks could have sizes on either side.
     let slow = Costs { beta: 1e-8, gamma: 1e-8, ..COSTS };
     let many = shared(Kind::Allreduce, 16, 4096);
     let (taken, least) = (choose(many, slow), choose(Case { shared: 0, ..many }, slow));
     assert!(taken.algorithm.name == "shared" && least.seconds < taken.seconds, "{taken:?}, {least:?}");
-    // What has no room is read where it lies: each byte once.
+    // Longer data are read from the owner's buffer: each byte once.
     for (kind, bytes) in [(Kind::Bcast, 4096), (Kind::Alltoall, 1024)] {
         let cost = |bytes| {
             Algorithm::named("shared", &shared(kind, 4, bytes)).map(|it| it.cost(&shared(kind, 4, bytes)))

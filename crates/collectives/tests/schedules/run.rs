@@ -1,4 +1,4 @@
-//! Runs the schedules of all ranks in memory, in any order of their steps: with real bytes, or with a clock.
+//! Runs the schedules of all ranks in memory, with steps in any order: with real bytes, or with a clock.
 
 use collectives::{Buffer, Costs, Operands, Peer, Schedule, Span, Step, Type};
 use std::collections::{BTreeMap, VecDeque};
@@ -6,8 +6,8 @@ use std::ops::Range;
 
 /// Bytes of data in an element.
 pub(crate) const SIZE: usize = 32;
-/// Bytes from one element of the first send and of the first receive type to the next; they differ, and neither is packed. Those
-/// of other types are 8 more for each type.
+/// Extents of the first send and the first receive type, in bytes; they differ, and neither is packed. Each further type has 8
+/// more.
 pub(crate) const EXTENTS: [i64; 2] = [40, 48];
 
 /// Two by two numbers, multiplied modulo 2^64: associative, and not commutative.
@@ -20,7 +20,7 @@ pub(crate) fn multiply(a: Matrix, b: Matrix) -> Matrix {
     [cell(0, 0), cell(0, 1), cell(1, 0), cell(1, 1)]
 }
 
-/// A matrix that has no other like it.
+/// A unique matrix.
 pub(crate) fn matrix(rank: usize, element: usize) -> Matrix {
     let seed = (rank as u64 + 1) * 1_000_003 + element as u64 * 7919;
     [seed, seed ^ 0x5555, seed.wrapping_mul(31), seed | 1]
@@ -38,7 +38,7 @@ fn from_bytes(bytes: &[u8]) -> Matrix {
     matrix
 }
 
-/// What a gap holds before and after.
+/// The value of gap bytes, which must not change.
 pub(crate) const GAP: u8 = 0xa7;
 
 /// The buffers of a rank.
@@ -49,27 +49,27 @@ pub(crate) struct Rank {
     scratch: Vec<Vec<u8>>,
     schedule: Schedule,
     round: usize,
-    /// Which steps of the round are over.
+    /// Which steps of the round are done.
     over: Vec<bool>,
     clock: Clock,
 }
 
-/// When a rank's round began, and what it did so far.
+/// The times of a rank's round, and its messages and reductions so far.
 #[derive(Clone, Default, Debug)]
 struct Clock {
     began: f64,
-    /// How many messages it sent, and when the last was out.
+    /// Number of messages sent, and the time when the last was sent.
     sent: (usize, f64),
-    /// When messages came, and of how many bytes.
+    /// Arrival times of messages, and their bytes.
     came: Vec<(f64, u64)>,
-    /// When reductions are over.
+    /// The time when the reductions are done.
     reduced: f64,
 }
 
-/// Messages on their way, from (group, rank) to (group, rank), each with the time at which it is there.
+/// Messages in flight, from (group, rank) to (group, rank), each with its arrival time.
 type Wire = BTreeMap<((usize, usize), (usize, usize)), VecDeque<(Vec<u8>, f64)>>;
 
-/// A group of ranks, or two.
+/// One or two groups of ranks.
 pub(crate) struct World {
     pub(crate) groups: Vec<Vec<Rank>>,
     wire: Wire,
@@ -77,7 +77,7 @@ pub(crate) struct World {
     costs: Costs,
 }
 
-/// No costs, for a clock to look at one of them.
+/// Zero costs; a clock sets one of them.
 pub(crate) const FREE: Costs = Costs { alpha: 0.0, gap: 0.0, beta: 0.0, gamma: 0.0 };
 
 impl Rank {
@@ -94,11 +94,11 @@ impl Rank {
         Self { input, output, scratch, schedule, round: 0, over, clock: Clock::default() }
     }
 
-    /// Where the bytes of a span are, an element's at a time.
+    /// The byte ranges of a span, one per element.
     fn places(span: Span) -> impl Iterator<Item = Range<usize>> {
         let (first, end) = (span.from, span.from + span.bytes);
         assert!(end <= span.count as u64 * span.size, "a window beyond its elements: {span:?}");
-        // Plain bytes are elements without a gap: all of them are one place.
+        // Plain bytes are elements without gaps: all are one range.
         let size = if span.extent as u64 == span.size { u64::MAX } else { span.size };
         let elements = if span.bytes == 0 { 0..0 } else { first / size..end.div_ceil(size) };
         elements.map(move |element| {
@@ -172,7 +172,7 @@ impl Rank {
 }
 
 impl World {
-    /// Steps are carried out in an order drawn by a seed.
+    /// Executes steps in a pseudo-random order.
     pub(crate) fn new(groups: Vec<Vec<Rank>>, seed: u64) -> Self {
         for rank in groups.iter().flatten() {
             (0..rank.schedule.count()).for_each(|round| check_round(rank.schedule.steps(round)));
@@ -180,7 +180,7 @@ impl World {
         Self { groups, wire: Wire::new(), seed: Some(seed), costs: FREE }
     }
 
-    /// Steps of a round are carried out in their order, and take time.
+    /// Executes the steps of a round in order, with a clock.
     pub(crate) fn timed(groups: Vec<Vec<Rank>>, costs: Costs) -> Self {
         Self { groups, wire: Wire::new(), seed: None, costs }
     }
@@ -191,7 +191,7 @@ impl World {
         (*seed >> 33) as usize % below
     }
 
-    /// Runs all to their ends, one step of one rank at a time; how long the longest took.
+    /// Runs all ranks to their ends, one step of one rank at a time. Returns the longest time.
     pub(crate) fn run(&mut self) -> f64 {
         let mut waiting: Vec<(usize, usize)> = (0..self.groups.len())
             .flat_map(|group| (0..self.groups[group].len()).map(move |rank| (group, rank)))
@@ -214,11 +214,12 @@ impl World {
         self.groups.iter().flatten().map(|rank| rank.clock.began).fold(0.0, f64::max)
     }
 
-    /// Carries out a step of a rank's round that can be, any of them; whether there was one.
+    /// Executes any possible step of a rank's round. Returns whether there was one.
     fn step(&mut self, group: usize, rank: usize) -> bool {
         let me = &self.groups[group][rank];
         let round = me.schedule.steps(me.round).to_vec();
-        // Messages of one pair go in the order of their steps, so of the sends and of the receives the first of a peer.
+        // Messages of one pair match in the order of their steps, so only the first send and the first receive of a peer are
+        // possible.
         let (start, mut moved) = (self.random(round.len()), false);
         for i in 0..round.len() {
             let at = (start + i) % round.len();
@@ -247,7 +248,7 @@ impl World {
         moved
     }
 
-    /// Carries out a step, unless it is a receive of what has not been sent.
+    /// Executes a step, unless it is a receive whose message was not sent yet.
     fn carry_out(&mut self, (group, rank): (usize, usize), step: Step) -> bool {
         let Costs { gamma, .. } = self.costs;
         let end = |peer| match peer {
@@ -284,7 +285,7 @@ impl Clock {
         Self { began, reduced: began, ..Self::default() }
     }
 
-    /// Sends a message, the first of a round after alpha, a further one a gap later; when it is there.
+    /// Sends a message: the first of a round after alpha, further ones a gap later. Returns its arrival time.
     fn send(&mut self, bytes: u64, costs: Costs) -> f64 {
         let (count, last) = self.sent;
         let start = if count == 0 { self.began + costs.alpha } else { last + costs.gap };
@@ -292,7 +293,7 @@ impl Clock {
         self.sent.1
     }
 
-    /// When the round is over. What comes waits until that before it is in.
+    /// The time when the round ends. Messages are received one after the other.
     fn end(&mut self, costs: Costs) -> f64 {
         self.came.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut received = self.began;
@@ -304,7 +305,7 @@ impl Clock {
     }
 }
 
-/// No step of a round uses a byte that another one writes.
+/// Checks that no step of a round uses a byte that another one writes.
 fn check_round(round: &[Step]) {
     let written = |step: &Step| match *step {
         Step::Receive { span, .. } => Some(span),
@@ -330,7 +331,7 @@ fn check_round(round: &[Step]) {
     }
     for (at, step) in round.iter().enumerate() {
         for (buffer, place) in used(step).into_iter().flat_map(|span| places(key(span.buffer), span)) {
-            // Of the written places that begin before the end of this one, the last is the one that could reach into it.
+            // Among written ranges that start before the end of this one, only the last could overlap it.
             let before = writers.range((buffer, 0)..(buffer, place.end)).next_back();
             if let Some((_, &(end, writer))) = before {
                 assert!(
@@ -343,7 +344,7 @@ fn check_round(round: &[Step]) {
     }
 }
 
-/// A span's places, each with the number of its buffer.
+/// A span's byte ranges, each with its buffer's number.
 fn places(buffer: usize, span: Span) -> impl Iterator<Item = (usize, Range<usize>)> {
     Rank::places(span).map(move |place| (buffer, place))
 }
