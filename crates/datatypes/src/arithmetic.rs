@@ -1,21 +1,21 @@
-//! What the predefined operators do to elements of basic types, in bytes that need no alignment.
+//! The predefined operators on elements of basic types, in bytes without alignment.
 //!
-//! Elements of the types that the machine has are taken as arrays of bytes of a known length, which the compiler turns into
-//! vector instructions. Floating point of other formats goes through software.
+//! Elements of the machine's types are processed as byte arrays of constant length, which the compiler turns into vector
+//! instructions. Other floating point formats use software.
 
 use crate::float::{Format, Number};
 use crate::operator::Operator;
 use crate::{Basic, Kind, integer};
 use std::cmp::Ordering;
 
-/// `right` becomes `left op right`; a combination that is illegal leaves it as it is.
+/// `right` becomes `left op right`; an illegal combination leaves it unchanged.
 pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
     match (basic.reduced_kind(), basic.size()) {
         (Kind::CUnsigned | Kind::Byte, 1) => reduce_u8(operator, left, right),
         (Kind::CUnsigned, 2) => reduce_u16(operator, left, right),
         (Kind::CUnsigned, 4) => reduce_u32(operator, left, right),
         (Kind::CUnsigned, 8) => reduce_u64(operator, left, right),
-        // Truth values are only ever zero or not.
+        // Truth values are only zero or not.
         (Kind::CSigned | Kind::FInteger | Kind::Multi | Kind::Logical, size) => match size {
             1 => reduce_i8(operator, left, right),
             2 => reduce_i16(operator, left, right),
@@ -27,7 +27,7 @@ pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut 
         (Kind::Real, 8) => reduce_f64(operator, left, right),
         (Kind::Complex, 8) if operator == Operator::Prod => multiply_complex_f32(left, right),
         (Kind::Complex, 16) if operator == Operator::Prod => multiply_complex_f64(left, right),
-        // The sum of complex numbers is that of their parts.
+        // Complex numbers are summed by their parts.
         (Kind::Complex, 8) => reduce_f32(operator, left, right),
         (Kind::Complex, 16) => reduce_f64(operator, left, right),
         (kind, _) => {
@@ -38,7 +38,7 @@ pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut 
     }
 }
 
-/// Which of two elements is greater; none for a NaN, and for what has no order.
+/// Compares two elements; `None` for a NaN, and for types without an order.
 pub(crate) fn compare(basic: Basic, left: &[u8], right: &[u8]) -> Option<Ordering> {
     match (basic.kind(), basic.format()) {
         (Kind::Real, Some(format)) => format.read(left).compare(format.read(right)),
@@ -51,25 +51,25 @@ pub(crate) fn compare(basic: Basic, left: &[u8], right: &[u8]) -> Option<Orderin
 }
 
 impl Basic {
-    /// `right` becomes `left op right`, element by element: whole elements of this type, as many on both sides, in bytes that need
-    /// no alignment. What the operator does not reduce stays as it is.
+    /// `right` becomes `left op right`, element by element. Both sides have the same number of whole elements of this type, and
+    /// need no alignment. A type that the operator does not reduce stays unchanged.
     pub fn reduce(self, operator: Operator, left: &[u8], right: &mut [u8]) {
         reduce(operator, self, left, right);
     }
 
-    /// Whether an operator reduces elements of this type: as the standard lists, and `MPI_CHAR` as `MPI_SIGNED_CHAR`.
+    /// Whether an operator reduces elements of this type: as listed in the standard, and `MPI_CHAR` like `MPI_SIGNED_CHAR`.
     #[inline]
     pub fn is_reduced_by(self, operator: Operator) -> bool {
         operator.reduces(self.reduced_kind())
     }
 
-    /// Which of two elements of this type is greater, in bytes that need no alignment; none for a NaN, and for what has no order.
+    /// Compares two elements of this type, in bytes that need no alignment; `None` for a NaN, and for types without an order.
     pub fn compare(self, left: &[u8], right: &[u8]) -> Option<Ordering> {
         compare(self, left, right)
     }
 }
 
-/// Replaces each `N` bytes on the right by what both sides make.
+/// Replaces each `N` bytes on the right by the combination of both sides.
 fn each<const N: usize>(left: &[u8], right: &mut [u8], combine: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
     let (left, _) = left.as_chunks::<N>();
     let (right, _) = right.as_chunks_mut::<N>();
@@ -132,7 +132,7 @@ macro_rules! floats {
             match operator {
                 Operator::Sum => with!(|a, b| a + b),
                 Operator::Prod => with!(|a, b| a * b),
-                // As software has it: the right one unless the left one wins.
+                // As in software: the right operand unless the left one wins.
                 Operator::Min => with!(|a, b| if a < b { a } else { b }),
                 Operator::Max => with!(|a, b| if a > b { a } else { b }),
                 _ => {}
@@ -160,7 +160,7 @@ floats! {
     reduce_f64 multiply_complex_f64 f64, 8;
 }
 
-/// Floating point that the machine's types do not have.
+/// Floating point formats without a machine type.
 fn reduce_soft(operator: Operator, kind: Kind, format: Format, left: &[u8], right: &mut [u8]) {
     let rounded = |number: Number| format.decode(format.encode(number));
     let product = |a: Number, b: Number| rounded(a.multiply(b));

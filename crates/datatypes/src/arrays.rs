@@ -1,35 +1,35 @@
-//! Parts of arrays of many dimensions, made of the simpler constructors: subarrays, and the blocks of one process of a
-//! distributed array.
+//! Parts of multidimensional arrays, built from the simpler constructors: subarrays, and one process's blocks of a distributed
+//! array.
 
 use crate::construct::of_one_length;
 use crate::datatype::Given;
 use crate::{Combiner, Datatype, Error, ErrorKind, Result};
 
-/// What `MPI_DISTRIBUTE_DFLT_DARG` is in the ABI.
+/// The ABI's value of `MPI_DISTRIBUTE_DFLT_DARG`.
 const DEFAULT_ARGUMENT: i64 = 19;
 
-/// Which index of an array runs fastest. Its number is the ABI's.
+/// The index of an array that varies fastest. Its number is the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// The last one.
+    /// The last index.
     C = 12,
-    /// The first one.
+    /// The first index.
     Fortran = 15,
 }
 
-/// How a dimension is dealt out to processes. Its number is the ABI's.
+/// The distribution of a dimension among processes. Its number is the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
-    /// Not at all: one process has all of it.
+    /// No distribution: one process has the whole dimension.
     None = 16,
-    /// In blocks, one for each process.
+    /// One block for each process.
     Block = 17,
-    /// In blocks, in turns.
+    /// Blocks assigned in turn.
     Cyclic = 18,
 }
 
 impl Order {
-    /// Dimensions from the one that runs fastest on.
+    /// Dimensions, starting with the one that varies fastest.
     fn dimensions(self, count: usize) -> Box<dyn Iterator<Item = usize>> {
         match self {
             Self::C => Box::new((0..count).rev()),
@@ -38,8 +38,8 @@ impl Order {
     }
 }
 
-/// The elements of one dimension that are in the part: blocks of `length` from `start` on, `count` of them at a stride, then one
-/// of `rest`. All in elements of that dimension.
+/// A process's elements of one dimension: blocks of `length` from `start` on, `count` of them at a stride, then one block of
+/// `rest`. All in elements of that dimension.
 struct Dealt {
     start: i64,
     length: i64,
@@ -49,10 +49,10 @@ struct Dealt {
 }
 
 impl Datatype {
-    /// A block of an array, with the extent of the whole. Sizes and starts are in elements, starts from 0 on.
+    /// A block of an array, with the extent of the whole array. Sizes and starts are in elements; starts count from 0.
     ///
     /// # Errors
-    /// If the lists differ in length or are empty, or the block is empty or not inside of the array.
+    /// If the lists differ in length or are empty, or the block is empty or not inside the array.
     pub fn subarray(
         sizes: &[i64],
         subsizes: &[i64],
@@ -80,11 +80,11 @@ impl Datatype {
         part(Given::new(Combiner::Subarray, integers, vec![], vec![old.clone()]), sizes, &dealt, order, old)
     }
 
-    /// What process `rank` of `size` has of an array that is dealt out to a grid of processes, with the extent of the whole.
-    /// Ranks run through the grid with the last dimension fastest. An argument of `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
+    /// The part of process `rank` of `size` in an array distributed over a grid of processes, with the extent of the whole array.
+    /// Ranks go through the grid with the last dimension fastest. An argument of `None` is `MPI_DISTRIBUTE_DFLT_DARG`.
     ///
     /// # Errors
-    /// If the lists differ in length or are empty, the grid has not `size` processes, or an argument does not fit its
+    /// If the lists differ in length or are empty, the grid does not have `size` processes, or an argument is invalid for its
     /// distribution.
     #[expect(clippy::too_many_arguments, reason = "the standard's")]
     pub fn darray(
@@ -128,7 +128,7 @@ fn check_sizes(sizes: &[i64]) -> Result<()> {
     }
 }
 
-/// Where a rank is in a grid, the last dimension fastest.
+/// The coordinates of a rank in a grid, with the last dimension fastest.
 fn coordinates(size: i64, rank: i64, processes: &[i64]) -> Result<Vec<i64>> {
     if let Some(at) = processes.iter().position(|&processes| processes < 1) {
         return Err(Error::arg(format!("psizes: {} at index {at} is less than 1", processes[at])));
@@ -156,7 +156,7 @@ fn coordinates(size: i64, rank: i64, processes: &[i64]) -> Result<Vec<i64>> {
     Ok(coordinates)
 }
 
-/// What the process at a coordinate has of one dimension.
+/// The elements of one dimension at the process with a coordinate.
 fn deal(
     size: i64,
     how: Distribution,
@@ -185,7 +185,7 @@ fn deal(
         }
         (_, Some(length)) => length,
     };
-    // A block as long as the dimension is all of it; so nothing below passes 64 bits.
+    // A block as long as the dimension covers it; with this limit nothing below exceeds 64 bits.
     let length = length.min(size);
     let start = coordinate.saturating_mul(length).min(size);
     let stride = processes.saturating_mul(length);
@@ -194,7 +194,7 @@ fn deal(
     Ok(Dealt { start, length, count, stride, rest: if rest >= length { 0 } else { rest } })
 }
 
-/// The part of an array of these sizes that the dimensions' parts make.
+/// The part of an array of these sizes that the parts of its dimensions define.
 fn part(given: Given, sizes: &[i64], dealt: &[Dealt], order: Order, old: &Datatype) -> Result<Datatype> {
     let wide = || Error::wide(given.arguments());
     let (mut inner, mut start, mut extent) = (old.clone(), 0_i64, old.extent());

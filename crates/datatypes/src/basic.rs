@@ -1,9 +1,9 @@
-//! The predefined datatypes of MPI's standard ABI: what each is, how large, and how large in external32.
+//! The predefined datatypes of MPI's standard ABI, with their kinds, sizes, and sizes in external32.
 
 use crate::float::Format;
 use crate::{Error, Result};
 
-/// What an element's bytes mean; MPI groups its datatypes like this to say which operators reduce which.
+/// The meaning of an element's bytes. MPI groups its datatypes this way to define which operators reduce them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// C's signed integers.
@@ -12,25 +12,25 @@ pub enum Kind {
     CUnsigned,
     /// Fortran's integers.
     FInteger,
-    /// Addresses, counts and offsets: signed, of every language.
+    /// Addresses, counts and offsets: signed, of any language.
     Multi,
     /// Floating point.
     Real,
-    /// Two of floating point: the real part, then the imaginary one.
+    /// Two floating point numbers: the real part, then the imaginary one.
     Complex,
     /// Truth values: 0 is false.
     Logical,
     /// Uninterpreted bytes.
     Byte,
-    /// Text. No operator reduces it, but for `MPI_CHAR`: see [`Basic::is_reduced_by`].
+    /// Text. No operator reduces it, except for `MPI_CHAR`: see [`Basic::is_reduced_by`].
     Character,
-    /// What `MPI_Pack` made.
+    /// The output of `MPI_Pack`.
     Packed,
     /// A value and an index, laid out as in a C struct.
     Pair,
 }
 
-/// What `MPI_Type_match_size` looks for.
+/// The class argument of `MPI_Type_match_size`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TypeClass {
     /// `MPI_TYPECLASS_INTEGER`.
@@ -49,25 +49,25 @@ macro_rules! basics {
         pub enum Basic { $($(#[$doc])* $variant = $handle,)* }
 
         impl Basic {
-            /// All of them, in the order of their handles.
+            /// All predefined datatypes, in the order of their handles.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// As `MPI_Type_get_name` says it, `"MPI_INT"`.
+            /// The name from `MPI_Type_get_name`, such as `"MPI_INT"`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What its bytes mean.
+            /// The meaning of its bytes.
             pub const fn kind(self) -> Kind {
                 match self { $(Self::$variant => Kind::$kind,)* }
             }
 
-            /// Bytes of data; of a pair, without its padding.
+            /// Bytes of data; for a pair, without padding.
             pub const fn size(self) -> u32 {
                 match self { $(Self::$variant => $size,)* }
             }
 
-            /// Bytes in external32, by the standard's table: a long has 4 there, whatever it has here.
+            /// Bytes in external32, by the standard's table: a long has 4 there, independent of its size here.
             pub const fn external_size(self) -> u32 {
                 match self { $(Self::$variant => $external,)* }
             }
@@ -75,7 +75,7 @@ macro_rules! basics {
     };
 }
 
-// The standard's handles, then bytes here (LP64) and bytes in external32.
+// The standard's handles, then sizes here (LP64) and in external32.
 basics! {
     /// `MPI_AINT`.
     Aint = 0x201, "MPI_AINT", Multi, 8, 8;
@@ -225,13 +225,13 @@ impl Basic {
         self as u16
     }
 
-    /// The one with this handle.
+    /// The datatype with this handle.
     pub fn from_abi(handle: u16) -> Option<Self> {
         Self::ALL.binary_search_by_key(&handle, |basic| basic.abi()).ok().map(|at| Self::ALL[at])
     }
 
-    /// What operators take its elements for. MPI reduces no text (MPI 5.0, 6.9.2), but programs reduce `MPI_CHAR`, which other
-    /// implementations take for `MPI_SIGNED_CHAR`.
+    /// The kind that operators use for its elements. MPI reduces no text (MPI 5.0, 6.9.2), but programs reduce `MPI_CHAR`, which
+    /// other implementations treat as `MPI_SIGNED_CHAR`.
     pub(crate) const fn reduced_kind(self) -> Kind {
         match self {
             Self::Char => Kind::CSigned,
@@ -239,7 +239,7 @@ impl Basic {
         }
     }
 
-    /// What a C or Fortran compiler aligns it to, in bytes.
+    /// Its alignment by a C or Fortran compiler, in bytes.
     pub(crate) const fn align(self) -> u32 {
         if let Some((value, index)) = self.pair() {
             let (value, index) = (value.align(), index.align());
@@ -251,7 +251,7 @@ impl Basic {
         }
     }
 
-    /// Value and index of a pair.
+    /// The types of value and index of a pair.
     pub const fn pair(self) -> Option<(Self, Self)> {
         Some(match self {
             Self::FloatInt => (Self::Float, Self::Int),
@@ -293,7 +293,7 @@ impl Basic {
     /// `MPI_Type_match_size`: Fortran's type of a class and a size in bytes.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such type.
     pub fn matching(class: TypeClass, size: i64) -> Result<Self> {
         Ok(match (class, size) {
             (TypeClass::Integer, 1) => Self::Integer1,

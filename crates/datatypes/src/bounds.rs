@@ -1,31 +1,31 @@
 //! Size, bounds and alignment of a type map, without walking it.
 
-/// What the constructors compute from their children's, in constant time for each block.
+/// The bounds of a type map, computed by constructors from their parts, in constant time for each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     /// Bytes of data.
     pub(crate) size: i64,
-    /// Where the data begins and ends; none if there is no data.
+    /// The start and end of the data; `None` without data.
     pub(crate) data: Option<(i64, i64)>,
-    /// Where the elements begin and end, each with its padding.
+    /// The start and end of the elements, including their padding.
     padded: Option<(i64, i64)>,
-    /// Where the outermost lower and upper bounds are that `MPI_Type_create_resized` set; none if it never did.
+    /// The outermost lower and upper bounds set by `MPI_Type_create_resized`; `None` if none were set.
     marks: Option<(i64, i64)>,
-    /// The strictest alignment of what is inside, in bytes.
+    /// The strictest alignment of its elements, in bytes.
     pub(crate) align: i64,
 }
 
 impl Bounds {
-    /// Of no elements.
+    /// The bounds without elements.
     pub(crate) const EMPTY: Self = Self { size: 0, data: None, padded: None, marks: None, align: 1 };
 
-    /// Of data without gaps from the origin on.
+    /// The bounds of contiguous data that begin at the origin.
     pub(crate) const fn of(size: i64, end: i64, align: i64) -> Self {
         Self { size, data: Some((0, end)), padded: Some((0, end)), marks: None, align }
     }
 
-    /// Lower and upper bound. Where nobody set them, those of the elements, padded so that the next one is aligned; none if the
-    /// padding passes 64 bits.
+    /// The lower and upper bound. If they were not set, the bounds of the elements, padded so that the next element is aligned;
+    /// `None` if the padding exceeds 64 bits.
     pub(crate) fn bounds(&self) -> Option<(i64, i64)> {
         if let Some(marks) = self.marks {
             return Some(marks);
@@ -36,24 +36,24 @@ impl Bounds {
         Some((first, end.checked_add(padding)?))
     }
 
-    /// These elements with bounds set; none if the upper one passes 64 bits.
+    /// These elements with bounds set; `None` if the upper one exceeds 64 bits.
     pub(crate) fn resized(self, lb: i64, extent: i64) -> Option<Self> {
         Some(Self { marks: Some((lb, lb.checked_add(extent)?)), ..self })
     }
 
-    /// These elements as a part of others: with their padding.
+    /// These elements as a part of others, including their padding.
     pub(crate) fn as_part(self) -> Option<Self> {
         let padded = if self.padded.is_some() && self.marks.is_none() { self.bounds() } else { self.padded };
         Some(Self { padded, ..self })
     }
 
-    /// All further by so many bytes.
+    /// Shifted by this many bytes.
     pub(crate) fn shifted(self, by: i64) -> Option<Self> {
         let (data, padded) = (shift(self.data, by)?, shift(self.padded, by)?);
         Some(Self { data, padded, marks: shift(self.marks, by)?, ..self })
     }
 
-    /// Repeated, each time a stride further.
+    /// Repeated with a stride.
     pub(crate) fn repeated(self, count: i64, stride: i64) -> Option<Self> {
         if count == 0 {
             return Some(Self::EMPTY);
@@ -64,7 +64,7 @@ impl Bounds {
         Some(Self { size, data, padded, marks: union(self.marks, last.marks), ..self })
     }
 
-    /// Both type maps together, one behind the other; none if anything passes 64 bits.
+    /// The union of both type maps; `None` if anything exceeds 64 bits.
     pub(crate) fn and(self, other: Self) -> Option<Self> {
         Some(Self {
             size: self.size.checked_add(other.size)?,

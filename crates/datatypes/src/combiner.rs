@@ -1,10 +1,10 @@
-//! [`Combiner`]: the constructors, by their numbers.
+//! [`Combiner`]: the constructors, with their numbers in the ABI.
 
-/// Which constructor made a type. Its number is the ABI's.
+/// The constructor of a type. Its number is the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Combiner {
-    /// None: the type is predefined.
+    /// No constructor: the type is predefined.
     Named = 101,
     /// [`Datatype::duplicate`](crate::Datatype::duplicate).
     Dup,

@@ -1,12 +1,12 @@
-//! The constructors: each checks its arguments, and says what it repeats.
+//! The constructors: each checks its arguments and builds the shape of the type.
 
 use crate::datatype::{Block, Given, Shape, index_offset};
 use crate::{Basic, Combiner, Datatype, Error, ErrorKind, Kind, Result};
 
-/// What MPI says for "not given".
+/// MPI's value for an omitted argument.
 const UNDEFINED: i64 = -32766;
 
-/// A count that is not negative.
+/// Checks that a count is not negative.
 pub(crate) fn counted(name: &str, count: i64) -> Result<i64> {
     if count < 0 {
         return Err(Error::new(ErrorKind::Count, format!("{name}: {count} is negative")));
@@ -14,7 +14,7 @@ pub(crate) fn counted(name: &str, count: i64) -> Result<i64> {
     Ok(count)
 }
 
-/// Lists of one length; that length.
+/// Checks that lists have the same length, and returns it.
 pub(crate) fn of_one_length(name: &str, length: usize, other: &str, found: usize) -> Result<i64> {
     if length != found {
         return Err(Error::arg(format!("{other}: {found} of them, but {length} {name}")));
@@ -22,7 +22,7 @@ pub(crate) fn of_one_length(name: &str, length: usize, other: &str, found: usize
     Ok(length as i64)
 }
 
-/// From elements to bytes.
+/// Converts elements to bytes.
 fn scaled(name: &str, elements: i64, old: &Datatype) -> Result<i64> {
     let each = old.extent();
     elements
@@ -43,10 +43,10 @@ fn at_index(error: Error, at: usize) -> Error {
     Error { text: format!("{} (at index {at})", error.text), ..error }
 }
 
-/// Constructors. Counts and blocklengths may be zero, displacements and strides negative, and elements may overlap. An error is
-/// of the kind that MPI gives it, and names the argument; so is one if sizes or addresses pass 64 bits.
+/// Constructors. Counts and blocklengths may be zero, displacements and strides negative, and elements may overlap. An error has
+/// the kind that MPI defines, and names the argument; sizes or addresses beyond 64 bits are errors, too.
 impl Datatype {
-    /// `count` elements that follow each other.
+    /// `count` consecutive elements.
     ///
     /// # Errors
     /// If the count is negative or too large.
@@ -56,19 +56,19 @@ impl Datatype {
         Self::made(Given::new(Combiner::Contiguous, vec![count], vec![], vec![old.clone()]), shape)
     }
 
-    /// `count` blocks of `blocklength` elements, each `stride` extents behind the one before.
+    /// `count` blocks of `blocklength` elements, each `stride` extents after the one before.
     ///
-    /// # Errors
+    /// If a count is negative, or the total too large.
     /// If a count is negative, or all together too large.
     pub fn vector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
         let given = Given::new(Combiner::Vector, vec![count, blocklength, stride], vec![], vec![old.clone()]);
         Self::strided(given, count, blocklength, scaled("stride", stride, old)?, old)
     }
 
-    /// `count` blocks of `blocklength` elements, each `stride` bytes behind the one before.
+    /// `count` blocks of `blocklength` elements, each `stride` bytes after the one before.
     ///
     /// # Errors
-    /// If a count is negative, or all together too large.
+    /// If a count is negative, or the total too large.
     pub fn hvector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
         let given = Given::new(Combiner::Hvector, vec![count, blocklength], vec![stride], vec![old.clone()]);
         Self::strided(given, count, blocklength, stride, old)
@@ -82,7 +82,7 @@ impl Datatype {
     /// Blocks at displacements in extents.
     ///
     /// # Errors
-    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn indexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
         let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
         let integers = [&[count], blocklengths, displacements].concat();
@@ -95,7 +95,7 @@ impl Datatype {
     /// Blocks at displacements in bytes.
     ///
     /// # Errors
-    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn hindexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
         let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
         let integers = [&[count], blocklengths].concat();
@@ -106,7 +106,7 @@ impl Datatype {
     /// Blocks of one length at displacements in extents.
     ///
     /// # Errors
-    /// If the blocklength is negative, or all together too large.
+    /// If the blocklength is negative, or the total too large.
     pub fn indexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
         let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
         let integers = [&[displacements.len() as i64, blocklength], displacements].concat();
@@ -119,7 +119,7 @@ impl Datatype {
     /// Blocks of one length at displacements in bytes.
     ///
     /// # Errors
-    /// If the blocklength is negative, or all together too large.
+    /// If the blocklength is negative, or the total too large.
     pub fn hindexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
         let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
         let integers = vec![displacements.len() as i64, blocklength];
@@ -127,10 +127,10 @@ impl Datatype {
         Self::made(given, blocks(&lengths, displacements, old)?)
     }
 
-    /// Blocks of a type each, at displacements in bytes; `MPI_Type_create_struct`.
+    /// Blocks with a type for each, at displacements in bytes; `MPI_Type_create_struct`.
     ///
     /// # Errors
-    /// If the lists differ in length, a blocklength is negative, or all together too large.
+    /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn structure(blocklengths: &[i64], displacements: &[i64], types: &[Self]) -> Result<Self> {
         let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
         of_one_length("blocklengths", blocklengths.len(), "types", types.len())?;
@@ -147,13 +147,13 @@ impl Datatype {
     /// The elements of another type with a new lower bound and extent, in bytes.
     ///
     /// # Errors
-    /// If the upper bound passes 64 bits.
+    /// If the upper bound exceeds 64 bits.
     pub fn resized(old: &Self, lb: i64, extent: i64) -> Result<Self> {
         let given = Given::new(Combiner::Resized, vec![], vec![lb, extent], vec![old.clone()]);
         Self::bounded(given, old, lb, extent)
     }
 
-    /// Another object that is the same type, committed if this one is.
+    /// Another object with the same type, committed if this one is.
     #[must_use]
     pub fn duplicate(old: &Self) -> Self {
         let given = Given::new(Combiner::Dup, vec![], vec![], vec![old.clone()]);
@@ -165,10 +165,10 @@ impl Datatype {
         dup
     }
 
-    /// Fortran's integer with at least so many decimal digits, committed.
+    /// Fortran's integer with at least this many decimal digits, committed.
     ///
     /// # Errors
-    /// If there is none with so many.
+    /// If no type has as many.
     pub fn f90_integer(range: i64) -> Result<Self> {
         let basic = match range {
             ..=2 => Basic::Integer1,
@@ -208,11 +208,11 @@ impl Datatype {
         datatype
     }
 
-    /// The pair of a value and an index that `MPI_MINLOC` and `MPI_MAXLOC` reduce, laid out as in a C struct, committed; the
-    /// predefined one if there is one. None if the types make no pair: that is `MPI_DATATYPE_NULL`.
+    /// The pair of a value and an index that `MPI_MINLOC` and `MPI_MAXLOC` reduce, laid out as in a C struct, committed; a
+    /// predefined pair if there is one. `None`, for `MPI_DATATYPE_NULL`, if the types form no pair.
     ///
     /// # Errors
-    /// If one of them is not predefined.
+    /// If one of the types is not predefined.
     pub fn value_index(value: &Self, index: &Self) -> Result<Option<Self>> {
         let basic = |name: &str, datatype: &Self| {
             let text = format!("{name}: {datatype:?} is not predefined");
@@ -234,7 +234,7 @@ impl Datatype {
     }
 }
 
-/// The smallest of three floating point types, of 4, 8 and 16 bytes, with these digits and exponents.
+/// The smallest of three floating point types, with 4, 8 and 16 bytes, that has these digits and exponents.
 fn f90_choice(precision: Option<i64>, range: Option<i64>, types: [Basic; 3]) -> Result<Basic> {
     if precision.is_none() && range.is_none() {
         return Err(Error::arg("p and r: both are undefined"));

@@ -1,13 +1,13 @@
-//! Envelope and contents: how a type was made, exactly as its constructor was told.
+//! Envelope and contents of a type: the arguments of its constructor, unchanged.
 
 use crate::combiner::Combiner;
 use crate::datatype::{Contents, Datatype, Given};
 use crate::{Error, ErrorKind, Result};
 
-/// How many of each the [`Contents`] are.
+/// The numbers of arguments in the [`Contents`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Envelope {
-    /// Which constructor it was.
+    /// The constructor.
     pub combiner: Combiner,
     /// Length of [`Contents::integers`].
     pub integers: usize,
@@ -20,7 +20,7 @@ pub struct Envelope {
 }
 
 impl Given {
-    /// These arguments, with counts given as large ones. Displacements and bounds are counts then, too.
+    /// These arguments, with counts as large counts. Displacements and bounds then also become counts.
     fn with_large_counts(mut self) -> Self {
         let contents = &mut self.contents;
         let integers = std::mem::take(&mut contents.integers);
@@ -46,14 +46,14 @@ impl Given {
 }
 
 impl Datatype {
-    /// What a constructor's large-count form makes: the same type, its counts given as large ones. It is another object, so it
-    /// is to be called before the type is handed on.
+    /// The type as made by the constructor's large-count form: the same type, with its counts as large counts. It is a new object,
+    /// so call this before the type is used elsewhere.
     #[must_use]
     pub fn with_large_counts(self) -> Self {
         self.with_given(self.given().clone().with_large_counts())
     }
 
-    /// How many arguments of each sort its constructor was given.
+    /// The numbers of its constructor's arguments, by sort.
     pub fn envelope(&self) -> Envelope {
         let Contents { integers, addresses, counts, datatypes } = &self.given().contents;
         Envelope {
@@ -65,10 +65,10 @@ impl Datatype {
         }
     }
 
-    /// What its constructor was given.
+    /// Its constructor's arguments.
     ///
     /// # Errors
-    /// If it is predefined: nobody made it.
+    /// If it is predefined.
     pub fn contents(&self) -> Result<&Contents> {
         if self.combiner() == Combiner::Named {
             let text = format!("datatype: {self:?} is predefined and has no contents");

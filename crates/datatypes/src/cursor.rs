@@ -1,11 +1,10 @@
-//! A place in the packed form of some elements: packing and unpacking that stops and goes on.
+//! A position in the packed form of some elements, for packing and unpacking in steps.
 
 use crate::Basic;
 use crate::layout::{Body, Piece, Run};
 use std::sync::Arc;
 
-/// A caller's buffer. Offsets are those of [`Run`]; what is asked for lies in [`Datatype::span`](crate::Datatype::span) of what is
-/// packed.
+/// A caller's buffer. Offsets are those of [`Run`], within the [`Datatype::span`](crate::Datatype::span) of the packed elements.
 pub trait Memory {
     /// Copies from the buffer.
     fn load(&self, offset: i64, into: &mut [u8]);
@@ -13,29 +12,28 @@ pub trait Memory {
     fn store(&mut self, offset: i64, from: &[u8]);
 }
 
-/// A place in the packed bytes of some elements. It goes on where it stopped without walking from the start, and owns what it
-/// needs.
+/// A position in the packed bytes of some elements. It continues without walking from the start, and owns its data.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     root: Arc<[Piece]>,
     total: u64,
     position: u64,
-    /// Lists from the outermost to the one that the place is in; empty at the end.
+    /// The lists from the outermost to the current one; empty at the end.
     frames: Vec<Frame>,
-    /// The run of the current piece that the place is in.
+    /// Index of the current run in the current piece.
     run: u64,
-    /// Bytes of that run before the place.
+    /// Bytes of that run before the position.
     within: u64,
 }
 
-/// A list of pieces, and which of them is current.
+/// A list of pieces, and the index of the current one.
 #[derive(Clone, Debug)]
 struct Frame {
     pieces: Arc<[Piece]>,
     index: usize,
-    /// What the offsets of the pieces count from.
+    /// The base of the pieces' offsets.
     base: i64,
-    /// Iterations of the list that are not over.
+    /// Remaining iterations of the list, including the current one.
     left: u64,
     stride: i64,
 }
@@ -47,22 +45,22 @@ impl Cursor {
         cursor
     }
 
-    /// Bytes before this place.
+    /// Bytes before this position.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Bytes in all.
+    /// Total bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Bytes behind this place.
+    /// Bytes after this position.
     pub fn remaining(&self) -> u64 {
         self.total - self.position
     }
 
-    /// Goes to a place, in steps logarithmic in the pieces of the type; beyond the end is the end.
+    /// Moves to a position, in logarithmic time; a position beyond the end becomes the end.
     pub fn seek(&mut self, position: u64) {
         self.position = position.min(self.total);
         (self.run, self.within) = (0, 0);
@@ -92,8 +90,8 @@ impl Cursor {
         }
     }
 
-    /// The next run, of at most so many bytes, and moves behind it; none at the end or if no bytes are asked for. It is not
-    /// merged with what follows.
+    /// Returns the next run, of at most `at_most` bytes, and moves past it; `None` at the end or if no bytes are requested. It is
+    /// not merged with the following run.
     pub fn next_run(&mut self, at_most: u64) -> Option<Run> {
         let mut found = None;
         self.settle();
@@ -107,7 +105,7 @@ impl Cursor {
         found
     }
 
-    /// Fills `into` as far as bytes are left; how many it wrote.
+    /// Fills `into` as far as bytes remain. Returns the number of bytes written.
     pub fn pack(&mut self, memory: &impl Memory, into: &mut [u8]) -> usize {
         let mut rest = &mut into[..];
         self.advance(rest.len() as u64, |_, offset, length| {
@@ -117,7 +115,7 @@ impl Cursor {
         }) as usize
     }
 
-    /// Takes from `from` as far as there is room; how many bytes it took.
+    /// Consumes `from` as far as bytes remain to be stored. Returns the number of bytes consumed.
     pub fn unpack(&mut self, from: &[u8], memory: &mut impl Memory) -> usize {
         let mut rest = from;
         self.advance(rest.len() as u64, |_, offset, length| {
@@ -127,7 +125,7 @@ impl Cursor {
         }) as usize
     }
 
-    /// Hands out what lies in the next `limit` bytes, and moves behind them; how many bytes there were.
+    /// Calls `each` for the parts of the next `limit` bytes, and moves past them. Returns the number of bytes.
     pub(crate) fn advance(&mut self, limit: u64, mut each: impl FnMut(Basic, i64, usize)) -> u64 {
         let mut left = limit.min(self.remaining());
         let all = left;
@@ -148,7 +146,7 @@ impl Cursor {
         all
     }
 
-    /// Goes to the piece of runs that has the next byte, if it has not been reached yet.
+    /// Moves to the piece of runs that contains the next byte, unless it is already there.
     fn settle(&mut self) {
         while let Some(frame) = self.frames.last_mut() {
             let Some(piece) = frame.pieces.get(frame.index) else {
@@ -197,7 +195,7 @@ impl Frame {
         Self { pieces: Arc::clone(pieces), index: 0, base, left: *count, stride: *stride }
     }
 
-    /// Goes on by so many iterations; whether one is left.
+    /// Skips this many iterations. Returns whether one is left.
     fn skip(&mut self, iterations: u64) -> bool {
         self.left -= iterations;
         self.index = 0;
@@ -208,7 +206,7 @@ impl Frame {
     }
 }
 
-/// The piece of runs that a cursor is in.
+/// The current piece of runs.
 #[derive(Clone, Copy)]
 struct Current {
     first: i64,
@@ -223,11 +221,11 @@ impl Current {
     }
 }
 
-/// Runs in the order of the type map, merged where one begins where the one before ended.
+/// Runs in type-map order, merged where they are adjacent.
 #[derive(Clone, Debug)]
 pub struct Runs {
     cursor: Cursor,
-    /// The run that the next one may belong to.
+    /// The run under construction, which the next one may extend.
     open: Option<Run>,
 }
 

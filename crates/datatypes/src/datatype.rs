@@ -1,4 +1,4 @@
-//! A datatype: what its constructor was given, which may be other datatypes, what it repeats, its bounds, and its layout,
+//! A datatype: its constructor's arguments, which may include other datatypes, its shape, its bounds, and its layout, which is
 //! flattened once.
 
 use crate::bounds::Bounds;
@@ -12,13 +12,13 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A datatype. A clone is cheap and is the same object, as MPI's handles are; counts, strides and addresses have 64 bits.
+/// A datatype. A clone is cheap and is the same object, like MPI's handles; counts, strides and addresses have 64 bits.
 #[derive(Clone)]
 pub struct Datatype {
     inner: Handle,
 }
 
-/// Predefined types are there once and stay, so that nobody counts who uses them: most messages are of one.
+/// Predefined types are static and need no reference counting, because most messages use one.
 #[derive(Clone)]
 enum Handle {
     Predefined(&'static Inner),
@@ -37,13 +37,13 @@ impl Deref for Handle {
     }
 }
 
-/// What a constructor was given, in the standard's order. Orders, distributions, the default argument of a distribution and
-/// undefined precisions are the ABI's numbers.
+/// A constructor's arguments, in the standard's order. Orders, distributions, the default argument of a distribution and undefined
+/// precisions are the ABI's numbers.
 #[derive(Clone, Default, Debug)]
 pub struct Contents {
-    /// Integers, and counts unless they were given as large ones.
+    /// Integers, and counts unless they were passed as large counts.
     pub integers: Vec<i64>,
-    /// Addresses, unless they were given as large counts.
+    /// Addresses, unless they were passed as large counts.
     pub addresses: Vec<i64>,
     /// Large counts.
     pub counts: Vec<i64>,
@@ -72,7 +72,7 @@ impl Given {
         Self { combiner, contents: Contents { integers, addresses, counts: Vec::new(), datatypes } }
     }
 
-    /// The arguments that decide sizes and addresses, for an error's text.
+    /// The arguments that determine sizes and addresses, for an error's text.
     pub(crate) fn arguments(&self) -> &'static str {
         match self.combiner {
             Combiner::Named | Combiner::Dup | Combiner::ValueIndex => "the datatype",
@@ -95,21 +95,21 @@ struct Inner {
     ub: i64,
     signature: Signature,
     committed: AtomicBool,
-    /// What [`Datatype::dense`] says.
+    /// The value of [`Datatype::dense`].
     dense: AtomicI64,
-    /// Runs of bytes, whatever they mean.
+    /// Runs of bytes of any type.
     layout: OnceLock<Arc<[Piece]>>,
     /// Runs of one basic type each.
     typed: OnceLock<Arc<[Piece]>>,
 }
 
-/// What a type map repeats.
+/// The repetition that defines a type map.
 #[derive(Clone)]
 pub(crate) enum Shape {
     Basic(Basic),
-    /// Another's type map, perhaps with other bounds.
+    /// Another type's map, possibly with other bounds.
     Same(Datatype),
-    /// `count` blocks at a stride in bytes, each of `blocklength` elements that follow each other.
+    /// `count` blocks at a stride in bytes, each with `blocklength` consecutive elements.
     Strided {
         count: i64,
         blocklength: i64,
@@ -119,7 +119,7 @@ pub(crate) enum Shape {
     Blocks(Vec<Block>),
 }
 
-/// Elements that follow each other, at a displacement in bytes.
+/// Consecutive elements at a displacement in bytes.
 #[derive(Clone)]
 pub(crate) struct Block {
     pub(crate) displacement: i64,
@@ -127,11 +127,11 @@ pub(crate) struct Block {
     pub(crate) old: Datatype,
 }
 
-/// What one element is to an operator.
+/// The form of an element for an operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
     Single(Basic),
-    /// Of two basic types that are no pairs.
+    /// A pair of two basic types that are no pairs themselves.
     Pair(Basic, Basic),
 }
 
@@ -185,13 +185,13 @@ impl Inner {
     }
 }
 
-/// Where the index of a pair is, in bytes from its start: aligned behind the value.
+/// The offset of a pair's index, in bytes: aligned after the value.
 pub(crate) fn index_offset(value: Basic, index: Basic) -> u32 {
     value.size().next_multiple_of(index.align())
 }
 
 impl Datatype {
-    /// A type of this shape, if its addresses fit.
+    /// A type of this shape, if its addresses fit into 64 bits.
     pub(crate) fn made(given: Given, shape: Shape) -> Result<Self> {
         let wide = || Error::wide(given.arguments());
         let bounds = shape.bounds().ok_or_else(wide)?;
@@ -213,19 +213,19 @@ impl Datatype {
         &self.inner.given
     }
 
-    /// Which constructor made it.
+    /// The constructor that made it.
     pub fn combiner(&self) -> Combiner {
         self.given().combiner
     }
 
-    /// A type that differs in how it says what it was given, and in being nobody else's.
+    /// A new object for the same type with other constructor arguments.
     pub(crate) fn with_given(&self, given: Given) -> Self {
         let inner = &self.inner;
         let again = Self::assemble(given, inner.shape.clone(), inner.bounds, inner.signature);
         again.expect("these bounds were checked when the type was made")
     }
 
-    /// The predefined type that this is, if it is one.
+    /// The predefined type, if it is one.
     pub fn basic(&self) -> Option<Basic> {
         match self.inner.shape {
             Shape::Basic(basic) => Some(basic),
@@ -233,7 +233,7 @@ impl Datatype {
         }
     }
 
-    /// What an operator finds in it: a basic type, a pair, or nothing that can be reduced.
+    /// Its form for operators: a basic type or a pair; `None` if it cannot be reduced.
     pub(crate) fn element(&self) -> Option<Element> {
         match (&self.inner.shape, self.combiner()) {
             (Shape::Basic(basic), _) => Some(match basic.pair() {
@@ -271,28 +271,28 @@ impl Datatype {
         self.inner.ub
     }
 
-    /// From one element to the next, in bytes.
+    /// The distance between consecutive elements, in bytes.
     #[inline]
     pub fn extent(&self) -> i64 {
         self.inner.ub - self.inner.lb
     }
 
-    /// Where the data begins, in bytes from the origin; 0 without data.
+    /// The start of the data, in bytes from the origin; 0 without data.
     pub fn true_lb(&self) -> i64 {
         self.inner.bounds.data.map_or(0, |(first, _)| first)
     }
 
-    /// Behind the last byte of data, in bytes from the origin; 0 without data.
+    /// The end of the data, in bytes from the origin; 0 without data.
     pub fn true_ub(&self) -> i64 {
         self.inner.bounds.data.map_or(0, |(_, end)| end)
     }
 
-    /// From the first byte of data to behind the last one, in bytes.
+    /// The distance from the start to the end of the data, in bytes.
     pub fn true_extent(&self) -> i64 {
         self.true_ub() - self.true_lb()
     }
 
-    /// `MPI_Type_commit`: flattens it, if that is not done. All clones are committed with it.
+    /// `MPI_Type_commit`: flattens it, if that is not done yet. All clones are committed with it.
     pub fn commit(&self) {
         self.inner.commit();
     }
@@ -312,7 +312,7 @@ impl Datatype {
         }
     }
 
-    /// What the predefined type with this handle is, if somebody has used it so far.
+    /// The basic type with this handle, if it was used before.
     #[inline]
     pub fn predefined_basic(handle: usize) -> Option<Basic> {
         match PREDEFINED.get(handle.wrapping_sub(FIRST))?.get()?.shape {
@@ -321,16 +321,15 @@ impl Datatype {
         }
     }
 
-    /// What [`Datatype::dense`] says of the predefined type with this handle; 0 also where there is none, and of one that nobody has
-    /// used so far.
+    /// The [`Datatype::dense`] of the predefined type with this handle; 0 also if there is none, or if it was not used before.
     #[inline]
     pub fn predefined_dense(handle: usize) -> i64 {
         let inner = PREDEFINED.get(handle.wrapping_sub(FIRST)).and_then(OnceLock::get);
         inner.map_or(0, |inner| inner.dense.load(Ordering::Relaxed))
     }
 
-    /// Bytes of an element of a committed type whose data begin at the origin and follow each other without gaps, as those of most
-    /// messages do; 0 for others.
+    /// Bytes of an element of a committed type whose data are contiguous and begin at the origin, as in most messages; 0 for other
+    /// types.
     #[inline]
     pub fn dense(&self) -> i64 {
         self.inner.dense.load(Ordering::Relaxed)
@@ -354,8 +353,8 @@ impl Datatype {
     }
 }
 
-/// Where the data of `count` elements is. A negative count, or one with which sizes or addresses pass 64 bits, is an error of
-/// kind [`Count`](crate::ErrorKind::Count).
+/// The data of `count` elements. A negative count, and one with sizes or addresses beyond 64 bits, is an error of kind
+/// [`Count`](crate::ErrorKind::Count).
 impl Datatype {
     fn repeated(&self, count: i64) -> Result<Bounds> {
         if count < 0 {
@@ -379,7 +378,7 @@ impl Datatype {
         Ok(self.repeated(count)?.size as u64)
     }
 
-    /// From the first byte touched to behind the last one; empty without data.
+    /// The range from the first to the last accessed byte; empty without data.
     ///
     /// # Errors
     /// If the count is negative or too large.
@@ -388,8 +387,8 @@ impl Datatype {
         Ok(first..end)
     }
 
-    /// The one run that `count` elements are in the order of the type map; none if there are gaps, if there is no data, or if
-    /// the count is illegal.
+    /// The single run that `count` elements form in type-map order; `None` if there are gaps, if there is no data, or if the count
+    /// is illegal.
     #[inline]
     pub fn single_run(&self, count: i64) -> Option<Run> {
         let [piece] = &**self.layout() else { return None };
@@ -397,13 +396,13 @@ impl Datatype {
         if count != 1 && (count < 1 || self.extent() != length as i64) {
             return None;
         }
-        // Elements follow each other without gaps, so nothing else can be too large.
+        // The elements are contiguous, so no other size can be too large.
         let length = length.checked_mul(u64::try_from(count).ok()?)?;
         piece.offset.checked_add(i64::try_from(length).ok()?)?;
         Some(Run { offset: piece.offset, length })
     }
 
-    /// All runs in the order of the type map, merged where one begins where the one before ended.
+    /// All runs in type-map order, merged where they are adjacent.
     ///
     /// # Errors
     /// If the count is negative or too large.
@@ -411,7 +410,7 @@ impl Datatype {
         Ok(Runs::new(self.cursor(count)?))
     }
 
-    /// A place in the packed form of `count` elements: its start.
+    /// A cursor at the start of the packed form of `count` elements.
     ///
     /// # Errors
     /// If the count is negative or too large.
@@ -420,7 +419,7 @@ impl Datatype {
         Ok(Cursor::new(self.all(self.layout(), count), total))
     }
 
-    /// A place in `count` elements of which each run is of one basic type.
+    /// A cursor over `count` elements in which each run has one basic type.
     pub(crate) fn typed_cursor(&self, count: i64) -> Result<Cursor> {
         let total = self.bytes(count)?;
         Ok(Cursor::new(self.all(self.typed(), count), total))
@@ -435,7 +434,7 @@ impl Datatype {
         builder.finish()
     }
 
-    /// The sequence of basic types of `count` elements; none if the count is negative.
+    /// The sequence of basic types of `count` elements; `None` if the count is negative.
     pub fn signature(&self, count: i64) -> Option<Signature> {
         Some(self.inner.signature.repeated(u64::try_from(count).ok()?))
     }

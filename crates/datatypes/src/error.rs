@@ -1,8 +1,8 @@
-//! What is wrong with an argument: MPI's class of it, and a text that names it.
+//! [`Error`]: why an argument is wrong, with MPI's error class and a text that names the argument.
 
 use thiserror::Error;
 
-/// The class that MPI gives an error.
+/// MPI's class of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// `MPI_ERR_COUNT`: negative, or more than 64 bits of bytes or addresses.
@@ -17,23 +17,23 @@ pub enum ErrorKind {
     Dims,
     /// `MPI_ERR_TRUNCATE`: fewer bytes than the datatype needs.
     Truncate,
-    /// `MPI_ERR_CONVERSION`: a value that the other representation cannot hold.
+    /// `MPI_ERR_CONVERSION`: a value that the other representation cannot represent.
     Conversion,
-    /// What a user's operator failed with, as its own number.
+    /// The error number of a user-defined operator.
     Other(i32),
 }
 
-/// A refused call: nothing has been made, moved or changed, unless the call says otherwise.
+/// A refused call: nothing was created, moved or changed, unless the call's documentation says otherwise.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{text}")]
 pub struct Error {
-    /// MPI's class of it.
+    /// MPI's class of the error.
     pub kind: ErrorKind,
-    /// Which argument is wrong, and why.
+    /// The wrong argument and the reason.
     pub text: String,
 }
 
-/// What calls of this crate return.
+/// The result of calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -46,7 +46,7 @@ impl Error {
         Self::new(ErrorKind::Arg, text)
     }
 
-    /// Arguments, each legal, whose sizes or addresses together pass 64 bits.
+    /// Legal arguments whose combined sizes or addresses exceed 64 bits.
     pub(crate) fn wide(what: &str) -> Self {
         Self::new(ErrorKind::Count, format!("{what}: sizes or addresses pass 64 bits"))
     }

@@ -1,11 +1,12 @@
-//! external32: the standard's form for files and messages between unlike machines. Big-endian, IEEE, sizes by its table.
+//! external32: the standard's representation for files and messages between heterogeneous machines. Big-endian, IEEE, with its own
+//! sizes.
 
 use crate::cursor::Memory;
 use crate::float::Format;
 use crate::layout::{Body, Piece};
 use crate::{Basic, Datatype, Error, ErrorKind, Kind, Result, integer};
 
-/// Bytes converted at once; a multiple of every basic type's size.
+/// Bytes converted per step; a multiple of every basic type's size.
 const CHUNK: usize = 4096;
 
 impl Datatype {
@@ -19,10 +20,10 @@ impl Datatype {
         size.filter(|&size| i64::try_from(size).is_ok()).ok_or_else(|| Error::wide("count in external32"))
     }
 
-    /// Appends `count` elements in external32. With an error nothing is appended.
+    /// Appends `count` elements in external32. On error nothing is appended.
     ///
     /// # Errors
-    /// If the count is illegal, or external32 has no room for a value: a long beyond 32 bits, a wide character beyond 16.
+    /// If the count is illegal, or a value does not fit external32: a long beyond 32 bits, a wide character beyond 16.
     pub fn pack_external32(&self, count: i64, memory: &impl Memory, into: &mut Vec<u8>) -> Result<()> {
         let mut cursor = self.typed_cursor(count)?;
         let (start, mut failed, mut chunk) = (into.len(), None, [0; CHUNK]);
@@ -44,10 +45,10 @@ impl Datatype {
         }
     }
 
-    /// Takes `count` elements from their external32 form; how many bytes of `from` they were.
+    /// Reads `count` elements from their external32 form. Returns the number of bytes read.
     ///
     /// # Errors
-    /// If the count is illegal, or `from` has too few bytes. Then nothing is stored.
+    /// If the count is illegal, or `from` is too short. Nothing is stored then.
     pub fn unpack_external32(&self, count: i64, from: &[u8], memory: &mut impl Memory) -> Result<usize> {
         let size = self.external32_size(count)?;
         if (from.len() as u64) < size {
@@ -81,7 +82,7 @@ fn external_bytes(pieces: &[Piece]) -> Option<u64> {
     })
 }
 
-/// Numbers that an element consists of.
+/// The number of numbers in an element.
 fn parts(basic: Basic) -> usize {
     if basic.kind() == Kind::Complex { 2 } else { 1 }
 }
@@ -106,7 +107,7 @@ fn encode(basic: Basic, element: &[u8], into: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a value that has fewer bytes in external32 keeps all that it says.
+/// Checks that a value fits if it has fewer bytes in external32.
 fn check_fits(basic: Basic, value: i128, here: usize, there: usize) -> Result<()> {
     if there >= here {
         return Ok(());

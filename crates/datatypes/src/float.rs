@@ -1,20 +1,20 @@
-//! Floating point formats that Rust has no type for: half, x87's 80 bits and quad, added, multiplied, compared and converted in
-//! software, rounded to nearest even.
+//! Floating point formats without a Rust type: half, x87's 80 bits and quad, added, multiplied, compared and converted in software,
+//! rounded to nearest even.
 //!
-//! A number is `(-1)^negative * significand * 2^exponent`. What falls off when one is shifted right is *jammed* into its lowest
-//! bit; with two more bits than a format has, that rounds as if nothing had been lost.
+//! A number is `(-1)^negative * significand * 2^exponent`. Bits lost in a right shift are *jammed* into the lowest bit; with two
+//! more bits than a format has, rounding then works as if nothing had been lost.
 
 use std::cmp::Ordering;
 
-/// How a format has its bits: sign, exponent, fraction, from the top.
+/// The layout of a format's bits: sign, exponent, fraction, from the top.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Format {
-    /// Bytes that one takes in memory.
+    /// Bytes in memory.
     pub(crate) bytes: usize,
     exponent_bits: u32,
-    /// Bits below the one before the point.
+    /// Bits of the fraction.
     fraction_bits: u32,
-    /// Whether the bit before the point is stored.
+    /// Whether the integer bit is stored.
     explicit: bool,
 }
 
@@ -24,7 +24,7 @@ impl Format {
     pub(crate) const DOUBLE: Self = Self { bytes: 8, exponent_bits: 11, fraction_bits: 52, explicit: false };
     pub(crate) const X87: Self = Self { bytes: 16, exponent_bits: 15, fraction_bits: 63, explicit: true };
     pub(crate) const QUAD: Self = Self { bytes: 16, exponent_bits: 15, fraction_bits: 112, explicit: false };
-    /// C's `long double` here.
+    /// C's `long double` on this machine.
     pub(crate) const LONG_DOUBLE: Self = if cfg!(target_arch = "x86_64") { Self::X87 } else { Self::QUAD };
 
     const fn stored_bits(self) -> u32 {
@@ -35,12 +35,12 @@ impl Format {
         (1 << self.exponent_bits) - 1
     }
 
-    /// The exponent of a significand's last bit in the smallest numbers.
+    /// The exponent of a significand's last bit for the smallest numbers.
     const fn exponent_min(self) -> i32 {
         2 - (1 << (self.exponent_bits - 1)) - self.fraction_bits as i32
     }
 
-    /// Reads a number of this format from memory of this machine.
+    /// Reads a number of this format from memory, in the host's byte order.
     pub(crate) fn read(self, bytes: &[u8]) -> Number {
         let mut wide = [0; 16];
         if cfg!(target_endian = "little") {
@@ -51,7 +51,7 @@ impl Format {
         self.decode(u128::from_ne_bytes(wide))
     }
 
-    /// Writes a number in this format; bytes that the format leaves unused are zero.
+    /// Writes a number in this format; unused bytes are zero.
     pub(crate) fn write(self, number: Number, bytes: &mut [u8]) {
         let wide = self.encode(number).to_ne_bytes();
         if cfg!(target_endian = "little") {
@@ -61,7 +61,7 @@ impl Format {
         }
     }
 
-    /// The number that these bits are.
+    /// Decodes a number.
     pub(crate) fn decode(self, bits: u128) -> Number {
         let stored = self.stored_bits();
         let fraction = bits & ((1 << stored) - 1);
@@ -99,7 +99,7 @@ impl Format {
         }
     }
 
-    /// Exponent and significand with the bits that this format has, the highest set unless the number is among the smallest.
+    /// Exponent and significand rounded to this format's bits, normalized unless the number is subnormal.
     fn round(self, exponent: i32, significand: u128) -> (i32, u128) {
         if significand == 0 {
             return (self.exponent_min(), 0);
@@ -119,7 +119,7 @@ impl Format {
     }
 }
 
-/// A number outside of any format.
+/// A number in no particular format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Number {
     Nan,
@@ -130,7 +130,7 @@ pub(crate) enum Number {
 impl Number {
     const ZERO: Self = Self::Finite { negative: false, exponent: 0, significand: 0 };
 
-    /// The sum, exact but for a jammed last bit.
+    /// The sum, exact except for a jammed last bit.
     pub(crate) fn add(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nan, _) | (_, Self::Nan) => Self::Nan,
@@ -149,7 +149,7 @@ impl Number {
         }
     }
 
-    /// The product, exact but for a jammed last bit.
+    /// The product, exact except for a jammed last bit.
     pub(crate) fn multiply(self, other: Self) -> Self {
         let negative = self.is_negative() != other.is_negative();
         match (self, other) {
@@ -183,7 +183,7 @@ impl Number {
         }
     }
 
-    /// Which is greater; none with a NaN. Zeros are equal.
+    /// Compares two numbers; `None` with a NaN. Zeros are equal.
     pub(crate) fn compare(self, other: Self) -> Option<Ordering> {
         if self == other && self != Self::Nan {
             return Some(Ordering::Equal);
@@ -197,7 +197,7 @@ impl Number {
     }
 }
 
-/// Adds what is not zero. Both are brought to 125 bits, so that a carry fits, and the last bits take what is shifted out.
+/// Adds two nonzero numbers. Both are scaled to 125 bits, which leaves space for a carry, and shifted-out bits are jammed.
 fn add_finite(a: (bool, i32, u128), b: (bool, i32, u128)) -> Number {
     let high = |(negative, exponent, significand): (bool, i32, u128)| {
         let shift = significand.leading_zeros() as i32 - 3;
@@ -214,7 +214,7 @@ fn add_finite(a: (bool, i32, u128), b: (bool, i32, u128)) -> Number {
     Number::Finite { negative: large.0, exponent: large.1, significand }
 }
 
-/// Shifts right, the last bit set if any that fell off was.
+/// Shifts right, and sets the last bit if any lost bit was set.
 fn jam(significand: u128, shift: u32) -> u128 {
     match shift {
         0 => significand,
@@ -223,7 +223,7 @@ fn jam(significand: u128, shift: u32) -> u128 {
     }
 }
 
-/// The highest 128 bits of a product, jammed, and how many bits below them were dropped.
+/// The highest 128 bits of a product, jammed, and the number of bits dropped below them.
 fn multiply_wide(a: u128, b: u128) -> (i32, u128) {
     const LOW: u128 = u64::MAX as u128;
     let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);

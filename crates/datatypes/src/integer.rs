@@ -1,6 +1,6 @@
-//! Integers of any width in memory of this machine.
+//! Integers of any width in the host's byte order.
 
-/// The value of up to 16 bytes; those that are unsigned have at most 8.
+/// The value of up to 16 bytes; unsigned ones have at most 8.
 pub(crate) fn read(bytes: &[u8], signed: bool) -> i128 {
     let fill = match bytes.last() {
         Some(&last) if cfg!(target_endian = "little") => last,

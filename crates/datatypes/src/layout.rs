@@ -1,7 +1,7 @@
-//! Where a datatype's bytes are, in the order of its type map, in a compact form: runs and loops over them.
+//! The compact layout of a datatype's bytes, in type-map order: runs and loops over them.
 //!
-//! A vector of vectors is a loop over one piece, however many elements it has. Runs that touch are one run, and runs of one
-//! length at one stride are one piece.
+//! A vector of vectors is a loop over one piece, for any number of elements. Adjacent runs are merged, and runs of one length at
+//! one stride are one piece.
 
 use crate::Basic;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 /// Bytes at an offset from a buffer's address; from address 0 with `MPI_BOTTOM`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// From the buffer's address, in bytes.
+    /// Offset from the buffer's address, in bytes.
     pub offset: i64,
-    /// In bytes, at least one.
+    /// Length in bytes, at least one.
     pub length: u64,
 }
 
-/// Some bytes of a type map that lie regularly.
+/// A regular part of a type map.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Of its first run or its first iteration.
+    /// Offset of its first run or iteration.
     pub(crate) offset: i64,
     /// Bytes of data in it.
     pub(crate) bytes: u64,
@@ -26,21 +26,21 @@ pub(crate) struct Piece {
     pub(crate) elements: u64,
     /// Bytes of data in the pieces before it in its list.
     pub(crate) before: u64,
-    /// What repeats, and where.
+    /// The repeated part.
     pub(crate) body: Body,
 }
 
-/// What lies regularly.
+/// A regular repetition.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// `count` runs of `length` bytes, each `stride` behind the one before.
+    /// `count` runs of `length` bytes, each `stride` bytes after the one before.
     Runs { basic: Basic, length: u64, count: u64, stride: i64 },
-    /// A list of pieces `count` times, each time `stride` further.
+    /// A list of pieces, repeated `count` times at a stride.
     Loop { count: u64, stride: i64, pieces: Arc<[Piece]> },
 }
 
 impl Piece {
-    /// One run of `count` basic elements that follow each other.
+    /// A run of `count` consecutive basic elements.
     pub(crate) fn run(basic: Basic, offset: i64, count: u64) -> Self {
         let bytes = count * u64::from(basic.size());
         Self {
@@ -52,7 +52,7 @@ impl Piece {
         }
     }
 
-    /// Takes the piece that follows into this one, if one piece can be both; whether it could.
+    /// Merges the next piece into this one, if the result is one piece. Returns whether it did.
     fn absorb(&mut self, next: &Self) -> bool {
         let Body::Runs { basic, length, count, stride } = &mut self.body else { return false };
         let Body::Runs { basic: next_basic, length: next_length, count: next_count, stride: next_stride } =
@@ -84,7 +84,7 @@ impl Piece {
     }
 }
 
-/// Gathers pieces in the order of a type map.
+/// Collects pieces in type-map order.
 #[derive(Default)]
 pub(crate) struct Builder {
     pieces: Vec<Piece>,
@@ -118,7 +118,7 @@ impl Builder {
         self.push(Piece { offset, bytes, elements, before: 0, body });
     }
 
-    /// The list, each piece with the bytes before it.
+    /// The list, with the bytes before each piece.
     pub(crate) fn finish(mut self) -> Arc<[Piece]> {
         let mut before = 0;
         for piece in &mut self.pieces {
@@ -129,7 +129,7 @@ impl Builder {
     }
 }
 
-/// A list of one piece of runs, repeated, as one piece of runs; none if it takes a loop.
+/// The repetition of a list as one piece of runs; `None` if it needs a loop.
 fn repeat_runs(list: &[Piece], offset: i64, times: u64, by: i64) -> Option<Piece> {
     let [piece] = list else { return None };
     let Body::Runs { basic, length, count, stride } = piece.body else { return None };

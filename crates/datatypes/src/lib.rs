@@ -1,33 +1,33 @@
 //! MPI's datatypes as layouts of bytes, and its reduction operators.
 //!
-//! There is no I/O, no environment and no pointer here. A caller's buffer is reached through [`Memory`], or by runs of bytes that
-//! are handed out; who has the pointer copies. A type is described by its constructors' arguments, flattened once into runs and
-//! loops over them, and from then on a message is packed and unpacked piece by piece without walking it from the start.
+//! There is no I/O, no environment and no pointer here. A caller's buffer is accessed through [`Memory`], or by runs of bytes that
+//! this crate returns and the caller copies. A type is described by its constructors' arguments, flattened once into runs and loops
+//! over them. A message is then packed and unpacked piece by piece without walking it from the start.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `basic` | the predefined types of the standard ABI, their handles, sizes, and sizes in external32 |
 //! | `construct`, `arrays` | the constructors |
-//! | `bounds` | size, bounds and alignment, computed from the parts' |
-//! | `datatype` | [`Datatype`] itself: bounds, commit, where the bytes of some elements are |
+//! | `bounds` | size, bounds and alignment, computed from those of the parts |
+//! | `datatype` | [`Datatype`]: bounds, commit, and the byte ranges of its elements |
 //! | `layout` | the flattened form: runs, and loops over lists of runs |
-//! | `cursor` | a place in the packed form; pack and unpack from it; merged runs |
-//! | `external32` | the form between unlike machines |
-//! | `combiner`, `contents` | which constructor made a type; envelope and contents |
+//! | `cursor` | a position in the packed form, for pack and unpack; merged runs |
+//! | `external32` | the representation for heterogeneous machines |
+//! | `combiner`, `contents` | the constructor of a type; envelope and contents |
 //! | `signature` | sequences of basic types, compared without walking them |
-//! | `received` | elements in bytes that came |
-//! | `operator`, `op`, `arithmetic` | operators: the standard's, any, and what they do to bytes |
-//! | `float`, `integer` | numbers that Rust has no type for |
+//! | `received` | the number of elements in received bytes |
+//! | `operator`, `op`, `arithmetic` | predefined operators, any operators, and their arithmetic |
+//! | `float`, `integer` | numbers without a Rust type |
 //!
 //! # What the standard leaves open
 //!
-//! - The extent of a type whose bounds nobody set is padded to the strictest alignment inside, as C pads a struct, whichever
-//!   constructor made it, and a type that is a part of another counts with its padding: so `count` extents of it fit in it.
-//! - Bounds that were set stay: where a part of a type has them, those of the parts without do not count.
-//! - `long double` is what C has here: x87's 80 bits in 16 bytes on x86-64, quad elsewhere. Fortran's `INTEGER`, `REAL` and
+//! - The extent of a type without set bounds is padded to the strictest alignment inside, as C pads a struct, for every
+//!   constructor. A part of another type includes its padding, so that `count` extents of it fit in the whole.
+//! - Bounds that were set have priority: if any part has set bounds, those of parts without are ignored.
+//! - `long double` is the local C type: x87's 80 bits in 16 bytes on x86-64, quad elsewhere. Fortran's `INTEGER`, `REAL` and
 //!   `LOGICAL` have 4 bytes.
-//! - Predefined operators take predefined types, their duplicates, and what `MPI_Type_get_value_index` and
-//!   `MPI_Type_create_f90_*` return. Logical operators give 1 for true.
+//! - Predefined operators accept predefined types, their duplicates, and the results of `MPI_Type_get_value_index` and
+//!   `MPI_Type_create_f90_*`. Logical operators return 1 for true.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! [`Op`]: reductions by an operator of the standard's or of a user's.
+//! [`Op`]: reductions by a predefined or a user-defined operator.
 
 use crate::arithmetic;
 use crate::datatype::Element;
@@ -7,26 +7,26 @@ use crate::{Basic, Datatype, Error, ErrorKind, Kind, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A user's operator.
+/// A user-defined operator.
 pub trait UserFunction: Send + Sync {
-    /// `right` becomes `left op right`, element by element. Both slices hold `count` elements as they lie in memory: they begin at
+    /// `right` becomes `left op right`, element by element. Both slices hold `count` elements in memory layout: they begin at
     /// `datatype.span(count).start` from the address that a C function gets, and end where the span ends.
     ///
     /// # Errors
-    /// What the function says is wrong.
+    /// The function's.
     fn apply(&self, left: &[u8], right: &mut [u8], count: i64, datatype: &Datatype) -> Result<()>;
 }
 
 /// An operator that reduces elements of two buffers into one.
 #[derive(Clone)]
 pub enum Op {
-    /// One of the standard's.
+    /// A predefined operator.
     Predefined(Operator),
-    /// A user's.
+    /// A user-defined operator.
     User {
-        /// What it does.
+        /// The function.
         function: Arc<dyn UserFunction>,
-        /// Whether operands may change places.
+        /// Whether operands may be swapped.
         commutative: bool,
     },
 }
@@ -48,7 +48,7 @@ impl fmt::Debug for Op {
 }
 
 impl Op {
-    /// Whether operands may change places: all predefined ones do, but for the two that take one side.
+    /// Whether operands may be swapped: true for predefined operators, except the two that select one operand.
     pub fn is_commutative(&self) -> bool {
         match self {
             Self::Predefined(operator) => !operator.takes_a_side(),
@@ -56,11 +56,11 @@ impl Op {
         }
     }
 
-    /// Whether this reduces elements of a type (see [`Basic::is_reduced_by`]) in an operation that accumulates; to be asked before
-    /// anything moves.
+    /// Checks that this reduces elements of a type (see [`Basic::is_reduced_by`]) in an accumulate operation. Call it before any
+    /// data move.
     ///
     /// # Errors
-    /// Of kind [`Op`](ErrorKind::Op) if not.
+    /// Of kind [`Op`](ErrorKind::Op) otherwise.
     pub fn check(&self, datatype: &Datatype) -> Result<()> {
         let Self::Predefined(operator) = self else { return Ok(()) };
         let legal = match datatype.element() {
@@ -75,10 +75,10 @@ impl Op {
         Ok(())
     }
 
-    /// As [`Op::check`], in any other reduction, for which the two that take a side are none (MPI 5.0, 12.3.4).
+    /// As [`Op::check`], for all other reductions, which exclude the two operators that select one operand (MPI 5.0, 12.3.4).
     ///
     /// # Errors
-    /// Of kind [`Op`](ErrorKind::Op) if not.
+    /// Of kind [`Op`](ErrorKind::Op) otherwise.
     pub fn check_reduction(&self, datatype: &Datatype) -> Result<()> {
         match self {
             Self::Predefined(operator) if operator.takes_a_side() => {
@@ -89,12 +89,12 @@ impl Op {
         }
     }
 
-    /// `right` becomes `left op right`, element by element in their order, so that the bits of the result depend on the operands
-    /// alone. Slices are as [`UserFunction::apply`] has them, and need no alignment.
+    /// `right` becomes `left op right`, element by element in order, so that the bits of the result depend only on the operands.
+    /// Slices are as for [`UserFunction::apply`], and need no alignment.
     ///
     /// # Errors
-    /// What [`Op::check`] refuses, and an illegal count or slices that are too short: before a byte has changed. Else what a
-    /// user's function says.
+    /// As [`Op::check`], and for an illegal count or slices that are too short: before any byte has changed. Otherwise the errors
+    /// of a user-defined function.
     pub fn apply(&self, left: &[u8], right: &mut [u8], count: i64, datatype: &Datatype) -> Result<()> {
         self.check(datatype)?;
         let span = datatype.span(count)?;
@@ -120,7 +120,7 @@ impl Op {
     }
 }
 
-/// The lesser or the greater value wins, with its index; of equal values the lesser index. The last pair may lack its padding.
+/// Selects the smaller or the greater value with its index; for equal values the smaller index. The last pair may lack its padding.
 fn reduce_pairs(
     operator: Operator,
     (value, index): (Basic, Basic),

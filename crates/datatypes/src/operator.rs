@@ -1,4 +1,4 @@
-//! [`Operator`]: the predefined operators, and what each may reduce.
+//! [`Operator`]: the predefined operators, and the types that each reduces.
 
 use crate::Kind;
 
@@ -10,10 +10,10 @@ macro_rules! operators {
         pub enum Operator { $($(#[$doc])* $variant = $handle,)* }
 
         impl Operator {
-            /// All of them, in the order of their handles.
+            /// All operators, in the order of their handles.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// As C writes it, `"MPI_SUM"`.
+            /// The name in C, such as `"MPI_SUM"`.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
@@ -42,13 +42,13 @@ operators! {
     Lor = 0x31, "MPI_LOR";
     /// `MPI_LXOR`; true is 1.
     Lxor = 0x32, "MPI_LXOR";
-    /// `MPI_MINLOC`; of equal values the lesser index.
+    /// `MPI_MINLOC`; for equal values the smaller index.
     Minloc = 0x38, "MPI_MINLOC";
-    /// `MPI_MAXLOC`; of equal values the lesser index.
+    /// `MPI_MAXLOC`; for equal values the smaller index.
     Maxloc = 0x39, "MPI_MAXLOC";
-    /// `MPI_REPLACE`, of accumulating operations: the left one.
+    /// `MPI_REPLACE`, for accumulate operations: the left operand.
     Replace = 0x3c, "MPI_REPLACE";
-    /// `MPI_NO_OP`, of accumulating operations: the right one.
+    /// `MPI_NO_OP`, for accumulate operations: the right operand.
     NoOp = 0x3d, "MPI_NO_OP";
 }
 
@@ -58,17 +58,17 @@ impl Operator {
         self as u16
     }
 
-    /// The one with this handle.
+    /// The operator with this handle.
     pub fn from_abi(handle: u16) -> Option<Self> {
         Self::ALL.iter().copied().find(|operator| operator.abi() == handle)
     }
 
-    /// Whether it is one of the two that take one of both operands, and are no reductions.
+    /// Whether it is one of the two that select one operand, and are no reductions.
     pub fn takes_a_side(self) -> bool {
         matches!(self, Self::Replace | Self::NoOp)
     }
 
-    /// Whether the standard lets it reduce elements of a kind.
+    /// Whether the standard allows it to reduce elements of a kind.
     pub(crate) fn reduces(self, kind: Kind) -> bool {
         let number =
             matches!(kind, Kind::CSigned | Kind::CUnsigned | Kind::FInteger | Kind::Multi | Kind::Real);

@@ -1,10 +1,10 @@
-//! From bytes that came to elements: `MPI_Get_count`, `MPI_Get_elements`, and back.
+//! Converts received bytes to numbers of elements, and back: `MPI_Get_count`, `MPI_Get_elements` and `MPI_Status_set_elements`.
 
 use crate::Datatype;
 use crate::layout::{Body, Piece};
 
 impl Datatype {
-    /// Whole elements in so many bytes, for `MPI_Get_count`; none, which is `MPI_UNDEFINED`, if a part of one is left.
+    /// The number of whole elements in these bytes, for `MPI_Get_count`; `None`, for `MPI_UNDEFINED`, if a partial element remains.
     pub fn count_in(&self, bytes: u64) -> Option<i64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -13,8 +13,8 @@ impl Datatype {
         }
     }
 
-    /// Basic elements in so many bytes, for `MPI_Get_elements`; none, which is `MPI_UNDEFINED`, if a part of one is left. A pair
-    /// is two elements.
+    /// The number of basic elements in these bytes, for `MPI_Get_elements`; `None`, for `MPI_UNDEFINED`, if a partial element
+    /// remains. A pair is two elements.
     pub fn elements_in(&self, bytes: u64) -> Option<i64> {
         let size = self.size() as u64;
         if size == 0 {
@@ -24,8 +24,8 @@ impl Datatype {
         i64::try_from(whole.checked_add(elements_before(self.typed(), bytes % size)?)?).ok()
     }
 
-    /// The bytes that so many basic elements take, for `MPI_Status_set_elements`; none if this type has no data, the number is
-    /// negative, or the bytes pass 64 bits.
+    /// The bytes of this many basic elements, for `MPI_Status_set_elements`; `None` if this type has no data, the number is
+    /// negative, or the bytes exceed 64 bits.
     pub fn bytes_of_elements(&self, count: i64) -> Option<u64> {
         let count = u64::try_from(count).ok()?;
         let each = elements(self.typed());
@@ -40,7 +40,7 @@ fn elements(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.elements).sum()
 }
 
-/// Elements in the first bytes of a list, which has more; none if they end within an element.
+/// Elements in the first `bytes` of a longer list; `None` if they end within an element.
 fn elements_before(pieces: &[Piece], mut bytes: u64) -> Option<u64> {
     let mut elements = 0;
     for piece in pieces {
@@ -63,7 +63,7 @@ fn elements_before(pieces: &[Piece], mut bytes: u64) -> Option<u64> {
     Some(elements)
 }
 
-/// Bytes of the first elements of a list, which has more.
+/// Bytes of the first `elements` of a longer list.
 fn bytes_before(pieces: &[Piece], mut elements: u64) -> u64 {
     let mut bytes = 0;
     for piece in pieces {

@@ -1,26 +1,27 @@
-//! Type signatures: the sequence of basic types of a type map, as a number that repeats and joins without walking it.
+//! Type signatures: the sequence of basic types of a type map, hashed to a number that can be repeated and concatenated without
+//! walking it.
 
 use crate::Basic;
 
-/// Polynomials are taken modulo this prime, 2^61 - 1.
+/// The modulus of the polynomials, the prime 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
-/// Where they are evaluated: a number without meaning, large and odd.
+/// The point at which they are evaluated: an arbitrary large odd number.
 const POINT: u64 = 0x0bad_5eed_c0de_cafd;
 
-/// A sequence of basic types. Equal sequences are equal; unequal ones differ but for one chance in 2^50 or so.
+/// A sequence of basic types. Equal sequences compare equal; unequal ones differ except with a probability of about 2^-50.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Signature {
-    /// Basic types in the sequence.
+    /// Number of basic types in the sequence.
     pub elements: u64,
     /// Their handles as a polynomial, modulo [`PRIME`].
     hash: u64,
 }
 
 impl Signature {
-    /// Of no elements.
+    /// The empty sequence.
     pub(crate) const EMPTY: Self = Self { elements: 0, hash: 0 };
 
-    /// Of one element; a pair is two.
+    /// The sequence of one element; a pair has two.
     pub(crate) fn of(basic: Basic) -> Self {
         match basic.pair() {
             Some((value, index)) => Self::of(value).then(Self::of(index)),
@@ -28,13 +29,13 @@ impl Signature {
         }
     }
 
-    /// This sequence, and behind it the other one.
+    /// This sequence followed by the other one.
     pub(crate) fn then(self, next: Self) -> Self {
         let hash = (multiply(self.hash, power(POINT, next.elements)) + next.hash) % PRIME;
         Self { elements: self.elements.wrapping_add(next.elements), hash }
     }
 
-    /// This sequence so many times, in steps logarithmic in their number.
+    /// This sequence repeated, in logarithmic time.
     pub(crate) fn repeated(self, count: u64) -> Self {
         let (mut result, mut doubled, mut left) = (Self::EMPTY, self, count);
         while left > 0 {

@@ -1,4 +1,4 @@
-//! Every constructor: its envelope and contents, as given, in both forms; and what it refuses.
+//! Tests every constructor: its envelope and contents in both forms, and the arguments that it refuses.
 
 use datatypes::{Basic, Combiner, Datatype, Distribution, Envelope, ErrorKind, Order, Result};
 
@@ -168,7 +168,7 @@ fn predefined_types_have_no_contents() {
     }
 }
 
-/// The error of a call: its kind, and the argument that it names.
+/// Checks the error of a call: its kind, and the argument that it names.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, argument: &str) {
     let error = result.expect_err("illegal arguments");
@@ -227,7 +227,7 @@ fn what_passes_64_bits_is_an_error() {
     refused(big.bytes(1 << 21), ErrorKind::Count, "count");
     refused(big.cursor(1 << 21).map(|_| ()), ErrorKind::Count, "count");
     assert!(big.single_run(1 << 21).is_none());
-    // The largest stride there is, and absolute addresses at the end of what 64 bits reach.
+    // The largest possible stride, and absolute addresses at the limit of 64 bits.
     assert!(Datatype::hvector(2, 1, i64::MAX - 3 - 4, &int()).is_ok());
     let far = Datatype::hindexed(&[1], &[i64::MAX - 4], &int()).expect("four bytes are there");
     assert_eq!(far.runs(1).expect("one").map(|run| run.offset).collect::<Vec<_>>(), [i64::MAX - 4]);

@@ -1,4 +1,4 @@
-//! Known answers: external32 byte by byte, operators on every type they reduce, and what they refuse.
+//! Known answers: external32 byte by byte, operators on every type they reduce, and the types they refuse.
 
 use datatypes::{Basic, Datatype, Error, ErrorKind, Kind, Memory, Op, Operator, Result, UserFunction};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl Memory for Bytes {
     }
 }
 
-/// Packs one element of these bytes, and checks that it comes back.
+/// Packs one element of these bytes, and checks that unpacking restores it.
 fn external(basic: Basic, bytes: &[u8]) -> Result<Vec<u8>> {
     let datatype = Datatype::from(basic);
     let mut into = Vec::new();
@@ -32,7 +32,7 @@ fn long_double() -> Vec<u8> {
     bits.to_ne_bytes().to_vec()
 }
 
-/// As numpy nests arrays, and mpi4py's tests make types of them: 2 times 3 elements of 12 integers at odd strides.
+/// Nested arrays as numpy has them, of which mpi4py's tests make types: 2 times 3 elements of 12 integers at odd strides.
 #[test]
 fn a_part_of_a_type_counts_with_its_padding() {
     let inner = Datatype::hvector(3, 4, 25, &Basic::Int.into()).expect("a vector");
@@ -57,7 +57,7 @@ fn external32_is_big_endian_with_the_sizes_of_the_standard() {
     let complex = [1.0_f32.to_ne_bytes(), (-2.0_f32).to_ne_bytes()].concat();
     assert_eq!(external(Basic::CFloatComplex, &complex), Ok(vec![0x3f, 0x80, 0, 0, 0xc0, 0, 0, 0]));
     assert_eq!(external(Basic::Integer16, &1_i128.to_ne_bytes()).map(|bytes| bytes[15]), Ok(1));
-    // A pair has no padding there.
+    // A pair has no padding in external32.
     let pair = [&7_i16.to_ne_bytes()[..], &[0, 0], &9_i32.to_ne_bytes()].concat();
     assert_eq!(external(Basic::ShortInt, &pair), Ok(vec![0, 7, 0, 0, 0, 9]));
 }
@@ -94,7 +94,7 @@ fn external32_converts_runs_longer_than_a_chunk() {
     assert_eq!(back.0, bytes);
 }
 
-/// Applies an operator to bytes that begin at an odd address.
+/// Applies an operator to bytes at an odd address.
 fn apply(operator: Operator, basic: Basic, left: &[u8], right: &[u8]) -> Vec<u8> {
     let datatype = Datatype::from(basic);
     let count = (left.len() as i64 + datatype.extent() - 1) / datatype.extent();
@@ -187,7 +187,7 @@ fn floating_point_in_software() {
             [0x3fff_8000_0000_0000_0000_u128, 0x4000_8000_0000_0000_0000, 0x4000_c000_0000_0000_0000];
         check!(u128, Basic::LongDouble, Sum, [one], [two], [three]);
         check!(u128, Basic::LongDouble, Prod, [three], [one], [three]);
-        // 1 + 2^-63 is the next long double behind 1; 2^-64 more is lost.
+        // 1 + 2^-63 is the next long double after 1; 2^-64 more is lost.
         check!(u128, Basic::LongDouble, Sum, [one], [0x3fc0_8000_0000_0000_0000], [one | 1]);
         check!(u128, Basic::LongDouble, Sum, [one], [0x3fbf_8000_0000_0000_0000], [one]);
     }
@@ -205,7 +205,7 @@ fn pairs_keep_the_lesser_index_of_equal_values() {
     assert_eq!(least, pairs(&[(1.0, 5), (1.0, 2), (3.0, 0)]));
     let greatest = apply(Operator::Maxloc, Basic::DoubleInt, &left, &right);
     assert_eq!(greatest, pairs(&[(2.0, 1), (2.0, 6), (3.0, 0)]));
-    // The last pair need not have its padding.
+    // The last pair may lack its padding.
     let most = apply(Operator::Maxloc, Basic::DoubleInt, &left[..44], &right[..44]);
     assert_eq!(most, pairs(&[(2.0, 1), (2.0, 6), (3.0, 0)])[..44]);
     check!(i32, Basic::TwoInt, Minloc, [3, 7, -1, 2], [3, 4, 0, 1], [3, 4, -1, 2]);
@@ -236,7 +236,7 @@ fn chars_are_reduced_as_signed_ones() {
     check!(i8, Basic::Char, Sum, [100], [100], [-56]);
 }
 
-/// Which kinds each operator reduces, as the standard's table has it.
+/// The kinds that each operator reduces, by the standard's table.
 fn legal(operator: Operator) -> &'static [Kind] {
     use Kind::{Byte, CSigned, CUnsigned, Complex, FInteger, Logical, Multi, Pair, Real};
     match operator {
@@ -254,7 +254,7 @@ fn illegal_combinations_change_nothing() {
     for &operator in &Operator::ALL[..12] {
         for &basic in Basic::ALL {
             let (datatype, op) = (Datatype::from(basic), Op::from(operator));
-            // Not the standard's, but others'.
+            // Not in the standard, but supported by other implementations.
             let kind = if basic == Basic::Char { Kind::CSigned } else { basic.kind() };
             let expected = legal(operator).contains(&kind);
             assert_eq!(op.check(&datatype).is_ok(), expected, "{operator:?} of {basic:?}");

@@ -1,19 +1,19 @@
-//! Types against a naive model that lists every basic element of the type map, with its address.
+//! Tests types against a naive model that lists every basic element of the type map with its address.
 
 use datatypes::{Basic, Datatype, Distribution, Memory, Order, Run};
 use proptest::prelude::*;
 
-/// A type as the standard defines it: basic types at displacements, and bounds that somebody set.
+/// A type as the standard defines it: basic types at displacements, and explicitly set bounds.
 #[derive(Clone, Debug)]
 struct Model {
     map: Vec<(Basic, i64)>,
-    /// Each lower and upper bound that was set.
+    /// All lower and upper bounds that were set.
     marks: Vec<(i64, i64)>,
-    /// Where parts end, with their padding.
+    /// The ends of parts, including their padding.
     ends: Vec<i64>,
 }
 
-/// Basic types without parts, from 1 to 16 bytes.
+/// Basic types other than pairs, from 1 to 16 bytes.
 const BASICS: [Basic; 6] =
     [Basic::Byte, Basic::Short, Basic::Int, Basic::Double, Basic::LongDouble, Basic::CDoubleComplex];
 
@@ -65,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Blocks of elements at displacements in bytes, in their order.
+    /// Blocks of elements at displacements in bytes, in order.
     fn blocks<'a>(blocks: impl IntoIterator<Item = (i64, i64, &'a Self)>) -> Self {
         let mut all = Self { map: vec![], marks: vec![], ends: vec![] };
         for (length, displacement, old) in blocks {
@@ -151,7 +151,7 @@ fn any_type() -> impl Strategy<Value = Both> {
     })
 }
 
-/// Addresses from -`ORIGIN` on, all bytes different from their neighbours.
+/// Memory at addresses from -`ORIGIN` on, in which neighbouring bytes differ.
 struct Arena {
     bytes: Vec<u8>,
 }
@@ -180,13 +180,13 @@ impl Memory for Arena {
     }
 }
 
-/// Whether all bytes of so many elements have an address in an [`Arena`]: of nested types with large gaps some have none.
+/// Whether all bytes of `count` elements fit in an [`Arena`]: nested types with large gaps may not.
 fn fits(datatype: &Datatype, count: i64) -> bool {
     let span = datatype.span(count).expect("small");
     -ORIGIN <= span.start && span.end <= ORIGIN
 }
 
-/// Runs from the addresses of all bytes: new where one does not follow the one before.
+/// Runs made from the addresses of all bytes: a new one where an address does not follow the one before.
 fn merged(addresses: &[i64]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &address in addresses {
@@ -243,7 +243,7 @@ proptest! {
             let mut part = vec![0; length];
             prop_assert_eq!(cursor.pack(&arena, &mut part), end - start);
             prop_assert_eq!(&part[..end - start], &packed[start..end]);
-            // It goes on where it stopped.
+            // It continues where it stopped.
             let mut one = [0];
             let more = cursor.pack(&arena, &mut one);
             prop_assert_eq!(&one[..more], &packed[end..(end + 1).min(packed.len())]);
@@ -321,7 +321,7 @@ proptest! {
     }
 }
 
-/// Whether a long double is inside: not every pattern of bits is one that comes back.
+/// Whether it contains a long double: not every bit pattern survives a conversion.
 fn holds_long_double(datatype: &Datatype) -> bool {
     match datatype.contents() {
         Ok(contents) => contents.datatypes.iter().any(holds_long_double),
@@ -329,7 +329,7 @@ fn holds_long_double(datatype: &Datatype) -> bool {
     }
 }
 
-/// Every element of an array of these sizes, as coordinates and its place in memory, in the order of memory.
+/// Every element of an array of these sizes, as coordinates and address, in memory order.
 fn cells(sizes: &[i64], order: Order) -> Vec<(Vec<i64>, i64)> {
     let total: i64 = sizes.iter().product();
     let coordinates = |mut place: i64| {
