@@ -1,4 +1,4 @@
-//! What processes do with each other: each body in a simulated world, there twice with the same trace, and in threads over shared
+//! Communication between processes. Each body runs twice in a simulated world, with the same trace, and in threads over shared
 //! memory, where messages are stored in rings, and over iWARP, where they are sent.
 
 mod support;
@@ -19,7 +19,8 @@ fn twice(ranks: u32, connect: Connect, body: Body) {
     assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
 }
 
-/// Messages by writes that the receiver looks for, on a card of which it is said that it does them in order, and in threads over iWARP.
+/// Messages written by RDMA to memory that the receiver polls: on a modelled card that guarantees ordered writes, and in threads
+/// over iWARP.
 mod fast_path {
     use super::{Body, Connect, Play};
 
@@ -46,7 +47,7 @@ mod fast_path {
         everybody_talks_to_everybody 6
     }
 
-    /// Goal: a write wakes a receiver that sleeps. Method: each message comes long after its receive has begun.
+    /// Goal: a write wakes a sleeping receiver. Method: each message is sent long after its receive was posted.
     #[test]
     fn who_sleeps_hears_of_writes() {
         super::in_threads_written(2, |process| {
@@ -79,7 +80,7 @@ mod fast_path {
     }
 }
 
-/// Sends that are taken back, which Portals does not.
+/// Cancelled sends, which Portals does not support.
 mod taking_back {
     #[test]
     fn in_virtual_time() {
@@ -99,7 +100,7 @@ mod taking_back {
     }
 }
 
-/// One test on each kind of time for each body, with so many ranks.
+/// A test for each kind of time and each body, with this number of ranks.
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -218,7 +219,7 @@ fn modes_end_when_mpi_says(process: &Process) {
     }
 }
 
-/// Long and short messages by turns: none overtakes another, whatever way it goes.
+/// Alternating long and short messages: none overtakes another, with any protocol.
 fn messages_of_one_sender_stay_in_order(process: &Process) {
     let world = process.world();
     let len = |number: usize| [3, 30_000, 500, 0][number % 4] + number;
@@ -273,7 +274,8 @@ fn whoever_sends_is_received_from(process: &Process) {
     }
 }
 
-/// Goal: credits run out on both sides and come back. Method: each sends far more than there are slots, before it receives.
+/// Goal: credits run out on both sides and are returned. Method: each side sends far more messages than there are slots, before it
+/// receives.
 fn floods_both_ways_end(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let mut all: Vec<Vec<u8>> = (0..300).map(|number| pattern(world.rank(), number, 100)).collect();
@@ -287,8 +289,8 @@ fn floods_both_ways_end(process: &Process) {
     Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
 }
 
-/// Goal: rings fill, and end at every place of a message. Method: messages of all numbers of lines, several rings of them before
-/// the receiver takes the first.
+/// Goal: rings fill and wrap around at every offset in a message. Method: messages of all numbers of lines, filling several rings
+/// before the receiver takes the first.
 fn rings_fill_and_begin_anew(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let len = |number: usize| number * 37 % 1500;
@@ -305,8 +307,8 @@ fn rings_fill_and_begin_anew(process: &Process) {
     Request::wait_all(&mut requests.iter_mut().collect::<Vec<_>>());
 }
 
-/// Goal: what a ring held before is not taken for a message. Method: payloads that consist of what messages begin with, at every
-/// distance from a line's begin.
+/// Goal: old contents of a ring are not mistaken for a message. Method: payloads that look like message headers, at every offset
+/// from the start of a line.
 fn payloads_are_no_messages(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     for round in 0..400_usize {
@@ -322,8 +324,8 @@ fn payloads_are_no_messages(process: &Process) {
     }
 }
 
-/// Goal: messages of one sender stay in order where one of them may go as an answer to what came, and others not. Method: by turns
-/// one side asks, and the other sends up to four messages, short and longer, numbered through.
+/// Goal: messages of one sender stay in order if some are replies and others are not. Method: alternately one side sends a request,
+/// and the other sends up to four numbered messages, short and longer.
 fn answers_and_floods_stay_in_order(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let (mut sent, mut got) = (0_usize, 0_usize);
@@ -344,13 +346,13 @@ fn answers_and_floods_stay_in_order(process: &Process) {
 }
 
 fn piece(bytes: &mut [u8]) -> Piece {
-    // SAFETY: used by calls that return while the bytes are there, and by requests that are waited for.
+    // SAFETY: used by calls that return while the bytes exist, and by requests that are waited for.
     unsafe { Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Goal: what is over at once is what it would be by the long way, and in the same order. Method: messages of all short lengths, by
-/// turns and in floods, each by the short way where that goes; received so, or by receives that were begun so, into too little room, or
-/// behind looks for what does not come.
+/// Goal: operations that complete immediately have the same results as on the general path, in the same order. Method: messages of
+/// all short lengths, alternating and in bursts, sent by the fast path where possible; received by the fast path, by receives
+/// started there, into buffers that are too small, or after attempts to receive a message that does not exist.
 fn short_messages_are_over_at_once(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     let (mut sent, mut got) = (0_usize, 0_usize);
@@ -369,7 +371,7 @@ fn short_messages_are_over_at_once(process: &Process) {
             let (mut bytes, tag) = (vec![0; 300], got as i32);
             let want = pattern(peer, got, len);
             match (turn + message) % 5 {
-                // Neither for another tag, nor into less room.
+                // Neither with another tag, nor into a smaller buffer.
                 0 => {
                     assert_eq!(world.receive_at_once(piece(&mut bytes), with(peer, tag + 1)), None);
                     if len > 0 {
@@ -416,8 +418,9 @@ fn short_messages_are_over_at_once(process: &Process) {
     }
 }
 
-/// Goal: long messages come whole, whoever copies how much of them. Method: both send at once, more of them than are shared at a time,
-/// of all numbers of pieces, the last into less room than they have; by turns a side is elsewhere while they come.
+/// Goal: long messages arrive complete, for any division of the copying. Method: both sides send at the same time, more messages
+/// than are copied by both at a time, with all numbers of pieces, the last into a buffer that is too small; one side at a time is
+/// busy elsewhere while they arrive.
 fn long_messages_are_copied_by_both(process: &Process) {
     let (world, peer) = (process.world(), 1 - process.world().rank());
     for round in 0..6 {
@@ -453,9 +456,9 @@ fn comb(len: usize) -> Datatype {
     comb
 }
 
-/// Goal: long messages come whole, or as much of them as there is room for, whoever moves which part of them. Method: lengths around
-/// those at which the protocol changes, into rooms that end in each part; the sender waits, or goes on; the receive is there first,
-/// or late; the bytes lie in one piece or apart, at either end.
+/// Goal: long messages arrive complete, or as much of them as fits, for any division of the transfer. Method: lengths around those
+/// at which the protocol changes, into buffers that end in each part; the sender waits, or continues; the receive is posted early
+/// or late; the bytes are contiguous or scattered, at either end.
 fn long_messages_come_whole_however_they_begin(process: &Process) {
     let world = process.world();
     for (number, len) in [16_384, 16_385, 40_000, 65_552, 65_553, 131_072, 300_001].into_iter().enumerate() {
@@ -572,7 +575,7 @@ fn a_receive_without_a_message_is_cancelled(process: &Process) {
         assert!(receives.wait().cancelled);
         assert_eq!(receives.cancel().expect_err("null").class, Class::REQUEST);
         send(world, vec![], with(1, 2));
-        // What comes now is not for the receive that was cancelled.
+        // The next message is not for the cancelled receive.
         let (got, status) = receive(world, 4, with(1, 1));
         assert_eq!((got, status.cancelled, bytes), (vec![1, 2, 3, 4], false, [7; 4]));
     } else {
@@ -584,8 +587,8 @@ fn a_receive_without_a_message_is_cancelled(process: &Process) {
     }
 }
 
-/// Goal: a send that nobody receives ends when it is cancelled, and leaves nothing behind; one that has been matched completes. Method:
-/// short and long ones, to each other and to oneself; then such whose receives have begun before, and some that are probed for.
+/// Goal: an unmatched send ends when it is cancelled, and leaves nothing behind; a matched one completes. Method: short and long
+/// messages, to each other and to oneself; then messages with posted receives, and some that are probed.
 fn a_send_without_a_receive_is_cancelled(process: &Process) {
     const LENS: [usize; 5] = [0, 8, 3_000, 40_000, 3_000_000];
     let (world, me) = (process.world(), process.world().rank());
@@ -659,7 +662,7 @@ fn probes_see_and_claims_take(process: &Process) {
     }
 }
 
-/// A communicator is disconnected when what is under way on it is over: here a message whose receiver takes its time.
+/// Disconnecting a communicator waits for its pending operations: here for a message with a slow receiver.
 fn disconnecting_waits(process: &Process) {
     let comm = process.world().dup().expect("a copy");
     let mut bytes = vec![7; 100];
@@ -736,7 +739,7 @@ fn nobody_is_a_partner(process: &Process) {
     assert_eq!(message.receive(mpi::Buffer::nothing()), Status::of_nobody());
 }
 
-/// Types with gaps on one side and without on the other, short and long.
+/// Types with gaps at one side and without at the other, short and long.
 fn pieces_are_packed(process: &Process) {
     let world = process.world();
     for count in [6_usize, 20_000] {
@@ -816,7 +819,7 @@ fn copies_are_made_while_others_go_on(process: &Process) {
     }
 }
 
-/// Rank 0 of a communicator hears the others' world ranks.
+/// Rank 0 of a communicator collects the others' world ranks.
 fn census(comm: &Comm, me: i32) -> Vec<u8> {
     if comm.rank() > 0 {
         send(comm, vec![me as u8], with(0, 1));
@@ -839,7 +842,7 @@ fn splits_go_by_colour_and_key(process: &Process) {
         _ => assert_eq!(census(&part.expect("a member"), me), [5, 3, 1]),
     }
     let shared = world.split_type(&SplitType::Shared, 0).expect("valid").expect("at least this process");
-    // In threads all are on one host, in a world each has its own.
+    // In threads all ranks are on one host, in a world each has its own.
     assert!([1, 6].contains(&shared.size()));
     assert_eq!(census(&shared, me).len(), shared.size() as usize);
     assert!(world.split_type(&SplitType::Undefined, 0).expect("valid").is_none());
@@ -854,7 +857,7 @@ fn parts_become_communicators(process: &Process) {
     if let Some(part) = part {
         assert_eq!(census(&part, me), [3, 1]);
     }
-    // Only the members call this one, and twice.
+    // Only the members make this call, and twice.
     if me != 2 {
         let group = world.group().exclude(&[2]).expect("ranks");
         for tag in [7, 7] {
@@ -930,7 +933,7 @@ fn attributes_are_copied_and_deleted(process: &Process) {
     assert_eq!(world.attribute(&key), None);
 }
 
-/// Connections cross in all ways, as everybody sends to everybody at once.
+/// All ranks send to all others at the same time, so that connections are requested from both ends.
 fn everybody_talks_to_everybody(process: &Process) {
     let world = process.world();
     let (rank, size) = (world.rank(), world.size());
@@ -947,7 +950,7 @@ fn everybody_talks_to_everybody(process: &Process) {
     }
 }
 
-/// Several threads of each process send and receive at once, each by a tag of its own.
+/// Several threads of each process send and receive concurrently, each with its own tag.
 fn threads_share_a_process(process: &Process) {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -975,7 +978,7 @@ fn threads_share_a_process(process: &Process) {
     assert_eq!(done.load(Ordering::SeqCst), 3, "a thread has failed");
 }
 
-/// Parts become ready in any order; the receiver counts in others, and one part is there before the next one is given.
+/// Parts become ready in any order; the receiver checks them in another order, and one part arrives before the next one is ready.
 fn messages_come_in_parts(process: &Process) {
     let (world, peer) = (process.world(), with(1 - process.world().rank(), 5));
     for len in [0, 12, 60_000] {
@@ -1005,7 +1008,7 @@ fn messages_come_in_parts(process: &Process) {
                 assert_eq!(sends.test(), None);
                 sends.remote().expect("parts").parts_ready(0, 3).expect("wait");
                 assert_eq!(sends.wait().class(), Class::SUCCESS);
-                // It has all.
+                // The receiver has everything.
                 receive(world, 0, with(1, 7));
             }
         } else {
@@ -1035,7 +1038,7 @@ fn messages_come_in_parts(process: &Process) {
     assert_eq!(world.send_parts_init(buffer(&mut odd), 2, peer).expect_err("odd").class, Class::COUNT);
 }
 
-/// Requests that stand for something of the program's are waited for beside others.
+/// Generalized requests of the program can be waited for together with others.
 fn programs_complete_their_requests(process: &Process) {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -1084,7 +1087,7 @@ fn all_are_connected_at_the_start() {
     in_threads("iwarp", 4, Connect::All, everybody_asks_those_below);
 }
 
-/// Goal: of two processes the higher rank asks, and each asks the next one first.
+/// Goal: of two processes the higher rank requests the connection, and each process starts with the next lower rank.
 fn everybody_asks_those_below(process: &Process) {
     let (me, size) = (process.world().rank() as u32, process.world().size() as u32);
     let all = process.connected();

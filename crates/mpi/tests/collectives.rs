@@ -1,5 +1,5 @@
-//! Collective operations against plain ones: random calls by seed, of one group, of two and among neighbours, with every algorithm,
-//! in worlds and in more threads than there are cores.
+//! Tests collective operations against a naive model: random calls by seed, in one group, between two and among neighbours, with
+//! every algorithm, in worlds and in more threads than there are cores.
 
 mod support;
 
@@ -13,7 +13,7 @@ use mpi::{
 };
 use support::{Dice, Play, in_threads, typed};
 
-/// Two by two numbers; of plain numbers the first alone counts.
+/// A two by two matrix; of plain numbers only the first entry counts.
 type Element = [u64; 4];
 
 fn multiply(a: Element, b: Element) -> Element {
@@ -36,7 +36,7 @@ impl UserFunction for Multiply {
     }
 }
 
-/// Plain numbers, or matrices with a gap behind each.
+/// Plain numbers, or matrices followed by a gap.
 #[derive(Clone, Debug)]
 struct Layout {
     is_matrix: bool,
@@ -92,7 +92,7 @@ impl Layout {
     }
 }
 
-/// A buffer in the making: blocks of elements, each with its place.
+/// A buffer under construction: blocks of elements at given positions.
 struct Memory {
     layout: Layout,
     bytes: Vec<u8>,
@@ -100,7 +100,7 @@ struct Memory {
 
 impl Memory {
     fn new(layout: &Layout, elements: usize) -> Self {
-        // The last element's gap belongs to nobody.
+        // The last element's gap is outside of the buffer.
         Self { layout: layout.clone(), bytes: vec![0xa7; (elements + 1) * layout.extent()] }
     }
 
@@ -114,7 +114,7 @@ impl Memory {
     }
 }
 
-/// A call with its memory, and what must be in the output behind it.
+/// A call with its memory, and the expected output.
 struct Prepared {
     text: String,
     call: Collective,
@@ -129,7 +129,7 @@ impl Prepared {
     }
 }
 
-/// What all ranks know of a random call.
+/// The parameters of a random call that all ranks know.
 #[derive(Clone, Debug)]
 struct Plan {
     kind: Kind,
@@ -139,7 +139,7 @@ struct Plan {
     root: usize,
     count: usize,
     in_place: bool,
-    /// Blocks of several sizes at places of their own.
+    /// Blocks have different sizes and explicit positions.
     varies: bool,
 }
 
@@ -159,18 +159,18 @@ impl Plan {
         }
     }
 
-    /// An element of what rank `rank` gives as its block `block`.
+    /// An element of rank `rank`'s block `block`.
     fn value(&self, rank: usize, block: usize, element: usize) -> Element {
         let seed = (self.seed + 1) * 1_000_003 + (rank * 7919 + block * 104_729 + element * 31) as u64;
         [seed, seed ^ 0x5555, seed.wrapping_mul(31), seed | 1]
     }
 
-    /// Elements of the block of a rank, or between two.
+    /// Elements in the block of a rank, or between two ranks.
     fn len(&self, number: usize) -> usize {
         if self.varies { self.count + number % 3 } else { self.count }
     }
 
-    /// Where the blocks begin: with gaps and in another order, if they vary.
+    /// The starts of the blocks: with gaps and in another order, if they vary.
     fn starts(&self, lens: &[usize]) -> Vec<usize> {
         let before = |at: usize| {
             if self.varies { lens[at + 1..].iter().map(|len| len + 1).sum() } else { lens[..at].iter().sum() }
@@ -340,7 +340,7 @@ impl Plan {
     }
 }
 
-/// Random calls of some kinds on a communicator: waited for, several at once, or started over.
+/// Random calls of some kinds on a communicator: blocking, several nonblocking at once, or persistent.
 fn play(comm: &Comm, seed: u64, kinds: &[Kind], rounds: usize) {
     let mut dice = Dice::new(seed);
     let (me, ranks) = (comm.rank() as usize, comm.size() as usize);
@@ -363,7 +363,7 @@ fn play(comm: &Comm, seed: u64, kinds: &[Kind], rounds: usize) {
             _ => {
                 let init = |it: &Prepared| comm.collective_init(&it.call).expect("valid");
                 let mut requests: Vec<Request> = prepared.iter().map(init).collect();
-                // In the opposite order at odd ranks, and again where the first time has not changed what is given.
+                // In the opposite order at odd ranks, and a second time if the first one has not changed the input.
                 let again = plans.iter().all(|plan| !plan.in_place);
                 for _ in 0..if again { 2 } else { 1 } {
                     if me % 2 == 0 {
@@ -380,7 +380,7 @@ fn play(comm: &Comm, seed: u64, kinds: &[Kind], rounds: usize) {
     }
 }
 
-/// On all, and on parts at the same time.
+/// On all ranks, and on parts at the same time.
 fn random_calls(process: &Process, seed: u64) {
     let world = process.world();
     play(world, seed, &Kind::ALL, 8);
@@ -431,7 +431,7 @@ fn collectives_do_what_plain_ones_do_in_bad_weather() {
     }
 }
 
-/// Each algorithm of each kind, asked for by name.
+/// Each algorithm of each kind, selected by name.
 #[test]
 fn every_algorithm_does_what_plain_ones_do() {
     for kind in Kind::ALL {
@@ -454,7 +454,7 @@ fn collectives_go_on_with_more_ranks_than_cores() {
     in_threads("shm", 8, Connect::OnDemand, all);
 }
 
-/// Two sides, of several sizes, do each collective once.
+/// Two groups of different sizes do each collective once.
 fn between_two_sides(process: &Process) {
     let world = process.world();
     let (side, mine) = (i32::from(world.rank() >= 2), world.split(i32::from(world.rank() >= 2), 0));
@@ -491,7 +491,7 @@ fn between_two_sides(process: &Process) {
     run(Collective::ReduceScatter { input: input_12, output: output.buffer(0, mine), counts, op: op() });
     let begin = me as usize * mine;
     assert_eq!(words(&output, mine), (begin..begin + mine).map(|at| sum(other, far, at)).collect::<Vec<_>>());
-    // Rank 1 of the first side is the root, then rank 0 of the second.
+    // The root is rank 1 of the first group, then rank 0 of the second.
     for (root_side, root_rank) in [(0, 1), (1, 0)] {
         let root = match (side == root_side, me as i32 == root_rank) {
             (true, true) => ROOT,
@@ -532,7 +532,7 @@ fn between_two_sides(process: &Process) {
     assert_eq!(inter.collective(&in_place).expect_err("of one group only").class, Class::BUFFER);
 }
 
-/// A grid that is a ring in one dimension, its parts, and a ring that is a distributed graph.
+/// A grid that is periodic in one dimension, its parts, and a ring as a distributed graph.
 fn among_neighbours(process: &Process) {
     let world = process.world();
     let layout = Layout::new(false);
@@ -554,7 +554,7 @@ fn among_neighbours(process: &Process) {
         let call = Collective::NeighborAlltoall { input: input.buffer(0, 4), output: output.buffer(0, 4) };
         comm.collective(&call).expect("valid");
         let untouched = u64::from_ne_bytes([0xa7; 8]);
-        // What goes below comes from above.
+        // A message sent downwards is received from above.
         let from =
             |dimension: usize, by: i32, block: u64| match grid.shift(me, dimension, by).expect("inside").1 {
                 PROC_NULL => untouched,
@@ -565,7 +565,7 @@ fn among_neighbours(process: &Process) {
         assert_eq!((row.size(), row.rank()), (2, me % 2));
         assert_eq!(row.topology(), Some(&Topology::Grid(Grid::new(&[2], &[true]).expect("a grid"))));
     }
-    // Each says the edge of the rank behind it.
+    // Each rank specifies the edge that starts at the next rank.
     let (me, size) = (world.rank(), world.size());
     let edge = [(me + 1) % size, (me + 2) % size, me];
     let ring = world.dist_graph_create(&vec![edge], true, false).expect("made");
@@ -589,8 +589,8 @@ fn among_neighbours(process: &Process) {
     assert_eq!(world.dist_graph_create_adjacent(none, false).expect_err("no rank").class, Class::RANK);
 }
 
-/// Goal: where ranks may be changed, neighbours come to be on one host, and each member knows its own place. Method: a grid of eight on
-/// two hosts that take ranks in turn, and the same as graphs; how many edges go between hosts, and that data come from whom they should.
+/// Goal: with reordering, neighbours are on one host, and each member knows its own place. Method: a grid of eight on two hosts
+/// with alternating ranks, and the same as graphs; count the edges between hosts, and check the sources of the data.
 fn neighbours_are_placed_together(process: &Process) {
     let world = process.world();
     let host = |rank: i32| rank % 2;
@@ -611,7 +611,7 @@ fn neighbours_are_placed_together(process: &Process) {
     let cart = |reorder| world.cart_create(grid.clone(), reorder).expect("made").expect("all are in it");
     let (as_they_are, placed) = (cart(false), cart(true));
     assert_eq!((far(&as_they_are), far(&placed)), (6, 2));
-    // The same edges, said by each for itself, and by rank 0 for all.
+    // The same edges, specified by each rank for itself, and by rank 0 for all.
     let around = |rank: i32| {
         let ends =
             (0..2).flat_map(|dimension| <[i32; 2]>::from(grid.shift(rank, dimension, 1).expect("one")));
@@ -651,7 +651,7 @@ fn topologies_know_hosts() {
     support::in_threads_of_hosts("shm", 8, 2, neighbours_are_placed_together);
 }
 
-/// An operation that goes on by itself and one that is waited for, in opposite orders.
+/// A nonblocking and a blocking operation, in opposite orders.
 fn background_has_an_order_of_its_own(process: &Process) {
     let world = process.world();
     let layout = Layout::new(false);
@@ -670,7 +670,7 @@ fn background_has_an_order_of_its_own(process: &Process) {
     assert_eq!(layout.get(&sum.bytes, 0)[0], 6);
 }
 
-/// Every wrong argument is named before anything is sent, so that what follows still works.
+/// Every wrong argument is reported before anything is sent, so that later calls still work.
 fn wrong_calls_are_named(process: &Process) {
     let world = process.world();
     let layout = Layout::new(false);
@@ -693,7 +693,7 @@ fn wrong_calls_are_named(process: &Process) {
     }
     let root = 1 - world.rank();
     assert_eq!(class(&Collective::Gather { input: None, output: Buffer::nothing(), root }), Class::BUFFER);
-    // Members whose arguments do not fit.
+    // Members with mismatched arguments.
     let len = if world.rank() == 0 { 4 } else { 2 };
     let cut = world.collective(&Collective::Bcast { buffer: memory.buffer(0, len), root: 0 });
     assert_eq!(cut.err().map(|error| error.class), (world.rank() == 1).then_some(Class::TRUNCATE));
@@ -702,8 +702,8 @@ fn wrong_calls_are_named(process: &Process) {
     world.collective(&Collective::Barrier).expect("all is well");
 }
 
-/// Goal: nobody takes what is not for it when short operations follow each other without a pause. Method: random ones of those that
-/// need no messages where memory is shared, on several communicators in turn that come and go, with ranks that lag.
+/// Goal: no member reads data of another operation when short operations follow each other without a pause. Method: random
+/// operations that need no messages with shared memory, alternating between several short-lived communicators, with slow ranks.
 fn short_ones_follow_each_other(process: &Process) {
     let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
     let world = process.world();
@@ -727,8 +727,8 @@ fn short_ones_follow_each_other(process: &Process) {
     }
 }
 
-/// Goal: memory that members lend is read before it is used again, and nobody waits for ever, when long operations follow each other
-/// and short ones without a pause. Method: as above, of all sizes, each into the same memory as the one before, with ranks that lag.
+/// Goal: lent memory is read before it is reused, and no member waits forever, when long and short operations follow each other
+/// without a pause. Method: as above, with all sizes, each in the same memory as the one before, with slow ranks.
 fn long_ones_follow_each_other(process: &Process) {
     let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
     let world = process.world();
@@ -750,12 +750,12 @@ fn long_ones_follow_each_other(process: &Process) {
     }
 }
 
-/// Bytes on each side of what has room at a desk.
+/// Sizes below and above what a member can show.
 const SIZES: [usize; 6] = [8, 8 << 10, (8 << 10) + 8, 16 << 10, 200_000, 1 << 20];
 
-/// Goal: members that come with different sizes get errors, and do not wait for each other, whichever way the sizes would go; what
-/// follows works. Method: one gives fewer or more bytes than the others; of a broadcast a root that has given what it has does not wait to
-/// hear of it.
+/// Goal: members with different sizes get errors and do not wait for each other, for any combination of protocols; later calls
+/// work. Method: one member passes fewer or more bytes than the others. The root of a broadcast that has already sent its data need
+/// not detect the mismatch.
 fn sizes_that_differ_are_errors(process: &Process, pairs: &[(usize, usize)]) {
     let world = process.world();
     let (me, ranks) = (world.rank(), world.size() as usize);
@@ -806,8 +806,8 @@ fn sizes_that_differ_are_errors(process: &Process, pairs: &[(usize, usize)]) {
     }
 }
 
-/// Goal: members that call something else, or with another root, have errors that say what the others have called. Method: the last rank
-/// calls a barrier, or gives another root, where the others wait for what it would send.
+/// Goal: members that make different calls, or use different roots, get errors that name the others' calls. Method: the last rank
+/// calls a barrier, or passes another root, where the others wait for its data.
 fn calls_that_differ_are_errors(process: &Process) {
     let world = process.world();
     let odd = world.rank() == world.size() - 1;
@@ -820,17 +820,17 @@ fn calls_that_differ_are_errors(process: &Process) {
     let error = world.collective(&call).expect_err("they differ");
     assert!([Class::TRUNCATE, Class::NOT_SAME].contains(&error.class), "{error}");
     if world.size() == 2 {
-        // Each would be its own root.
+        // Each rank would be its own root.
         return;
     }
-    // What comes along with messages may be enough for whoever is wrong: so less of it does than jobs as small as this have room for.
+    // An eager message could satisfy the rank with the wrong root, so the limit is lowered below the default of small jobs.
     process.set_eager_max(8 << 10).expect("a limit");
     let mut long = vec![world.rank() as u8; 100_000];
     let root = if odd { 1 } else { 0 };
     let mut request = world.icollective(&Collective::Bcast { buffer: support::buffer(&mut long), root });
     let status = request.as_mut().expect("valid").wait();
     assert!(status.error.is_some() || !odd, "{status:?}");
-    // Wherever nobody shares memory, what the last rank waits for is what nobody sends.
+    // Without shared memory, the last rank waits for a message that nobody sends.
     let text = status.error.map_or(String::new(), |error| error.text.clone());
     let names =
         text.contains("bcast of 100000 bytes") || text.contains("has given up") || text.contains("belong");
@@ -854,7 +854,7 @@ fn long_ones_of_two_follow_each_other() {
     in_threads("shm", 2, Connect::OnDemand, long_ones_follow_each_other);
 }
 
-/// Where members share memory, which they do after some calls.
+/// With shared memory, which members use after some calls.
 #[test]
 fn members_that_disagree_about_sizes_do_not_wait() {
     fn all(process: &Process) {
@@ -865,7 +865,7 @@ fn members_that_disagree_about_sizes_do_not_wait() {
     (2..=4).for_each(|ranks| in_threads("shm", ranks, Connect::OnDemand, all));
 }
 
-/// By messages: some would wait for what nobody sends.
+/// With messages: some members would wait for a message that nobody sends.
 #[test]
 fn members_that_disagree_ask_each_other() {
     fn all(process: &Process) {

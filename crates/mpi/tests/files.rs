@@ -1,5 +1,5 @@
-//! Files: each body in a simulated world, and in threads over shared memory and over iWARP. Random views are held to a model that
-//! knows every byte.
+//! Tests files: each body in a simulated world, and in threads over shared memory and over iWARP. Random views are checked against
+//! a model of every byte.
 
 mod support;
 
@@ -14,7 +14,7 @@ use mpi::{
 };
 use support::{Dice, Play, buffer, in_threads, typed};
 
-/// One test on each kind of time for each body, with so many ranks.
+/// A test for each kind of time and each body, with this number of ranks.
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -46,7 +46,7 @@ bodies! {
     a_header_is_written_with_the_data 3
 }
 
-/// A name that all members of a job agree on, and nobody else has.
+/// A name that all members of a job agree on, and that is unique.
 fn path(comm: &Comm) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut number = [0; 8];
@@ -99,7 +99,7 @@ fn read(file: &File, room: usize, place: Position) -> Vec<u8> {
     bytes
 }
 
-/// Which rank has each cell of a tile.
+/// The rank that owns each cell of a tile.
 struct Dealt {
     owners: Vec<i32>,
     displacement: usize,
@@ -111,7 +111,7 @@ impl Dealt {
     fn new(dice: &mut Dice, ranks: i32) -> Self {
         let cells = ranks as usize + dice.roll(9);
         let mut owners: Vec<i32> = (0..cells).map(|_| dice.roll(ranks as usize + 1) as i32 - 1).collect();
-        // Each has one at least.
+        // Each rank has at least one.
         (0..ranks).for_each(|rank| owners[rank as usize] = rank);
         (0..cells).for_each(|at| owners.swap(at, dice.roll(cells)));
         Self { owners, displacement: dice.roll(7) }
@@ -126,7 +126,7 @@ impl Dealt {
         Datatype::resized(&cells, 0, (CELL * self.owners.len()) as i64).expect("a type")
     }
 
-    /// The bytes of the file that are those of a rank's view, so many from one on.
+    /// The offsets in the file of `len` bytes of a rank's view, starting with byte `from`.
     fn bytes(&self, rank: i32, from: usize, len: usize) -> Vec<usize> {
         let cells = self.cells(rank);
         let byte = |n: usize| {
@@ -138,7 +138,7 @@ impl Dealt {
     }
 }
 
-/// How a round is written and read.
+/// Random hints for a round.
 fn hints(dice: &mut Dice) -> Info {
     let mut info = Info::default();
     let words = ["automatic", "enable", "disable"];
@@ -153,7 +153,7 @@ fn hints(dice: &mut Dice) -> Info {
     info
 }
 
-/// Memory in which cells lie apart, or one behind the other; how it is described, and where its data are.
+/// Memory with scattered or contiguous cells: its bytes, and the type, count and stride of its data.
 fn memory(dice: &mut Dice, cells: usize) -> (Vec<u8>, Datatype, i64, usize) {
     let apart = 1 + dice.roll(3);
     let datatype = Datatype::resized(&Basic::Int.into(), 0, (apart * CELL) as i64).expect("a type");
@@ -191,9 +191,9 @@ fn transfer(dice: &mut Dice, file: &File, buffer: &Buffer, first: i64, is_write:
     Ok(status.bytes)
 }
 
-/// Goal: whatever the views, the calls and the hints, the file is what a model of all bytes says, and reads bring what is there.
-/// Method: cells are dealt out to ranks at random, so that no two write the same byte; all ranks roll the same dice for what all must
-/// do alike, and know what each other one writes.
+/// Goal: for any views, calls and hints, the file matches a model of all bytes, and reads return its contents. Method: cells are
+/// assigned to ranks at random, so that no two write the same byte; all ranks use the same random numbers for common parameters,
+/// and know what each other rank writes.
 fn random_views(process: &Process, seed: u64, rounds: u64) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
@@ -209,7 +209,7 @@ fn random_views(process: &Process, seed: u64, rounds: u64) {
             file.set_view(displacement, Basic::Int.into(), filetype.clone(), Representation::Native, &info)
         };
         set().expect("a view");
-        // Sometimes more than a buffer of an aggregator holds.
+        // Sometimes more than an aggregator's buffer holds.
         let most = if round % 4 == 0 { 2000 } else { 40 };
         let wishes: Vec<(usize, usize)> =
             (0..comm.size()).map(|_| (dice.roll(30), dice.roll(most))).collect();
@@ -286,7 +286,7 @@ fn the_shared_pointer_is_had_by_one(process: &Process) {
 fn ordered_is_by_rank(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
-    // The first has nothing in the second round.
+    // The first rank has no data in the second round.
     let len = |rank: i32, round: usize| if round == 1 { 7 * rank as usize } else { 5 };
     let mut expected = Vec::new();
     for round in 0..3 {
@@ -308,7 +308,7 @@ fn ordered_is_by_rank(process: &Process) {
 fn pointers_go_where_they_are_sought(process: &Process) {
     let comm = process.world();
     let file = scratch(comm, &Info::default());
-    // Ints, every second of which is seen.
+    // Every second int is visible.
     let filetype = Datatype::resized(&Basic::Int.into(), 0, 8).expect("a type");
     view(&file, 4, &Basic::Int.into(), &filetype);
     if comm.rank() == 0 {
@@ -327,7 +327,8 @@ fn pointers_go_where_they_are_sought(process: &Process) {
     file.close().expect("closed");
 }
 
-/// Goal: of writes to the same scattered places one remains as a whole. Method: all write at once, over and over; each looks then.
+/// Goal: of concurrent writes to the same scattered places one remains complete. Method: all ranks write concurrently, repeatedly,
+/// and check the result.
 fn atomic_writes_do_not_mix(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let file = scratch(comm, &Info::default());
@@ -396,7 +397,7 @@ fn errors_have_their_class(process: &Process) {
     assert_eq!(class(read.write(&buffer(&mut [0; 4]), Position::Individual)), Class::READ_ONLY);
     assert_eq!(class(read.set_size(4)), Class::READ_ONLY);
     assert_eq!(read.sync(), Ok(()));
-    // What one of them does wrong is no hang of the others.
+    // An error of one rank does not hang the others.
     let place = if comm.rank() == 0 { Position::At(-1) } else { Position::At(0) };
     assert_eq!(class(read.read_all(&buffer(&mut [0; 4]), place)), Class::ARG);
     read.close().expect("closed");
@@ -421,11 +422,11 @@ fn a_full_disk_is_told_to_all(process: &Process) {
     file.close().expect("closed");
 }
 
-/// Where the test below has a disk of its own.
+/// The environment variable with the directory of the small file system below.
 const SMALL_DISK: &str = "NICETY_SMALL_DISK";
 
-/// Writes together, each rank every third block, until the disk is full; then alone, as long as something fits. All of what was reported
-/// written is read again, and what was not is an error of all.
+/// Writes collectively, each rank every third block, until the disk is full; then independently, as long as anything fits. All data
+/// reported as written are read again; a failed collective write is an error at all ranks.
 fn a_disk_is_filled(process: &Process) {
     let (comm, me) = (process.world(), process.world().rank());
     let there = PathBuf::from(std::env::var_os(SMALL_DISK).expect("a disk")).join("full");
@@ -472,8 +473,8 @@ fn a_disk_is_filled(process: &Process) {
     file.close().expect("closed");
 }
 
-/// Goal: what was reported written is there, however the disk fills. Method: this test once more, with a file system of 400 KiB of its
-/// own, which takes no privilege.
+/// Goal: data reported as written exist, however the disk fills. Method: run this test again in a process with its own file system
+/// of 400 KiB, which needs no privilege.
 #[test]
 fn a_full_disk_loses_nothing() {
     if std::env::var_os(SMALL_DISK).is_some() {
@@ -532,7 +533,7 @@ fn external32_is_the_same_everywhere(process: &Process) {
     let file = scratch(comm, &Info::default());
     let long = Datatype::from(Basic::Long);
     assert_eq!(file.type_extent(&long), Ok(8));
-    // Longs in turn, which have four bytes in external32.
+    // Every second long, which has four bytes in external32.
     let filetype = Datatype::vector(1, 1, 2, &long).expect("a type");
     let filetype = Datatype::resized(&filetype, 0, 8).expect("a type");
     filetype.commit();
@@ -567,7 +568,7 @@ impl Conversion for Doubled {
     fn read(&self, address: usize, count: i64, datatype: &Datatype, from: &[u8]) -> mpi::Result<()> {
         let bytes: Vec<u8> = from.iter().copied().step_by(2).collect();
         assert_eq!(bytes.len() as i64, count * datatype.extent());
-        // SAFETY: as many bytes as the elements have.
+        // SAFETY: the memory has the elements' size.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -606,8 +607,8 @@ fn conversions_are_the_programs(process: &Process) {
     file.close().expect("closed");
 }
 
-/// Goal: who sees a header beside its part of an array, as PnetCDF's first rank does, sees that part as others do, though the bounds of
-/// its filetype are those of the array alone. Method: columns of a table, of which the first has room for a header before it.
+/// Goal: a filetype with a header before its part of an array, as PnetCDF's first rank uses, shows that part as other ranks see it,
+/// although its bounds are those of the array only. Method: columns of a table, the first of which leaves space for a header.
 fn a_header_is_written_with_the_data(process: &Process) {
     const AT: i64 = 48;
     let (comm, byte) = (process.world(), Datatype::from(Basic::Byte));
@@ -661,7 +662,7 @@ fn views_and_modes_are_checked(process: &Process) {
     assert_eq!((file.position(), file.shared_position()), (Ok(16), Ok(16)));
     assert_eq!(read(&file, 100, Position::At(0)), *b"aaaaaaaabbbbbbbb");
     assert_eq!(set(&file, -1), Class::UNSUPPORTED_OPERATION);
-    // What only one of them does wrong is an error of all.
+    // An invalid argument of one rank is an error at all.
     assert_ne!(set(&file, if comm.rank() == 0 { -2 } else { 0 }), Class::SUCCESS);
     let int = Datatype::from(Basic::Int);
     view(&file, 0, &int, &int);

@@ -1,6 +1,6 @@
-//! Processes that leave in order: their messages arrive, and operations that name them fail with "has left" instead of a loss. Each process is
-//! a job of its own, so that no fence delays it, and closes its device right after it has left. Tests run in virtual time by seeds, and in
-//! real time on shared memory and iWARP.
+//! Processes that leave regularly: their messages arrive, and operations that name them fail with "has left" instead of a loss.
+//! Each process is its own job, so that no fence delays it, and closes its device directly after it has left. Tests run in virtual
+//! time by seeds, and in real time on shared memory and iWARP.
 
 mod support;
 
@@ -61,10 +61,10 @@ impl Bridge for PipeEnd {
     }
 }
 
-/// Room for processes of other jobs.
+/// Number of connections to processes of other jobs.
 const STRANGERS: u32 = 4;
 
-/// The job of one process, which has room for connections to other jobs.
+/// The job of one process, which allows connections to other jobs.
 struct Alone(Arc<Seat>);
 
 impl Bootstrap for Alone {
@@ -97,10 +97,10 @@ impl Bootstrap for Alone {
     }
 }
 
-/// The program of a process, given its ends of the pipes to the other processes in their order.
+/// The program of a process, given its ends of the pipes to the other processes in order.
 type Body = fn(&Process, u64, Vec<PipeEnd>);
 
-/// How messages are carried.
+/// The device and protocol of a run.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     device: &'static str,
@@ -118,7 +118,7 @@ impl Way {
     }
 }
 
-/// Ways in virtual time.
+/// The runs in virtual time.
 const MODELS: [Way; 4] = [
     Way::by("model:mt23108-vapi"),
     Way::written("model:mt23108-vapi"),
@@ -126,7 +126,7 @@ const MODELS: [Way; 4] = [
     Way { lane: Lane::Portals(Matcher::Caller), ..Way::by("model:mt23108-vapi") },
 ];
 
-/// Runs a process from beginning to end, and closes its device right after.
+/// Runs a process from start to end, and closes its device directly afterwards.
 fn live(way: Way, me: usize, host: &Host, seed: u64, ends: Vec<PipeEnd>, body: Body) {
     let device = fabric::open(way.device, host).expect("a device");
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -153,7 +153,7 @@ fn pipes(hosts: &[Host]) -> Vec<Vec<PipeEnd>> {
     ends
 }
 
-/// Runs processes in virtual time, each on a machine of its own.
+/// Runs processes in virtual time, each on its own machine.
 fn in_a_world(way: Way, seed: u64, bodies: &[Body]) -> Ended {
     let mut world = World::new(world::Config { seed, stack: 1 << 20, ..world::Config::default() });
     let nodes: Vec<_> = (0..bodies.len()).map(|me| world.node(&format!("node-{me}"))).collect();
@@ -217,7 +217,7 @@ fn joined(process: &Process, end: &mut PipeEnd) -> Comm {
     process.world().join(0, Ok(Some(end))).expect("two jobs")
 }
 
-/// Lets some time pass in which this process does nothing.
+/// Lets some time pass without any action of this process.
 fn pause(process: &Process, dice: &mut Dice) {
     let span = Span::from_us(dice.roll(200) as u64);
     match process.host().node() {
@@ -258,7 +258,7 @@ fn takes_all(process: &Process, seed: u64, mut ends: Vec<PipeEnd>) {
     has_left(&comm, 0);
 }
 
-/// Operations that name a process that has left fail without waiting.
+/// Checks that operations that name a process that has left fail without waiting.
 fn has_left(comm: &Comm, rank: i32) {
     let mut byte = [0; 1];
     let told = |error: Option<Error>| {
@@ -310,7 +310,7 @@ fn all_three(process: &Process, me: usize, ends: &mut [PipeEnd]) -> Comm {
 
 fn leaves_first(process: &Process, _: u64, mut ends: Vec<PipeEnd>) {
     let all = all_three(process, 1, &mut ends);
-    // This connects both.
+    // This connects both processes.
     send(&all, vec![1], with(0, 1));
     receive(&all, 1, with(0, 1));
     all.disconnect().expect("its own part");
@@ -344,7 +344,7 @@ fn visits(process: &Process, _: u64, mut ends: Vec<PipeEnd>) {
     comm.disconnect().expect("its own part");
 }
 
-/// Meets more processes than it has room for at a time, one after the other.
+/// Connects to more processes than the limit at a time, one after the other.
 fn meets_many(process: &Process, _: u64, mut ends: Vec<PipeEnd>) {
     assert!(ends.len() > 2 * STRANGERS as usize);
     for end in &mut ends {

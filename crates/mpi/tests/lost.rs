@@ -1,4 +1,4 @@
-//! Peers that go without a word: whatever waits for them ends with an error, and nothing hangs.
+//! Peers that vanish without notice: operations that wait for them end with an error, and nothing hangs.
 
 mod support;
 
@@ -8,7 +8,7 @@ use mpi::{ANY_TAG, Class, Collective, Mode, Process, Request};
 use support::{buffer, in_threads, receive, send, with};
 use verbs::host::world::{self, World};
 
-/// Rank 1 vanishes: its device goes with all that it has. Ranks 0 and 2 wait for it in every way.
+/// Rank 1 vanishes together with its device. Ranks 0 and 2 wait for it in every way.
 fn survivors(process: &Process) {
     let world = process.world();
     let (mut byte, mut large) = ([0; 1], vec![0; 100_000]);
@@ -18,7 +18,7 @@ fn survivors(process: &Process) {
     let mut from_any = world.ireceive(buffer(any), with(mpi::ANY_SOURCE, 6)).expect("begun");
     let mut long = world.isend(Mode::Standard, &buffer(&mut large), with(1, 7)).expect("begun");
     let mut healthy = world.ireceive(buffer(named), with(2 - world.rank(), 8)).expect("begun");
-    // Rank 1 has heard of both, and goes.
+    // Rank 1 receives both messages, and vanishes.
     send(world, vec![1], with(1, 1));
     for request in [&mut receives, &mut from_any, &mut long] {
         assert_eq!(request.wait().class(), Class::PROC_ABORTED);
@@ -30,14 +30,14 @@ fn survivors(process: &Process) {
     assert_eq!(world.probe(with(1, 1)).expect_err("it is lost").class, Class::PROC_ABORTED);
     let refused = world.send(Mode::Standard, &buffer(&mut byte), with(1, 1)).expect_err("it is lost");
     assert!(refused.class == Class::PROC_ABORTED && refused.text.contains("process 1"), "{refused}");
-    // The others go on.
+    // The others continue.
     send(world, vec![3], with(2 - world.rank(), 8));
     assert_eq!(healthy.wait().bytes, 1);
     assert_eq!(Request::wait_all(&mut [&mut healthy]).len(), 1);
 }
 
-/// Goal: what a process has stored in a ring before it vanished is received, and nothing more is waited for. Method: the ring is in
-/// its second lap when rank 1 goes, and rank 0 takes the last 800 messages when it has gone.
+/// Goal: messages that a process stored in a ring before it vanished are received, and no more is awaited. Method: the ring is in
+/// its second lap when rank 1 vanishes, and rank 0 receives the last 800 messages afterwards.
 #[test]
 fn what_a_lost_process_stored_is_there() {
     const SENT: u64 = 2000;
@@ -69,9 +69,9 @@ fn what_a_lost_process_stored_is_there() {
     assert_eq!(next().0, Class::PROC_ABORTED);
 }
 
-/// Goal: a collective operation without messages ends with an error when a member that it waits for is gone, whoever has the memory.
-/// Method: one of three goes after a few; the others wait for it in each way. Who has the memory takes it along, perhaps before another
-/// has seen that all are there, which depends on who runs when.
+/// Goal: a collective operation without messages ends with an error when an awaited member is lost, whichever member owns the
+/// memory. Method: one of three vanishes after a few operations; the others wait for it in each way. The owner of the memory
+/// removes it, depending on scheduling before another member has seen that all have entered.
 #[test]
 fn members_that_share_memory_do_not_wait_for_a_lost_one() {
     for leaver in [0, 1, 0, 0, 0, 0, 0, 0] {
@@ -100,8 +100,8 @@ fn members_that_share_memory_do_not_wait_for_a_lost_one() {
     }
 }
 
-/// Goal: who sends to one that is gone while it waits for one that sends nothing has an error. Method: rank 1 goes before anybody is
-/// connected to it, and rank 2 waits for rank 0.
+/// Goal: a sendrecv to a lost process fails while the receive's source sends nothing. Method: rank 1 vanishes before any process
+/// connects to it, and rank 0 waits for rank 2.
 #[test]
 fn a_pair_fails_when_its_send_does() {
     let (host, board) = (verbs::host::real::host(), mpi::Board::new(3));
@@ -155,7 +155,7 @@ fn without(process: &Process, leaver: i32) {
     assert_eq!(lost(&call), Class::PROC_ABORTED);
     let mut got = [0; 8];
     if world.rank() == 2 {
-        // What nobody takes stays, so that there is no place for more.
+        // Data that the lost member does not take keep their slots, so that the slots run out.
         assert_eq!(lost(&Collective::Bcast { buffer: buffer(given), root: 2 }), Class::PROC_ABORTED);
         let give = |bytes: &mut [u8]| world.collective(&Collective::Bcast { buffer: buffer(bytes), root: 2 });
         let ended = (0..10).find_map(|_| give(&mut got).err());
@@ -163,8 +163,8 @@ fn without(process: &Process, leaver: i32) {
     }
 }
 
-/// Goal: nobody waits for ever for the other one's part of a long message, and nobody takes a message for whole that is not. Method:
-/// the receiver or the sender goes when messages have begun that both copy, before or behind a part of its own.
+/// Goal: no process waits forever for the peer's part of a long message, and an incomplete message is not reported as received.
+/// Method: the receiver or the sender vanishes when messages that both copy have started, before or after a part of its own.
 #[test]
 fn long_messages_end_when_one_of_two_that_copy_is_lost() {
     const LEN: usize = 3 << 20;
@@ -179,7 +179,7 @@ fn long_messages_end_when_one_of_two_that_copy_is_lost() {
                 let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
                 let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
                 let (world, peer) = (process.world(), 1 - rank as i32);
-                // Both are connected.
+                // Both processes are connected.
                 send(world, vec![1], with(peer, 1));
                 receive(world, 1, with(peer, 1));
                 let mut bytes: Vec<Vec<u8>> = (0..12)
@@ -192,7 +192,8 @@ fn long_messages_end_when_one_of_two_that_copy_is_lost() {
                 let mut requests: Vec<Request> = bytes.iter_mut().map(begin).collect();
                 if rank == leaver {
                     (0..progress).for_each(|_| process.progress());
-                    // Its memory is there as long as the other may use it: that of a process which is gone is refused.
+                    // The memory must stay as long as the peer may access it: access to the memory of a process that has exited is
+                    // refused.
                     std::mem::forget(bytes);
                     return;
                 }
@@ -242,8 +243,8 @@ fn what_waits_for_a_lost_process_fails() {
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Goal: whoever waits for a lock that a process has that is gone, and whoever operates on its memory, gets an error. Rank 1 goes with
-/// rank 0's lock; ranks 0 and 2 want it.
+/// Goal: waiting for a lock held by a lost process, and operations on its memory, fail. Rank 1 vanishes while it holds rank 0's
+/// lock; ranks 0 and 2 request it.
 #[test]
 fn locks_of_a_lost_process_are_not_waited_for() {
     use mpi::{Assert, Info, LockKind, Window};
@@ -262,7 +263,7 @@ fn locks_of_a_lost_process_are_not_waited_for() {
             if rank == 1 {
                 window.lock(LockKind::Exclusive, 0, Assert::default()).expect("free");
                 [0, 2].into_iter().for_each(|other| send(process.world(), vec![1], with(other, 1)));
-                // Both have heard of it.
+                // Both have received the message.
                 [0, 2].into_iter().for_each(|other| drop(receive(process.world(), 1, with(other, 1))));
                 return;
             }
@@ -281,8 +282,8 @@ fn locks_of_a_lost_process_are_not_waited_for() {
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Goal: a process that works on its own, for longer than devices give a peer to answer, is not taken for lost by one that waits for it.
-/// Method: that is its first message, so that there is no connection yet.
+/// Goal: a process that computes longer than a device's timeout for peers is not considered lost by processes that wait for it.
+/// Method: the others send it their first messages meanwhile, so that there is no connection yet.
 fn first_message_to_one_who_is_away(process: &Process) {
     if process.world().rank() == 0 {
         std::thread::sleep(std::time::Duration::from_secs(12));

@@ -1,20 +1,20 @@
-//! The table of protocols is what happens: what `nicety explain mpi` prints is held against the counters of messages that were sent.
+//! The table of protocols matches reality: the output of `nicety explain mpi` is checked against the counters of messages sent.
 
 mod support;
 
 use mpi::{Carried, Connect, Process, Proto, Protocol, protocols};
 use support::{Play, in_threads, in_threads_written, pattern, receive, send, with};
 
-/// The largest size that is tried of the last protocol.
+/// The largest size tested for the last protocol.
 const LONGEST: u64 = 300_000;
 
-/// Sizes at both ends of each protocol.
+/// The smallest and the largest size of each protocol.
 fn sizes(rows: &[Protocol]) -> Vec<(u64, Proto)> {
     let ends = rows.iter().skip(1).map(|next| next.from - 1).chain([LONGEST]);
     rows.iter().zip(ends).flat_map(|(row, last)| [(row.from, row.proto), (last, row.proto)]).collect()
 }
 
-/// Rank 0 sends messages of these sizes, and rank 1 answers each by a short one. Each message counts once, for its protocol.
+/// Rank 0 sends messages of these sizes, and rank 1 answers each with a short one. Each message counts once, for its protocol.
 fn each_size_is_counted_for_its_protocol(process: &Process, sizes: &[(u64, Proto)]) {
     let world = process.world();
     let other = with(1 - world.rank(), 1);
@@ -22,7 +22,7 @@ fn each_size_is_counted_for_its_protocol(process: &Process, sizes: &[(u64, Proto
         (0, true) | (1, false) => send(world, vec![1], other),
         _ => drop(receive(world, 1, other)),
     };
-    // Connected, and rank 0's turn to write the line.
+    // Now both are connected, and rank 0 has the turn to write the line.
     answer(true);
     answer(false);
     for (size, proto) in sizes.iter().copied() {
@@ -73,7 +73,7 @@ fn written_messages_are_counted_as_written() {
     });
 }
 
-/// A limit that is set while the connection is open moves the borders.
+/// Changing a limit while the connection is open moves the sizes at which the protocol changes.
 #[test]
 fn a_lower_eager_limit_has_short_messages_announced() {
     in_threads("iwarp", 2, Connect::OnDemand, |process| {

@@ -1,8 +1,8 @@
 //! Random programs of sends, receives, probes, cancels, splits and collective operations in worlds, by seed, under loss, delay and
-//! stalls; twice, with equal traces.
+//! stalls; each runs twice, with equal traces.
 //!
-//! What must come out is known beforehand: the plan of each program says which messages go from whom to whom, and each rank receives
-//! them by ways that differ by seed, while sums that all have begun are under way.
+//! The expected result is known in advance: the plan of each program contains all messages, and each rank receives them by calls
+//! that depend on the seed, while sums over all ranks are in progress.
 
 mod support;
 
@@ -13,7 +13,7 @@ use mpi::{
 use support::{Dice, Play, buffer, each_seed, in_threads_by, in_threads_on, pattern, typed, with};
 use verbs::host::world::Ended;
 
-/// Seeds of each weather; `NICETY_SEEDS` says how many otherwise.
+/// Seeds per network condition, unless `NICETY_SEEDS` sets another number.
 const SEEDS: u64 = 30;
 
 const WEATHERS: &[&str] = &[
@@ -49,8 +49,8 @@ fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
     (0..count).map(one).collect()
 }
 
-/// A program: the messages of plans among all ranks, and among those of parts of them, each in a communicator of its own, so that no
-/// message of a rank that is ahead gets among these. Portals takes no send back.
+/// A program: plans of messages among all ranks, and among subsets, each in its own communicator, so that messages of a rank that
+/// runs ahead do not mix with others. Portals does not support cancelling sends.
 fn play(process: &Process, seed: u64, lane: Lane) {
     let (world, mut dice) = (process.world(), Dice::new(seed ^ 0xc0));
     process.attach_buffer(BsendSpace::Automatic).expect("the first");
@@ -60,7 +60,7 @@ fn play(process: &Process, seed: u64, lane: Lane) {
         let comm = match ways {
             0 => world.dup().expect("a copy"),
             1 => world.split(world.rank() % parts, key).expect("split").expect("a colour"),
-            // A part of it, of whom nobody is left out.
+            // A subset, made by two splits; the second one keeps all of its members.
             _ => {
                 let half = world.split(world.rank() / 2, key).expect("split").expect("a colour");
                 half.split(0, half.rank()).expect("split").expect("a colour")
@@ -73,7 +73,7 @@ fn play(process: &Process, seed: u64, lane: Lane) {
     process.detach_buffer().expect("flushed");
 }
 
-/// Sends what the plan says of this rank, without waiting; receives what it says, in some order and by some calls.
+/// Sends this rank's messages of the plan without waiting, and receives its messages in some order and by some calls.
 fn exchange(process: &Process, world: &Comm, seed: u64) {
     let (me, plan) = (world.rank(), plan(seed, world.size()));
     let mut dice = Dice::new(seed ^ 0x5eed ^ (process.world().rank() as u64) << 32);
@@ -95,7 +95,7 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
                 requests.push(world.isend(sent.mode, &buffer(bytes), to).expect("begun"));
             }
             None if incoming.is_empty() => break,
-            // What is received may be sent by this rank itself, or only when others have got something from it.
+            // The next message may come from this rank itself, or depend on a message of this rank to another.
             None if sends.len() > 0 => {
                 let _ = world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid");
             }
@@ -108,7 +108,7 @@ fn exchange(process: &Process, world: &Comm, seed: u64) {
     assert_eq!(world.iprobe(with(ANY_SOURCE, ANY_TAG)).expect("valid"), None, "nothing is left");
 }
 
-/// Sends that nobody receives, half of them cancelled before the program goes on and half of them behind that.
+/// Sends that nobody receives; half of them are cancelled directly, and half at the end.
 struct InVain {
     aside: Comm,
     data: Vec<Vec<u8>>,
@@ -148,7 +148,7 @@ impl InVain {
     }
 }
 
-/// Sums over all ranks of a communicator that are under way beside its messages.
+/// Sums over all ranks of a communicator, in progress concurrently with its messages.
 struct Sums(Vec<Vec<u8>>);
 
 impl Sums {
@@ -178,12 +178,12 @@ impl Sums {
     }
 }
 
-/// What a rank adds to the first word of a sum.
+/// A rank's contribution to the first word of a sum.
 fn value(rank: i32, number: usize) -> u64 {
     rank as u64 * 1001 + number as u64 * 17 + 1
 }
 
-/// Receives one message by some way, and looks whether it may be that one.
+/// Receives one message by some call, and checks that the plan allows it.
 fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
     let wished = incoming[dice.roll(incoming.len())].1;
     let source = if dice.roll(3) == 0 { ANY_SOURCE } else { wished.from };
@@ -214,7 +214,7 @@ fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
             receives.wait()
         }
     };
-    // Of the messages of one sender with one tag, the first.
+    // Messages of one sender with one tag arrive in order.
     let same = |sent: &Sent| sent.from == status.source && sent.tag == status.tag;
     let at = incoming.iter().position(|(_, sent)| same(sent)).expect("a message of the plan");
     let (number, sent) = incoming.remove(at);
@@ -262,8 +262,8 @@ fn all_by_portals(process: &Process) {
     (1..=20).for_each(|seed| play(process, seed, Lane::Portals(Matcher::Caller)));
 }
 
-/// Where messages are stored in rings, where they are sent, and where some ranks have no memory for rings: then a pair may do the
-/// one this way and the other that way.
+/// Devices with rings, devices that send, and ranks with and without memory for rings: then the two directions of a pair may use
+/// different protocols.
 #[test]
 fn random_programs_come_to_their_ends_by_all_ways() {
     for devices in [vec!["shm"], vec!["shm(dm=4K)"], vec!["shm(dm=4K)", "shm"], vec!["iwarp"]] {

@@ -1,5 +1,5 @@
-//! One-sided communication: each body in a simulated world, twice with the same trace, and in threads over shared memory, where
-//! others' memory is mapped, and over iWARP, where the device reads, writes and has atomics.
+//! Tests one-sided communication: each body twice in a simulated world with the same trace, and in threads over shared memory,
+//! which maps others' memory, and over iWARP, where the device reads, writes and executes atomics.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn twice(ranks: u32, body: Body) {
     assert_eq!(play.run(body), play.run(body), "the same seed gave another world");
 }
 
-/// One test on each kind of time for each body, with so many ranks.
+/// A test for each kind of time and each body, with this number of ranks.
 macro_rules! bodies {
     ($($name:ident $ranks:literal)*) => {
         mod model {
@@ -53,7 +53,7 @@ bodies! {
     a_window_alone 1
 }
 
-/// Operations as messages, all of them or the short ones, on a card with and without writes to peers' memory.
+/// Operations as messages, all or only the short ones, on a card with and without writes to peers' memory.
 mod carried {
     use super::{Body, Play};
     use mpi::OneSided;
@@ -90,7 +90,7 @@ mod carried {
 /// Bytes of a window's own memory, read by the processor.
 fn own(window: &Window, at: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    // SAFETY: within the window's memory, which peers change at other times.
+    // SAFETY: within the window's memory, which peers do not change at this time.
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::with_exposed_provenance(window.base().wrapping_add(at)),
@@ -141,7 +141,7 @@ fn fence(window: &Window) {
     window.fence(Assert::default()).expect("between epochs");
 }
 
-/// A window onto memory of the test's, and onto memory of its own.
+/// A window onto the test's memory, and one with allocated memory.
 fn both(comm: &Comm, memory: &mut [u8], unit: i64) -> [Window; 2] {
     let address = memory.as_mut_ptr().expose_provenance();
     // SAFETY: the test keeps the memory until it has freed the window.
@@ -208,7 +208,7 @@ fn types_with_gaps_are_put_and_got(process: &Process) {
             expected[place * 4..][..4].copy_from_slice(&value.to_ne_bytes());
         }
         assert_eq!(own(&window, 0, 60), expected);
-        // From one's own memory to one's own memory.
+        // From this rank's memory to its own window.
         window.put(&typed(&mut from, 1, &second), &at(world.rank(), 0, 5, &int)).expect("inside");
         fence(&window);
         assert_eq!(own(&window, 0, 20), [100, 102, 104, 106, 108_i32].map(i32::to_ne_bytes).concat());
@@ -216,7 +216,7 @@ fn types_with_gaps_are_put_and_got(process: &Process) {
     }
 }
 
-/// Counts by a get and a put, which only a lock makes one.
+/// Counts by a get and a put, which only a lock makes atomic.
 fn an_exclusive_lock_is_had_by_one(process: &Process) {
     const TIMES: u64 = 20;
     let world = process.world();
@@ -239,14 +239,14 @@ fn an_exclusive_lock_is_had_by_one(process: &Process) {
     }
 }
 
-/// Two share a lock at the same time, and one that wants it alone waits for them.
+/// Two ranks share a lock, and an exclusive request waits for both.
 fn shared_locks_are_shared(process: &Process) {
     let world = process.world();
     let window = allocated(world, 64, 1);
     let me = world.rank();
     if me < 2 {
         window.lock(LockKind::Shared, 0, Assert::default()).expect("free");
-        // Each hears of the other while both have it.
+        // The two synchronize while both hold the lock.
         send(world, vec![1], with(1 - me, 1));
         receive(world, 1, with(1 - me, 1));
         if me == 0 {
@@ -266,9 +266,8 @@ fn shared_locks_are_shared(process: &Process) {
     window.free().expect("an end");
 }
 
-/// Rank 0 puts into both others, who put into rank 0, several times.
-/// Goal: what is completed is carried out, whatever the origin does then. Method: more puts than there are credits, of an origin that
-/// computes for seconds behind them.
+/// Goal: a completed operation is carried out, whatever the origin does then. Method: more puts than there are credits, by an
+/// origin that computes for seconds afterwards.
 fn completed_operations_need_no_origin(process: &Process) {
     const LEN: usize = 20_000;
     let (world, host, me) = (process.world(), process.host(), process.world().rank());
@@ -292,8 +291,8 @@ fn completed_operations_need_no_origin(process: &Process) {
     window.free().expect("an end");
 }
 
-/// Goal: between a start and its end, what was put is there, and what was got has come. Method: each rank in turn puts and gets at the
-/// other's, one operation and several of all lengths.
+/// Goal: at the end of an access epoch, all puts have been stored and all gets have returned. Method: each rank in turn puts to and
+/// gets from the other, one operation and several of all lengths.
 fn operations_of_an_epoch_are_over_with_it(process: &Process) {
     const PART: usize = 70_000;
     let (world, me) = (process.world(), process.world().rank());
@@ -367,7 +366,7 @@ fn starts_match_posts(process: &Process) {
     }
 }
 
-/// Rank 0 looks at its memory and calls nothing until rank 1 has locked, accumulated, put and unlocked.
+/// Rank 0 polls its memory and calls nothing until rank 1 has locked, accumulated, put and unlocked.
 fn whoever_computes_holds_up_nobody(process: &Process) {
     let world = process.world();
     let mut memory = vec![0; 64];
@@ -418,7 +417,7 @@ fn requests_end_with_their_operations(process: &Process) {
     window.free().expect("an end");
 }
 
-/// All ranks count at all ranks, and each count is got by one.
+/// All ranks count at all ranks, and each count is returned once.
 fn accumulating_is_atomic(process: &Process) {
     const TIMES: usize = 25;
     let world = process.world();
@@ -471,7 +470,7 @@ fn operators_reduce_at_the_target(process: &Process) {
     for (operator, expected) in found.into_iter().chain([(O::Replace, 3), (O::NoOp, 5), (O::Land, 1)]) {
         assert_eq!(of(operator, 5, 3), expected, "{operator:?}");
     }
-    // A pair has a gap behind it in memory.
+    // A pair is followed by a gap in memory.
     let pair = Datatype::from(Basic::DoubleInt);
     let bytes = |value: f64, index: i32| [&value.to_ne_bytes()[..], &index.to_ne_bytes(), &[0; 4]].concat();
     set(&window, 0, &[bytes(2.5, 7), bytes(1.0, 3)].concat());
@@ -507,7 +506,7 @@ fn accumulated_elements_may_have_gaps(process: &Process) {
     }
 }
 
-/// Of all that would replace a zero, one does.
+/// Of several compare-and-swaps of a zero, exactly one succeeds.
 fn one_of_many_swaps(process: &Process) {
     let world = process.world();
     let me = world.rank() as u64 + 1;
@@ -539,7 +538,7 @@ fn dynamic_windows_reach_what_is_attached(process: &Process) {
     for (address, size) in addresses.into_iter().zip([1000, 50]) {
         // SAFETY: the test keeps the memory until it has freed the window.
         unsafe { window.attach(address, size) }.expect("new");
-        // SAFETY: nothing comes of it.
+        // SAFETY: the call is refused.
         let refused = unsafe { window.attach(address + 1, 2) }.expect_err("a part of it");
         assert_eq!(refused.class, Class::RMA_ATTACH);
     }
@@ -575,7 +574,7 @@ fn dynamic_windows_reach_what_is_attached(process: &Process) {
     window.free().expect("an end");
 }
 
-/// The last of 1,024 regions is reached, and there is none beyond.
+/// The last of 1,024 regions is accessible, and no further one can be attached.
 fn attached_regions_have_a_limit(process: &Process) {
     const MOST: usize = 1024;
     let world = process.world();
@@ -607,7 +606,7 @@ fn wrong_arguments_are_named(process: &Process) {
     let world = process.world();
     let class = |result: mpi::Result<()>| result.err().map_or(Class::SUCCESS, |error| error.class);
     let create = |address, size, unit| {
-        // SAFETY: nothing comes of it.
+        // SAFETY: the call is refused.
         class(unsafe { Window::create(world, address, size, unit, Info::default()) }.map(drop))
     };
     assert_eq!(create(8, -1, 1), Class::SIZE);
@@ -688,7 +687,7 @@ fn operations_out_of_epochs_are_refused(process: &Process) {
     window.unlock(0).expect("locked");
     window.fence(Assert::NOSUCCEED).expect("idle");
     assert_eq!(class(window.get(&origin, &place)), expected);
-    // What was done in an epoch, and might be done at once again, is refused after it.
+    // Operations that were allowed in an epoch, and would complete immediately, are refused after it.
     let mut word = [0; 8];
     let (word, there) = (u64_buffer(&mut word), u64_at(1, 0));
     let operations = || {
@@ -723,7 +722,7 @@ fn a_window_alone(process: &Process) {
         window.lock(LockKind::Exclusive, 0, Assert::default()).expect("free");
         let mut bytes = support::pattern(0, 3, 64);
         window.put(&buffer(&mut bytes), &bytes_at(0, 0, 64)).expect("inside");
-        // What is moved within the window may overlap.
+        // Source and target within the window may overlap.
         // SAFETY: within the window.
         let inside = unsafe { Buffer::new(window.base(), 40, Basic::Byte.into()) }.expect("inside");
         window.put(&inside, &bytes_at(0, 10, 40)).expect("inside");
@@ -737,7 +736,7 @@ fn a_window_alone(process: &Process) {
     empty.free().expect("an end");
 }
 
-/// What one member stores is what another loads.
+/// Values stored by one member are loaded by another.
 fn members_share_memory(process: &Process) {
     let world = process.world();
     let me = world.rank();
@@ -772,7 +771,7 @@ fn members_share_memory(process: &Process) {
     window.free().expect("an end");
 }
 
-/// Threads of both ranks add at once, by one window and in one epoch.
+/// Threads of both ranks add concurrently, in one window and one epoch.
 fn threads_add_at_once(process: &Process) {
     const TIMES: u64 = 200;
     let window = allocated(process.world(), 16, 8);
@@ -797,14 +796,14 @@ fn threads_add_at_once(process: &Process) {
     window.free().expect("an end");
 }
 
-/// Memory of a test's for a call that returns when it is done with it.
+/// The test's memory, for a call that does not use it after its return.
 fn piece(bytes: &mut [u8]) -> Piece {
-    // SAFETY: the calls that it is for return before the test uses the memory again.
+    // SAFETY: these calls return before the test accesses the memory again.
     unsafe { Piece::new(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Goal: integers that are changed at once are so among each other and among all other accumulates. Method: both members add in all
-/// ways, of which one reduces two words together; none is lost, and nobody else's are touched.
+/// Goal: immediate changes of integers are atomic with each other and with all other accumulates. Method: both members add by all
+/// calls, one of which reduces two words together; no addition is lost, and neighbouring words are unchanged.
 fn integers_are_added_in_all_ways(process: &Process) {
     const TIMES: u64 = 3000;
     let (window, mut at_once) = (allocated(process.world(), 32, 8), 0);
@@ -855,8 +854,8 @@ fn integers_are_added_by_members_at_once() {
     in_threads("shm", 2, Connect::OnDemand, integers_are_added_in_all_ways);
 }
 
-/// Goal: each change at once does what its operator says, to as many bytes as it was told. Method: all of them on halves of words, with
-/// what is beside them as it was.
+/// Goal: each immediate change applies its operator to exactly the given bytes. Method: all changes on halves of words, whose
+/// neighbours must stay unchanged.
 fn changes_are_those_of_operators(process: &Process) {
     let window = allocated(process.world(), 16, 4);
     window.lock_all(Assert::default()).expect("idle");
@@ -901,9 +900,9 @@ fn changes_at_once_are_those_of_operators() {
     in_threads("shm", 1, Connect::OnDemand, changes_are_those_of_operators);
 }
 
-/// Goal: elements that are reduced where they lie, at once and the long way, become what their operator makes of them, and what they
-/// were is brought; what one call cannot do is left to the other. Method: all operators that reduce types of several sizes, beside what
-/// the operator does to bytes of the test's.
+/// Goal: elements reduced in place, immediately and on the general path, match the operator's result, and the former values are
+/// returned; a call that one path does not support is left to the other. Method: all operators on types of several sizes, compared
+/// with the operator applied to the test's own bytes.
 fn reductions_are_those_of_operators(process: &Process) {
     const COUNT: usize = 21;
     let types =
@@ -916,7 +915,7 @@ fn reductions_are_those_of_operators(process: &Process) {
     {
         let (datatype, op) = (Datatype::from(basic), Op::from(operator));
         let len = COUNT * datatype.size() as usize;
-        // Small numbers of every kind: bytes of integers, and halves of floating point.
+        // Small numbers of every kind: bytes of integers, and halves of floating point numbers.
         let bytes = |seed: usize| -> Vec<u8> {
             let number = |place: usize| (seed + 3 * place) % 7;
             match basic {
@@ -988,8 +987,8 @@ fn reductions_at_once_are_those_of_operators() {
     in_threads("shm", 1, Connect::OnDemand, reductions_are_those_of_operators);
 }
 
-/// Goal: what a flush says is at the target is there before anything is loaded behind it, also where the flush was short. Method: both
-/// members store in each other's memory, flush, and load from their own: one of them finds what the other has stored.
+/// Goal: a flush orders earlier stores at the target before later loads, also on its fast path. Method: both members store in each
+/// other's memory, flush, and load from their own: at least one sees the other's store.
 fn flushes_come_before_loads(process: &Process) {
     const ROUNDS: usize = 20_000;
     const SLOW: usize = 24;
@@ -1014,7 +1013,7 @@ fn flushes_come_before_loads(process: &Process) {
         let mut number = (round as u64).to_ne_bytes();
         let number = piece(&mut number);
         meet(3 * round);
-        // Stores that take long, behind which the one that counts waits.
+        // Slow stores that delay the one under test.
         for line in 0..SLOW {
             far[(round * SLOW + line) * LINE % far.len()].store(round as u64, Ordering::Relaxed);
         }
@@ -1054,7 +1053,7 @@ fn members_of_one_host_share_memory() {
     }
 }
 
-/// Members on several hosts share no memory, and all of them learn that.
+/// Members on several hosts share no memory, and all get the error.
 #[test]
 fn members_of_several_hosts_share_no_memory() {
     Play::new(2).run(|process| {

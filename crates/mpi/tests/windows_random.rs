@@ -1,8 +1,8 @@
-//! Random programs of puts, gets and accumulates on windows of all kinds, by seed, against a model in memory: in worlds, under loss,
-//! delay and stalls, each twice with equal traces, and in threads.
+//! Random programs of puts, gets and accumulates on windows of all kinds, by seed, against a model in memory: in worlds, under
+//! loss, delay and stalls, each twice with equal traces, and in threads.
 //!
-//! A program goes round by round. In each, a word of a member is put by one rank, reduced into by all, read by one, or left alone, as
-//! the seed says; so all ranks know what must be there behind each round. What a round's epochs are differs by seed, too.
+//! A program consists of rounds. In each, a word of a member is put by one rank, reduced into by all, read by one, or unchanged,
+//! depending on the seed; so all ranks know the contents after each round. The kind of epoch also depends on the seed.
 
 mod support;
 
@@ -11,7 +11,7 @@ use mpi::{Assert, At, Buffer, Collective, Connect, Info, LockKind, Process, Wind
 use support::{Dice, Play, each_seed, in_threads, typed};
 use verbs::host::world::Ended;
 
-/// Seeds of each weather; `NICETY_SEEDS` says how many otherwise.
+/// Seeds per network condition, unless `NICETY_SEEDS` sets another number.
 const SEEDS: u64 = 8;
 /// Words of each member, and rounds of a program.
 const WORDS: usize = 24;
@@ -26,14 +26,14 @@ const WEATHERS: &[&str] = &[
     "model:quadrics-elan3",
 ];
 
-/// What a round does to a word.
+/// The action on a word in a round.
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Nothing,
-    /// By a rank.
+    /// By one rank.
     Put(usize),
     Get(usize),
-    /// By all.
+    /// By all ranks.
     Reduce(Operator),
 }
 
@@ -42,7 +42,7 @@ fn plan(dice: &mut Dice, ranks: usize) -> Vec<Vec<Action>> {
     let operators = [Operator::Sum, Operator::Max, Operator::Bxor];
     let mut last = Action::Nothing;
     let mut one = |_| {
-        // Often as the word before, so that there are runs.
+        // Often the same as for the previous word, so that there are runs.
         if dice.roll(3) > 0 {
             return last;
         }
@@ -57,7 +57,7 @@ fn plan(dice: &mut Dice, ranks: usize) -> Vec<Vec<Action>> {
     (0..ranks).map(|_| (0..WORDS).map(&mut one).collect()).collect()
 }
 
-/// What a rank puts, or reduces by, in a round.
+/// The value that a rank puts, or reduces by, in a round.
 fn value(round: u64, by: usize, to: usize, word: usize) -> u64 {
     (round * 31 + by as u64 * 7 + to as u64 * 3 + word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
 }
@@ -70,7 +70,7 @@ fn reduced(operator: Operator, there: u64, with: u64) -> u64 {
     }
 }
 
-/// The members' words behind a round.
+/// The members' words after a round.
 fn after(round: u64, plan: &[Vec<Action>], before: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let ranks = plan.len();
     let word = |to: usize, word: usize| {
@@ -90,7 +90,7 @@ fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
 }
 
-/// A window of some kind onto this rank's words, and by what displacement the first word of each rank is named.
+/// A window of some kind onto this rank's words, and the displacement of the first word of each rank.
 fn window(process: &Process, kind: usize, memory: &mut [u8], may_share: bool) -> (Window, Vec<i64>) {
     let (world, len) = (process.world(), memory.len() as i64);
     let (address, info) = (memory.as_mut_ptr().expose_provenance(), Info::default());
@@ -114,12 +114,12 @@ fn window(process: &Process, kind: usize, memory: &mut [u8], may_share: bool) ->
     (window, words_of(&all).into_iter().map(|address| address as i64).collect())
 }
 
-/// One rank's operations of a round, in an order of its own; what it has read, and where that was.
+/// One rank's operations of a round, in random order, and the values it has read.
 struct Turn<'a> {
     window: &'a Window,
     places: &'a [i64],
     me: usize,
-    /// Bytes of a unit.
+    /// Bytes of a displacement unit.
     unit: i64,
     dice: Dice,
     round: u64,
@@ -131,7 +131,7 @@ impl Turn<'_> {
         At { rank: to as i32, displacement, count: count as i64, datatype: Basic::Uint64.into() }
     }
 
-    /// Carries out what this rank does to one member. `own` keeps what is put or read until the epoch's end.
+    /// Executes this rank's actions on one member. `own` keeps the data of puts and gets until the epoch's end.
     fn play(&mut self, to: usize, actions: &[Action], own: &mut Vec<(usize, usize, Vec<u8>, bool)>) {
         let mut word = 0;
         while word < WORDS {
@@ -240,7 +240,7 @@ fn play(process: &Process, seed: u64, may_share: bool) {
         expected = after(round, &plan, &expected);
         let base = if window.base() == 0 { memory.as_ptr().expose_provenance() } else { window.base() };
         let mut bytes = vec![0; WORDS * 8];
-        // SAFETY: within this rank's part, into which nobody writes between the fences.
+        // SAFETY: within this rank's part, which no process writes between the fences.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 std::ptr::with_exposed_provenance(base),
@@ -265,7 +265,7 @@ fn random_windows_are_as_the_model_says() {
     }
 }
 
-/// Where parts are mapped, where they are reached by the device, and where there is not memory to map for all.
+/// With mapped parts, with parts that only the device can reach, and with too little mappable memory for all.
 #[test]
 fn random_windows_are_as_the_model_says_by_all_ways() {
     fn all(process: &Process) {

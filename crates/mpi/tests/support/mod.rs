@@ -1,4 +1,4 @@
-//! Jobs for tests: the same body as ranks of a simulated world, and as threads that talk over shared memory.
+//! Jobs for tests: the same body as ranks of a simulated world, and as threads that communicate through devices.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -14,11 +14,11 @@ use mpi::{
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
 
-/// Puts what is long at the beginning of a page, and what is shorter into one page: what registering it takes on a modelled card depends on how many pages it has, and
-/// equal seeds are to give equal worlds.
+/// Aligns long allocations to pages, and keeps shorter ones within one page. The cost of a registration on a modelled card depends
+/// on the number of pages, and equal seeds must give equal worlds.
 struct OnPages;
 
-// SAFETY: as the system's allocator, with more alignment than was asked for.
+// SAFETY: as the system's allocator, with more alignment than requested.
 unsafe impl GlobalAlloc for OnPages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as promised by the caller.
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for OnPages {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as promised by the caller, with the alignment that it was allocated with.
+        // SAFETY: as promised by the caller, with the alignment used for the allocation.
         unsafe { System.dealloc(memory, paged(layout)) }
     }
 }
@@ -39,7 +39,7 @@ fn paged(layout: Layout) -> Layout {
 #[global_allocator]
 static ALLOCATOR: OnPages = OnPages;
 
-/// What each rank does.
+/// The program of each rank.
 pub(crate) type Body = fn(&Process);
 
 /// A job in virtual time.
@@ -52,9 +52,9 @@ pub(crate) struct Play {
     pub(crate) factory: Factory,
     /// Messages are written to peers' memory.
     pub(crate) fast_path: bool,
-    /// Which one-sided operations go as messages.
+    /// Which one-sided operations are sent as messages.
     pub(crate) one_sided: OneSided,
-    /// What carries messages.
+    /// The transport of messages.
     pub(crate) lane: Lane,
     /// Collective algorithms by name.
     pub(crate) algorithms: &'static [(Kind, &'static str)],
@@ -122,7 +122,7 @@ fn rank_body(
     process.finalize().expect("an end");
 }
 
-/// Ends the program when a rank panics: the others would wait for it.
+/// Ends the test program when a rank panics: the other ranks would wait for it.
 pub(crate) struct Alarm;
 
 impl Drop for Alarm {
@@ -138,7 +138,7 @@ pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, bod
     in_threads_on(vec![device], ranks, connect, body);
 }
 
-/// As [`in_threads`], with messages over a lane.
+/// As [`in_threads`], with a message transport.
 pub(crate) fn in_threads_by(lane: Lane, device: &'static str, ranks: u32, body: Body) {
     in_threads_with(vec![device], ranks, Config { lane, ..Config::default() }, body);
 }
@@ -148,7 +148,7 @@ pub(crate) fn in_threads_written(ranks: u32, body: Body) {
     in_threads_with(vec!["iwarp"], ranks, Config { fast_path: true, ..Config::default() }, body);
 }
 
-/// As [`in_threads`], where ranks take devices of one kind in turn.
+/// As [`in_threads`], with the devices assigned to ranks in turn.
 pub(crate) fn in_threads_on(
     devices: Vec<&'static str>,
     ranks: u32,
@@ -158,7 +158,7 @@ pub(crate) fn in_threads_on(
     in_threads_with(devices, ranks, Config { connect, ..Config::default() }, body);
 }
 
-/// As [`in_threads`], with ranks dealt out to so many hosts in turn, as far as they know.
+/// As [`in_threads`], with ranks assigned in turn to a number of nominal hosts.
 pub(crate) fn in_threads_of_hosts(device: &'static str, ranks: u32, hosts: u32, body: Body) {
     in_threads_at(vec![device], ranks, Config::default(), move |rank| format!("host-{}", rank % hosts), body);
 }
@@ -193,23 +193,23 @@ fn in_threads_at(
     threads.into_iter().for_each(Task::join);
 }
 
-/// Bytes, as a buffer. Tests keep them until nothing uses them any more.
+/// Bytes as a buffer. Tests must keep them while the buffer is used.
 pub(crate) fn buffer(bytes: &mut [u8]) -> Buffer {
     typed(bytes, bytes.len() as i64, &Basic::Byte.into())
 }
 
-/// Bytes as a buffer of another type, which lies inside.
+/// Bytes as a buffer of another type, which must fit inside.
 pub(crate) fn typed(bytes: &mut [u8], count: i64, datatype: &Datatype) -> Buffer {
-    // SAFETY: the tests keep the bytes, and do not touch them while something uses the buffer.
+    // SAFETY: the tests keep the bytes, and do not access them while the buffer is used.
     unsafe { Buffer::new(bytes.as_mut_ptr().expose_provenance(), count, datatype.clone()) }.expect("a buffer")
 }
 
-/// What rank `rank` sends as message `number`, of a length.
+/// The payload of message `number` from rank `rank`, with this length.
 pub(crate) fn pattern(rank: i32, number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + number * 31 + rank as usize * 101) as u8).collect()
 }
 
-/// Whoever, with whatever tag.
+/// Any source, any tag.
 pub(crate) const ANY: With = With { rank: ANY_SOURCE, tag: ANY_TAG };
 
 pub(crate) fn with(rank: i32, tag: i32) -> With {
@@ -221,7 +221,7 @@ pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: With) {
     comm.send(mpi::Mode::Standard, &buffer(&mut bytes), to).expect("sent");
 }
 
-/// Receives so many bytes at most.
+/// Receives a message of at most `room` bytes.
 pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status) {
     let mut bytes = vec![0xee; room];
     let status = comm.receive(buffer(&mut bytes), from).expect("valid");
@@ -229,8 +229,8 @@ pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status)
     (bytes, status)
 }
 
-/// The seeds that a random test tries in virtual time: `few`, some of them twice; or as many as the variable `NICETY_SEEDS` says, and all
-/// of them twice. `run` gives what must be alike the second time.
+/// Runs the seeds of a random test in virtual time: `few` seeds, some of them twice; or the number in the variable `NICETY_SEEDS`,
+/// all of them twice. `run` returns the result that must be equal the second time.
 pub(crate) fn each_seed<T: PartialEq + std::fmt::Debug>(few: u64, what: &str, run: impl Fn(u64) -> T) {
     let wished = std::env::var("NICETY_SEEDS").ok();
     let seeds = wished.as_deref().map_or(few, |text| text.parse().expect("NICETY_SEEDS is a number"));
@@ -242,7 +242,7 @@ pub(crate) fn each_seed<T: PartialEq + std::fmt::Debug>(few: u64, what: &str, ru
     }
 }
 
-/// A plain generator of numbers (xorshift64*).
+/// A simple pseudo-random number generator (xorshift64*).
 #[derive(Clone)]
 pub(crate) struct Dice(u64);
 
