@@ -1,7 +1,8 @@
 //! [`Token`]: a secret that two sides share, and how each proves to the other that it has it.
 //!
-//! It never travels. Each side sends a [`Nonce`], and then an HMAC-SHA256 of both under the token, with a word for its own
-//! side, so that neither proof is any use as the other one, or again. Proofs are compared in constant time.
+//! The token itself is never sent. Each side sends a [`Nonce`], and then an HMAC-SHA256 of both nonces under the
+//! token, with a label for its own side, so that a proof cannot be used as the other side's, or replayed. Proofs are
+//! compared in constant time.
 
 use std::fmt;
 use std::io::Read;
@@ -16,9 +17,9 @@ use verbs::host::bounded;
 /// Minimum characters of a token: an eavesdropper with a proof can try tokens against it offline, without limit.
 const LENGTH_MIN: usize = 16;
 const LENGTH_MAX: usize = 1024;
-/// Bytes of its file at most: characters have up to four.
+/// Maximum bytes of a token file: characters have up to four.
 const FILE_MAX: u64 = 4 * LENGTH_MAX as u64 + 64;
-/// The environment variable that holds a token, for programs that take one.
+/// The environment variable for a token.
 pub const VARIABLE: &str = "NICETY_TOKEN";
 /// The purpose that a proof covers, in addition to the nonces.
 const PURPOSE: &[u8] = b"nicety token 1";
@@ -33,7 +34,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A number that is used once, in hexadecimal.
+/// A number used only once, in hexadecimal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(String);
 
@@ -47,10 +48,10 @@ pub enum Party {
 }
 
 impl Nonce {
-    /// A new one.
+    /// A new random nonce.
     ///
     /// # Errors
-    /// The system's, where it has no random numbers.
+    /// The system's error if it has no random numbers.
     pub fn new() -> std::io::Result<Self> {
         random().map(Self)
     }
@@ -86,12 +87,12 @@ pub enum TokenError {
     /// Others can read it.
     #[error("the token in {path} can be read by others; `chmod 600 {path}`", path = .0.display())]
     Open(PathBuf),
-    /// What the file holds is no token.
+    /// The file contains no valid token.
     #[error("{path} holds {why}", path = .path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with what it holds.
+        /// Why its content is invalid.
         why: Box<Self>,
     },
 }
@@ -109,10 +110,10 @@ impl Token {
         }
     }
 
-    /// The token in a file that nobody but its owner can read.
+    /// Reads a token from a file that only its owner can read.
     ///
     /// # Errors
-    /// As [`new`](Self::new); a file that cannot be read, is no file, or that others can read.
+    /// As [`new`](Self::new); a file that cannot be read, is not a regular file, or that others can read.
     pub fn from_file(path: &Path) -> Result<Self, TokenError> {
         let cannot = |why| TokenError::Io { path: path.to_owned(), why };
         let about = std::fs::metadata(path).map_err(cannot)?;
@@ -126,7 +127,7 @@ impl Token {
         Self::new(&text).map_err(|why| TokenError::Content { path: path.to_owned(), why: Box::new(why) })
     }
 
-    /// A new one, for processes that one program starts.
+    /// A new random token, for processes started by one program.
     ///
     /// # Errors
     /// As [`Nonce::new`].
@@ -134,13 +135,14 @@ impl Token {
         random().map(Self)
     }
 
-    /// What `who` sends to show that it has the token, once both sides' nonces are known: the client's first.
+    /// The proof that `who` sends to show that it has the token, computed from both sides' nonces: the client's
+    /// first.
     #[must_use]
     pub fn proof(&self, who: Party, nonces: [&Nonce; 2]) -> String {
         hex(&self.mac(who, nonces).finalize().into_bytes())
     }
 
-    /// Whether this is what `who` has to send. Takes the same time for all proofs that are wrong.
+    /// Whether this is the proof expected from `who`. Takes the same time for all wrong proofs.
     #[must_use]
     pub fn is_proof(&self, proof: &str, who: Party, nonces: [&Nonce; 2]) -> bool {
         unhex(proof).is_some_and(|proof| self.mac(who, nonces).verify_slice(&proof).is_ok())
@@ -156,7 +158,7 @@ impl Token {
             Party::Server => b"server",
         });
         for Nonce(nonce) in nonces {
-            // With their lengths, so that no other two nonces make the same text.
+            // With their lengths, so that no other two nonces give the same text.
             mac.update(&(nonce.len() as u64).to_be_bytes());
             mac.update(nonce.as_bytes());
         }

@@ -1,5 +1,5 @@
-//! Runs end to end: real processes, the shared-memory device, few samples. What is checked is that a run is complete
-//! and that failures are named and leave nothing behind; never how long anything takes.
+//! Runs end to end: real processes, the shared-memory device, few samples. Checks that a run is complete and that
+//! failures are named and leave nothing behind; never durations.
 
 use results::variant::{Variant, factor};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use bench::launch::{BenchError, CellEvent, CellState, Progress, WorkerCommand, r
 use bench::plan::{CheckedPlan, Plan};
 use results::schema::{Measurement, Run};
 
-/// Not a test: what the workers of the tests run, as a test binary has no other way to be started.
+/// Not a test: the entry point of the tests' workers, as a test binary cannot be started in another way.
 #[test]
 fn worker_entry() {
     // Among the other tests there is no job for it.
@@ -19,7 +19,7 @@ fn worker_entry() {
     }
 }
 
-/// An exit code does not say what it is but in its debug form.
+/// The value of an exit code is visible only in its debug form.
 fn succeeded(code: std::process::ExitCode) -> bool {
     format!("{code:?}") == format!("{:?}", std::process::ExitCode::SUCCESS)
 }
@@ -63,7 +63,7 @@ fn plan_of(
     .expect("a sound plan")
 }
 
-/// Prints what is skipped, so that a failure explains itself.
+/// Prints the skipped cells, so that a failure explains itself.
 #[derive(Default)]
 struct Watch {
     cells: u64,
@@ -118,7 +118,7 @@ fn every_cell_on(device: &str, experiments: &[&str], sizes: &[u64]) {
 fn every_cell_of(plan: &CheckedPlan) {
     let (run, watch) = measure(plan);
     assert_eq!(watch.cells, plan.cells.len() as u64);
-    // What a sound machine may refuse, what this device does not have, and what need not be there.
+    // Reasons allowed on a healthy machine, features that this device lacks, and optional requirements.
     let reasons = [
         "process_vm_writev",
         "has one port",
@@ -150,8 +150,8 @@ fn everything_else_is_complete_on_iwarp() {
         |name: &&str| !done.contains(name) && !name.starts_with("mpi-") && !name.starts_with("nas-");
     let all = bench::experiment::all().iter().map(|e| e.name()).filter(is_left);
     let mut plan = plan_on("iwarp", &all.collect::<Vec<_>>(), &[4096], &[]);
-    // Eight thousand connections take as long as ten other cells, and are the same for each operation: NICETY_WIDE makes them for all,
-    // otherwise one has them and the others some hundred.
+    // Eight thousand connections take as long as ten other cells, and are the same for each operation: NICETY_WIDE
+    // makes them for all, otherwise one has them and the others a few hundred.
     if std::env::var_os("NICETY_WIDE").is_none() {
         let is_wide = |v: &Variant| v.is(factor::QPS, "8000") && !v.is(factor::OP, "write");
         plan.cells
@@ -225,8 +225,8 @@ fn bilat_is_complete() {
     every_cell(&["bilat"], &[1, 70_000]);
 }
 
-/// Goal: what is sent later than the peer's message comes keeps its contents. Method: cards that lose packets read the source
-/// again for what is sent again.
+/// Goal: data retransmitted after the peer's message has arrived is unchanged. Method: cards that lose packets read
+/// the source again to retransmit.
 #[test]
 fn bilat_is_complete_where_packets_are_lost() {
     let plan = plan_on("model:mt23108-vapi(faults.loss_ppm=20000)", &["bilat"], &[70_000], &[]);
@@ -342,8 +342,8 @@ fn workers() -> Vec<i32> {
     found
 }
 
-/// Goal: whichever process is killed, the run names it, keeps what it had, and ends all the others. Method: a run in
-/// a process of its own (other tests have workers too) kills each of its workers in turn after a few cells.
+/// Goal: whichever process is killed, the run names it, keeps its results, and ends all other processes. Method: a
+/// run in its own process (other tests have workers too) kills each of its workers in turn after a few cells.
 #[test]
 fn killing_entry() {
     if !std::env::args().any(|a| a == "killing_entry") {

@@ -1,5 +1,5 @@
-//! The models as the benchmarks' own test: a card with chosen values is measured by the real experiments, and what they
-//! report is what was put in.
+//! The models as a test of the benchmarks: the real experiments measure a card with chosen values, and must report
+//! those values.
 
 use bench::experiment::{Cell, Fault, Settings};
 use bench::launch::world::measure;
@@ -7,7 +7,7 @@ use results::variant::variant;
 
 const CARD: &str = "model:mt23108-nicmem";
 
-/// What an experiment reports of the card with these values instead of its own.
+/// The result of an experiment for the card with these values instead of its own.
 fn reported(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> f64 {
     tried(values, experiment, factors, size)
         .unwrap_or_else(|why| panic!("{experiment} {factors:?} with {values}: {why}"))
@@ -57,7 +57,7 @@ fn rates_are_those_of_what_limits() {
     let copy = [("op", "memcpy"), ("source", "host"), ("sink", "host")];
     within(reported("host.copy_mbps=500,host.copy_ns=0", "nicmem", &copy, 1 << 20), 500.0, 0.1);
     let host = [("op", "write"), ("source", "host"), ("sink", "host")];
-    // One burst of 512 bytes at a time: 571 ns on the bus, and its latency.
+    // Bursts of 512 bytes, one after the other: 571 ns on the bus, plus its latency.
     let reads = "dma.outstanding_requests=1,dma.read_latency_ns=1989";
     within(reported(reads, "bandwidth", &host, 1 << 20), 200.0, 1.0);
     // Without headers and gaps a link carries data only.
@@ -93,7 +93,7 @@ fn send<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     HOST.iter().chain(more).copied().collect()
 }
 
-/// What a message costs the processor is the post and the poll that were put in, and no idle poll.
+/// A message costs the processor the configured post and poll, and no idle poll.
 #[test]
 fn overhead_is_that_of_post_and_poll() {
     let values = "host.post_send_ns=1500,host.poll_full_ns=2000,host.poll_empty_ns=700";
@@ -162,8 +162,8 @@ fn the_translation_cache_is_as_large_as_was_put_in() {
     assert!(why.contains("no knee found") && why.contains("2048 pages"), "{why}");
 }
 
-/// Scheme 1 loses bandwidth where the buffers' pages are more than the cache remembers, and not before; scheme 2 the
-/// more, the fewer messages use the one buffer.
+/// Scheme 1 loses bandwidth if the buffers' pages exceed the card's translation cache, and not before; scheme 2 the
+/// more, the fewer messages use the common buffer.
 #[test]
 fn reuse_shows_in_bandwidth_as_the_cache_says() {
     const SIZE: u64 = 64 << 10;
@@ -190,7 +190,7 @@ fn reuse_shows_in_bandwidth_as_the_cache_says() {
     assert!(all.windows(2).all(|w| w[1] < 0.98 * w[0]), "{all:?}");
 }
 
-/// Each further piece costs its sender what was put in.
+/// Each further segment costs its sender the configured time.
 #[test]
 fn segments_cost_what_was_put_in() {
     let latency = |ns: u32, pieces| {
@@ -201,7 +201,7 @@ fn segments_cost_what_was_put_in() {
     within(latency(1100, "1"), latency(100, "1"), 0.1);
 }
 
-/// With the wire as the limit a packet of n bytes and 256 more takes its share of it.
+/// If the wire is the limit, a packet of n bytes and 256 more takes its share of it.
 #[test]
 fn the_mtu_divides_messages_as_asked() {
     let values = "link.rate_mbps=300,link.gap_bytes=100,link.header_bytes=156,link.address_bytes=0";
@@ -243,7 +243,7 @@ fn a_thousand_machines_make_a_hot_spot() {
     within(time, 1023.0 * 20.0, 5.0);
 }
 
-/// Of a message of MPI each way one request is posted, as of a plain send; a barrier of twice the ranks has one step more.
+/// An MPI message each way posts one request, as a plain send does; a barrier of twice the ranks has one step more.
 #[test]
 fn mpi_costs_what_was_put_in() {
     let latency = |values, layer| reported(values, "mpi-latency", &[("layer", layer)], 8);
@@ -256,14 +256,14 @@ fn mpi_costs_what_was_put_in() {
     within(barrier("64") / barrier("8"), 2.0, 15.0);
 }
 
-/// What an experiment over two rails reports of two cards with these values.
+/// The result of an experiment over two rails for two cards with these values.
 fn over_rails(values: &str, experiment: &str, factors: &[(&str, &str)], size: u64) -> f64 {
     let device = format!("model:connectx-multihca({values})");
     let cell = Cell { experiment: experiment.into(), variant: variant(factors), size, ..Cell::default() };
     measure(&device, &cell, &Settings::default()).unwrap_or_else(|why| panic!("{device}: {why}")).value
 }
 
-/// Goal: what cards and threads of one machine cost each other is what was put in.
+/// Goal: cards and threads of one machine cost each other the configured times.
 #[test]
 fn rails_cost_what_was_put_in() {
     let late = |values: &str, engine| over_rails(values, "rail-latency", &[("engine", engine)], 64);
@@ -287,8 +287,8 @@ fn rails_cost_what_was_put_in() {
     within(both("0") / both("0.25"), 1.25, 1.0);
 }
 
-/// Goal: virtual time passes for what is computed, at the rate that was given, and the result is the published one on a card, too.
-/// Method: a rank alone computes all that NAS counts; four share it, and find each other over the card.
+/// Goal: computation takes virtual time at the given rate, and the result is the published one on a card, too.
+/// Method: a single rank computes all that NAS counts; four share it, and find each other over the card.
 #[test]
 fn computing_takes_what_was_put_in() {
     let kernel = |experiment: &str, ranks: &str, mops: u32| {
@@ -309,8 +309,9 @@ fn computing_takes_what_was_put_in() {
     }
 }
 
-/// Goal: ranks of one machine share its card, and speak by what is to carry messages among them; two runs are the same world.
-/// Method: two pairs that stream over one card or two; sums of eight ranks, of whose three rounds two are within a machine.
+/// Goal: ranks of one machine share its card, and communicate by the device chosen for that; two runs are identical.
+/// Method: two pairs that stream over one card or two; sums of eight ranks, where two of three rounds are within a
+/// machine.
 #[test]
 fn ranks_of_one_machine_share_its_card() {
     let of = |experiment: &str, factors: &[(&str, &str)], size: u64| {

@@ -18,7 +18,7 @@ use results::variant::Variant;
 const LEAD_IN: u64 = 4;
 const LEAD_IN_LONG: u64 = 1;
 
-/// What the client measured of one cell in one launch.
+/// The client's measurement of one cell in one launch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The readings of each round, in ps.
@@ -26,7 +26,7 @@ pub struct Record {
     /// Operations in a reading of the last round.
     #[serde(default)]
     pub batch: u64,
-    /// Messages in one operation.
+    /// Messages per operation.
     pub messages: u64,
     /// Whether it was ended before its time.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub fn plan_for(experiment: &dyn Experiment, variant: &Variant, base: &Plan) -> 
     plan
 }
 
-/// What a sampler with that plan makes of the record; `None` without samples.
+/// Replays the record through a sampler with that plan; `None` without samples.
 #[must_use]
 pub fn replay(record: &Record, plan: Plan) -> Option<Sampled> {
     let mut sampler = Sampler::new(plan);
@@ -64,7 +64,7 @@ pub fn replay(record: &Record, plan: Plan) -> Option<Sampled> {
     if record.interrupted {
         sampler.interrupt();
     } else {
-        // A sampler whose time is up finds that when it is asked for a next round, as it was.
+        // A sampler notices that its time is up when asked for a next round, as it did originally.
         sampler.next_round();
     }
     sampler.finish()
@@ -117,7 +117,7 @@ fn admissible(session: &Session<'_>) -> Result<&'static dyn Experiment, Fault> {
     session.settings.check()?;
     let (name, ranks) = (experiment.name(), experiment.ranks(&cell.variant));
     if session.rank >= ranks {
-        // Above all what a client does alone: here it would only keep a core busy.
+        // This refuses above all client-only experiments: here they would only keep a core busy.
         return Err(Fault::Meaningless(format!("{name} as rank {} of {ranks}", session.rank)));
     }
     let needed = experiment.needs(cell, session.settings).bytes;
@@ -216,23 +216,24 @@ pub fn serve_cell(session: &mut Session<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Gives the cell up in its middle: both sides say so, and are then ready for the next one.
+/// Gives up the cell in its middle: both sides announce it, and are then ready for the next one.
 fn settle(session: &mut Session<'_>, side: Box<dyn Side>, fault: Fault) -> Fault {
     // A peer in the middle of a round sees its connection end, rather than wait for its patience to.
     drop(side);
     if matches!(fault, Fault::Control(_)) {
-        // Perhaps it still hears; it will not be heard.
+        // The peer may still receive this; its answer is not read.
         let _ = tell_all(session, &Word::Failed { why: fault.to_string(), local: false });
         return fault;
     }
     match agree(session, Err::<(), _>(fault.clone())) {
-        // What cannot be said or heard weighs more than what went wrong.
+        // A communication error outweighs the original error.
         Err(worse) if !worse.is_local() => worse,
         _ => fault,
     }
 }
 
-/// Every side says exactly once how its part went and hears it from the others, so that all go on or none does.
+/// Every side reports exactly once how its part ended and receives the others' reports, so that all continue or none
+/// does.
 fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Fault> {
     let word = match &mine {
         Ok(_) => Word::Ready,
@@ -250,7 +251,7 @@ fn agree<T>(session: &mut Session<'_>, mine: Result<T, Fault>) -> Result<T, Faul
                     theirs = theirs.and(Err(peer_failed(said_by(&**way, why), local)));
                     break;
                 }
-                // What it said before it noticed; or what it would have answered.
+                // Sent before it noticed the failure, or in answer to an earlier message: ignored.
                 Word::Info { .. } | Word::Round(_) | Word::Go | Word::Warm | Word::Finish => {}
                 other => return Err(Fault::Control(plain::line(&format!("{other:?} came out of turn")))),
             }
@@ -291,7 +292,8 @@ mod two_sides;
 mod tests {
     use super::*;
 
-    /// Goal: what is assembled from a record is what the sampler saw. Method: drive one, replay the record, compare.
+    /// Goal: the result assembled from a record is what the sampler saw. Method: drive one, replay the record,
+    /// compare.
     #[test]
     fn a_replayed_record_gives_the_same_samples() {
         let plan = Plan { samples_max: 500, ..Plan::default() };
@@ -314,7 +316,8 @@ mod tests {
         assert_eq!(seen.stop(), again.stop());
     }
 
-    /// Goal: a cell whose time was up says so, and not that somebody pressed Ctrl-C. Method: noise that no time suffices for.
+    /// Goal: a cell whose time was up reports that, and not an interrupt by the user. Method: noise for which no time
+    /// suffices.
     #[test]
     fn a_replayed_record_ended_as_the_first_time() {
         let plan = Plan { samples_min: 10, time_max_ns: 1e6, batch: Some(1), ..Plan::default() };

@@ -100,7 +100,7 @@ impl Control for Wire {
 /// Settings of the two sides, and whether the server's address is spoilt.
 type Sides = (Settings, Settings, bool);
 
-/// Runs cells one after the other at both sides over one pair of ways, and says how each ended.
+/// Runs cells one after the other at both sides over one pair of connections, and returns how each ended.
 fn both(cells: &[(Cell, Sides)]) -> Vec<[Option<Fault>; 2]> {
     both_until(cells, || false)
 }
@@ -183,9 +183,9 @@ fn sound() -> Sides {
     (settings(), settings(), false)
 }
 
-/// Goal: a connection that fails loses its cell and nothing else, while it is set up and in the middle of a round.
-/// Method: the server names an address where nobody listens (latency connects before the rounds, memory in them);
-/// a sound cell follows each.
+/// Goal: a failed connection costs only its cell, during set-up and in the middle of a round. Method: the server
+/// names an address without a listener (latency connects before the rounds, memory in them); a valid cell follows
+/// each.
 #[test]
 fn a_connection_that_fails_is_local_to_its_cell() {
     let memory = cell("memory", &[("queues", "default")], 0);
@@ -206,7 +206,7 @@ fn a_connection_that_fails_is_local_to_its_cell() {
     }
 }
 
-/// Goal: a side that gives up in a round while the other goes on waiting. Method: the server has no time at all.
+/// Goal: a side can give up in a round while the other still waits. Method: the server has no time at all.
 #[test]
 fn a_side_that_gives_up_in_a_round_takes_the_other_along_to_the_next_cell() {
     let send = cell("latency", &[("op", "send"), ("source", "nic"), ("sink", "host")], 4096);
@@ -328,8 +328,8 @@ fn messages_are_split_over_two_ports_and_come_whole() {
     all_right(&cells, open_two_ports);
 }
 
-/// Goal: processes of MPI find each other by the words of a session, and what they send is what the others get. Method: each
-/// experiment with every variant of a short overview, in threads; also with ranks that are no power of two.
+/// Goal: MPI processes find each other through the session, and deliver messages intact. Method: each experiment with
+/// every variant of a short overview, in threads; also with numbers of ranks that are no power of two.
 #[test]
 fn what_mpi_moves_comes_whole() {
     for experiment in super::super::all().iter().filter(|experiment| experiment.name().starts_with("mpi-")) {
@@ -360,7 +360,7 @@ fn kernels_of_nas_are_computed_or_refused() {
     }
 }
 
-/// Nobody gives a stranger all of his memory.
+/// A process never shares all its memory with an unrelated one.
 #[test]
 fn mpi_serves_no_strangers() {
     let experiment = find("mpi-latency").expect("known");
@@ -449,8 +449,8 @@ fn operations_beside_idle_connections_are_right() {
     all_right(&cells, open);
 }
 
-/// Goal: what no hostile client may make a server do is refused before anything is done. Method: levels beyond their
-/// range; a sound cell follows each.
+/// Goal: requests forbidden to hostile clients are refused before anything is done. Method: levels beyond their
+/// range; a valid cell follows each.
 #[test]
 fn levels_out_of_range_lose_their_cell() {
     let latency = ("quantity", "latency");
@@ -472,8 +472,8 @@ fn levels_out_of_range_lose_their_cell() {
     }
 }
 
-/// Goal: what a device cannot do loses its cell with the reason, at every rank, and nothing else. Method: two ports,
-/// which this device does not have, and numbers of processes that nothing has; a sound cell follows each.
+/// Goal: a feature missing in a device costs only its cell, with the reason, at every rank. Method: two ports, which
+/// this device does not have, and impossible numbers of processes; a valid cell follows each.
 #[test]
 fn what_makes_no_sense_is_left_out_with_its_reason() {
     let split = |experiment| {
@@ -501,7 +501,7 @@ fn rails(device: &Device) -> Rails {
     Rails { names: fabric::rails_of(device.name()).expect("rails"), open: fabric::open }
 }
 
-/// A server's session with a client that has said `script`, and nothing more.
+/// A server's session with a client that sends `script`, and nothing more.
 fn with_hostile<T>(
     cell: &Cell,
     script: &[Word],

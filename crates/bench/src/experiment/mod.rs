@@ -1,19 +1,19 @@
-//! Experiments: what to do with a device so that one number comes out. One file each, written once against `verbs`
-//! and `host`, so that they run in real and in virtual time: no clock and no threads but the host's, no sockets.
+//! Experiments: each produces one number about a device. One file each, written once against `verbs` and `host`, so
+//! that they run in real and in virtual time: no clock and no threads but the host's, no sockets.
 //!
 //! An [`Experiment`] lists its variants and prepares a [`Side`] at each end of a [`Session`]; [`driver`] runs rounds
 //! of it, as the sampler asks. To add one: a file in its folder, and a line in [`all`].
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `over_verbs/` | experiments on one device |
 //! | `multirail/` | several rails over uDAPL: bandwidth, latency, where the time goes |
 //! | `over_portals/` | Portals matched by the NIC: messages, posting, collectives |
 //! | `over_mpi/` | our MPI: messages, overlap, each collective |
 //! | `nas/` | kernels of the NAS Parallel Benchmarks over our MPI |
-//! | `floor/` | what the machine itself can do |
+//! | `floor/` | the machine's own limits |
 //! | `loops/` | the loops that several experiments measure |
-//! | `harness/` | what experiments are written with: cells, sessions, endpoints, samples |
+//! | `harness/` | the toolkit of experiments: cells, sessions, endpoints, samples |
 //! | `driver` | rounds of a prepared side |
 //! | `explain/` | the text of each experiment for `nicety explain` |
 

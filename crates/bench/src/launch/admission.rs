@@ -1,9 +1,9 @@
 //! [`Admission`]: connections to a server, or to the listening worker of a run, before they are known to be clients.
 //!
-//! The listening thread reads from all of them itself, without blocking. A visitor costs one descriptor and a few
+//! The listening thread reads from all visitors itself, without blocking. A visitor costs one descriptor and a few
 //! hundred bytes, whatever and however slowly it sends, and every visitor has the same few seconds. When there are
-//! too many visitors, the oldest silent one is dropped, from the source with most silent visitors. Data that arrive
-//! are read in the next turn of the loop.
+//! too many visitors, the oldest silent one is dropped, from the source with most silent visitors. Received data are
+//! read in the next turn of the loop.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

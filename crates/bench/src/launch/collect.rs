@@ -255,8 +255,8 @@ impl<'a> Collected<'a> {
         Run { environment: self.environment, parameters: self.parameters, results, missing, ..Run::default() }
     }
 
-    /// Sets the environment to that of everything measured, in any launch: a launch that measured nothing is ignored,
-    /// and one that only simulated is not evidence about the machine.
+    /// Sets the environment to the combined one of all launches with measurements: a launch without any is ignored,
+    /// and one with only simulations is not evidence about the machine.
     fn recall(&mut self) {
         let mut times = std::mem::take(&mut self.before);
         if !self.opened.is_empty() {

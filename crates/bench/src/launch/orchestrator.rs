@@ -329,7 +329,7 @@ fn given_up(done: u32, launches: u32) -> String {
     )
 }
 
-/// How one of these processes ended, if one did: the client may have noticed it first.
+/// How another process ended, if one did: the client may have noticed it first.
 fn ended(others: &mut [Worker]) -> Option<String> {
     if others.is_empty() {
         return None;

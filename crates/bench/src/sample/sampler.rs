@@ -31,17 +31,18 @@ pub struct Plan {
     pub samples_max: u64,
     /// Time before the rule may stop; default 10 ms.
     pub time_min_ns: f64,
-    /// Time at most, warm-up included, kept to within one sample or five; default 1 s.
+    /// Maximum time, including warm-up, exceeded by at most one sample or five; default 1 s.
     pub time_max_ns: f64,
     /// Growth from checkpoint to checkpoint; default 1.5, kept within 1.5 to 2.
     pub growth: f64,
-    /// Samples kept as they are; beyond them a histogram and a reservoir of as many. Default 262 144 (24 B each).
+    /// Samples stored individually; further ones are stored in a histogram and a reservoir of this size. Default 262
+    /// 144 (24 B each).
     pub keep: usize,
-    /// Samples in a round at most: what the caller's buffer holds; default 16 384.
+    /// Maximum samples in a round: the capacity of the caller's buffer; default 16 384.
     pub round_max: u64,
-    /// Operations in a sample at most; default 1 048 576.
+    /// Maximum operations in a sample; default 1 048 576.
     pub batch_max: u64,
-    /// A batch that is given and not searched for, where both sides must agree on it.
+    /// A given batch instead of a search, if both sides must agree on it.
     pub batch: Option<u64>,
     /// Seed of the reservoir and the bootstrap; default 1.
     pub seed: u64,
@@ -74,7 +75,7 @@ impl Plan {
         self.samples_max = self.samples_max.max(1);
         self.samples_min = self.samples_min.clamp(1, self.samples_max);
         self.growth = if self.growth.is_nan() { 1.5 } else { self.growth.clamp(1.5, 2.0) };
-        // What MSER-5 needs before the buffer may turn into a reservoir.
+        // MSER-5 needs this many samples before the buffer may turn into a reservoir.
         self.keep = self.keep.max(100);
         self.round_max = self.round_max.max(PILOT);
         self.batch_max = self.batch_max.max(1);
@@ -83,10 +84,10 @@ impl Plan {
     }
 }
 
-/// What a round is for.
+/// The purpose of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundKind {
-    /// The very first operation, kept apart.
+    /// The very first operation, stored separately.
     First,
     /// Finding the batch; not part of the result.
     Pilot,
@@ -101,12 +102,12 @@ pub struct Round {
     pub samples: u64,
     /// Operations in each.
     pub batch: u64,
-    /// What for.
+    /// The purpose of the round.
     pub kind: RoundKind,
 }
 
 impl Round {
-    /// Operations of the round: what the other side of a ping-pong must know in advance.
+    /// Operations of the round: the other side of a ping-pong must know this in advance.
     #[must_use]
     pub const fn operations(&self) -> u64 {
         self.samples.saturating_mul(self.batch)
@@ -120,7 +121,7 @@ pub enum PushError {
     /// No round is open.
     #[error("durations were pushed without a round; call next_round first")]
     NoRound,
-    /// Not one duration a sample.
+    /// Not exactly one duration per sample.
     #[error("a round of {expected} samples got {got} durations; push one for each sample")]
     WrongCount {
         /// Samples of the round.
@@ -167,7 +168,7 @@ pub struct Sampler {
     because: Option<&'static str>,
 }
 
-/// What is known of all samples once they can no longer all be kept.
+/// Statistics fixed at the time when the buffer overflowed.
 #[derive(Clone, Copy, Debug)]
 struct Overflow {
     sum: f64,
@@ -204,7 +205,7 @@ impl Sampler {
         }
     }
 
-    /// The next round, or `None` when done. The same one again until its durations are pushed.
+    /// The next round, or `None` when done. Returns the same round until its durations are pushed.
     pub fn next_round(&mut self) -> Option<Round> {
         if self.open.is_none() {
             self.open = match self.phase {
@@ -244,7 +245,7 @@ impl Sampler {
 
     /// Takes the durations in ns of the open round's samples, each that of a whole batch.
     ///
-    /// They are used as given: the timer's overhead, at most 5 % by rule 1, is not subtracted.
+    /// Durations are used as given: the timer's overhead, at most 5 % by rule 1, is not subtracted.
     ///
     /// # Errors
     /// [`PushError`]; nothing is taken then.
@@ -275,7 +276,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Ends sampling; what was taken stays. For Ctrl-C and vanished peers.
+    /// Ends sampling early and keeps the samples. For Ctrl-C and vanished peers.
     pub fn interrupt(&mut self) {
         if self.phase != Phase::Done {
             self.open = None;
@@ -296,7 +297,7 @@ impl Sampler {
         self.half_width
     }
 
-    /// Samples in a round at most: the size of a buffer that never grows.
+    /// Maximum samples in a round: the capacity of a buffer that never grows.
     #[must_use]
     pub const fn round_max(&self) -> u64 {
         self.plan.round_max
@@ -338,7 +339,7 @@ impl Sampler {
         }
     }
 
-    /// The buffer is full: the warm-up is cut for good, and what follows goes to histogram and reservoir.
+    /// The buffer is full: the warm-up is cut for good, and further samples go to histogram and reservoir.
     fn begin_overflow(&mut self) {
         self.evaluate();
         let cut = self.steadiness.cut;
@@ -409,7 +410,7 @@ impl Sampler {
         interval
     }
 
-    /// What was sampled, analysed; `None` if not one sample was taken.
+    /// The analysed samples; `None` if there are none.
     #[must_use]
     pub fn finish(mut self) -> Option<Sampled> {
         if self.phase != Phase::Done {
@@ -465,7 +466,7 @@ impl Sampler {
 /// Drives a sampler to its end with a function that does `batch` operations and returns their duration in ns.
 ///
 /// # Errors
-/// [`PushError::BadDuration`] if the function returns what is no duration.
+/// [`PushError::BadDuration`] if the function returns an invalid duration.
 pub fn drive(sampler: &mut Sampler, mut work: impl FnMut(u64) -> f64) -> Result<(), PushError> {
     let mut buffer = Vec::with_capacity(sampler.round_max() as usize);
     while let Some(round) = sampler.next_round() {

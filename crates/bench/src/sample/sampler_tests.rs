@@ -1,4 +1,4 @@
-//! The sampler on operations whose times are known: batches, stop rule, limits, nonsense.
+//! The sampler on operations with known times: batches, stop rule, limits, invalid input.
 
 use super::*;
 use results::schema::ClockKind;
@@ -66,7 +66,7 @@ fn it_stops_when_the_interval_is_narrow_enough_and_not_much_later() {
     assert!((found.median_ns() / 1000.0 - 1.0).abs() < 0.02);
 }
 
-/// What the rule promises at its stop holds, peeking included: 95 % less a little.
+/// The rule's guarantee at its stop holds, peeking included: 95 % less a little.
 #[test]
 fn the_interval_at_the_stop_covers_the_truth() {
     let hits = (0..400).filter(|seed| {
@@ -96,7 +96,7 @@ fn the_time_is_kept_to_within_a_sample() {
     assert_eq!(found.because, Some("maximum time"));
 }
 
-/// One operation longer than the whole budget still gives a number, and says that it carries no interval.
+/// One operation longer than the whole budget still gives a number, flagged as without an interval.
 #[test]
 fn a_budget_below_one_operation_gives_five_samples() {
     let (found, _) = run(Plan { time_max_ns: 10.0, ..plan() }, 6, noisy(1e9, 0.01));
@@ -148,7 +148,7 @@ fn two_modes_are_flagged() {
     assert!(found.flags.iter().any(|f| f == "bimodal"), "{:?}", found.flags);
 }
 
-/// More samples than may be kept: memory stays, the reservoir and the histogram carry on.
+/// More samples than the buffer holds: memory stays constant, the reservoir and the histogram take over.
 #[test]
 fn beyond_its_memory_it_keeps_a_reservoir_and_a_histogram_and_never_grows() {
     let mut sampler = Sampler::new(Plan { target: 1e-9, samples_max: 50_000, keep: 2000, ..plan() });
@@ -170,7 +170,7 @@ fn a_warm_up_does_not_outlive_the_buffer() {
     let plan = Plan { target: 1e-9, samples_max: 20_000, keep: 2000, ..plan() };
     let (found, _) = run(plan, 14, |rng, i| if i < 400 { 9000.0 } else { 1000.0 } * rng.log_normal(0.05));
     assert!(!found.complete && found.warm_up_cut() >= 360, "{}", found.warm_up_cut());
-    // The block on the border may keep a minority of slow ones.
+    // The block on the border may keep a minority of slow samples.
     assert!(found.histogram.at_rank(found.n - 4).is_some_and(|top| top < 2000.0));
     assert!(found.sum_ns / (found.n as f64) < 1010.0);
     assert_eq!(found.n + found.warm_up_cut() as u64, 20_000);

@@ -25,7 +25,7 @@ const SPACINGS: [u64; 4] = [0, 25, 50, 100];
 const TRIALS: u64 = 3;
 const TRIAL_ROUNDS: u64 = 2000;
 
-/// The experiment `floor`: what the machine does without a device.
+/// The experiment `floor`: the machine without a device.
 pub(crate) struct MachineFloor;
 
 impl Experiment for MachineFloor {
@@ -246,7 +246,7 @@ impl Work for Kernel {
     }
 }
 
-/// Copies into private and into shared memory; the faster one counts.
+/// Copies into private and into shared memory; the faster copy counts.
 struct Memcpy {
     from: Region,
     to: [Region; 2],

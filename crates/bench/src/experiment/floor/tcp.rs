@@ -1,9 +1,9 @@
 //! The floors of devices on TCP: plain sockets between the same two processes on the same cores.
 //!
-//! | floor | what is done |
+//! | floor | operation |
 //! |---|---|
 //! | `tcp` | a ping-pong of messages of that size, each side spinning |
-//! | `tcp-sleep` | the same with each side asleep in the kernel until something comes |
+//! | `tcp-sleep` | the same with each side asleep in the kernel until data arrive |
 //! | `tcp-stream` | messages one way, in the best of several ways; an answer of one byte ends a burst |
 //! | `tcp-both` | the same in both directions simultaneously |
 //!
@@ -32,10 +32,10 @@ const TRIALS: u32 = 2;
 /// Bytes and messages of a burst.
 const BURST_BYTES: u64 = 4 << 20;
 const BURST_MESSAGES: u64 = 1 << 18;
-/// What messages contain.
+/// The content of messages.
 const FILL: u8 = 0x5a;
 
-/// Connections between the two processes, by the device's own addresses where it has such.
+/// Connections between the two processes, by the device's own addresses if it has any.
 fn connections(session: &mut Session<'_>, buffers: &[usize]) -> Result<Vec<Tcp>, Fault> {
     const NO: &str = "no TCP connection for the floor";
     if !session.is_client() {
@@ -122,7 +122,7 @@ fn intact(bytes: &[u8]) -> Result<(), Fault> {
 /// One way to stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streaming {
-    /// Of [`BUFFERS`].
+    /// Index into [`BUFFERS`].
     socket: usize,
     /// Bytes of a call; more than a message gathers several.
     chunk: usize,
@@ -225,7 +225,7 @@ impl Streams {
 
 fn gather(message: &[u8], out: &mut [u8]) {
     for place in out.chunks_exact_mut(message.len()) {
-        // Each message is the program's own to make, so each is copied, as if it were another one.
+        // Each message is produced by the program, so each is copied, as if their contents differed.
         place.copy_from_slice(std::hint::black_box(message));
     }
 }
@@ -238,7 +238,7 @@ fn take_apart(from: &[u8], message: &mut [u8]) {
 
 /// The ways that are tried for messages of `size`; the first is a good guess.
 fn ways(size: usize, both: bool) -> Vec<Streaming> {
-    // Of chunks that divide a message the larger ones matter little; of gathered ones they do not fit the caches.
+    // The size of chunks that divide a message matters little; larger batches do not fit the caches.
     let gathers = CHUNKS.iter().map(|chunk| chunk / size * size).filter(|chunk| *chunk > size).take(2);
     let divides = CHUNKS.into_iter().filter(|chunk| *chunk < size);
     let mut chunks: Vec<usize> = gathers.chain(divides).chain([size]).collect();
@@ -274,7 +274,7 @@ impl Side for Streams {
                 }
             }
         }
-        // One side decides for both.
+        // One side chooses for both.
         let chosen = self.ways.iter().position(|way| *way == best.1).unwrap_or(0);
         let chosen = if self.client {
             session.tell(&chosen)?;

@@ -1,11 +1,11 @@
-//! Which floors there are, whose they are, and the sizes that they make sense for.
+//! The floors, the kind of device that each belongs to, and the sizes at which they are meaningful.
 
 use fabric::FloorKind;
 
 /// Name of the experiment.
 pub const FLOOR: &str = "floor";
 
-/// Every floor, and whose it is.
+/// Every floor, and its kind of device.
 pub(crate) const WHATS: [(&str, FloorKind); 10] = [
     ("line", FloorKind::Memory),
     ("mailbox", FloorKind::Memory),
@@ -23,7 +23,7 @@ pub(crate) const WHATS: [(&str, FloorKind); 10] = [
 /// Bytes of the messages that represent small ones: requests of reads, atomics, wake-ups.
 pub(crate) const SMALL: u64 = 8;
 
-/// The one size that a floor makes sense for; `None` for all.
+/// The only size at which a floor is meaningful; `None` for all.
 pub(crate) fn only_size(what: &str) -> Option<u64> {
     match what {
         "line" | "mailbox" => Some(64),

@@ -1,4 +1,4 @@
-//! [`Cell`]: one thing to measure, [`Metric`]: in what unit, and [`Settings`]: how. All of it travels to the peer.
+//! [`Cell`]: one thing to measure, [`Metric`]: in what unit, and [`Settings`]: how. All are sent to the peer.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Cell {
     /// Message size in bytes.
     #[serde(deserialize_with = "limits::within::<SIZE, _, _>")]
     pub size: u64,
-    /// Second measurement of the same cell, for the noise floor; not a result of its own.
+    /// Second measurement of the same cell, for the noise floor; not a separate result.
     #[serde(default)]
     pub twin: bool,
 }
@@ -48,7 +48,7 @@ impl Cell {
 
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A number alone does not say of what.
+        // A number alone does not show its meaning.
         let factor = |(key, value): (&str, &str)| match value.parse::<u64>() {
             Ok(_) => format!("{key} {value}"),
             Err(_) => value.to_owned(),
@@ -71,16 +71,16 @@ pub enum Scale {
     Plain,
 }
 
-/// What an experiment measures.
+/// The metric of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
     /// Name in the results, e.g. `one_way_latency`.
     pub name: &'static str,
     /// Its unit: `us`, `s`, `MB/s`, `1/s` or `B`.
     pub unit: &'static str,
-    /// What exactly is timed.
+    /// The timed interval.
     pub about: &'static str,
-    /// From readings to values.
+    /// Conversion from readings to values.
     pub scale: Scale,
 }
 
@@ -100,7 +100,7 @@ impl Metric {
     }
 }
 
-/// Bytes that travel within a request, where the device can.
+/// Bytes sent inline, if the device supports it.
 const INLINE_DEFAULT: u32 = 64;
 
 /// How to measure; chosen by the client, the same at both ends.
@@ -117,13 +117,14 @@ pub struct Settings {
     /// In ping-pongs, one of this many send requests is signaled; with 1, all requests of a stream, too.
     #[serde(deserialize_with = "limits::within::<SIGNAL, _, _>")]
     pub signal: u32,
-    /// Bytes of a send or write from host memory that travel within the request, at most; 0 for none.
+    /// Maximum inline bytes of a send or write from host memory; 0 for none.
     #[serde(deserialize_with = "limits::within::<INLINE, _, _>")]
     pub inline: u32,
     /// Connections that the memory experiment opens.
     #[serde(deserialize_with = "limits::within::<CONNECTIONS, _, _>")]
     pub connections: u32,
-    /// Millions of operations in a second that a rank of a NAS kernel computes in virtual time; 0 for what the kernel assumes.
+    /// Millions of operations per second that a rank of a NAS kernel computes in virtual time; 0 for the kernel's
+    /// default.
     #[serde(deserialize_with = "limits::within::<MOPS, _, _>")]
     pub mops: u32,
     /// Whether contents are compared after the timed rounds.
@@ -150,7 +151,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what a hostile client could ask of a server.
+    /// Refuses settings that a hostile client could use against a server.
     ///
     /// # Errors
     /// [`Fault::Meaningless`] that names the first setting out of range.

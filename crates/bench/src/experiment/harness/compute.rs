@@ -1,8 +1,7 @@
-//! [`Worker`]: computation that is no communication: a known amount of work, whatever else the processor is made to do
-//! meanwhile.
+//! [`Worker`]: pure computation: a known amount of work, independent of other load on the processor.
 //!
-//! In real time it is a chain of multiplications, whose speed was measured beforehand with nothing else going on: if
-//! the system or the NIC takes the core away, computing ends later, as a program's would. In virtual time it is charged.
+//! In real time it is a chain of multiplications, whose speed was measured beforehand on the idle core: if the system
+//! or the NIC takes the core away, computing ends later, as a program's would. In virtual time it is charged.
 
 use std::hint::black_box;
 
@@ -46,7 +45,7 @@ impl Worker {
         Self { ps_per_step: fastest.max(1.0) / STEPS as f64 }
     }
 
-    /// Computes what takes `span` on a core that does nothing else.
+    /// Computes for `span`, as measured on an otherwise idle core.
     #[inline]
     pub(crate) fn compute(&self, host: &Host, span: Span) {
         if host.node().is_some() {

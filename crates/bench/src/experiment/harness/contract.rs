@@ -1,4 +1,4 @@
-//! [`Experiment`] and [`Side`]: what an experiment is to the rest, and what it says of itself.
+//! [`Experiment`] and [`Side`]: the interface of an experiment, and its self-description.
 
 use crate::experiment::{Cell, Fault, Metric, Round, Session, Settings};
 use results::variant::{Factor, Variant};
@@ -7,13 +7,13 @@ use results::variant::{Factor, Variant};
 pub trait Experiment: Sync {
     /// Its name on the command line and in results.
     fn name(&self) -> &'static str;
-    /// One line for people.
+    /// One line of description.
     fn about(&self) -> &'static str;
     /// The text of `nicety explain`, in the five sections of [`EXPLAINED`].
     fn explain(&self) -> &'static str;
-    /// Its variants, most interesting first. `quick` leaves out those of an overview that must be short.
+    /// Its variants, most interesting first. `quick` omits variants that a short overview does not need.
     fn variants(&self, quick: bool) -> Vec<Variant>;
-    /// The one size that it, or this variant of it, makes sense for; `None` for all sizes.
+    /// The only size at which it, or this variant of it, is meaningful; `None` for all sizes.
     fn only_size(&self, _variant: &Variant) -> Option<u64> {
         None
     }
@@ -21,19 +21,19 @@ pub trait Experiment: Sync {
     fn axes(&self) -> &'static [Axis] {
         &[]
     }
-    /// The factor that decides how many processes take part, if there is one.
+    /// The factor that decides how many processes take part, if any.
     fn crowd(&self) -> Option<&'static Axis> {
         None
     }
-    /// What measuring a cell takes from this machine.
+    /// Resources of this machine needed to measure a cell.
     fn needs(&self, cell: &Cell, _settings: &Settings) -> Needs {
         // Most have a source and a sink at either side.
         Needs { bytes: 4 * cell.size, processes: u64::from(self.ranks(&cell.variant)), ..Needs::default() }
     }
-    /// Whether a device has at all what this measures; asked before anything is measured, of devices of this machine.
+    /// Whether a device has the measured feature; called before anything is measured, for devices of this machine.
     ///
     /// # Errors
-    /// The device's own words.
+    /// The device's own error text.
     fn possible(&self, _device: &verbs::Device) -> Result<(), Fault> {
         Ok(())
     }
@@ -42,9 +42,9 @@ pub trait Experiment: Sync {
     fn outside(&self, _quick: bool) -> Vec<Variant> {
         Vec::new()
     }
-    /// What is measured.
+    /// The measured quantity.
     fn metric(&self, variant: &Variant) -> Metric;
-    /// Sizes unless others are asked for; `None` for the usual ones of all experiments.
+    /// Default sizes; `None` for the usual ones of all experiments.
     fn usual_sizes(&self, _quick: bool) -> Option<&'static [u64]> {
         None
     }
@@ -59,7 +59,7 @@ pub trait Experiment: Sync {
     /// Sets up this side: connections, memory. Both sides run it at the same time.
     ///
     /// # Errors
-    /// [`Fault`]; with [`Fault::is_local`] the cell is left out and the run goes on.
+    /// [`Fault`]; with [`Fault::is_local`] the cell is left out and the run continues.
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault>;
 }
 
@@ -67,7 +67,7 @@ pub trait Experiment: Sync {
 pub const EXPLAINED: [&str; 5] =
     ["What it measures", "How", "What moves it", "How to read it", "Where it comes from"];
 
-/// A factor whose levels are numbers.
+/// A factor with numeric levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// The factor.
@@ -76,18 +76,18 @@ pub struct Axis {
     pub low: u64,
     /// The largest.
     pub high: u64,
-    /// One line for people.
+    /// One line of description.
     pub about: &'static str,
 }
 
-/// What measuring a cell takes from the machine that it runs on.
+/// Resources of its machine needed to measure a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Memory of all processes together, in bytes.
     pub bytes: u64,
     /// Processes.
     pub processes: u64,
-    /// Connections that one process has open at a time.
+    /// Connections that one process has open simultaneously.
     pub connections: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Needs {
 pub struct Sampling {
     /// Each operation is long enough to be a sample: no search for a batch.
     pub long: bool,
-    /// Samples of a launch, where they take so long that this many are enough; `None` leaves it to the stop rule.
+    /// Samples of a launch, if they take so much time that this number suffices; `None` leaves it to the stop rule.
     pub samples: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ impl Sampling {
 
 /// One prepared side of a cell.
 pub trait Side {
-    /// Makes memory present and fills it, after the first operation has shown what it costs without.
+    /// Touches and fills memory, after the first operation has shown the cost without.
     ///
     /// # Errors
     /// [`Fault`].
@@ -117,8 +117,8 @@ pub trait Side {
         Ok(())
     }
 
-    /// Does the round. The client pushes one reading for each sample: picoseconds of a batch, or the quantity itself.
-    /// `readings` has room: nothing may be allocated in the timed part.
+    /// Runs the round. The client pushes one reading for each sample: picoseconds of a batch, or the quantity itself.
+    /// `readings` has capacity: nothing may be allocated in the timed part.
     ///
     /// # Errors
     /// [`Fault`].
@@ -137,12 +137,12 @@ pub trait Side {
         Ok(())
     }
 
-    /// Messages in one operation.
+    /// Messages per operation.
     fn messages(&self) -> u64 {
         1
     }
 
-    /// A remark for the result: what was chosen, what is special.
+    /// A remark for the result: choices made, peculiarities.
     fn note(&self) -> Option<String> {
         None
     }

@@ -28,7 +28,7 @@ impl Edge {
     }
 }
 
-/// Brings what `from` has to say to `to`, which gets it.
+/// Sends `what` from rank `from` to rank `to`, where it is returned.
 pub(crate) fn carry<T: Serialize + DeserializeOwned>(
     session: &mut Session<'_>,
     (from, to): (usize, usize),
@@ -46,7 +46,7 @@ pub(crate) fn carry<T: Serialize + DeserializeOwned>(
     Ok(None)
 }
 
-/// Brings the beginning of a region from one rank to another.
+/// Sends the address of a region from one rank to another.
 pub(crate) fn carry_place(
     session: &mut Session<'_>,
     ends: (usize, usize),
@@ -57,7 +57,7 @@ pub(crate) fn carry_place(
     Ok(theirs.map(|(addr, rkey)| RemoteAddr { addr, rkey }))
 }
 
-/// Goes on when all ranks are here.
+/// A barrier of all ranks.
 pub(crate) fn meet(session: &mut Session<'_>) -> Result<(), Fault> {
     let others = 1..=session.ways.len();
     if session.is_client() {

@@ -1,5 +1,5 @@
-//! [`Endpoint`]: one reliable connection between the two sides, registered memory of either kind at its ends, and data that
-//! is small enough to travel within a request.
+//! [`Endpoint`]: one reliable connection between the two sides, registered memory of either kind at its ends, and
+//! data small enough to be sent inline.
 
 use results::variant::{Factor, factor};
 use std::net::SocketAddr;
@@ -32,12 +32,12 @@ pub(crate) struct Depth {
     pub(crate) inline: u32,
     /// Pieces of a send request.
     pub(crate) pieces: u32,
-    /// Data in a packet at most, if not as the device likes.
+    /// Maximum data in a packet, unless the device chooses.
     pub(crate) mtu: Option<u32>,
 }
 
 impl Depth {
-    /// Requests of one piece, with nothing inline.
+    /// Requests of one segment, without inline data.
     pub(crate) const fn new(send: u32, recv: u32) -> Self {
         Self { send, recv, inline: 0, pieces: 1, mtu: None }
     }
@@ -49,7 +49,7 @@ impl Endpoint {
         Shared::new(&device.alloc_pd()?, depth, 1, None)?.link()
     }
 
-    /// As `new`, but one can sleep until a receive has completed.
+    /// As `new`, but with a channel to sleep on until a receive has completed.
     pub(crate) fn with_channel(device: &Device, depth: Depth) -> Result<(Self, CompChannel), Fault> {
         let channel = device.create_comp_channel()?;
         Ok((Shared::new(&device.alloc_pd()?, depth, 1, Some(&channel))?.link()?, channel))
@@ -89,7 +89,7 @@ impl Endpoint {
     }
 }
 
-/// What links have in common.
+/// State shared by links.
 struct Shared {
     pd: Pd,
     send_cq: Cq,
@@ -137,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Makes the connection of an edge; `link` is this rank's end of it, if it has one.
+/// Establishes the connection of an edge; `link` is this rank's end of it, if any.
 pub(crate) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Endpoint>) -> Result<(), Fault> {
     let (ends, passive) = ((edge.to, edge.from), session.rank as usize == edge.to);
     let Some(link) = link else { return carry::<SocketAddr>(session, ends, None).map(drop) };
@@ -155,7 +155,7 @@ pub(crate) fn join(session: &mut Session<'_>, edge: Edge, link: Option<&mut Endp
     Ok(())
 }
 
-/// Connects all of several links, which share a connection manager, to those of the other side, one after the other.
+/// Connects several links, which share a connection manager, to those of the other side, one after the other.
 pub(crate) fn join_all(session: &mut Session<'_>, links: &mut [Endpoint]) -> Result<(), Fault> {
     let Some(first) = links.first() else { return Ok(()) };
     let cm = first.cm.clone();
@@ -195,7 +195,7 @@ pub(crate) fn reachable(
     Ok(if addr.ip().is_unspecified() { SocketAddr::new(peer, addr.port()) } else { addr })
 }
 
-/// Handles connection events until `count` queue pairs are connected; `passive` are the ones that accept.
+/// Handles connection events until `count` queue pairs are connected; `passive` are those on the accepting side.
 ///
 /// The connecting side may be one request ahead of this side's events, so pass all expected queue pairs in one call.
 pub(crate) fn establish(session: &Session<'_>, cm: &Cm, passive: &[&Qp], count: usize) -> Result<(), Fault> {
@@ -272,7 +272,7 @@ pub(crate) fn inline_limit(session: &Session<'_>, size: u32) -> u32 {
 pub(crate) struct Poster {
     every: u32,
     since: u32,
-    /// Signalled requests whose completion has not been taken.
+    /// Signaled requests whose completion has not been taken.
     awaited: u32,
 }
 
@@ -282,7 +282,7 @@ impl Poster {
         Self { every: every.max(1), since: 0, awaited: 0 }
     }
 
-    /// Posts one request and does nothing else: the other side waits for it.
+    /// Posts one request and nothing more, as the other side waits for it.
     #[inline]
     pub(crate) fn post(&mut self, link: &Endpoint, mut wr: SendWr<'_>) -> Result<(), Fault> {
         self.since += 1;

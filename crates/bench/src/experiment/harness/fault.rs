@@ -12,7 +12,7 @@ pub enum Fault {
     /// Posted work failed.
     #[error("{what} ended with {status:?}")]
     Completion {
-        /// What was posted.
+        /// The posted request.
         what: &'static str,
         /// How it ended.
         status: WcStatus,
@@ -26,7 +26,7 @@ pub enum Fault {
     /// A call of MPI failed.
     #[error("MPI: {0}")]
     Mpi(#[from] mpi::Error),
-    /// The other side failed, in its own words.
+    /// The other side failed, with its own error text.
     #[error("the peer says: {0}")]
     Peer(String),
     /// The control connection failed.
@@ -41,20 +41,20 @@ pub enum Fault {
     /// Something required does not exist.
     #[error("{0}")]
     Absent(String),
-    /// The other side lost this cell, in its own words.
+    /// The other side lost this cell, with its own error text.
     #[error("on the peer's side: {0}")]
     LostByPeer(String),
-    /// The machine refuses what the measurement needs.
+    /// The machine lacks a requirement of the measurement.
     #[error("not possible on this machine: {0}")]
     Machine(String),
-    /// Somebody asked to stop.
+    /// A stop was requested.
     #[error("interrupted")]
     Stopped,
 }
 
 impl Fault {
-    /// Whether only this cell is lost: the next one may work. Not where the sides can no longer speak with each other,
-    /// and not where data was wrong: no number of such a device means anything.
+    /// Whether only this cell is lost: the next one may work. False if the sides can no longer communicate, and if
+    /// data was wrong: all numbers of such a device are meaningless.
     #[must_use]
     pub fn is_local(&self) -> bool {
         !matches!(self, Self::Corrupt(_) | Self::Peer(_) | Self::Control(_) | Self::Stopped)

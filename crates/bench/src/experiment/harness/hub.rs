@@ -1,7 +1,7 @@
 //! [`Hub`]: a process's connections with several others, on one pair of completion queues. It waits without holding the
 //! core, because processes may outnumber cores.
 //!
-//! A message is something that consumes a receive: an empty send, a write with immediate data, or, where receives have
+//! A message is anything that consumes a receive: an empty send, a write with immediate data, or, if receives have
 //! memory, a send.
 
 use verbs::host::{Span, Time};
@@ -11,15 +11,15 @@ use super::edge::Edge;
 use super::endpoint::{Depth, Endpoint, check, join};
 use crate::experiment::{Fault, Session};
 
-/// Receives that are always posted on each connection, and requests that may be under way.
+/// Receives always posted on each connection, and requests that may be in flight.
 const DEPTH: Depth = Depth::new(16, 8);
-/// Round trips whose median counts.
+/// Round trips; the median counts.
 const TRIALS: usize = 200;
 
 /// Connections by number.
 pub(crate) struct Hub {
     links: Vec<Endpoint>,
-    /// Where messages of each connection go that have contents; none otherwise.
+    /// Receive buffers for messages of each connection; empty if messages have no contents.
     sinks: Vec<Sge>,
 }
 
@@ -29,7 +29,7 @@ impl Hub {
         Self::with_sinks(pd, links, Vec::new())
     }
 
-    /// As `new`, but the messages of each connection go to a place of their own, unless there are no places.
+    /// As `new`, but the messages of each connection have their own receive buffer, unless `sinks` is empty.
     pub(crate) fn with_sinks(pd: &Pd, links: usize, sinks: Vec<Sge>) -> Result<Self, Fault> {
         let hub = Self { links: Endpoint::several(pd, DEPTH, links)?, sinks };
         for link in 0..hub.links.len() {
@@ -63,7 +63,7 @@ impl Hub {
         (0..count).try_for_each(|_| check(self.links[0].send_cq.wait(deadline)?, "a request").map(drop))
     }
 
-    /// Waits for a message and says whose; its receive is [renewed](Self::renew) by the caller, when nobody waits.
+    /// Waits for a message and returns its link; the caller [renews](Self::renew) its receive off the critical path.
     pub(crate) fn take(&self, deadline: Option<Time>) -> Result<usize, Fault> {
         Ok(check(self.links[0].recv_cq.wait(deadline)?, "a receive")?.wr_id as usize)
     }
@@ -96,7 +96,7 @@ impl Hub {
     }
 }
 
-/// What is left of a span without another.
+/// The remainder of a span without a part of it.
 pub(crate) fn without(whole: Span, part: Span) -> Span {
     Span::from_ps(whole.as_ps().saturating_sub(part.as_ps()))
 }

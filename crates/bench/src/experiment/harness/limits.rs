@@ -1,6 +1,7 @@
-//! What numbers from the other side may be. A server gets them from a client that may be hostile, and a client from such a
-//! server: they are held to this table while they are read, so that a value of [`Settings`](crate::experiment::Settings),
-//! [`Round`](crate::experiment::Round) or [`Cell`](crate::experiment::Cell) that came from outside is within it.
+//! Bounds of numbers from the other side. A server gets them from a client that may be hostile, and a client from
+//! such a server: they are checked against this table when they are read, so that a received value of
+//! [`Settings`](crate::experiment::Settings), [`Round`](crate::experiment::Round) or
+//! [`Cell`](crate::experiment::Cell) is within it.
 
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -55,14 +56,14 @@ pub(crate) const COMPUTING: usize = 11;
 pub(crate) const ITERATIONS: usize = 12;
 pub(crate) const MOPS: usize = 13;
 
-/// Factors of a cell, and bytes of a word in one.
+/// Maximum factors of a cell, and bytes of a word in one.
 const FACTORS_MAX: usize = 16;
 const WORD_MAX: usize = 64;
 
-/// Refuses what is not in a row of the table.
+/// Refuses values outside a row of the table.
 ///
 /// # Errors
-/// [`Fault::Meaningless`] that says what it may be.
+/// [`Fault::Meaningless`] with the allowed range.
 pub(crate) fn check(row: usize, value: u64) -> Result<u64, Fault> {
     let Limit { name, low, high } = LIMITS[row];
     if (low..=high).contains(&value) {

@@ -1,9 +1,9 @@
-//! What experiments are written with.
+//! The toolkit for writing experiments.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `contract`, `variants` | what an experiment says of itself; the usual lists of variants |
-//! | `cell`, `session` | what is measured; one side of a measurement, and the words between the sides |
+//! | `contract`, `variants` | an experiment's description; the usual lists of variants |
+//! | `cell`, `session` | what is measured; one side of a measurement, and the messages between the sides |
 //! | `limits`, `fault` | limits of numbers from the other side; why a cell could not be measured |
 //! | `endpoint`, `hub`, `edge` | connections and registered memory, between two ranks and among many |
 //! | `timing`, `pattern` | samples of a round; contents that can be checked |

@@ -7,7 +7,7 @@ use crate::experiment::Fault;
 use results::stats::Rng;
 
 const CHUNK: usize = 1 << 16;
-/// Far more than a copy under way still takes, and far less than anybody waits for.
+/// Far more than a copy in progress still takes, and far less than a noticeable wait.
 const A_MOMENT: Span = Span::from_ms(20);
 
 fn chunks(

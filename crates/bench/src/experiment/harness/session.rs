@@ -1,4 +1,4 @@
-//! [`Session`]: what an experiment has in hand on one side: machine, device, cell, and words with the others.
+//! [`Session`]: the context of an experiment on one side: machine, device, cell, and messages with the others.
 
 use results::variant::factor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,13 +14,13 @@ use super::limits::{self, BATCH, LEAD_IN, RANK, SAMPLES};
 use crate::against::Against;
 use results::plain;
 
-/// What both sides say to each other outside of timed regions.
+/// Messages between the sides outside of timed regions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Word {
     /// Client: the next cell, as rank `rank`.
     Begin {
-        /// What to measure.
+        /// The cell to measure.
         cell: Cell,
         /// Which rank the receiver is.
         #[serde(deserialize_with = "limits::within::<RANK, _, _>")]
@@ -67,7 +67,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// How many operations a round has, with those before its first sample.
+    /// Operations of a round, including the lead-in before its first sample.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lead_in.saturating_add(self.samples.saturating_mul(self.batch))
@@ -76,17 +76,17 @@ impl Round {
 
 /// The way to another rank. Used outside of timed regions only, so it may be slow.
 pub trait Control {
-    /// Sends a word to the other rank.
+    /// Sends a message to the other rank.
     ///
     /// # Errors
     /// [`Fault::Control`].
     fn tell(&mut self, word: &Word) -> Result<(), Fault>;
-    /// Waits for what the other says next.
+    /// Waits for the next message of the other rank.
     ///
     /// # Errors
-    /// [`Fault::Control`], also when it says nothing for too long.
+    /// [`Fault::Control`], also if nothing is received for too long.
     fn hear(&mut self) -> Result<Word, Fault>;
-    /// What the other is called, where it was named.
+    /// The other rank's name, if it has one.
     fn name(&self) -> Option<&str> {
         None
     }
@@ -106,16 +106,16 @@ pub type Gauge<'a> = &'a dyn Fn() -> Option<u64>;
 pub struct Rails {
     /// Their names, in their order: the device's own if it is not several.
     pub names: Vec<String>,
-    /// What opens one.
+    /// Opens a rail.
     pub open: fn(&str, &Host) -> verbs::Result<Device>,
 }
 
-/// What a side does for a stranger at most.
+/// Limits on what a side does for an unknown client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
-    /// How long it works between two words; `None` for as long as it takes.
+    /// Maximum time of work between two messages; `None` for no limit.
     pub work: Option<Span>,
-    /// Bytes of memory that a cell may need; `None` for what there is.
+    /// Bytes of memory that a cell may need; `None` for all available memory.
     pub bytes: Option<u64>,
 }
 
@@ -129,9 +129,9 @@ pub struct Session<'a> {
     pub rails: &'a Rails,
     /// 0 is the client, 1 the server, others are helpers.
     pub rank: u32,
-    /// The client's ways to ranks 1, 2, ...; the only one of the others leads to the client.
+    /// The client's connections to ranks 1, 2, ...; the other ranks have only one, to the client.
     pub ways: Vec<&'a mut dyn Control>,
-    /// What to measure.
+    /// The cell to measure.
     pub cell: &'a Cell,
     /// How.
     pub settings: &'a Settings,
@@ -139,11 +139,11 @@ pub struct Session<'a> {
     pub against: Option<&'a Against>,
     /// Memory in use.
     pub gauge: Gauge<'a>,
-    /// Ways whose other end has already said that it failed: it says nothing more of this cell.
+    /// Connections whose other end has already reported failure: it sends nothing more about this cell.
     pub failed: Vec<usize>,
-    /// What this side does at most.
+    /// The limits of this side.
     pub bounds: Bounds,
-    /// When what it does now has to be done.
+    /// Deadline of the current work.
     pub until: Option<Time>,
 }
 
@@ -164,12 +164,12 @@ impl Session<'_> {
         }
     }
 
-    /// Begins what the other side asked for: from now on it has its time.
+    /// Starts the work time of a request from the other side.
     pub(crate) fn begin(&mut self) {
         self.until = self.bounds.work.and_then(|work| self.host.after(work));
     }
 
-    /// Whether what is done now takes longer than it may.
+    /// Whether the current work exceeds its deadline.
     ///
     /// # Errors
     /// [`Fault::TimedOut`] if so.
@@ -196,7 +196,7 @@ impl Session<'_> {
         self.hear_rank(1)
     }
 
-    /// As [`tell`](Self::tell), to any rank. Ranks other than the client know only the client.
+    /// As [`tell`](Self::tell) to rank 1, but to any rank. Ranks other than the client know only the client.
     ///
     /// # Errors
     /// As [`tell`](Self::tell).
@@ -242,7 +242,7 @@ impl Session<'_> {
     /// Does something as if another cell were measured.
     ///
     /// # Errors
-    /// Those of `body`.
+    /// Errors of `body`.
     pub fn with_cell<T>(
         &mut self,
         cell: &Cell,
@@ -269,8 +269,8 @@ impl Session<'_> {
         done
     }
 
-    /// Where to listen, at any number: the address of that port of the device; where ports have none, the own
-    /// address as the other side reaches it.
+    /// The address to listen on, with any port number: the address of that port of the device; or if ports have none,
+    /// the own address by which the other side reaches it.
     ///
     /// # Errors
     /// [`Fault::Meaningless`] for a port that the device does not have.
@@ -316,7 +316,7 @@ impl Session<'_> {
     }
 }
 
-/// A peer's words behind its name, if it has one.
+/// A peer's error text, preceded by its name, if it has one.
 #[must_use]
 pub fn said_by(way: &dyn Control, why: String) -> String {
     // A side that forwards another's error has already named it.

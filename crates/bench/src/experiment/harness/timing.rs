@@ -1,4 +1,4 @@
-//! Samples of a round: what the experiments share that time whole batches of operations.
+//! Samples of a round, for experiments that time whole batches of operations.
 
 use verbs::host::{Span, Time};
 
@@ -18,7 +18,7 @@ pub(crate) fn sample(
     })
 }
 
-/// Takes samples where `work` says itself which part of its time counts.
+/// Takes samples; `work` returns which part of its time counts.
 pub(crate) fn sample_spans(
     session: &mut Session<'_>,
     round: Round,

@@ -10,7 +10,7 @@ pub(crate) fn placements(op: &str, pairs: &[(&str, &str)]) -> Vec<Variant> {
         .collect()
 }
 
-/// A variant with another level of a factor, or with one more factor.
+/// A variant with a factor changed or added.
 pub(crate) fn with(one: &Variant, factor: Factor, level: &str) -> Variant {
     one.with(factor, level)
 }
@@ -31,7 +31,7 @@ pub(crate) const FOUR: [(&str, &str); 4] =
 
 pub(crate) const TWO: [(&str, &str); 2] = [("host", "host"), ("nic", "nic")];
 
-/// The placements of an operation: all four, or two where an overview is short.
+/// The placements of an operation: all four, or two in a short overview.
 pub(crate) fn usual(op: &str, quick: bool) -> Vec<Variant> {
     placements(op, if quick { &TWO } else { &FOUR })
 }

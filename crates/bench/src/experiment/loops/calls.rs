@@ -1,4 +1,4 @@
-//! [`Calls`]: the time within single calls on a connection. What post and poll share.
+//! [`Calls`]: the time within single calls on a connection. Shared by post and poll.
 //!
 //! Calls are made in batches, with the clock read before and after each batch. Preparation for the next batch, such
 //! as messages that consume receives, happens in between and is not timed; a separate connection synchronizes it.
@@ -138,7 +138,7 @@ impl Calls {
         }
     }
 
-    /// What the server does meanwhile.
+    /// The server's part.
     fn serve(&self, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
         match self.call {
             Call::PollEmpty => Ok(()),
@@ -181,7 +181,7 @@ impl Side for Calls {
         sample_spans(s, round, readings, |s, count, _| self.operate(s, count))
     }
 
-    /// What was posted arrives.
+    /// Checks that posted messages arrive.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let len = self.size as usize;
         pattern::fill(self.source.buf(), 0, len, self.seed)?;

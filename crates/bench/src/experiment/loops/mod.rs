@@ -1,8 +1,8 @@
 //! The loops that several experiments measure.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `pingpong` | one operation at a time, in turns or in both directions together |
+//! | `pingpong` | one operation at a time, alternating or in both directions together |
 //! | `stream` | many messages in flight |
 //! | `traffic` | messages over several connections, with several buffers and pieces |
 //! | `calls` | the time of single calls |

@@ -19,13 +19,13 @@ use crate::experiment::harness::endpoint::{Depth, Endpoint, Poster, exchange, in
 use crate::experiment::harness::pattern;
 use crate::experiment::{Fault, Round, Session, Side};
 
-/// What is timed.
+/// The timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Send,
     Write,
     WriteImm,
-    /// A write, and an empty send behind it.
+    /// A write, followed by an empty send.
     WriteSend,
     Read,
     Cas,
@@ -60,7 +60,7 @@ impl Op {
 const RECEIVES: u32 = 16;
 /// Polls of memory between two checks of the queue pair's state.
 const LOOKS: u32 = 1 << 14;
-/// Messages whose whole contents are compared.
+/// Messages that are compared completely.
 const CHECKED: u64 = 3;
 /// Messages up to this size are sent from two buffers in turn, so that one can be prepared while the other is sent.
 /// When both sides send simultaneously, writes of any size do so: the peer's message only proves that the own message
@@ -83,7 +83,7 @@ pub(crate) struct PingPong {
     source_stride: u64,
     /// The message itself, if it travels within the request; else empty.
     inline: Vec<u8>,
-    /// What [`put`](Self::put) will post.
+    /// The request that [`put`](Self::put) will post.
     next: (SendOp, [Sge; 1]),
     poster: Poster,
     turn: u64,
@@ -140,12 +140,12 @@ impl PingPong {
         if !op.is_fetch() {
             side.prepare_put(1)?;
         }
-        // Nobody speaks before all receives are posted.
+        // Neither side sends before all receives are posted.
         meet(session)?;
         Ok(side)
     }
 
-    /// Where message `turn` goes within the sink.
+    /// The offset of message `turn` within the sink.
     fn slot(&self, turn: u64) -> u64 {
         (turn & 1) * self.stride
     }
@@ -159,7 +159,7 @@ impl PingPong {
         Ok(self.link.qp.post_recv(&verbs::RecvWr::new(0, sges))?)
     }
 
-    /// Makes message `turn` ready to be sent. With one source the message before must have arrived.
+    /// Prepares message `turn`. With one source the previous message must have arrived.
     #[inline]
     fn prepare_put(&mut self, turn: u64) -> Result<(), Fault> {
         let remote = self.remote.offset(self.slot(turn));
@@ -261,7 +261,7 @@ impl PingPong {
         }
         if self.both {
             self.put(turn)?;
-            // Only this says that the own message before has arrived, so that its places can be used again.
+            // Only this proves that the previous own message has arrived, so that its buffers can be reused.
             self.get(host, turn, deadline)?;
         } else {
             self.get(host, turn, deadline)?;
@@ -282,16 +282,16 @@ impl PingPong {
         self.link.sent(deadline, "a fetch").map(drop)
     }
 
-    /// What a message of `turn` from the client or from the server holds.
+    /// The content seed of message `turn` from the client or from the server.
     fn pattern_seed(&self, turn: u64, from_client: bool) -> u64 {
         self.seed ^ (turn << 1) ^ u64::from(from_client)
     }
 
-    /// Messages whose contents are all compared: every mistake is kept until both sides are through.
+    /// Compares some messages completely: every mismatch is collected until both sides are done.
     fn verify_messages(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         // The last byte of a write is its mark.
         let len = self.size as usize - usize::from(self.op == Op::Write);
-        // Where writes have no order, the mark says that a message has come, not all of it.
+        // If writes are unordered, the mark says that a message has begun to arrive, not that all of it has.
         let attr = self.link.qp.pd().device().attr();
         let order = match self.sink.buf().kind() {
             MemoryKind::Host => attr.write_order,
@@ -330,7 +330,7 @@ impl PingPong {
         verdict
     }
 
-    /// Sends message `turn` with contents of its own.
+    /// Sends message `turn` with unique contents.
     fn put_pattern(&mut self, turn: u64) -> Result<(), Fault> {
         self.fill_sources(self.pattern_seed(turn, self.client))?;
         self.prepare_put(turn)?;
@@ -385,7 +385,7 @@ impl PingPong {
     }
 }
 
-/// The last byte of write `turn`: different from the one before, and never 0.
+/// The last byte of write `turn`: different from the previous one, and never 0.
 fn mark(turn: u64) -> u8 {
     (turn % 251) as u8 + 1
 }

@@ -1,10 +1,11 @@
-//! [`Stream`]: many messages in flight. What bandwidth, bibw and rate share.
+//! [`Stream`]: many messages in flight. Shared by bandwidth, bibw and rate.
 //!
-//! W messages are posted; whenever W/2 have completed, W/2 more. Only the last message of each half signals (with
-//! `signal=1`, each does): its completion says that of the whole half. An operation is a burst of messages; all use the same buffers.
+//! W messages are posted; whenever W/2 have completed, W/2 more. Only the last message of each half is signaled (with
+//! `signal=1`, each is): its completion implies that of the whole half. An operation is a burst of messages; all use
+//! the same buffers.
 //!
-//! A message that is split over two ports is two writes, one on the connection of each; it has completed when both have.
-//! A stream within one device goes over a connection of the device with itself.
+//! A message split over two ports is two writes, one on the connection of each port; it has completed when both have.
+//! A stream within one device uses a connection of the device with itself.
 
 use results::variant::factor;
 use verbs::host::Time;
@@ -38,12 +39,12 @@ enum Op {
     Read,
 }
 
-/// Ports that a message is split over, at most.
+/// Maximum ports that a message is split over.
 const LANES: usize = 2;
-/// Identity of requests that carry no data. Those whose completion frees half a window have the number of their lane,
-/// and so have receives.
+/// `wr_id` of requests without data. Requests whose completion frees half a window have the number of their lane, and
+/// so have receives.
 const CONTROL: u64 = LANES as u64;
-/// Identity of messages within a half, where each is signalled.
+/// `wr_id` of messages within a half, if each is signaled.
 const MEMBER: u64 = CONTROL + 1;
 /// Immediate values of messages that carry no data.
 const START: u32 = 1;
@@ -59,11 +60,11 @@ const REAP: usize = 16;
 /// A connection, and the part of each message sent over it.
 struct Lane {
     link: Endpoint,
-    /// Where the part begins.
+    /// Offset of the part.
     at: usize,
     op: SendOp,
     sges: [Sge; 1],
-    /// What is sent, where it travels within the request; else empty.
+    /// The data to send, if inline; else empty.
     inline: Vec<u8>,
     /// Halves of the window that have not completed.
     halves: u32,
@@ -72,7 +73,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// The requests for the last message of a half, and for those before it, each with a completion or without.
+    /// The requests for the last message of a half, and for the messages before it, each signaled or unsignaled.
     fn requests(&self, wr_id: u64, each: bool) -> [SendWr<'_>; 2] {
         let last = if self.inline.is_empty() {
             SendWr::new(wr_id, self.op, &self.sges)
@@ -183,7 +184,7 @@ impl Stream {
         })
     }
 
-    /// Does all that can be done now.
+    /// Does all work that does not block.
     #[inline]
     fn step(&mut self) -> Result<(), Fault> {
         loop {
@@ -230,7 +231,7 @@ impl Stream {
         Ok(n)
     }
 
-    /// Posts half a window; the parts of a message go out one after the other.
+    /// Posts half a window; the parts of a message are posted one after the other.
     fn post_half(&mut self) -> Result<(), Fault> {
         let count = u64::from(self.half).min(self.to_post);
         let other = self.lanes.len() - 1;
@@ -258,12 +259,12 @@ impl Stream {
         Ok(self.lanes[lane].link.qp.post_send(&wr)?)
     }
 
-    /// Says behind all data of the burst that this was all.
+    /// Sends the end-of-burst message after all data of the burst.
     fn finish(&mut self) -> Result<(), Fault> {
         (0..self.lanes.len()).try_for_each(|lane| self.control_on(lane, LAST))
     }
 
-    /// Whether all that was posted has completed.
+    /// Whether all posted requests have completed.
     fn is_idle(&self) -> bool {
         self.controls == 0 && self.has_streamed()
     }
@@ -296,7 +297,7 @@ impl Stream {
         session.host.poll("a stream", deadline, look).unwrap_or(Err(Fault::TimedOut("the stream")))
     }
 
-    /// One burst as the client sees it: what is timed.
+    /// One burst as timed by the client.
     fn burst(&mut self, session: &Session<'_>, messages: u64, deadline: Option<Time>) -> Result<(), Fault> {
         if self.flow == Flow::Both {
             self.control(START)?;
@@ -356,7 +357,7 @@ impl Stream {
     }
 }
 
-/// Where incoming data messages go; messages of other streams carry none.
+/// The receive buffer of data messages; messages of other streams carry none.
 fn data_sges(op: Op, sink: &Mr, size: u32) -> [Sge; 1] {
     [sink.sge(0, if op == Op::Send { size } else { 0 })]
 }

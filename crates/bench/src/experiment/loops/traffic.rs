@@ -1,9 +1,10 @@
-//! [`Traffic`]: messages by send and receive over several connections, from and to several buffers, in pieces. What
-//! reuse, connections, maxsge, segments and mtu have in common, which measure the same two things each: latency and
-//! bandwidth.
+//! [`Traffic`]: messages by send and receive over several connections, from and to several buffers, in several
+//! segments. Shared by reuse, connections, maxsge, segments and mtu, which all measure the same two things: latency
+//! and bandwidth.
 //!
-//! Each direction counts its messages: message n goes over connection n modulo their number, out of and into the buffer
-//! that the [`Order`] names. Every request is signalled, all completions come to one pair of queues, nothing is inline.
+//! Each direction counts its messages: message n goes over connection n modulo their number, from and to the buffer
+//! that the [`Order`] names. Every request is signaled, all completions arrive in one pair of queues, nothing is
+//! inline.
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Time};
@@ -18,15 +19,15 @@ use crate::experiment::{Fault, Metric, Round, Sampling, Scale, Session, Side};
 
 /// Receives that are posted on each connection in a ping-pong.
 const RECEIVES: u32 = 4;
-/// Messages whose whole contents are compared.
+/// Messages that are compared completely.
 const CHECKED: u64 = 3;
-/// Distance between pieces, so that they are no one piece in memory.
+/// Gap between segments, so that they are not contiguous in memory.
 const GAP: u64 = 64;
 
 /// Which buffer a message uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// One after the other, round and round.
+    /// Each buffer in turn, cyclically.
     Round,
     /// This percentage of the messages uses the first buffer; each other message uses the least recently used one.
     Share(u64),
@@ -38,13 +39,13 @@ impl Order {
         match self {
             Self::Round => n % buffers,
             Self::Share(percent) if (n % 100) * percent % 100 < percent || buffers < 2 => 0,
-            // Those before it that used the first are not counted.
+            // Earlier messages that used the first buffer are not counted.
             Self::Share(percent) => 1 + (n - (n * percent).div_ceil(100)) % (buffers - 1),
         }
     }
 }
 
-/// What the traffic is like.
+/// The shape of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) connections: u32,
@@ -121,7 +122,7 @@ pub(crate) struct Traffic {
     posted: Vec<u64>,
     /// Connections whose receive was consumed and must be reposted.
     owed: Vec<usize>,
-    /// Pieces of a request; as long as it has to be.
+    /// Segments of a request; as many as needed.
     sges: Vec<Sge>,
     seed: u64,
 }
@@ -174,12 +175,12 @@ impl Traffic {
             (0..depth.recv).try_for_each(|_| side.post_receive(link))?;
         }
         join_all(session, &mut side.links)?;
-        // Nobody speaks before all are connected.
+        // Neither side sends before all are connected.
         meet(session)?;
         Ok(side)
     }
 
-    /// Puts the pieces of a buffer of `memory` into the request; they come to the message's size.
+    /// Puts the segments of a buffer of `memory` into the request; together they have the message's size.
     fn pieces(&mut self, of_sink: bool, buffer: u64) {
         let count = self.sges.len() as u64;
         let (each, rest) = (self.size / count, self.size % count);
@@ -228,7 +229,7 @@ impl Traffic {
         Ok(link.qp.post_send(&SendWr::new(0, SendOp::Send, &self.sges))?)
     }
 
-    /// An empty message in the place of the next one.
+    /// Sends an empty message in place of the next one.
     fn acknowledge(&mut self) -> Result<(), Fault> {
         let link = &self.links[(self.sent % self.links.len() as u64) as usize];
         self.sent += 1;
@@ -292,7 +293,7 @@ impl Traffic {
         self.reap(0, deadline)
     }
 
-    /// Waits until at most `limit` requests are under way, and takes what else has completed.
+    /// Waits until at most `limit` requests are in flight, and takes all other available completions.
     fn reap_some(&mut self, host: &Host, limit: u64, deadline: Option<Time>) -> Result<(), Fault> {
         let cq = self.links[0].send_cq.clone();
         let outstanding = &mut self.outstanding;
@@ -336,7 +337,7 @@ impl Traffic {
 }
 
 impl Side for Traffic {
-    /// Also uses every buffer once if all are used in turn, so that caches have seen each of them.
+    /// Also uses every buffer once if all are used in turn, so that caches have seen every buffer.
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         self.source.buf().fill(0x5a);
         self.sink.buf().fill(0);
@@ -356,7 +357,7 @@ impl Side for Traffic {
         })
     }
 
-    /// Some messages whose contents are all compared.
+    /// Compares some messages completely.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let mut verdict = Ok(());
         for _ in 0..CHECKED {

@@ -19,7 +19,7 @@ pub(super) struct Crew {
     host: Host,
     shared: Arc<Shared>,
     count: u64,
-    /// The order under way, from 1.
+    /// The current order, from 1.
     order: u64,
     tasks: Vec<Task>,
 }
@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Crew {
-    /// Starts a thread for each of these, on a core other than the caller's if possible.
+    /// Starts a thread for each given function, on a core other than the caller's if possible.
     pub(super) fn start(host: &Host, works: Vec<Work>) -> Result<Self, Fault> {
         let shared = Arc::new(Shared {
             order: AtomicU64::new(0),
@@ -55,7 +55,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Has every thread do its work once; [`Crew::join`] comes before the next.
+    /// Has every thread do its work once; call [`Crew::join`] before the next.
     pub(super) fn fork(&mut self) {
         self.host.charge_fork();
         self.order += 1;
@@ -83,7 +83,7 @@ impl Drop for Crew {
 }
 
 impl Shared {
-    /// Changes a word that others wait for. In virtual time they must not see it before the caller's clock.
+    /// Changes a word that other threads wait for. In virtual time they must not see it before the caller's clock.
     fn tell(&self, host: &Host, word: &AtomicU64, value: u64, bell: &Bell) {
         if !std::thread::panicking()
             && let Some(node) = host.node()
@@ -94,7 +94,7 @@ impl Shared {
         host.ring(bell);
     }
 
-    /// The life of a thread. It waits for its next order as long as it takes: dropping the crew is one.
+    /// The main loop of a thread. It waits for its next order without a timeout: dropping the crew is an order, too.
     fn serve(&self, host: &Host, work: &Work) {
         let mut seen = 0;
         let next = |seen: u64| {

@@ -1,11 +1,11 @@
-//! `rail-bandwidth`, `rail-bibw`, `rail-latency`, `rail-breakdown`: the multirail paper's benchmarks, over uDAPL. The rails
-//! are in the benchmark: it opens an adapter for each, all register the same buffer, and a message is cut into a part for
-//! each. One thread serves all rails in turn, or each rail has a thread of its own.
+//! `rail-bandwidth`, `rail-bibw`, `rail-latency`, `rail-breakdown`: the multirail paper's benchmarks, over uDAPL. The
+//! rails are in the benchmark: it opens an adapter for each, all register the same buffer, and a message is split
+//! into a part for each. One thread drives all rails in turn, or each rail has its own thread.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `rail` | one rail: adapter, endpoint, region; what is posted to it and waited for |
-//! | `crew` | the threads of the rails behind the first |
+//! | `rail` | one rail: adapter, endpoint, region; its posts and waits |
+//! | `crew` | the threads of all rails but the first |
 //! | `side` | an operation: twenty writes, then a message each way |
 
 mod crew;
@@ -20,13 +20,13 @@ use side::{Engine, Flow, Part, Rails};
 /// The factor that selects which threads drive the rails.
 const ENGINE: Factor = factor::ENGINE;
 
-/// The factor that says which part of an operation is timed.
+/// The factor that selects which part of an operation is timed.
 const PART: Factor = factor::PART;
 
 /// A single rail, all rails by one thread, all rails by a thread each.
 const ENGINES: [&str; 3] = ["single", "serial", "threads"];
 
-/// One of the experiments: which quantity it times of which flow.
+/// A multirail experiment: which quantity it times of which flow.
 pub(super) struct OverRails {
     name: &'static str,
     about: &'static str,

@@ -1,4 +1,5 @@
-//! [`Rail`]: what there is for each rail: adapter, zone, endpoint, dispatchers, and a region that is the same memory on all.
+//! [`Rail`]: the objects of each rail: adapter, zone, endpoint, dispatchers, and a region that is the same memory on
+//! all.
 
 use std::net::IpAddr;
 
@@ -14,7 +15,7 @@ use super::super::{Fault, Session};
 
 /// Events that a dispatcher holds.
 const EVENTS: u32 = 64;
-/// Requests that an endpoint holds: so many that places of quiet ones are taken back in few operations only.
+/// Request slots of an endpoint: enough that slots of unsignaled requests are reclaimed in few operations only.
 const REQUESTS: u32 = 1024;
 /// Receives posted at a time: the awaited one, and one ahead, so that a message always finds a receive.
 const AHEAD: usize = 2;
@@ -27,7 +28,7 @@ pub(super) struct Rail {
     /// The part of each message sent over it: its offset, and its length.
     at: u64,
     len: u32,
-    /// Where the peer's sink is.
+    /// The address of the peer's sink.
     remote: RemoteAddr,
     patience: Span,
     _psp: Option<Psp>,
@@ -40,7 +41,7 @@ struct Sink {
     context: u32,
 }
 
-/// Where a side listens: the rail's own address if it has one, and the qualifier.
+/// The address that a side listens on: the rail's own address if it has one, and the qualifier.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Point {
     ip: Option<IpAddr>,
@@ -55,8 +56,8 @@ fn fault(what: &'static str) -> impl Fn(dapl::Error) -> Fault {
 }
 
 impl Rail {
-    /// Makes a rail on a device and connects it to the other side's. `buf` has the source, behind it the sink, each of
-    /// `size` bytes; `part` is what of it goes over this rail.
+    /// Creates a rail on a device and connects it to the other side's. `buf` contains the source followed by the
+    /// sink, each of `size` bytes; `part` is the range of it sent over this rail.
     pub(super) fn connect(
         session: &mut Session<'_>,
         device: &Device,
@@ -157,7 +158,7 @@ impl Rail {
         self.ep.post_rdma_write(&piece, 0, self.remote, self.len, quiet).map_err(fault("posting a write"))
     }
 
-    /// Posts an empty message behind what was posted, without an event.
+    /// Posts an empty message after the posted writes, without an event.
     pub(super) fn notify(&self) -> Result<(), Fault> {
         self.ep.post_send(&[], 0, CompletionFlags::SUPPRESS).map_err(fault("posting a message"))
     }

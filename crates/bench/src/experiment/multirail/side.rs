@@ -23,9 +23,9 @@ pub const WRITES: u64 = 20;
 /// The threads that drive the rails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// There is only one.
+    /// There is only one rail.
     Single,
-    /// One thread, one after the other.
+    /// One thread drives all rails one after the other.
     Serial,
     /// A thread each.
     Threads,
@@ -40,23 +40,23 @@ pub(super) enum Flow {
     Both,
 }
 
-/// What of an operation's time is the reading.
+/// The part of an operation's time that is the reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// All of it.
     All,
     /// Until the last write is posted.
     Post,
-    /// In waits.
+    /// Time spent waiting.
     Wait,
 }
 
-/// What a side does in an operation.
+/// The actions of a side in an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// Writes, notifies, and waits for the answer.
     Write,
-    /// Hears, and answers.
+    /// Waits, and answers.
     Answer,
     /// Writes, notifies, waits; and notifies and waits again without data.
     Exchange,
@@ -64,7 +64,7 @@ enum Role {
 
 /// One side of an experiment over rails.
 pub(super) struct Rails {
-    /// Before the rails, whose endpoints its threads use.
+    /// Declared before the rails, as its threads use their endpoints.
     crew: Option<Crew>,
     rails: Vec<Arc<Rail>>,
     role: Role,
@@ -140,19 +140,19 @@ impl Rails {
     }
 }
 
-/// Where the time of an operation went.
+/// The parts of an operation's time.
 struct Parts {
     post: Span,
     wait: Span,
 }
 
-/// What one thread does for its rails in an operation.
+/// The work of one thread for its rails in an operation.
 fn work<R: std::ops::Deref<Target = Rail>>(host: &Host, rails: &[R], role: Role) -> Result<Parts, Fault> {
     let began = host.now();
     let each = |call: fn(&Rail) -> Result<(), Fault>| rails.iter().try_for_each(|rail| call(rail));
     if role == Role::Answer {
         each(Rail::hear)?;
-        // For the next operation, before the answer that begins it.
+        // For the next operation, before the answer that starts it.
         each(Rail::expect)?;
         each(Rail::notify)?;
         return Ok(Parts { post: Span::ZERO, wait: host.now() - began });
@@ -173,7 +173,7 @@ fn work<R: std::ops::Deref<Target = Rail>>(host: &Host, rails: &[R], role: Role)
     Ok(Parts { post: posted - began, wait: host.now() - waits })
 }
 
-/// The threads of the rails behind the first.
+/// The threads of all rails but the first.
 fn crew(host: &Host, rails: &[Arc<Rail>], role: Role) -> Result<Crew, Fault> {
     let one = |rail: &Arc<Rail>| -> Work {
         let (host, rail) = (host.clone(), rail.clone());
@@ -198,7 +198,7 @@ impl Side for Rails {
         })
     }
 
-    /// One more operation, after which every sink has the other side's source.
+    /// Runs one more operation, after which every sink contains the other side's source.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let (mine, theirs) = (session.settings.seed, session.settings.seed + 1);
         let (mine, theirs) = if session.is_client() { (mine, theirs) } else { (theirs, mine) };

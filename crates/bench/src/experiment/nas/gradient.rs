@@ -29,7 +29,7 @@ const NUMBER: usize = size_of::<f64>();
 /// Floating-point operations in a second of a core, which is assumed.
 pub(super) const RATE: f64 = 250e6;
 
-/// What NAS says of a class.
+/// The parameters of a class by NAS.
 struct Problem {
     shape: Shape,
     times: usize,
@@ -48,7 +48,7 @@ fn problem(class: Class) -> Problem {
 }
 
 impl Problem {
-    /// Elements of the matrix, about, before those of one place are added up.
+    /// Approximate elements of the matrix, before duplicates are added up.
     fn elements(&self) -> f64 {
         let vector = self.shape.elements as f64 + 1.0;
         self.shape.rows as f64 * vector * vector
@@ -117,7 +117,7 @@ impl Grid {
         self.column / folds * self.columns + self.row * folds + fold
     }
 
-    /// Of the row's part, the piece that a fold sums up, counted from the row's beginning.
+    /// The piece of the row's part that a fold sums up, relative to the row's beginning.
     fn piece(&self, fold: usize) -> Range<usize> {
         let (row, piece) = (self.row_part().start, self.part(self.row * self.folds() + fold));
         piece.start - row..piece.end - row
@@ -131,7 +131,7 @@ struct Vectors {
     p: Vec<f64>,
     q: Vec<f64>,
     r: Vec<f64>,
-    /// A product along rows, and what came of another.
+    /// A product along rows, and the received part of another.
     w: Vec<f64>,
     came: Vec<f64>,
 }
@@ -167,7 +167,7 @@ impl Gradient {
         Ok(Self { out: lane()?, into: lane()?, job, problem, grid, block, v })
     }
 
-    /// One step of the inverse iteration: what the eigenvalue seems to be.
+    /// One step of the inverse iteration; returns the estimate of the eigenvalue.
     fn step(&mut self) -> Result<f64, Fault> {
         self.solve()?;
         let products = [dot(&self.v.x, &self.v.z), dot(&self.v.z, &self.v.z)];
@@ -178,7 +178,7 @@ impl Gradient {
         Ok(self.problem.shape.shift + 1.0 / xz)
     }
 
-    /// Solves for z what the matrix makes x of.
+    /// Solves for z such that the matrix times z is x.
     fn solve(&mut self) -> Result<(), Fault> {
         let v = &mut self.v;
         v.z.fill(0.0);
@@ -201,7 +201,7 @@ impl Gradient {
             v.p.iter_mut().zip(&v.r).for_each(|(p, r)| *p = r + beta * *p);
             self.computed(1);
         }
-        // How far the solution is off, which NAS computes, too, and does not publish.
+        // The residual, which NAS computes, too, and does not publish.
         self.multiply(Of::Solution)?;
         let off = self.v.x.iter().zip(&self.v.q).map(|(x, q)| (x - q) * (x - q)).sum();
         self.computed(1);
@@ -224,7 +224,7 @@ impl Gradient {
         let (folds, fold) = (self.grid.folds(), self.grid.column % self.grid.folds());
         let mine = self.grid.piece(fold);
         if folds > 1 {
-            // Each of two neighbours sums one half.
+            // Each of the two neighbours sums one half.
             let other = self.grid.piece(1 - fold);
             self.add_from(self.grid.partners(1)[0], other, mine.clone())?;
         }
@@ -258,7 +258,7 @@ impl Gradient {
         self.job.exchange(with, &Buffer::of(&self.out, 0, sent.len() as i64, &number)?, into)
     }
 
-    /// Sums numbers along the row of the grid, whose ranks have all parts of a vector.
+    /// Sums numbers along the row of the grid; its ranks have all parts of a vector.
     fn sum<const N: usize>(&self, mut numbers: [f64; N]) -> Result<[f64; N], Fault> {
         let number = Datatype::from(Basic::Double);
         let (out, into) =
@@ -318,7 +318,8 @@ mod tests {
     use super::super::tests::alone;
     use super::*;
 
-    /// Goal: the check is one. Method: a matrix that is drawn from the next number on has another eigenvalue.
+    /// Goal: the verification detects errors. Method: a matrix drawn from the next random number on has another
+    /// eigenvalue.
     #[test]
     fn another_matrix_is_found_out() {
         let mut gradient = Gradient::new(alone(RATE), Class::S).expect("a kernel");

@@ -1,4 +1,4 @@
-//! [`Job`]: what the kernels ask of MPI and of the host: exchanges, sums, and time that computing takes.
+//! [`Job`]: what the kernels need of MPI and of the host: exchanges, sums, and time charged for computing.
 
 use bytemuck::Pod;
 use datatypes::{Basic, Datatype, Op, Operator};
@@ -10,7 +10,7 @@ use super::super::Fault;
 
 const TAG: i32 = 1;
 
-/// Numbers of 4 bytes that are summed or given to others at a time, at most.
+/// Maximum numbers of 4 bytes summed or exchanged per call.
 const NUMBERS_MAX: usize = 2048;
 
 /// One rank of a kernel.
@@ -23,7 +23,7 @@ pub(super) struct Job {
     rate: f64,
     input: Buf,
     output: Buf,
-    /// Last, so that it outlives what is under way.
+    /// Last field, so that it outlives pending operations.
     process: Process,
 }
 
@@ -60,18 +60,18 @@ impl Job {
         Ok(self.comm.sendrecv(out, with, into, with)?.ok().map(drop)?)
     }
 
-    /// Gives each rank a piece of memory, and gets one from each.
+    /// Sends each rank a piece of memory, and receives one from each.
     pub(super) fn alltoallv(&self, input: Vec<Buffer>, output: Vec<Buffer>) -> Result<(), Fault> {
         Ok(self.comm.collective(&Collective::Alltoallw { input: Some(input), output })?)
     }
 
-    /// When all ranks have come.
+    /// A barrier; returns the time after it.
     pub(super) fn begin(&self) -> Result<Time, Fault> {
         self.comm.collective(&Collective::Barrier)?;
         Ok(self.host.now())
     }
 
-    /// What the slowest rank took since it began.
+    /// The time of the slowest rank since it began.
     pub(super) fn slowest(&self, began: Time) -> Result<Span, Fault> {
         let mut spent = [(self.host.now() - began).as_ps()];
         self.allreduce(&mut spent, Basic::Uint64, Operator::Max)?;
@@ -83,7 +83,7 @@ impl Job {
         self.allreduce(numbers, Basic::Uint32, Operator::Sum)
     }
 
-    /// Gives each rank a number; what each has given this one.
+    /// Sends each rank a number; returns the numbers from each rank.
     pub(super) fn alltoall(&self, numbers: &[u32]) -> Result<Vec<u32>, Fault> {
         let mut got = vec![0; numbers.len()];
         let (count, datatype) = (numbers.len() as i64, Datatype::from(Basic::Uint32));

@@ -1,4 +1,4 @@
-//! [`Solve`]: a kernel as the experiment sees it: how large its problem is, a run, what that gave.
+//! [`Solve`]: a kernel as the experiment sees it: the size of its problem, a run, and its outcome.
 
 use verbs::host::Span;
 
@@ -19,16 +19,16 @@ pub(super) const CLASSES: [(&str, Class); 4] =
     [("S", Class::S), ("W", Class::W), ("A", Class::A), ("B", Class::B)];
 
 impl Class {
-    /// That of a variant, if it names one.
+    /// The kernel or class of a variant, if it names one.
     pub(super) fn of(variant: &Variant) -> Option<Self> {
         let name = variant.get(factor::CLASS)?;
         CLASSES.into_iter().find(|(known, _)| *known == name).map(|(_, class)| class)
     }
 }
 
-/// What a run of a kernel gave.
+/// The outcome of a kernel's run.
 pub(super) struct Outcome {
-    /// What the slowest rank took.
+    /// The time of the slowest rank.
     pub(super) spent: Span,
     /// Operations of all ranks, as NAS counts them.
     pub(super) operations: f64,
@@ -36,10 +36,10 @@ pub(super) struct Outcome {
 
 /// One rank of a kernel with its problem.
 pub(super) trait Solve {
-    /// The kernel from its untimed beginning to the check of its result, with all other ranks.
+    /// Runs the kernel with all other ranks, from its untimed beginning to the check of its result.
     ///
     /// # Errors
-    /// [`Fault::Corrupt`] for a result that is not the published one; MPI's.
+    /// [`Fault::Corrupt`] for a result that differs from the published one; MPI's.
     fn run(&mut self) -> Result<Outcome, Fault>;
 
     /// The rank in its job.

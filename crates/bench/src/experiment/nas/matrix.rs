@@ -1,7 +1,8 @@
-//! [`Block`]: CG's random sparse matrix, or the part of it that one rank has.
+//! [`Block`]: the part of CG's random sparse matrix on one rank.
 //!
-//! The matrix is a sum of outer products of sparse random vectors, with weights that fall from 1 to a tenth, and a shifted
-//! diagonal: symmetric, its eigenvalues spread. Every rank draws all vectors and keeps what falls into its part.
+//! The matrix is a sum of outer products of sparse random vectors, with weights that fall from 1 to a tenth, and a
+//! shifted diagonal: symmetric, with spread eigenvalues. Every rank draws all vectors and keeps the elements of its
+//! part.
 
 use std::ops::Range;
 
@@ -12,27 +13,27 @@ const CONDITION: f64 = 0.1;
 /// The value at the row's own index in the vector that generates it.
 const HALF: f64 = 0.5;
 
-/// What the matrix is made of.
+/// The parameters of the matrix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Rows, which are as many as columns.
     pub(super) rows: usize,
     /// Elements of a random vector.
     pub(super) elements: usize,
-    /// What is taken from the diagonal.
+    /// The shift subtracted from the diagonal.
     pub(super) shift: f64,
 }
 
 /// Some rows and columns of the matrix, row by row.
 pub(super) struct Block {
-    /// Where each row begins, and where the last one ends.
+    /// The start of each row, and the end of the last one.
     starts: Vec<usize>,
     /// Within the block's columns.
     columns: Vec<u32>,
     values: Vec<f64>,
 }
 
-/// An element before those of one place are added up: column and value.
+/// An element before duplicates are added up: column and value.
 type Part = (u32, f64);
 
 impl Block {
@@ -69,7 +70,7 @@ impl Block {
     fn added_up(parts: Vec<Vec<Part>>) -> Self {
         let mut block = Self { starts: vec![0], columns: Vec::new(), values: Vec::new() };
         for mut row in parts {
-            // In the order in which they were made, as sums depend on it.
+            // Stable sort: sums depend on the order of creation.
             row.sort_by_key(|(column, _)| *column);
             for same in row.chunk_by(|(a, _), (b, _)| a == b) {
                 block.columns.push(same[0].0);

@@ -3,9 +3,9 @@
 //!
 //! They compute in real and in virtual time alike. Virtual time does not pass by computing, so it is charged for each operation.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `kernel` | what a kernel is: its classes, a run, its outcome |
+//! | `kernel` | the interface of a kernel: its classes, a run, its outcome |
 //! | `job` | one rank: exchanges, sums, charged time |
 //! | `random` | the random numbers of the specification |
 //! | `sort` | IS |
@@ -172,7 +172,7 @@ impl Experiment for Nas {
     }
 }
 
-/// One rank of a kernel, run as often as it is asked to.
+/// One rank of a kernel, run as often as requested.
 struct Run {
     kernel: Box<dyn Solve>,
     last: Option<Outcome>,
@@ -209,7 +209,7 @@ mod tests {
 
     use super::Job;
 
-    /// The one rank of a job.
+    /// The only rank of a job.
     pub(super) fn alone(rate: f64) -> Job {
         let host = real::host();
         let device = fabric::open("shm", &host).expect("a device");

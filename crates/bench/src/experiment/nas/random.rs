@@ -4,7 +4,7 @@
 pub(super) const BITS: u32 = 46;
 const MASK: u64 = (1 << BITS) - 1;
 const MULTIPLIER: u64 = 1_220_703_125;
-/// What both kernels begin with.
+/// The seed of both kernels.
 const SEED: u64 = 314_159_265;
 
 /// A place in the sequence.

@@ -1,4 +1,5 @@
-//! [`Sort`]: IS, which ranks whole numbers by counting: every rank sends each other one the keys of its range.
+//! [`Sort`]: IS, which ranks whole numbers by counting: every rank sends each other rank the keys of that rank's
+//! range.
 //!
 //! Ten times: keys are counted by bucket, the counts summed over all ranks, neighbouring buckets given to ranks so that all get about
 //! as many keys, the keys sent there, and counted one by one. NAS publishes the ranks of five keys after each of the ten.
@@ -14,7 +15,7 @@ use super::random::{BITS, Random};
 
 /// Times that keys are ranked.
 const TIMES: u32 = 10;
-/// Keys at the start of rank 0's array; each iteration changes two of them.
+/// Keys at the start of rank 0's array that are overwritten, two per iteration.
 const CHANGED: usize = 2 * TIMES as usize + 1;
 /// Keys whose ranks are published.
 const KNOWN: usize = 5;
@@ -32,14 +33,14 @@ pub(super) const RATE: f64 = 30e6;
 /// The share of the work on a key done before it is sent: it is counted, moved, and then counted again.
 const BEFORE: f64 = 2.0 / 3.0;
 
-/// What NAS says of a class.
+/// The parameters of a class by NAS.
 struct Problem {
     keys_log2: u32,
     largest_log2: u32,
-    /// Places of the keys whose ranks are published.
+    /// Positions of the keys with published ranks.
     places: [usize; KNOWN],
     ranks: [i64; KNOWN],
-    /// How each of these ranks depends on the iteration n: by `sign * (n + offset)`.
+    /// How each of these positions' ranks depends on the iteration n: by `sign * (n + offset)`.
     moves: [(i64, i64); KNOWN],
 }
 
@@ -88,30 +89,30 @@ pub(super) fn bytes(class: Class) -> u64 {
 pub(super) struct Sort {
     job: Job,
     problem: Problem,
-    /// In the order of the sequence, and by bucket.
+    /// In the original order, and sorted by bucket.
     keys: Vec<u32>,
     by_bucket: Vec<u32>,
     /// Send and receive buffers.
     out: Buf,
     into: Buf,
     owned: Owned,
-    /// For each key that belongs here, how many are not above it.
+    /// For each key of the local range, how many keys do not exceed it.
     counts: Vec<u32>,
     /// Published ranks that were found.
     confirmed: u32,
 }
 
-/// What a rank has got, once ranked.
+/// The outcome of ranking at one rank.
 #[derive(Default)]
 struct Owned {
-    /// Keys that came, and keys of lower ranks.
+    /// Keys received, and keys of lower ranks.
     keys: usize,
     before: u64,
     /// The smallest key that belongs here.
     smallest: u32,
 }
 
-/// What the ranks have to know of each other before keys are sent.
+/// The shares that ranks must know before keys are sent.
 struct Shares {
     sent: Vec<u32>,
     /// Buckets of this rank.
@@ -144,7 +145,7 @@ impl Sort {
         }
     }
 
-    /// Ranks all keys; two of them are changed first.
+    /// Changes two keys, then ranks all keys.
     fn once(&mut self, time: u32) -> Result<(), Fault> {
         if self.job.rank == 0 {
             self.keys[time as usize] = time;
@@ -205,7 +206,7 @@ impl Sort {
         Ok(Shares { sent, buckets, before, known })
     }
 
-    /// Puts own keys behind each other by bucket, ready to be sent.
+    /// Sorts own keys by bucket, ready to send.
     fn fill_buckets(&mut self, counts: &[u32]) -> Result<(), Fault> {
         let (shift, mut sum) = (self.shift(), 0);
         let begin = |count: &u32| {
@@ -221,7 +222,7 @@ impl Sort {
         Ok(self.out.write(0, bytemuck::cast_slice(&self.by_bucket))?)
     }
 
-    /// Sends every rank the keys that are its own; how many have come here.
+    /// Sends every rank the keys of its range; returns the number of received keys.
     fn send(&mut self, shares: &Shares) -> Result<usize, Fault> {
         let got = self.job.alltoall(&shares.sent)?;
         let came = got.iter().map(|count| *count as usize).sum::<usize>();
@@ -232,7 +233,7 @@ impl Sort {
         Ok(came)
     }
 
-    /// Counts the received keys: afterwards each entry is the number of these keys that do not exceed this key of the
+    /// Counts the received keys: each entry becomes the number of received keys that do not exceed this key of the
     /// local range.
     fn count(&mut self, shares: &Shares, came: usize) -> Result<(), Fault> {
         let shift = self.shift();
@@ -256,7 +257,7 @@ impl Sort {
         Ok(())
     }
 
-    /// Compares the ranks of known keys that belong here.
+    /// Compares the ranks of known keys in the local range.
     fn confirm(&mut self, time: u32, known: &[u32; KNOWN]) {
         let Owned { before, smallest, .. } = self.owned;
         let expected = self.problem.ranks.iter().zip(&self.problem.moves);
@@ -272,7 +273,7 @@ impl Sort {
         }
     }
 
-    /// Holds the ranks to what is published, and to an order of all keys that has them.
+    /// Checks the ranks against the published ones, and against a full order of all keys.
     fn check(&mut self) -> Result<(), Fault> {
         let mut sorted = vec![0; self.owned.keys];
         let (counts, smallest) = (&mut self.counts, self.owned.smallest);

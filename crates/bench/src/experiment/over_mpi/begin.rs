@@ -1,4 +1,4 @@
-//! [`Begin`]: what a job does to connect all its processes at its start, counted.
+//! [`Begin`]: counts the connection requests of a job that connects all its processes at its start.
 
 use mpi::{Connect, Process};
 
@@ -6,16 +6,17 @@ use super::super::{Fault, Round, Session, Side};
 use super::join::join_by;
 use results::variant::factor;
 
-/// What is counted.
+/// The counted quantities.
 pub(super) const COUNTS: [&str; 4] = ["requests", "answers", "lower", "disorder"];
 
-/// What one rank has counted; of all, at the client.
+/// Counts of one rank; at the client, of all ranks.
 pub(super) struct Begin {
     count: f64,
     _process: Process,
 }
 
-/// Of the processes that a rank is connected with, and whether it asked, in their order: what is counted.
+/// Counts a quantity over the processes that a rank is connected with, in their order, each with whether this rank
+/// sent the request.
 fn count(of: &str, rank: u32, connected: &[(u32, bool)]) -> Option<u32> {
     let asked: Vec<u32> = connected.iter().filter(|(_, asked)| *asked).map(|(other, _)| *other).collect();
     let number = match of {

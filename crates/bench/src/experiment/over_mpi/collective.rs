@@ -1,4 +1,4 @@
-//! [`Call`]: one collective operation of all ranks, over and over.
+//! [`Call`]: repeats one collective operation on all ranks.
 
 use datatypes::{Basic, Datatype, Op, Operator};
 use mpi::{Buffer, Collective, Comm, Kind, Process};
@@ -11,7 +11,7 @@ use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 use results::variant::factor;
 
-/// Bytes of what is reduced: `MPI_FLOAT`.
+/// Bytes of an element to reduce: `MPI_FLOAT`.
 const FLOAT: usize = 4;
 const ROOT: i32 = 0;
 /// The level of calls that follow each other.
@@ -19,14 +19,14 @@ const ROW: &str = "row";
 /// Calls of a row.
 const IN_ROW: u64 = 16;
 
-/// What one rank does in a collective, and with what memory.
+/// The operation of one rank in a collective, and its memory.
 pub(super) struct Call {
     kind: Kind,
     comm: Comm,
     call: Collective,
     source: Buf,
     sink: Buf,
-    /// What this rank's calls took, in ps; at the root, all ranks' together.
+    /// The time of this rank's calls, in ps; at the root, of all ranks' together.
     spent: Buf,
     adding: Collective,
     /// Bytes of a block, or of a vector.
@@ -38,11 +38,11 @@ pub(super) struct Call {
     seed: u64,
     /// Calls follow each other without a barrier between them.
     in_row: bool,
-    /// Last, so that it outlives what is under way.
+    /// Last field, so that it outlives pending operations.
     _process: Process,
 }
 
-/// Bytes that a rank gives and gets at most.
+/// Maximum bytes that a rank sends and receives.
 pub(super) fn bytes(kind: Kind, size: u64, ranks: u64) -> (u64, u64) {
     match kind {
         Kind::Barrier => (0, 0),
@@ -164,7 +164,7 @@ impl Call {
         self.seed ^ ((from as u64) << 20) ^ ((to as u64) << 40)
     }
 
-    /// Fills what this rank gives.
+    /// Fills the send buffer of this rank.
     fn fill(&self) -> Result<(), Fault> {
         let (me, n) = (self.rank, self.ranks);
         let block =
@@ -182,7 +182,7 @@ impl Call {
         }
     }
 
-    /// Compares what this rank got.
+    /// Checks the receive buffer of this rank.
     fn compare(&self) -> Result<(), Fault> {
         let (me, n, root) = (self.rank, self.ranks, ROOT as usize);
         let block = |at: usize, contents| pattern::compare(&self.sink, at * self.size, self.size, contents);

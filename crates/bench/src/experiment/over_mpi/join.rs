@@ -1,5 +1,5 @@
-//! [`join`]: an MPI process at each rank of a cell. They find each other by the words of the session, which is what a launcher's
-//! process manager is for elsewhere.
+//! [`join`]: an MPI process at each rank of a cell. They find each other through messages of the session, in place of
+//! a launcher's process manager.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,21 +16,22 @@ use results::variant::factor;
 pub(super) const PATHS: [&str; 2] = ["send", "ring"];
 
 /// Short operations as messages, by MVAPICH2's defaults on Xeons of 64 bits: `RDMA_PUT_FALLBACK_THRESHOLD` and
-/// `RDMA_GET_FALLBACK_THRESHOLD` of 0.9's `ibv_param.h`. Those for the Chelsio T3 (8 and 394 KiB) came with 1.0.
+/// `RDMA_GET_FALLBACK_THRESHOLD` of 0.9's `ibv_param.h`. The thresholds for the Chelsio T3 (8 and 394 KiB) were
+/// introduced in 1.0.
 const BOTH: OneSided = OneSided { put_max: 2 << 10, get_max: 192 << 10 };
 
 /// Notes by their names.
 type Notes = BTreeMap<String, String>;
 
-/// The process of this rank, joined with those of the others; all ranks call it at the same time.
+/// The process of this rank, joined with those of the others; collective over all ranks.
 pub(crate) fn join(session: &mut Session<'_>, ranks: u32) -> Result<Process, Fault> {
     join_by(session, ranks, Connect::OnDemand)
 }
 
-/// As [`join`], connecting then or with the first messages.
+/// As [`join`], connecting then or on the first messages.
 pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -> Result<Process, Fault> {
     if session.bounds.work.is_some() {
-        // A process of MPI gives the others of its job all of its memory.
+        // An MPI process exposes all its memory to the others of its job.
         return Err(Fault::Meaningless(
             "MPI for a stranger, who would reach all memory of this side; leave --peer away, and use `nicety mpirun` between \
              hosts"
@@ -53,7 +54,7 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
         let started = Process::start(&starting.host, &config, starting.clone());
         starting.change(|state| state.started = Some(started));
     };
-    // Starting waits for others in calls of its own, so somebody else has to pass the notes on meanwhile.
+    // Starting blocks in its own calls, so another task has to relay the messages meanwhile.
     let task = session
         .host
         .spawn("mpi", None, body)
@@ -73,7 +74,7 @@ fn config(session: &Session<'_>) -> Result<Config, Fault> {
         let own = device.attr().port_addrs.first().copied();
         Port { device, address: own.unwrap_or(address), fabric: fabric.to_owned() }
     };
-    // Ranks of one simulated machine share that; all others of a job are processes of one host.
+    // Ranks of one simulated machine share its node; all others of a job are processes of one host.
     let node =
         device.host().node().map_or_else(|| "here".to_owned(), |node| format!("node-{}", node.index()));
     let mut ports = Vec::new();
@@ -102,7 +103,7 @@ struct Relay {
 struct State {
     /// Notes of this rank that the others do not have yet.
     own: Notes,
-    /// Those of all.
+    /// Messages of all ranks.
     all: Notes,
     /// Fences that the process has entered, and completed ones.
     come: u64,
@@ -112,7 +113,7 @@ struct State {
     started: Option<mpi::Result<Process>>,
 }
 
-/// What the process wants next.
+/// The next request of the process.
 enum Wanted {
     Fence(Notes),
     Nothing(mpi::Result<Process>),
@@ -153,7 +154,7 @@ impl Relay {
     }
 }
 
-/// Waits until all ranks have come here, and have all messages that were sent to them. Then the process can be dropped.
+/// Waits until all ranks have arrived, and have received all messages sent to them. Then the process can be dropped.
 pub(crate) fn leave_together(session: &mut Session<'_>, process: &Process) -> Result<(), Fault> {
     process.drain()?;
     exchanged(session, Notes::new(), process.world().size() as usize).map(drop)
@@ -192,7 +193,7 @@ impl Bootstrap for Relay {
         self.state.lock(&self.host).all.get(key).cloned().ok_or_else(missing)
     }
 
-    /// Only before [`join`] returns: afterwards nobody passes notes on.
+    /// Only before [`join`] returns: afterwards nothing relays messages.
     fn fence(&self) -> mpi::Result<()> {
         let mut mine = 0;
         self.change(|state| {

@@ -1,7 +1,7 @@
 //! `mpi-latency`, `mpi-bandwidth`, `mpi-bibw`, `mpi-rate`, `mpi-overlap`, latency and bandwidth of `mpi-put` and `mpi-get`, and
 //! `mpi-COLLECTIVE`: our MPI over the device under test, with an MPI process at each rank of the cell.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `join` | how the processes find each other |
 //! | `pair` | messages between pairs |
@@ -37,11 +37,11 @@ const RANKS: Axis =
 /// Bytes that an MPI process takes in addition to its buffers.
 const PROCESS: u64 = 1 << 20;
 
-/// Sizes of what is reduced, which is numbers of 4 bytes.
+/// Sizes for reductions, whose elements have 4 bytes.
 const VECTORS: [&[u64]; 2] = [&[8, 1024, 64 << 10], &[4, 8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]];
 const BLOCKS: [&[u64]; 2] = [&[8, 1024, 64 << 10], &[1, 8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20]];
 
-/// What an experiment times.
+/// The timed operation of an experiment.
 #[derive(Clone, Copy)]
 enum What {
     Messages(Flow),
@@ -50,7 +50,7 @@ enum What {
     Collective(Kind),
 }
 
-/// One of the experiments.
+/// An MPI experiment.
 pub(super) struct OverMpi {
     name: &'static str,
     about: &'static str,
@@ -168,14 +168,14 @@ macro_rules! sided {
     )*};
 }
 
-/// Half of two epochs, one of each rank.
+/// Half of two epochs, one by each rank.
 const EPOCHS: Metric = Metric {
     name: "one_way_latency",
     unit: "us",
     about: "half of two epochs, one of each rank on the other, with one operation each",
     scale: Scale::Time(2.0),
 };
-/// Epochs of one rank.
+/// Epochs by one rank.
 const WINDOWS: Metric = Metric {
     name: "bandwidth",
     unit: "MB/s",
@@ -357,14 +357,14 @@ impl Experiment for OverMpi {
         over(&own, factor::LIBRARY, &LIBRARIES)
     }
 
-    /// A job of its own has its ranks outside.
+    /// A job started outside has no ranks in this session.
     fn ranks(&self, variant: &Variant) -> u32 {
         if variant.has(factor::LIBRARY) { 1 } else { self.job(variant) }
     }
 
     fn sampling(&self, variant: &Variant) -> Sampling {
         match self.what {
-            // A plain stream's operation is a burst, and a share is no time that could be too short.
+            // A plain stream's operation is a burst, and a percentage is never too short to time.
             _ if is_verbs(variant) && !matches!(self.what, What::Messages(Flow::PingPong)) => Sampling::LONG,
             What::Messages(Flow::Overlap) => Sampling::LONG,
             What::Sided(Sided { streams: true, .. }) => Sampling::LONG,

@@ -1,5 +1,6 @@
-//! [`Outside`]: the same loops in a program of C, under our library of MPI's standard ABI or under another one. The program is a job of
-//! `nicety mpirun`; this process asks its rank 0 for rounds, by its standard input and output, and takes no part itself.
+//! [`Outside`]: the same loops in a C program, under our library of MPI's standard ABI or under another one. The
+//! program is a job of `nicety mpirun`; this process requests rounds from its rank 0, by its standard input and
+//! output, and takes no part itself.
 
 use std::io::{BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,13 +13,13 @@ use super::super::{Fault, Round, Session, Side};
 use crate::against::Against;
 use results::plain;
 
-/// Levels of the factor that says under which library it runs.
+/// Levels of the factor that selects the library.
 pub(super) const LIBRARIES: [&str; 2] = ["nicety", "other"];
 /// Time for a job to exit on its own after the last request.
 const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-/// Seconds after which a job ends whose benchmark was killed while it hung.
+/// Seconds after which a hung job ends if its benchmark was killed.
 const LONGEST_S: &str = "900";
-/// Bytes of a line of the program at most.
+/// Maximum bytes of a line of the program.
 const LINE_MAX: u64 = 4096;
 
 /// A job under a library.
@@ -72,7 +73,7 @@ impl Outside {
         Ok(())
     }
 
-    /// The next line that rank 0 says.
+    /// The next line from rank 0.
     fn line(&mut self, session: &Session<'_>) -> Result<String, Fault> {
         let (deadline, mut line) = (session.deadline(), Vec::new());
         while self.output.buffer().is_empty() {

@@ -11,7 +11,7 @@ use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 
-/// What is timed.
+/// The timed quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// A ping-pong.
@@ -20,7 +20,7 @@ pub(super) enum Flow {
     OneWay,
     /// A window of messages both ways, then an answer.
     BothWays,
-    /// The part of an exchange that is hidden behind computing.
+    /// The part of an exchange hidden behind computation.
     Overlap,
 }
 
@@ -30,11 +30,11 @@ const ANSWER: i64 = 4;
 const DATA: i32 = 1;
 const ANSWERED: i32 = 2;
 
-/// What one rank does in a pair, and with what memory.
+/// The operation of one rank in a pair, and its memory.
 pub(super) struct Pair {
     comm: Comm,
     flow: Flow,
-    /// The rank of the other, and whether this one is of the half that sends.
+    /// The rank of the peer, and whether this rank is in the sending half.
     peer: i32,
     sends: bool,
     pairs: u64,
@@ -47,7 +47,7 @@ pub(super) struct Pair {
     window: u64,
     worker: Option<Worker>,
     seed: u64,
-    /// Last, so that it outlives what is under way.
+    /// Last field, so that it outlives pending operations.
     _process: Process,
 }
 
@@ -127,7 +127,7 @@ impl Pair {
         }
     }
 
-    /// What a message each way takes if `computing` is done before it is waited for.
+    /// The time of a message each way, with `computing` done between starting and completing it.
     fn exchange(&self, s: &Session<'_>, computing: Span) -> Result<Span, Fault> {
         self.comm.collective(&Collective::Barrier)?;
         let began = s.host.now();
@@ -197,7 +197,7 @@ impl Side for Pair {
         sample_spans(s, round, readings, |s, count, _| self.operate(s, count))
     }
 
-    /// One more operation, with contents of each rank's own.
+    /// One more operation, with unique contents of each rank.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let contents = |rank: u64| self.seed ^ (rank << 32);
         let receives = !self.sends || self.flow != Flow::OneWay;

@@ -10,15 +10,15 @@ use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::join::join;
 
-/// Which operation, and what is timed of it.
+/// The operation, and the timed quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sided {
     pub(super) is_put: bool,
-    /// Windows of operations in an epoch, not one in each direction in turn.
+    /// Windows of operations in an epoch, instead of one operation in each direction alternately.
     pub(super) streams: bool,
 }
 
-/// One rank, and with what memory.
+/// One rank, and its memory.
 pub(super) struct Epochs {
     what: Sided,
     group: Group,
@@ -34,7 +34,7 @@ pub(super) struct Epochs {
     /// An epoch has begun that has not ended.
     open: bool,
     seed: u64,
-    /// Last, so that it outlives what is under way.
+    /// Last field, so that it outlives pending operations.
     process: Process,
 }
 
@@ -142,7 +142,7 @@ impl Side for Epochs {
         Ok(self.process.drain()?)
     }
 
-    /// What was put comes back when it is got.
+    /// Checks that data put can be read back by get.
     fn verify(&mut self, _session: &mut Session<'_>) -> Result<(), Fault> {
         pattern::fill(&self.source, 0, self.source.len(), self.seed)?;
         self.sink.fill(0);

@@ -12,7 +12,7 @@ use super::port::Port;
 
 /// Bytes of a number that is reduced.
 const NUMBER: u64 = 8;
-/// Calls that are timed together; more where the root goes round.
+/// Calls timed together; more if the root rotates.
 const CALLS: u64 = 4;
 const CALLS_ROUND: u64 = 16;
 /// Up to how many ranks: with more a single call is timed.
@@ -28,7 +28,7 @@ struct Part {
     len: u64,
 }
 
-/// What a rank does in a call, one after the other.
+/// The consecutive actions of a rank in a call.
 #[derive(Clone, Debug)]
 enum Act {
     /// Messages of one round.
@@ -37,10 +37,10 @@ enum Act {
     Work { bytes: u64 },
 }
 
-/// What one rank does.
+/// The operation of one rank.
 pub(super) struct Call {
     port: Port,
-    /// Of one call, and of the next ones where the root goes round.
+    /// Plans of one call, and of the following calls if the root rotates.
     plans: Vec<Vec<Act>>,
     barrier: Vec<Act>,
     /// Calls that are timed together.
@@ -81,7 +81,7 @@ impl Call {
         Ok(Self { port, plans, barrier: barrier.acts, together, rank, ranks, calls: 0, names: 0 })
     }
 
-    /// Carries the operation out once: all of its rounds.
+    /// Runs the operation once, with all its rounds.
     fn call(&mut self, which: usize, deadline: Option<Time>) -> Result<(), Fault> {
         let which = which % self.plans.len();
         let acts = std::mem::take(&mut self.plans[which]);
@@ -112,7 +112,7 @@ impl Call {
         };
         let call = self.calls << CALL_SHIFT;
         let first = self.names + 1;
-        // As in a ping-pong, receives are posted while the sends are on their way.
+        // As in a ping-pong, receives are posted while the sends are in flight.
         for Part { peer, at, len } in sends {
             self.port.send(*peer, *at, *len, call | u64::from(self.rank))?;
         }
@@ -124,7 +124,7 @@ impl Call {
     }
 }
 
-/// Whether one rank gets or gives what the others have not.
+/// Whether one rank's data or result differs from the others'.
 fn has_root(kind: Kind) -> bool {
     matches!(kind, Kind::Reduce | Kind::Bcast)
 }
@@ -233,7 +233,8 @@ impl Side for Call {
                 (0..self.together).try_for_each(|which| self.call(which as usize, deadline))?;
                 all += session.host.now() - began;
             }
-            // A rank that sends last, as of a tree it can, must not leave before its NIC has sent: behind a meeting it has.
+            // A rank that sends last, such as one in a tree, must not leave before its NIC has sent: after a barrier
+            // it has.
             if !is_huge {
                 self.meet(deadline)?;
             }

@@ -2,11 +2,11 @@
 //! over Portals whose matching is a program of the NIC ([`verbs::Firmware`]), or of the kernel if a modelled card is
 //! configured so. The experiments of the accelerated Portals on SeaStar.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `port` | a process: receives, eager sends, unexpected messages |
-//! | `pair` | messages between two ranks, and where their time goes |
-//! | `posting` | what posting takes |
+//! | `pair` | messages between two ranks, and the breakdown of their time |
+//! | `posting` | the cost of posting |
 //! | `collective` | collective operations, as the Pallas benchmarks time them |
 //! | `overlap` | messages to a process that computes |
 
@@ -56,7 +56,7 @@ const POSTINGS: [(&str, How); 5] = [
 ];
 const COLLECTIVES: [Kind; 5] = [Kind::Barrier, Kind::Allreduce, Kind::Reduce, Kind::Allgather, Kind::Bcast];
 
-/// What an experiment times.
+/// The timed operation of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     PingPong,
@@ -66,7 +66,7 @@ enum What {
     Overlap,
 }
 
-/// One of the experiments.
+/// A Portals experiment.
 pub(super) struct OverPortals {
     name: &'static str,
     about: &'static str,
@@ -75,7 +75,7 @@ pub(super) struct OverPortals {
     metric: Metric,
 }
 
-/// Half a round trip, and where it goes.
+/// Half a round trip, and its breakdown.
 pub(super) const LATENCY: OverPortals = OverPortals {
     name: "portals-latency",
     about: "one message over Portals at a time, matched by the NIC: half a round trip, and where it goes",
@@ -103,7 +103,7 @@ pub(super) const BANDWIDTH: OverPortals = OverPortals {
     },
 };
 
-/// What posting a receive or a send takes.
+/// The cost of posting a receive or a send.
 pub(super) const POST: OverPortals = OverPortals {
     name: "portals-post",
     about: "what posting a receive or a send over Portals takes, and how often it goes to the card",
@@ -117,7 +117,7 @@ pub(super) const POST: OverPortals = OverPortals {
     },
 };
 
-/// What collective operations take at all ranks.
+/// The time of collective operations over all ranks.
 pub(super) const COLLECTIVE: OverPortals = OverPortals {
     name: "portals-collective",
     about: "collective operations over Portals, matched by the NIC, call behind call",
@@ -131,7 +131,7 @@ pub(super) const COLLECTIVE: OverPortals = OverPortals {
     },
 };
 
-/// What messages cost a process that computes.
+/// The cost of messages to a process that computes.
 pub(super) const AVAILABILITY: OverPortals = OverPortals {
     name: "portals-availability",
     about: "messages over Portals to a process that computes: what it loses, by who matches them",
@@ -279,11 +279,11 @@ impl Experiment for OverPortals {
 
     fn sampling(&self, variant: &Variant) -> Sampling {
         match self.what {
-            // Hundreds of ranks say enough in one sample.
+            // With hundreds of ranks one sample suffices.
             What::Collective if Self::job(variant) > 256 => Sampling::ONCE,
             What::Overlap => Sampling::ONCE,
             What::Collective | What::Stream => Sampling::LONG,
-            // Numbers of things are of one operation.
+            // Counts are per operation.
             _ if matches!(variant.get(factor::QUANTITY), Some(INTERRUPTS | ORDERS)) => Sampling::LONG,
             _ => Sampling::default(),
         }

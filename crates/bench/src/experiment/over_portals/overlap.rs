@@ -1,5 +1,5 @@
-//! [`Overlap`]: windows of messages to a process that computes meanwhile: what that loses, and how much it can compute before the
-//! messages take longer, as `availability` has it for verbs.
+//! [`Overlap`]: windows of messages to a process that computes meanwhile: the computing time that it loses, and how
+//! much it can compute before the messages take longer, like `availability` for verbs.
 
 use verbs::host::{Host, Span, Time};
 
@@ -27,19 +27,19 @@ const READY_BYTES: u64 = 4;
 /// The target's instruction to the sender, with a window in each iteration; `None` ends it.
 type Task = Option<Turn>;
 
-/// What one of two ranks does: rank 0 is the target.
+/// One of two ranks: rank 0 is the target.
 pub(super) struct Overlap {
     port: Port,
     wanted: Wanted,
     size: u64,
     window: u64,
-    /// The name of the next receive, and of that for the target's word.
+    /// The name of the next receive, and of the receive for the target's message.
     next: u64,
     ready: u64,
     note: Option<String>,
 }
 
-/// What windows took.
+/// The time that windows took.
 struct Took {
     /// A window.
     each: Span,
@@ -81,7 +81,7 @@ impl Overlap {
         Ok(name)
     }
 
-    /// The target posts, says so, computes, and waits for all; what it lost.
+    /// The target posts, announces it, computes, and waits for all; returns its lost time.
     fn take(&mut self, host: &Host, computing: Span, deadline: Option<Time>) -> Result<Span, Fault> {
         let names =
             (0..self.window).map(|_| self.post(DATA, self.size)).collect::<Result<Vec<u64>, Fault>>()?;

@@ -6,7 +6,7 @@ use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::port::Port;
 
-/// What is timed.
+/// The timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// A ping-pong; each message traverses `behind` list entries before its own.
@@ -15,7 +15,7 @@ pub(super) enum Flow {
     OneWay,
     /// A window of messages both ways, then an answer.
     BothWays,
-    /// A window of messages to rank 0, which posts their receives, in three calls each, as they come.
+    /// A window of messages to rank 0, which posts their receives, in three calls each, as they arrive.
     Late,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Reading {
     Library,
     /// Interrupts for each message.
     Interrupts,
-    /// Messages of a window that came before their receive.
+    /// Messages of a window that arrived before their receive.
     Unexpected,
 }
 
@@ -41,7 +41,7 @@ const NOTHING: u64 = 3;
 /// Bytes of an answer.
 const ANSWER_BYTES: u64 = 4;
 
-/// What one of two ranks does.
+/// One of two ranks.
 pub(super) struct Pair {
     port: Port,
     flow: Flow,
@@ -71,7 +71,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Where messages go.
+    /// The offset of the receive buffer.
     fn sink(&self) -> u64 {
         self.size.max(ANSWER_BYTES).next_multiple_of(64)
     }
@@ -83,7 +83,7 @@ impl Pair {
         Ok(name)
     }
 
-    /// Round trips of rank 0. The receive of the next message is posted behind a send, while that is on its way.
+    /// Round trips of rank 0. The receive of the next message is posted after a send, while that is in flight.
     fn ping_pong(
         &mut self,
         session: &Session<'_>,
@@ -154,7 +154,8 @@ impl Pair {
 }
 
 impl Pair {
-    /// A window of messages to rank 0, which says that it is ready and only then posts; how many came before their receive.
+    /// A window of messages to rank 0, which announces that it is ready and only then posts; returns how many arrived
+    /// before their receive.
     fn late(&mut self, session: &Session<'_>, deadline: Option<Time>) -> Result<Span, Fault> {
         let before = self.port.unexpected;
         if session.is_client() {

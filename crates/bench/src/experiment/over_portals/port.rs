@@ -1,7 +1,8 @@
-//! [`Port`]: what a small MPI needs of Portals: receives that are posted, eager sends, and messages that come before their receive.
+//! [`Port`]: what a small MPI needs of Portals: posted receives, eager sends, and messages that arrive before their
+//! receive.
 //!
-//! Sends are puts from a region that is bound once. Receives are entries that are used once; a message that none waits for goes to
-//! the overflow list, and is copied when its receive is posted.
+//! Sends are puts from a region that is bound once. Receives are use-once entries; a message without a matching
+//! receive is stored in the overflow list, and is copied when its receive is posted.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ const ROOM_MIN: u64 = 64 << 10;
 /// Distinguishes events of overflow entries from receive events.
 const OVERFLOW: u64 = 1 << 63;
 
-/// A process with its interface, and what it has posted there.
+/// A process with its Portals interface and its posted receives.
 pub(super) struct Port {
     pub(super) host: Host,
     pub(super) offload: Offload,
@@ -40,7 +41,7 @@ pub(super) struct Port {
     largest: u64,
     /// Completed receives.
     done: BTreeSet<u64>,
-    /// Messages that came before their receive.
+    /// Messages that arrived before their receive.
     pub(super) unexpected: u64,
 }
 
@@ -90,10 +91,10 @@ impl Port {
         Entry { source: Source::ANY, match_bits: bits, ignore_bits: 0, ..Entry::taking_all(region, options) }
     }
 
-    /// Where receives are appended.
+    /// The list to which receives are appended.
     pub(super) const RECEIVES: ListId = ListId { pt_index: PT, list: List::Priority };
 
-    /// Posts a receive of that name (`MPI_Irecv`), in one call (`PtlPost`).
+    /// Posts a receive with that name (`MPI_Irecv`), in one call (`PtlPost`).
     pub(super) fn post(&mut self, at: u64, len: u64, bits: u64, name: u64) -> Result<(), Fault> {
         self.enter();
         let entry = self.receive_entry(at, len, bits);
@@ -125,7 +126,7 @@ impl Port {
         self.put(self.md, to, at, len, bits)
     }
 
-    /// Gives a memory descriptor back when its last send has left.
+    /// Releases a memory descriptor when its last send has left.
     pub(super) fn release(&mut self, md: MdHandle) -> Result<(), Fault> {
         let release = || match self.offload.md_release(md) {
             Err(portals::Error::InUse) => None,
@@ -152,7 +153,7 @@ impl Port {
         self.offload.transfer(&transfer).map_err(refused)
     }
 
-    /// What a call of MPI and its request take.
+    /// Charges the time of an MPI call and its request.
     fn enter(&self) {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);

@@ -1,4 +1,4 @@
-//! [`Posting`]: what it takes to post a receive or a send, and how often the process waits for the card.
+//! [`Posting`]: the cost of posting a receive or a send, and how often the process waits for the card.
 
 use portals::{EntryHandle, MdHandle, MdOptions, Region};
 use verbs::host::Span;
@@ -7,7 +7,7 @@ use super::super::harness::timing::sample_spans;
 use super::super::{Fault, Round, Session, Side};
 use super::port::{Port, refused};
 
-/// What is posted, and how.
+/// What is posted, and by which calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// A receive, in the three calls of Portals 3.3.
@@ -18,7 +18,7 @@ pub(super) enum How {
     Bound,
     /// A send from memory that was bound before.
     Ready,
-    /// Nothing: an order that fails, and says so.
+    /// Nothing: an order that fails with an error.
     Nothing,
 }
 
@@ -27,15 +27,15 @@ pub(super) enum How {
 pub(super) enum Reading {
     /// How long it takes.
     Time,
-    /// How often something goes to the card.
+    /// How often the process sends orders to the card.
     Orders,
 }
 
-/// A node without a card: what is sent there is nobody's.
+/// A node without a card: messages to it are dropped.
 const NOWHERE: u32 = 1;
 const BITS: u64 = 1;
 
-/// What the only rank does.
+/// The state of the only rank.
 pub(super) struct Posting {
     port: Port,
     how: How,
@@ -68,7 +68,7 @@ impl Posting {
                 return Ok(Some(md));
             }
             How::Ready => port.put_ready(NOWHERE, 0, *size, BITS)?,
-            // Nobody has such an entry.
+            // No such entry exists.
             How::Nothing => offload.unlink(EntryHandle::from_number(u64::MAX)).unwrap_or(()),
         }
         Ok(None)

@@ -1,14 +1,14 @@
 //! `availability`: how much the processor can compute while messages go both ways, without the bandwidth falling
 //! (thesis 2.2.4, Figures 3.4(b) and 4.7).
 //!
-//! In an iteration each side posts receives, starts its sends, computes for a time C, and waits until all messages have
-//! gone and come. `compute=P` sets C to P % of what an iteration without computing takes: the curve. `quantity=share`
-//! finds the knee.
+//! In an iteration each side posts receives, starts its sends, computes for a time C, and waits until all messages
+//! have been sent and received. `compute=P` sets C to P % of the time of an iteration without computing: the curve.
+//! `quantity=share` finds the knee.
 //!
-//! The knee is found from both ends of the curve. An iteration takes T0 without computing. One that computes for much
-//! longer than that takes C + o, where o is the processor's own work for the messages. With C up to T0 - o all of
-//! that fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve follows its two
-//! straight lines is measured too, and noted: the bandwidth at the knee.
+//! The knee is found from both ends of the curve. An iteration takes T0 without computing. An iteration that computes
+//! for much longer takes C + o, where o is the processor's own work for the messages. With C up to T0 - o all of that
+//! fits into T0; beyond it bandwidth falls. So the share is 1 - o / T0. Whether the curve follows its two straight
+//! lines is measured too, and noted: the bandwidth at the knee.
 
 use results::variant::{Variant, factor};
 use verbs::host::{Span, Time};
@@ -180,7 +180,7 @@ impl Overlap {
         Ok(times[TIMES / 2])
     }
 
-    /// Does what the client says until it is through.
+    /// Follows the client's instructions until it is done.
     fn follow(&mut self, s: &mut Session<'_>) -> Result<(), Fault> {
         while let Some(Turn { computing, iterations }) = s.hear::<Task>()? {
             s.go_on()?;

@@ -9,7 +9,7 @@ use crate::experiment::loops::stream::{Flow, Stream};
 use crate::experiment::{Experiment, Fault, Metric, Sampling, Scale, Session, Side};
 use results::variant::{Variant, factor};
 
-/// Windows whose bandwidths are compared; all others take `--set window`.
+/// Windows whose bandwidths are compared; all other variants use `--set window`.
 const WINDOWS: [&str; 6] = ["2", "4", "8", "16", "128", "1024"];
 
 pub(crate) struct Bandwidth;

@@ -138,7 +138,7 @@ impl Sleeper {
                     break wc;
                 }
                 cq.req_notify(false)?;
-                // What came before it was armed makes no event.
+                // A completion that arrived before arming makes no event.
                 if let Some(wc) = cq.poll_one()? {
                     break wc;
                 }

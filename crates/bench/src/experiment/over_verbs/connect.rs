@@ -1,4 +1,4 @@
-//! `connect`: what it takes to bring a queue pair up and to be rid of it, at the side that connects.
+//! `connect`: the time to set up and destroy a queue pair, at the connecting side.
 //!
 //! Steps: `create` makes a queue pair, `call` begins to connect it, `established` is until that is done, `disconnect` is
 //! until its event, `destroy` drops a connected queue pair; `many` is a rate, of 64 that are begun together. But for
@@ -112,7 +112,7 @@ enum Step {
 /// Connections that are begun together.
 const MANY: u64 = 64;
 
-/// Where to connect to, or what to be connected at.
+/// The address to connect to, or the listener.
 enum End {
     Active(SocketAddr),
     /// Kept open.
@@ -142,7 +142,7 @@ impl Pair {
             End::Passive(_) => {
                 establish(session, &self.cm, &qps.iter().collect::<Vec<_>>(), qps.len())?;
                 if self.step == Step::Many {
-                    // Ends come only when all are established.
+                    // Connections are closed only when all are established.
                     meet(session)?;
                 }
                 (0..qps.len()).try_for_each(|_| self.ended(session))?;

@@ -1,5 +1,5 @@
-//! `connections`: latency and bandwidth over q queue pairs that share one pair of completion queues; messages go over
-//! one after the other (thesis 2.2.9, Figures 3.8 and 3.9).
+//! `connections`: latency and bandwidth over q queue pairs that share one pair of completion queues; messages use
+//! each in turn (thesis 2.2.9, Figures 3.8 and 3.9).
 
 use crate::experiment::harness::contract::level;
 use crate::experiment::harness::variants::over;

@@ -1,5 +1,5 @@
-//! `maxsge`: latency and bandwidth of messages of one piece where requests may have up to s pieces (thesis 2.2.10,
-//! Figure 3.10): what room that is not used costs.
+//! `maxsge`: latency and bandwidth of single-segment messages when requests may have up to s segments (thesis 2.2.10,
+//! Figure 3.10): the cost of unused segments.
 
 use crate::experiment::harness::contract::level;
 use crate::experiment::harness::variants::over;

@@ -69,7 +69,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Opens all connections, and says how much memory this side then holds more than before.
+    /// Opens all connections, and returns how much the memory of this side grew.
     fn grow(&self, session: &mut Session<'_>) -> Result<f64, Fault> {
         let cm = session.device.create_cm()?;
         let listener = if session.is_client() {

@@ -1,13 +1,13 @@
 //! Experiments on one device, over verbs.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `latency`, `bilat`, `bandwidth`, `bibw`, `rate` | messages between two processes |
 //! | `park`, `memory` | waiting on shared cores; memory of a queue pair |
-//! | `nic_memory/` | what NIC memory is good for |
+//! | `nic_memory/` | uses of NIC memory |
 //! | `reg`, `post`, `poll`, `connect` | single calls |
-//! | `overhead`, `availability`, `notify`, `blocking` | what communication costs the processor |
-//! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | what else a latency and a bandwidth depend on |
+//! | `overhead`, `availability`, `notify`, `blocking` | the processor's cost of communication |
+//! | `reuse`, `connections`, `scaling`, `maxsge`, `segments`, `mtu` | other influences on latency and bandwidth |
 
 pub(crate) mod availability;
 pub(crate) mod bandwidth;

@@ -74,7 +74,7 @@ struct Ends {
     sink: Mr,
     inline: Vec<u8>,
     size: u32,
-    /// What reading the clock takes.
+    /// The time of reading the clock.
     clock: Span,
     seed: u64,
 }
@@ -142,7 +142,7 @@ impl Ends {
         Ok(took)
     }
 
-    /// What nobody waits for.
+    /// Work off the critical path.
     fn catch_up(&mut self, deadline: Option<Time>, receive: bool) -> Result<(), Fault> {
         self.poster.reap(&self.link, deadline)?;
         if receive {
@@ -151,7 +151,7 @@ impl Ends {
         Ok(())
     }
 
-    /// One message each way; what counts of this side's part.
+    /// One message each way; returns this side's timed part.
     fn ping(&mut self, host: &Host, first: bool, deadline: Option<Time>) -> Result<Span, Fault> {
         let [post, poll] = if self.client {
             let post = self.put(host)?;

@@ -1,4 +1,5 @@
-//! `park`: a token goes round four processes on two cores; each waits in `Cq::wait`, which spins, yields, sleeps.
+//! `park`: a token circulates among four processes on two cores; each waits in `Cq::wait`, which spins, yields,
+//! sleeps.
 //!
 //! Processes outnumber cores, so a spinning process delays the very process it waits for. Each hop crosses the cores.
 
@@ -13,7 +14,7 @@ use crate::experiment::{Experiment, Fault, Metric, Round, Scale, Session, Side};
 
 /// Processes in the ring.
 const RING: usize = 4;
-/// Receives that are always posted; one token makes one necessary.
+/// Receives that are always posted; a single token needs only one.
 const RECEIVES: u32 = 4;
 /// Bytes of the token.
 const TOKEN: u32 = 8;

@@ -1,4 +1,4 @@
-//! `post`: what the calls take that post a send or a receive; not until the message has gone or come.
+//! `post`: the time of the calls that post a send or a receive, without the transfer.
 
 use crate::experiment::loops::calls::{CALL_US, Call, Calls, SAMPLES};
 use crate::experiment::{Experiment, Fault, Metric, Sampling, Session, Side};

@@ -1,4 +1,4 @@
-//! `rate`: how many small messages one queue pair carries in a second, with selective signalling.
+//! `rate`: how many small messages per second one queue pair carries, with selective signaling.
 
 use crate::experiment::harness::variants::usual;
 use crate::experiment::loops::stream::{Flow, Stream};
@@ -44,7 +44,7 @@ impl Experiment for Rate {
     }
 
     fn prepare(&self, session: &mut Session<'_>) -> Result<Box<dyn Side>, Fault> {
-        // Sends take receives, which the other side posts again as long as it takes part.
+        // Sends consume receives, which the other side reposts if it takes part.
         let flow = if session.cell.variant.is(factor::OP, "send") { Flow::Push } else { Flow::Local };
         Ok(Box::new(Stream::prepare(session, flow)?))
     }

@@ -1,5 +1,6 @@
-//! `reg`: what a call takes that registers memory, or deregisters it (thesis 2.1.1, Tables 3.1 and 4.1). The memory is
-//! present, but for `touch=first`: there it is new each time, and registering is what touches it first, if it does.
+//! `reg`: the time of a call that registers memory, or deregisters it (thesis 2.1.1, Tables 3.1 and 4.1). The memory
+//! is present, except for `touch=first`: there it is new each time, and registering is the first to touch it, if it
+//! does.
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Span};
@@ -86,7 +87,7 @@ impl Experiment for Reg {
 
 struct Regions {
     dereg: bool,
-    /// Memory that nobody has touched, each time.
+    /// Untouched memory, new each time.
     fresh: bool,
     pd: Pd,
     buf: Buf,
@@ -108,7 +109,7 @@ impl Regions {
 
 impl Side for Regions {
     fn warm(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
-        // A simulated machine has all its memory; filling it would take this one's.
+        // A simulated machine has all its memory; filling it would use this machine's memory.
         if session.host.node().is_none() && !self.fresh {
             self.buf.fill(0x5a);
         }

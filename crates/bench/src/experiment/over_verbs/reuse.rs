@@ -28,7 +28,7 @@ const SHARE: Axis =
     Axis { factor: factor::REUSE, low: 0, high: 100, about: "% of messages that use the one buffer" };
 const PAGES: Axis =
     Axis { factor: factor::PAGES, low: 64, high: 1 << 20, about: "pages up to which a cache is looked for" };
-/// Bytes of all buffers of scheme 2 on a side, about; and their number, at least and at most.
+/// Approximate bytes of all buffers of scheme 2 on a side; and their least and greatest number.
 const POOL: u64 = 64 << 20;
 const POOL_BUFFERS: [u64; 2] = [64, 16_384];
 /// Bytes of a page.
@@ -137,7 +137,7 @@ const CLEAR: f64 = 3.0;
 /// Ratio of two numbers of pages below which the search ends.
 const NEAR: f64 = 1.005;
 
-/// What a write takes, from passes.
+/// The time of a write, from several passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Timed {
     /// In ps: the median pass.
@@ -173,7 +173,7 @@ fn knee(
     Ok(Some((below, [low.median, high.median])))
 }
 
-/// Writes from many pages to one place.
+/// Writes from many pages to one destination.
 struct Fit {
     client: bool,
     link: Endpoint,

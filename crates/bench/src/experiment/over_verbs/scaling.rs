@@ -1,4 +1,4 @@
-//! `scaling`: what an operation takes with few and with many connections, only one of which is used.
+//! `scaling`: the time of an operation on one connection, with few and with many other connections open.
 //!
 //! All queue pairs of a side share their completion queues and take receives from a shared queue. The cost of the
 //! other connections is what a device must poll, or no longer has in its caches, although they are idle.
@@ -26,13 +26,13 @@ const QPS: Axis =
     Axis { factor: factor::QPS, low: 1, high: 16_384, about: "connected queue pairs, of which one is used" };
 /// Bytes of a message.
 const SIZE: u32 = 8;
-/// Where messages go to in a side's memory, and how much there is.
+/// Offset of the receive buffer in a side's memory, and the memory's size.
 const SINK: u64 = 64;
 const MEMORY: usize = 4096;
 /// Receives that are always posted, and receives posted together while the time is taken.
 const SPARE: u32 = 64;
 const TOGETHER: u64 = 32;
-/// Queue pairs that have a completion where all have one, at most: a shared queue has to have their receives.
+/// Maximum queue pairs with a completion when all have one: a shared queue must have their receives.
 const FULL_MAX: usize = 1024;
 /// Entries of a completion queue, and completions taken by one poll.
 const CQE: u32 = 4096;
@@ -140,7 +140,7 @@ impl Op {
         }
     }
 
-    /// The metric's name, what is timed, and how many of what it is about are in one operation.
+    /// The metric's name, what is timed, and how many of them are in one operation.
     fn metric(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Write => ("completion_time", "from the post of an RDMA write until its completion", 1.0),
@@ -215,7 +215,7 @@ impl Crowd {
             _listener: listener,
         };
         (0..SPARE).try_for_each(|_| crowd.renew())?;
-        // Nobody sends before there are receives.
+        // Neither side sends before receives are posted.
         meet(session)?;
         Ok(crowd)
     }
@@ -278,7 +278,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// The server's keys go to the client, whose answers invalidate them.
+    /// The server's keys are sent to the client, whose answers invalidate them.
     fn invalidate(&self, count: u64, deadline: Option<Time>) -> Result<(), Fault> {
         for _ in 0..count {
             if self.client {
@@ -296,7 +296,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Calls that the client makes while the server waits for its word.
+    /// Calls that the client makes while the server waits for its message.
     fn calls(
         &self,
         s: &Session<'_>,
@@ -331,7 +331,7 @@ impl Crowd {
         Ok(spent)
     }
 
-    /// Every queue pair, up to as many as there are receives, gets a message; the client takes them when all have come.
+    /// Every queue pair, up to as many as there are receives, gets a message; the client polls when all have arrived.
     fn all_at_once(&self, s: &mut Session<'_>, deadline: Option<Time>, count: u64) -> Result<Span, Fault> {
         let some = self.messages();
         let mut spent = Span::ZERO;
@@ -357,7 +357,7 @@ impl Crowd {
         let (mut got, began) = (0, s.host.now());
         while got < some {
             match self.recv_cq.poll(&mut wcs)? {
-                // Should one come late.
+                // Waits for a late completion.
                 0 => got += check(self.recv_cq.spin(deadline)?, "a message").map(|_| 1)?,
                 n => {
                     wcs[..n].iter().try_for_each(|wc| check(*wc, "a message").map(drop))?;
@@ -387,7 +387,7 @@ impl Crowd {
                 });
             }
             Op::Async => {
-                // What there is, is about connections of cells before, and is gone after the lead-in.
+                // Existing events are about connections of earlier cells, and are consumed in the lead-in.
                 return self.calls(s, deadline, count, || {
                     s.device.poll_async_event();
                     Ok(())

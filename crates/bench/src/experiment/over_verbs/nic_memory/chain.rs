@@ -1,13 +1,13 @@
-//! `chain`: a message goes along a chain of processes; each forwards it once it is wholly there.
+//! `chain`: a message is forwarded along a chain of processes; each forwards it once it has fully arrived.
 //!
 //! `via=host`: from host memory to host memory at every hop. `via=nic`: nodes in the middle receive into NIC memory,
 //! forward from there, and then, off the critical path, upload the message to their own host memory by a local write;
 //! that must complete before the operation ends for them. With `ports=2` each hop is two writes, one over each port,
 //! and forwarded when both have arrived. Every write carries immediate data, so that its sink gets a completion.
 //!
-//! Timed at the first node: from its first post to the arrival of an empty answer from the last node, less the answer's
-//! one-way time, which was measured beforehand. Then, untimed, an empty message follows along the chain and back, so
-//! that each operation begins when all nodes have ended the one before.
+//! Timed at the first node: from its first post to the arrival of an empty answer from the last node, less the
+//! answer's one-way time, which was measured beforehand. Then, untimed, an empty message travels along the chain and
+//! back, so that each operation begins when all nodes have ended the previous one.
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::{Span, Time};
@@ -77,8 +77,8 @@ impl Experiment for Chain {
         nodes(variant).unwrap_or(2) as u32
     }
 
-    /// Where processes outnumber cores, little may be left of an operation once the answer is taken off; a batch that
-    /// were to make up for this would take for ever.
+    /// If processes outnumber cores, little may remain of an operation after subtracting the answer; a batch large
+    /// enough to compensate would take for ever.
     fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
@@ -100,8 +100,8 @@ enum NodeKind {
     Last,
 }
 
-/// One process of the chain. Its connections, by number: those from the node before, those to the next one, and at the
-/// ends one for the answer.
+/// One process of the chain. Its connections, by number: those from the previous node, those to the next one, and at
+/// the ends one for the answer.
 struct Node {
     place: NodeKind,
     ports: usize,
@@ -113,7 +113,7 @@ struct Node {
     parts: Vec<(SendOp, [Sge; 1])>,
     upload: Option<Upload>,
     size: usize,
-    /// What the answer takes.
+    /// One-way time of the answer.
     one_way: Span,
     seed: u64,
 }
@@ -161,7 +161,7 @@ impl Node {
         Ok(side)
     }
 
-    /// Makes all connections of the chain, and learns where the next node's memory is.
+    /// Establishes all connections of the chain, and gets the address of the next node's memory.
     fn connect(&mut self, session: &mut Session<'_>, last: usize) -> Result<(), Fault> {
         let rank = session.rank as usize;
         for hop in 0..last {
@@ -196,13 +196,13 @@ impl Node {
         (0..count).try_for_each(|_| self.hub.take(deadline).map(drop))
     }
 
-    /// Posts receives again for the parts of a message and for what followed on the first connection.
+    /// Reposts receives for the parts of a message and for the message that followed on the first connection.
     fn renew(&self) -> Result<(), Fault> {
         (0..self.ports).try_for_each(|port| self.hub.renew(port))?;
         self.hub.renew(0)
     }
 
-    /// An operation of the first node; says how long the answer took to come.
+    /// An operation of the first node; returns the time until the answer.
     fn send(&self, session: &Session<'_>, deadline: Option<Time>) -> Result<Span, Fault> {
         let (host, hub, answer) = (session.host, &self.hub, self.ports);
         let began = host.now();
@@ -287,7 +287,7 @@ impl Side for Node {
         sample_spans(s, round, readings, |s, count, deadline| self.operate(s, count, deadline))
     }
 
-    /// One more message, whose contents every node must have in its host memory.
+    /// One more message; every node must have its contents in its host memory.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let copy = self.upload.as_ref().map_or(self.memory.buf(), |upload| upload.to.buf());
         match self.place {

@@ -1,4 +1,4 @@
-//! `hotspot`: one process, the master, serves several others one after the other.
+//! `hotspot`: one process, the master, serves several others one by one.
 //!
 //! `op=write`: it writes to slave 1, 2, ... without waiting in between; each write carries immediate data, so that
 //! the slave gets a completion. The last slave answers with an empty message. The answer's own one-way time, which
@@ -88,8 +88,8 @@ impl Experiment for Hotspot {
         1 + slaves(variant).unwrap_or(1) as u32
     }
 
-    /// Where processes outnumber cores, little may be left of an operation once the answer is taken off; a batch that
-    /// were to make up for this would take for ever.
+    /// If processes outnumber cores, little may remain of an operation after subtracting the answer; a batch large
+    /// enough to compensate would take for ever.
     fn sampling(&self, _variant: &Variant) -> Sampling {
         Sampling::LONG
     }
@@ -119,19 +119,19 @@ impl Op {
     }
 }
 
-/// The master, or one slave.
+/// The master, or a slave.
 struct Spot {
     op: Op,
     rank: usize,
     slaves: usize,
     hub: Hub,
-    /// What is written from or read into here, or is written to or read from.
+    /// The local or remote buffer of the writes and reads.
     memory: Mr,
-    /// What each request of the master moves, and where to or from.
+    /// The requests of the master: the data to move, and the remote address.
     requests: Vec<(SendOp, [Sge; 1])>,
     size: usize,
     stride: usize,
-    /// What an answer takes.
+    /// One-way time of an answer.
     one_way: Span,
     seed: u64,
 }
@@ -273,7 +273,7 @@ impl Side for Spot {
         sample_spans(s, round, readings, |s, count, deadline| self.operate(s, count, deadline))
     }
 
-    /// One more operation with contents of its own; each slave's differ where they can.
+    /// One more operation with unique contents, different for each slave if possible.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let (buf, master) = (self.memory.buf(), self.rank == 0);
         let contents = |slave: usize| self.seed ^ if self.op.fetches() { slave as u64 } else { 0 };

@@ -1,10 +1,10 @@
-//! What NIC memory is good for.
+//! Uses of NIC memory.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `nicmem` | transfers between host memory and NIC memory of one device |
 //! | `hotspot` | one process that serves several others |
-//! | `pack` | data in pieces, sent as one message |
+//! | `pack` | non-contiguous data, sent as one message |
 //! | `chain` | a message that is forwarded along a chain of processes |
 
 pub(crate) mod chain;

@@ -1,4 +1,4 @@
-//! `nicmem`: how fast one device moves data between host memory and its own, and what the processor does instead.
+//! `nicmem`: how fast one device moves data between host memory and its own, compared with copies by the processor.
 //!
 //! `op=copy`: RDMA writes back to back over a connection of the device with itself, a window of writes in flight,
 //! from the first post to the last completion. Each byte counts once, though it may cross the machine's bus twice.
@@ -15,7 +15,7 @@ use crate::experiment::harness::variants::{FOUR, placements, usual};
 use crate::experiment::loops::stream::{Flow, Stream, burst};
 use crate::experiment::{Experiment, Fault, Metric, Round, Sampling, Scale, Session, Side};
 
-/// Bytes of each pool: several times what caches of a whole socket hold.
+/// Bytes of each pool: several times the caches of a whole socket.
 const POOL: usize = 128 << 20;
 
 pub(crate) struct Nicmem;

@@ -5,9 +5,10 @@
 //! it. `op=gather`: one write takes them from where they are, as eight pieces; for `reuse` per cent of the operations
 //! the blocks are already registered, the others register each before and deregister it afterwards, spread evenly.
 //!
-//! `quantity=time` is half a ping-pong in which both sides do the same: from the beginning of the packing or registering
-//! to the arrival; where blocks are deregistered, to the arrival of an empty message that follows. `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts,
-//! and those polls that found a completion. Waiting in vain does not count, as other work could be done meanwhile.
+//! `quantity=time` is half a ping-pong in which both sides do the same: from the beginning of the packing or
+//! registering to the arrival; if blocks are deregistered, to the arrival of an empty message that follows.
+//! `quantity=cpu` is the time within the sender's calls: copies, registering and deregistering, posts, and polls that
+//! found a completion. Empty polls do not count, as other work could be done meanwhile.
 
 use results::variant::{Variant, factor, variant};
 use verbs::host::{Host, Span, Time};
@@ -74,7 +75,7 @@ impl Experiment for Pack {
     }
 }
 
-/// Adds up the time within calls, where that is what is measured.
+/// Adds up the time within calls, if that is measured.
 struct Meter {
     on: bool,
     spent: Span,
@@ -106,11 +107,11 @@ impl Meter {
     }
 }
 
-/// How the blocks come together.
+/// How the blocks are packed.
 enum Packing {
     /// Copied by the processor into a registered buffer.
     Host(Mr),
-    /// Copied by the NIC into its own memory, over a connection of the device with itself; from and to where.
+    /// Copied by the NIC into its own memory, over a connection of the device with itself; with the addresses.
     Nic(Mr, Vec<Endpoint>, Vec<(SendOp, [Sge; 1])>),
     /// Not at all; whether each operation of a cycle registers the blocks.
     Gather(Vec<bool>),
@@ -150,12 +151,12 @@ fn piece(user: &Mr, block: u32, index: usize) -> Sge {
     user.sge(2 * index as u64 * u64::from(block), block)
 }
 
-/// One side of a transfer of pieces.
+/// One side of a transfer of blocks.
 struct Packer {
     way: Packing,
     client: bool,
     link: Endpoint,
-    /// The blocks with their gaps, registered for as long as the cell lasts.
+    /// The blocks with their gaps, registered for the lifetime of the cell.
     user: Mr,
     sink: Mr,
     remote: RemoteAddr,
@@ -298,7 +299,7 @@ impl Side for Packer {
         sample_spans(s, round, readings, |s, count, deadline| self.operate(s.host, count, deadline))
     }
 
-    /// One more cycle, with contents of its own.
+    /// One more cycle, with unique contents.
     fn verify(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let block = self.block as usize;
         self.sink.buf().fill(0);
