@@ -1,4 +1,5 @@
-//! What rails could do together: equations (1) to (3) of the multirail paper (MR-014 to MR-016). Rates in MB/s (10^6).
+//! Upper bounds of several rails together: equations (1) to (3) of the multirail paper (MR-014 to MR-016). Rates in
+//! MB/s (10^6).
 
 /// MB in a GB.
 pub const GB: f64 = 1000.0;
@@ -15,8 +16,8 @@ pub enum Term {
 }
 
 impl Term {
-    /// By what the least of all rates is multiplied, and by what the link's rate before: of `a min(b B_IB, B_HCA, B_host)` the
-    /// numbers a and b.
+    /// The factors of an equation `a min(b B_IB, B_HCA, B_host)`: a multiplies the least of all rates, b the link's
+    /// rate.
     pub fn factors(self, rails: usize) -> [f64; 2] {
         let rails = rails as f64;
         match self {
@@ -27,7 +28,7 @@ impl Term {
     }
 }
 
-/// Of one rail: its link, its card's bus, and its host's slot.
+/// The rates of one rail: its link, its card's bus, and its host's slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// B_IB

@@ -15,7 +15,7 @@ pub(super) struct Column {
     pub(super) device: String,
     /// Whether its time is virtual.
     pub(super) is_virtual: bool,
-    /// What it is called: the name, `(virtual)`, and the run where there are several.
+    /// Its label: the name, `(virtual)`, and the run if there are several.
     pub(super) label: String,
 }
 

@@ -104,7 +104,7 @@ mod tests {
     use super::super::names::name_run;
     use super::*;
 
-    /// Goal: what moved is named with its ratio, the largest effect first, and runs by their files.
+    /// Goal: moved cells are named with their ratio, the largest effect first, and runs by their files.
     #[test]
     fn the_cells_that_moved_are_named() {
         let all = |factor: f64| {

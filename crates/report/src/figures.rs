@@ -8,12 +8,12 @@ use super::series::{Series, capital, named_level};
 
 /// More curves than this on one panel are indistinguishable.
 pub(super) const MAX_CURVES: usize = 8;
-/// A figure of one panel has at most this many.
+/// Maximum curves of a figure with a single panel.
 const MAX_ALONE: usize = 6;
 
 /// One experiment's metric: panels with common axes and a common legend.
 pub(super) struct Figure<'a> {
-    /// Words for the heading.
+    /// The heading.
     pub(super) title: String,
     /// Factors that are the same for all curves.
     pub(super) constant: String,
@@ -31,9 +31,9 @@ pub(super) struct Figure<'a> {
 
 /// Some curves drawn, or tabulated, together.
 pub(super) struct Panel<'a> {
-    /// What its curves have in common; empty if it is the only one.
+    /// What its curves have in common; empty for the only panel.
     pub(super) title: String,
-    /// Whether its curves have one size each, so that they are dots, not lines.
+    /// Whether each curve has a single size, so that it is drawn as dots, not lines.
     pub(super) dots: bool,
     /// Index into the legend, and curve.
     pub(super) curves: Vec<(usize, Series<'a>)>,
@@ -46,7 +46,7 @@ pub(super) fn figures_of<'a>(all: &[Series<'a>], columns: &[Column]) -> Vec<Figu
     let alike =
         |a: &Series<'_>, b: &Series<'_>| (a.experiment, a.metric, a.unit) == (b.experiment, b.metric, b.unit);
     let mut ordered: Vec<&Series<'a>> = all.iter().collect();
-    // The floor's own figures come last; within an experiment the order is kept.
+    // The floor's own figures are last; within an experiment the order is unchanged.
     ordered.sort_by_key(|s| s.is_floor());
     ordered.chunk_by(|a, b| alike(a, b)).map(|group| figure(group, columns)).collect()
 }
@@ -56,7 +56,7 @@ fn figure<'a>(group: &[&Series<'a>], columns: &[Column]) -> Figure<'a> {
     let sides = columns.len() > 1 && !first.is_floor();
     let largest = group.iter().flat_map(|s| &s.points).map(|r| r.median).fold(0.0, f64::max);
     let (unit, scale) = number::display_unit(first.unit, largest);
-    // Of devices side by side one may have lost all sizes but one.
+    // With several devices, some may have results at only one size.
     let several = |s: &Series<'_>| {
         sizes(s) > 1 || (sides && group.iter().any(|other| other.variant == s.variant && sizes(other) > 1))
     };
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(panels, [("nic → nic", 3), ("host → host", 3)]);
         assert_eq!(figures[0].labels, ["shm", "iwarp", "model:card (virtual)"]);
         assert_eq!(figures[0].constant, "write");
-        // One dot for each device and variant, the colours those of the curves.
+        // One dot for each device and variant, in the colours of the curves.
         let dots = &figures[1].panels[0];
         assert!(dots.dots && dots.curves.len() == 6);
         let of = |device: &str| dots.curves.iter().find(|(_, s)| s.device == device).expect("there").0;

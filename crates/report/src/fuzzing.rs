@@ -1,5 +1,5 @@
-//! What the fuzz target `results` in `fuzz/` calls, the replay of its corpus, and result files that differ from a sound one in
-//! a few values.
+//! Entry point of the fuzz target `results` in `fuzz/`, the replay of its corpus, and result files derived from a
+//! valid one by changing a few values.
 
 use results::plain;
 use results::schema::Run;
@@ -53,7 +53,7 @@ mod tests {
         inputs.collect()
     }
 
-    /// Goal: what was found once stays found. Method: every input of the corpus.
+    /// Goal: bugs found once stay fixed. Method: every input of the corpus.
     #[test]
     fn results_of_the_corpus() {
         let all = corpus();
@@ -61,7 +61,7 @@ mod tests {
         all.iter().for_each(|input| results(input));
     }
 
-    /// A value in a place where another was.
+    /// A strange value in place of another.
     fn strange(rng: &mut Rng, before: &Value) -> Value {
         let numbers =
             [0.0, -0.0, -1.0, 1.0, 0.5, 1e-18, 5e-324, 1e18, -1e18, 1e300, 9.99, 1e15, 3e-7, f64::EPSILON];

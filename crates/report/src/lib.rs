@@ -1,8 +1,8 @@
 //! Reports for people: one self-contained HTML page, and for a terminal a first screen and all tables.
 //!
-//! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into
-//! panels of a few. Text from a result file is foreign: reading makes it plain (`results::plain`), and it is escaped in HTML, in the
-//! page's data and on a terminal.
+//! Both are made from the same parts: [`findings()`] in words, computed from the data, and curves grouped into panels
+//! of a few. Text from a result file is untrusted: reading makes it plain (`results::plain`), and it is escaped in
+//! HTML, in the page's data and on a terminal.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,7 @@ pub use prometheus::prometheus;
 pub use screen::{Look, screen};
 pub use terminal::terminal;
 
-/// The page for one run or several: one HTML file that opens offline and carries its own data.
+/// The page for one or several runs: one self-contained HTML file that opens offline.
 ///
 /// Nothing is fetched, and a content security policy forbids it: scripts run only if their hash is listed.
 ///

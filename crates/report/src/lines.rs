@@ -8,10 +8,10 @@ use super::series::{Series, series};
 use super::terminal::Out;
 use results::schema::{Measurement, Quantile, Run};
 
-/// What of a tail is shown.
+/// Quantiles shown of a tail.
 const TAIL: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// Results of devices in the order of the report; the machine's own floors are no results that anybody asked for.
+/// Results of devices in the order of the report, without the machine's own floors.
 fn results(run: &Run, mut tell: impl FnMut(&Series<'_>, &Measurement) -> String) -> String {
     let all = series(from_ref(run));
     let shown = all.iter().filter(|s| !s.is_floor());
@@ -23,7 +23,7 @@ fn line(text: &str, colour: bool) -> String {
     Out { text: String::new(), width: usize::MAX, colour }.safe(text) + "\n"
 }
 
-/// What was measured: `one-way latency, write (host → host), 8 B, shm`.
+/// The measured quantity: `one-way latency, write (host → host), 8 B, shm`.
 fn what(s: &Series<'_>, r: &Measurement) -> String {
     let mut parts = vec![s.what(), s.name()];
     if r.size_bytes > 0 {
@@ -35,8 +35,8 @@ fn what(s: &Series<'_>, r: &Measurement) -> String {
     parts.join(", ") + if s.is_virtual() { " (virtual)" } else { "" }
 }
 
-/// A line for each result: what, median and unit, `low..high` of the 95 % interval (`?` none, `!` coarser than asked for),
-/// and the ratio to the floor. Without `colour` in ASCII.
+/// A line for each result: quantity, median and unit, `low..high` of the 95 % interval (`?` none, `!` coarser than
+/// requested), and the ratio to the floor. Without `colour` in ASCII.
 #[must_use]
 pub fn lines(run: &Run, colour: bool) -> String {
     results(run, |s, r| {
@@ -54,8 +54,8 @@ pub fn values(run: &Run) -> String {
     results(run, |s, r| line(&format!("{} {}", sig(r.median, 4).replace(',', ""), s.unit), false))
 }
 
-/// The tail of each result: median, p90, p99 and p99.9 with the bounds of their 95 % intervals, or why the samples do not
-/// carry one. Without `colour` in ASCII.
+/// The tail of each result: median, p90, p99 and p99.9 with the bounds of their 95 % intervals, or why there are too
+/// few samples for one. Without `colour` in ASCII.
 #[must_use]
 pub fn tails(run: &Run, colour: bool) -> String {
     results(run, |s, r| {
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(values(&fast), "12350000 1/s\n");
     }
 
-    /// Goal: what the samples carry is shown with its bounds, what they do not with the reason.
+    /// Goal: quantiles supported by the samples are shown with bounds, others with the reason.
     #[test]
     fn a_tail_goes_as_far_as_its_samples() {
         let mut one = one();

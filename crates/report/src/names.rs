@@ -1,4 +1,4 @@
-//! What runs are called where there are several.
+//! Names of runs in a report of several.
 
 use results::schema::{Origin, Parameter, Run};
 
@@ -17,7 +17,7 @@ pub(super) fn name_of(run: &Run) -> Option<&str> {
     NAMES.iter().find_map(named).map(|p| p.value.as_str())
 }
 
-/// What a run is called among several: its name, or its number.
+/// The name of a run among several: its own, or its number.
 pub(super) fn run_label(run: &Run, index: usize) -> String {
     name_of(run).map_or_else(|| format!("Run {}", index + 1), str::to_owned)
 }

@@ -96,7 +96,7 @@ pub fn size_about(bytes: f64) -> String {
     format!("{} {unit}", sig(scaled, digits))
 }
 
-/// Unit for people and what a value of the schema's unit is multiplied with to be in it.
+/// The displayed unit, and the factor to convert a value from the schema's unit.
 #[must_use]
 pub fn display_unit(unit: &str, largest: f64) -> (String, f64) {
     match unit {

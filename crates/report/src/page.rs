@@ -47,10 +47,11 @@ pub(super) fn page(runs: &[Run]) -> Result<String, ReportError> {
     Ok(document(&title(runs), &body, &data))
 }
 
-/// Bins of a distribution that a page carries at most: its drawing has no more bars.
+/// Maximum bins of a distribution on a page: its drawing has no more bars.
 const BINS: usize = 72;
 
-/// What a page carries of a run: nothing here shows single samples, which are a third of a result file, or finer bins.
+/// The data of a run that a page embeds: without single samples, which are a third of a result file, and with coarser
+/// bins, as the page shows neither.
 fn carried(run: &Run) -> Run {
     let mut carried = run.clone();
     for r in &mut carried.results {
@@ -65,7 +66,7 @@ fn carried(run: &Run) -> Run {
     carried
 }
 
-/// Neighbouring bins as one.
+/// Merges neighbouring bins.
 fn joined(bins: &[Bin]) -> Bin {
     let (first, last) = (bins[0], bins[bins.len() - 1]);
     Bin(first.0, last.1, bins.iter().fold(0, |sum, bin| sum.saturating_add(bin.2)))
@@ -131,7 +132,7 @@ fn finding(f: &Finding, below: bool) -> Markup {
     };
     html! {
         article.finding.(class) {
-            // Headings go down one by one: below that of a run, if there are several.
+            // Heading levels descend one by one: below that of a run, if there are several.
             @let topic = html! { (f.topic) @if let Some(badge) = badge { " " span.badge { (badge) } } };
             @if below { h4 { (topic) } } @else { h3 { (topic) } }
             p { (prose(&f.text)) }

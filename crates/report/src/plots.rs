@@ -13,7 +13,7 @@ use results::schema::{Measurement, Run};
 /// Values that differ by more than this are set out on a logarithmic scale.
 const LINEAR: f64 = 30.0;
 
-/// Charts of a figure, one for each of its panels of curves; the others have none.
+/// Charts of a figure, one for each of its panels of curves; `None` for others.
 pub(super) fn charts(figure: &Figure<'_>, runs: &[Run]) -> Vec<Option<Chart>> {
     let traces: Vec<Option<Vec<Trace>>> =
         figure.panels.iter().map(|p| (!p.dots).then(|| traces(figure, p, runs))).collect();
@@ -47,7 +47,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
 /// The legend of all panels of curves.
 pub(super) fn legend_of(figure: &Figure<'_>, charts: &[Option<Chart>]) -> Markup {
     let traces: Vec<&Trace> = charts.iter().flatten().flat_map(|c| &c.traces).collect();
-    // Curves in the order of their colours, then what they are held against.
+    // Curves in the order of their colours, then the floors that they are compared with.
     let mut ordered: Vec<&Trace> = traces.iter().copied().filter(|t| !is_floor(t)).collect();
     ordered.sort_by_key(|t| t.curve);
     ordered.extend(traces.iter().copied().filter(|t| is_floor(t)));
@@ -131,7 +131,7 @@ fn hover(s: &Series<'_>, r: &Measurement) -> String {
     lines.join("\n")
 }
 
-/// One curve for each kind of floor; curves of one panel mostly share it.
+/// One curve for each kind of floor; most curves of a panel share it.
 fn floors(panel: &Panel<'_>, scale: f64) -> Vec<Trace> {
     let several = panel.curves.windows(2).any(|pair| pair[0].1.run != pair[1].1.run);
     let mut map: BTreeMap<(usize, &str), BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
@@ -144,7 +144,7 @@ fn floors(panel: &Panel<'_>, scale: f64) -> Vec<Trace> {
         }
     }
     let unit = panel.curves.first().map_or("", |(_, s)| s.unit);
-    // Where variants were each compared with their own measurement of it, the middle one is drawn.
+    // If each variant has its own measurement of a floor, the middle one is drawn.
     let middle = |(x, mut values): (u64, Vec<f64>)| {
         values.sort_by(f64::total_cmp);
         (x, values[values.len() / 2])
@@ -163,7 +163,7 @@ fn run_of(panel: &Panel<'_>, run: usize) -> String {
     panel.curves.iter().find(|(_, s)| s.run == run).map_or_else(String::new, |(_, s)| s.of_run())
 }
 
-/// The floor of each curve, as a curve of its own.
+/// The floor of each curve, as a separate curve.
 fn side_floors(figure: &Figure<'_>, panel: &Panel<'_>) -> Vec<Trace> {
     let one = |(label, s): &(usize, Series<'_>)| {
         let with_floor = s.points.iter().filter(|r| drawable(r));
@@ -300,7 +300,7 @@ mod tests {
         assert!(points.iter().all(|p| p.interval.is_some_and(|[low, _]| low > 0.0)));
     }
 
-    /// Goal: one value is a bar with its number; what differs much has a scale that shows it.
+    /// Goal: a single value is a bar with its number; a wide range of values gets a suitable scale.
     #[test]
     fn single_values_are_rows_with_their_numbers() {
         let memory = |op: &str, bytes: f64| {

@@ -1,6 +1,6 @@
 //! Profiles of MPI jobs, as text and as a page.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `job` | [`JobProfile`]: the profiles of the ranks, summed and ordered |
 //! | `text` | tables for a terminal |

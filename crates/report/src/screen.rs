@@ -1,5 +1,5 @@
-//! The first screen of a run: what machine and how far to trust it, a line for each thing that a person asks first, and
-//! what not to trust with the remedy. It has a bound of lines; everything else is in [`terminal`](super::terminal()).
+//! The first screen of a run: the machine and how far to trust the run, a line for each common question, and doubts
+//! with the remedy. Its number of lines is limited; everything else is in [`terminal`](super::terminal()).
 
 mod answers;
 mod braille;
@@ -18,17 +18,17 @@ use results::schema::{ClockKind, Run};
 pub struct Look {
     /// Columns.
     pub width: usize,
-    /// Lines at most.
+    /// Maximum lines.
     pub lines: usize,
     /// Whether to use colours and characters beyond ASCII.
     pub colour: bool,
-    /// Whether to draw latency and bandwidth against size where there is room; needs `colour`.
+    /// Whether to draw latency and bandwidth against size if there is room; needs `colour`.
     pub plot: bool,
 }
 
-/// Lines of one doubt at most.
+/// Maximum lines of one doubt.
 const DOUBT_LINES: usize = 2;
-/// Lines of doubts where there are plots, and where there are none.
+/// Lines of doubts with and without plots.
 const DOUBTS: (usize, usize) = (4, 8);
 /// A plot of fewer lines shows nothing, of more than these no more.
 const PLOT: (usize, usize) = (5, 9);
@@ -80,7 +80,7 @@ pub fn screen(run: &Run, look: Look) -> String {
     out.text
 }
 
-/// What was measured, on what, and how far to trust it.
+/// The experiments, the machine, and how far to trust them.
 fn head(out: &Out, run: &Run) -> Vec<String> {
     let env = &run.environment;
     let title = format!(
@@ -195,7 +195,7 @@ fn table(out: &mut Out, run: &Run, found: &Answers<'_>, rows: usize) {
     out.line(&legend);
 }
 
-/// What the marks mean, or what did not fit.
+/// Explains the marks, and notes omitted parts.
 fn legend(run: &Run, found: &Answers<'_>, rows: usize, parts: Parts, columns: usize) -> String {
     let mut lost = Vec::new();
     if columns < found.heads.len() {
@@ -217,7 +217,7 @@ fn legend(run: &Run, found: &Answers<'_>, rows: usize, parts: Parts, columns: us
 fn part_widths(out: &Out, rows: &[Row<'_>], column: usize, parts: Parts) -> [usize; 3] {
     let widest = |part: usize| {
         let of = |row: &Row<'_>| row.cells.get(column).map_or(0, |c| out.safe(&c[part]).chars().count());
-        // A text that is no number may be as long as the whole column.
+        // Text that is no number may be as wide as the whole column.
         if part < parts.0 { rows.iter().filter(|row| !row.words).map(of).max().unwrap_or(0) } else { 0 }
     };
     [widest(0), widest(1), widest(2)]
@@ -237,7 +237,7 @@ fn column_width(
     cells.max(words).max(name.min(cells.max(20)))
 }
 
-/// The left side of the table: what kind, what, and the unit.
+/// The left part of a row: group, name, and unit.
 struct Label {
     group: usize,
     name: usize,

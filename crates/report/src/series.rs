@@ -13,14 +13,14 @@ use results::stats::LAUNCHES_FOR_95;
 pub(super) struct Series<'a> {
     /// Index of the run.
     pub(super) run: usize,
-    /// What the run is called, if it has a name.
+    /// The name of the run, if any.
     pub(super) run_name: Option<&'a str>,
     pub(super) experiment: &'a str,
     pub(super) metric: &'a str,
     pub(super) unit: &'a str,
     pub(super) device: &'a str,
     pub(super) variant: &'a Variant,
-    /// In order of size.
+    /// Sorted by size.
     pub(super) points: Vec<&'a Measurement>,
 }
 
@@ -123,7 +123,7 @@ pub(super) fn rank(known: &[&str], name: &str) -> usize {
     }
 }
 
-/// Factors and levels such that 9 comes before 10: each text as pairs of a number and the text behind it.
+/// A sort key of factors and levels that puts 9 before 10: each text as pairs of a number and the text after it.
 type Natural<'a> = Vec<(&'a str, Vec<(u64, &'a str)>, &'a str)>;
 
 fn natural(variant: &Variant) -> Natural<'_> {
@@ -182,7 +182,7 @@ impl Series<'_> {
         out
     }
 
-    /// What its run is called.
+    /// The name of its run, as a suffix.
     pub(super) fn of_run(&self) -> String {
         self.run_name.map_or_else(|| format!("run {}", self.run + 1), str::to_owned)
     }
@@ -202,7 +202,7 @@ impl Series<'_> {
         }
     }
 
-    /// What was measured, e.g. `one-way latency` or `bandwidth: message rate`.
+    /// The measured quantity, e.g. `one-way latency` or `bandwidth: message rate`.
     pub(super) fn what(&self) -> String {
         let (experiment, metric) = (words(self.experiment), words(self.metric));
         match self.experiment {
@@ -235,7 +235,7 @@ impl Series<'_> {
     }
 }
 
-/// A result as a curve of its own.
+/// A single result as a curve.
 pub(super) fn alone(r: &Measurement) -> Series<'_> {
     Series {
         run: 0,
@@ -302,17 +302,17 @@ pub(super) struct Precision {
     pub(super) worst: Option<f64>,
 }
 
-/// Counts launches whose interval stayed too wide.
+/// Counts launches with too wide an interval.
 pub(super) fn precision(r: &Measurement) -> Precision {
     let missed: Vec<_> = r.launches.iter().filter(|l| !l.stop.reached()).collect();
     let worst = missed.iter().filter_map(|l| l.stop.half_width).reduce(f64::max);
     Precision { missed: missed.len(), worst }
 }
 
-/// An interval that reaches farther than this to either side is marked: it is what a comparison takes for no difference.
+/// An interval wider than this to either side is marked: it is the threshold of a comparison.
 pub(super) const WIDE: f64 = 0.05;
 
-/// The 95 % interval over launches; of fewer than six there is none, whatever an older file says.
+/// The 95 % interval over launches; `None` for fewer than six, even if an older file has one.
 pub(super) fn interval(r: &Measurement) -> Option<[f64; 2]> {
     let carried =
         r.clock == ClockKind::Virtual || r.launches.is_empty() || r.launches.len() >= LAUNCHES_FOR_95;
@@ -341,7 +341,7 @@ pub(super) fn bound(r: &Measurement) -> &'static str {
     if r.higher_is_better() { "ceiling" } else { "floor" }
 }
 
-/// Flags of all launches, each once, in order.
+/// Flags of all launches, without duplicates, in order.
 pub(super) fn flags(r: &Measurement) -> Vec<&str> {
     let mut all: Vec<&str> = r.launches.iter().flat_map(|l| l.flags.iter().map(String::as_str)).collect();
     all.sort_unstable();

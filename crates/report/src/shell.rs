@@ -1,5 +1,5 @@
-//! What every page has in common: one document that carries its style, scripts and data, and the policy that keeps it
-//! from the network.
+//! The common frame of every page: one document with its style, scripts and data, and the policy that denies it
+//! network access.
 
 use base64::Engine as _;
 use maud::{DOCTYPE, Markup, PreEscaped, html};

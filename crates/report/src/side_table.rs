@@ -31,7 +31,7 @@ pub(super) fn section(figures: &[Figure<'_>], columns: &[Column], runs: &[Run]) 
     }
 }
 
-/// What kinds of time there are.
+/// The kinds of time in the columns.
 fn times(columns: &[Column]) -> String {
     let simulated = || columns.iter().filter(|c| c.is_virtual).map(|c| c.device.as_str());
     let virtuals: Vec<&str> = simulated().collect::<BTreeSet<_>>().into_iter().collect();
@@ -47,7 +47,7 @@ fn times(columns: &[Column]) -> String {
     }
 }
 
-/// What a column needs room for.
+/// The parts of a column that are needed.
 struct Parts {
     interval: bool,
     floor: bool,
@@ -176,7 +176,7 @@ pub(super) fn reasons<'a>(blocks: &[Block<'a>]) -> Vec<&'a str> {
     all
 }
 
-/// What each device's floors are.
+/// Descriptions of each device's floors.
 pub(super) fn floors(blocks: &[Block<'_>], columns: &[Column]) -> Vec<String> {
     let mut all = Vec::new();
     for (i, column) in columns.iter().enumerate() {

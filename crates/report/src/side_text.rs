@@ -13,15 +13,15 @@ const GAP: usize = 2;
 /// A device's name is cut at this width.
 const MAX_HEAD: usize = 24;
 
-/// Lines of a figure, each at most `width` columns wide where the columns of two devices fit it.
+/// Lines of a figure, each at most `width` columns wide if the columns of two devices fit it.
 pub(super) struct SideText {
-    /// Heads of the columns, of one line or two, and rows; several tables if not all devices fit one.
+    /// Heads of the columns, in one or two lines, and rows; several tables if not all devices fit into one.
     pub(super) tables: Vec<Vec<(Kind, String)>>,
     /// Remarks below.
     pub(super) notes: Vec<String>,
 }
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Head,
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Row,
 }
 
-/// What a figure's table says.
+/// The table of a figure.
 pub(super) fn table(figure: &Figure<'_>, columns: &[Column], runs: &[Run], width: usize) -> SideText {
     let columns = &columns_of(figure, columns, runs);
     let blocks = blocks(figure, columns, runs);
@@ -92,7 +92,7 @@ fn cut(name: &str) -> String {
     }
 }
 
-/// Median, half-width and ratio as text; `*` behind the best.
+/// Median, half-width and ratio as text; the best is followed by `*`.
 fn cell(row: &Row<'_>, column: usize, scale: f64, reasons: &[&str], noise: f64) -> [String; 3] {
     let r = match row.slots[column] {
         Slot::Measured(r) => r,

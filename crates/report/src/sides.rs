@@ -9,7 +9,8 @@ use super::series::{Series, apart, interval};
 use results::schema::{ClockKind, Measurement, Run};
 use results::stats::ratio_interval;
 
-/// The columns that a figure has something to say of: a result, or why there is none. Of several runs, others did not ask.
+/// The columns with results, or with a reason for a missing one, in a figure. With several runs, others did not
+/// measure it.
 pub(super) fn columns_of(figure: &Figure<'_>, columns: &[Column], runs: &[Run]) -> Vec<Column> {
     let blocks = blocks(figure, columns, runs);
     let slots = |i: usize| blocks.iter().flat_map(|b| &b.rows).map(move |row| &row.slots[i]);
@@ -24,12 +25,12 @@ pub(super) enum Slot<'a> {
     Measured(&'a Measurement),
     /// None, for this reason.
     Missing(&'a str),
-    /// None, and nobody asked for it.
+    /// No result, as it was not requested.
     Empty,
 }
 
 impl<'a> Slot<'a> {
-    /// The result, if there is one.
+    /// The result, if any.
     pub(super) fn measured(&self) -> Option<&'a Measurement> {
         if let Self::Measured(r) = self { Some(r) } else { None }
     }
@@ -41,18 +42,18 @@ pub(super) struct Row<'a> {
     pub(super) name: String,
     /// Whether it is of messages.
     sized: bool,
-    /// One for each column.
+    /// One slot for each column.
     pub(super) slots: Vec<Slot<'a>>,
 }
 
 /// Rows that have all but the size in common.
 pub(super) struct Block<'a> {
-    /// What they have in common; may be empty.
+    /// What the rows have in common; may be empty.
     pub(super) title: String,
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// The rows of a figure: a block for each variant, or one of all variants where each has one size.
+/// The rows of a figure: a block for each variant, or a single block if each variant has only one size.
 pub(super) fn blocks<'a>(figure: &Figure<'a>, columns: &[Column], runs: &'a [Run]) -> Vec<Block<'a>> {
     let mut all: Vec<Block<'_>> = Vec::new();
     let flat = figure.panels.iter().all(|panel| panel.dots);
@@ -86,7 +87,7 @@ fn rows<'a>(curves: &[&Series<'a>], columns: &[Column], runs: &'a [Run]) -> Vec<
     sizes.into_iter().map(row).collect()
 }
 
-/// One block of rows that are named after their variants.
+/// One block with rows named after their variants.
 fn flattened(blocks: Vec<Block<'_>>) -> Block<'_> {
     let mut rows = Vec::new();
     for Block { title, rows: own } in blocks {
@@ -109,7 +110,7 @@ fn reason<'a>(run: &'a Run, column: &Column, alike: &Series<'_>, size_bytes: u64
     same.map(|m| m.why.as_str())
 }
 
-/// How far one result is ahead of another: above 1, with the 95 % interval.
+/// The ratio by which one result is ahead of another: above 1, with the 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lead {
     pub(super) ratio: f64,
@@ -117,13 +118,13 @@ pub(super) struct Lead {
 }
 
 impl Lead {
-    /// The lead seen from the other side: how little there is of one for each of the other.
+    /// The reciprocal of the lead.
     pub(super) fn inverted(self) -> Self {
         let [low, high] = self.interval;
         Self { ratio: self.ratio.recip(), interval: [high.recip(), low.recip()] }
     }
 
-    /// `9.2× [8.8, 9.6]`; without the interval where both are exact.
+    /// `9.2× [8.8, 9.6]`; without the interval if both are exact.
     pub(super) fn text(&self) -> String {
         let [low, high] = self.interval;
         if low == high {
@@ -145,7 +146,7 @@ pub(super) fn lead(best: &Measurement, other: &Measurement, noise: f64) -> Optio
     let medians = |r: &Measurement| r.launches.iter().map(|l| l.median).collect::<Vec<_>>();
     let found = ratio_interval(&medians(small), &medians(large)).filter(|_| !exact);
     let found = found.and_then(|f| Some(Lead { ratio: f.ratio, interval: [f.low?, f.high?] }));
-    // One side without noise has one launch: the other's interval is all that there is.
+    // A side without noise has one launch: only the other's interval counts.
     let of_ends = Lead { ratio: large.median / small.median, interval: [b[0] / a[1], b[1] / a[0]] };
     let lead = found.unwrap_or(of_ends);
     let both_real = best.clock != ClockKind::Virtual && other.clock != ClockKind::Virtual;

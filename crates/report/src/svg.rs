@@ -1,7 +1,7 @@
 //! Curves against an axis as SVG, drawn when the page is made: it is seen without a script, and printed as it is.
 //!
-//! Colours are classes of the page's style, `k0` to `k7` for curves and `kf` for what is no curve of its own, so a dark page
-//! needs no other drawing. The page's script adds texts under the pointer: each mark carries its own as a title.
+//! Colours are classes of the page's style, `k0` to `k7` for curves and `kf` for other lines, so that a dark page
+//! needs no other drawing. The page's script adds tooltips: each mark has its text as a title.
 
 use maud::{Markup, html};
 
@@ -14,14 +14,14 @@ const HEIGHT: f64 = 330.0;
 const TOP: f64 = 14.0;
 const RIGHT: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
-/// A character of a tick on a phone, where letters are larger against the drawing.
+/// Width of a tick label's character on a phone, where letters are larger relative to the drawing.
 const CHARACTER: f64 = 9.0;
 /// Characters of tick labels that fit side by side below an axis on a phone.
 const NARROW: usize = 16;
 /// Colours of curves.
 pub const COLOURS: usize = 10;
 
-/// An axis: what it counts, and from where to where.
+/// An axis: its quantity, and its range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Quantity and unit.
@@ -41,7 +41,7 @@ impl Axis {
         if self.log { value.log10() } else { value }
     }
 
-    /// From end to end with some room, scaled.
+    /// Both ends with a margin, scaled.
     fn ends(&self, share: f64) -> [f64; 2] {
         let [low, high] = self.range.map(|v| self.scaled(v));
         let span = high - low;
@@ -114,7 +114,7 @@ pub enum Line {
     No,
     /// By a line.
     Solid,
-    /// By a line of dashes, of one of four kinds.
+    /// A dashed line, in one of four styles.
     Dashed(usize),
     /// Not connected: each point is the end of a bar that starts at the axis or at the lower end of its interval.
     Bars,
@@ -125,7 +125,7 @@ pub enum Line {
 pub enum Mark {
     /// Nothing that is seen; its text is found all the same.
     No,
-    /// The symbol of its curve.
+    /// The symbol of its curve, filled.
     Full,
     /// The symbol of its curve, hollow.
     Hollow,
@@ -142,16 +142,16 @@ pub struct Point {
     pub interval: Option<[f64; 2]>,
     /// The text of its tooltip, in lines.
     pub text: String,
-    /// Run and result, if it is one.
+    /// Run and result, if it represents one.
     pub cell: Option<(usize, usize)>,
 }
 
 /// Points that are shown and hidden together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// What its entry in the legend is called.
+    /// The name of its entry in the legend.
     pub name: String,
-    /// Which curve's colour and symbol it has; none for what is no curve.
+    /// The curve that determines its colour and symbol; `None` for other lines.
     pub curve: Option<usize>,
     /// How it is connected.
     pub line: Line,
@@ -192,11 +192,11 @@ pub struct Chart {
     pub x: Axis,
     /// Vertical.
     pub y: Axis,
-    /// What is drawn, the first below all others.
+    /// The traces, bottom layer first.
     pub traces: Vec<Trace>,
 }
 
-/// Where values are in the drawing.
+/// Maps values to positions in the drawing.
 struct PlotArea {
     x: [f64; 2],
     y: [f64; 2],
@@ -259,7 +259,7 @@ impl Chart {
     fn trace(&self, trace: &Trace, place: &PlotArea) -> Markup {
         let at = |[x, y]: [f64; 2]| [place.x(self.x.scaled(x)), place.y(self.y.scaled(y))];
         let drawn: Vec<(&Point, [f64; 2])> = trace.points.iter().map(|p| (p, at(p.at))).collect();
-        // A logarithmic axis has no place for what is not above nothing.
+        // A logarithmic axis has no position for values that are not positive.
         let drawn: Vec<_> = drawn.into_iter().filter(|(_, at)| at.iter().all(|v| v.is_finite())).collect();
         let ways: Vec<String> = drawn.iter().map(|(_, [x, y])| format!("{x:.1} {y:.1}")).collect();
         let mut bars = String::new();

@@ -58,7 +58,7 @@ pub fn terminal(run: &Run, width: usize, colour: bool) -> String {
     out.text
 }
 
-/// Lines of findings that one reads.
+/// Maximum lines of findings.
 const FINDINGS_MAX: usize = 25;
 const ELSEWHERE: &str =
     "More of this, with details, is in the report (--html FILE) and the result file (--json FILE).";
@@ -74,7 +74,7 @@ const LEGEND_VIRTUAL: &str =
 
 const LEGEND_EXACT: &str = "Cells: virtual time, exact: the same run gives the same numbers again.";
 
-/// Text under way, of a width.
+/// Text being laid out at a fixed width.
 pub(super) struct Out {
     pub(super) text: String,
     pub(super) width: usize,
@@ -123,7 +123,7 @@ impl Out {
         self.line(&styled);
     }
 
-    /// Words at the width, later lines indented as deep as `first` is long.
+    /// Wraps text at the width, later lines indented as deep as `first` is long.
     pub(super) fn wrapped(&mut self, first: &str, text: &str) {
         let text = self.safe(text);
         let indent = " ".repeat(first.chars().count());
@@ -144,8 +144,8 @@ impl Out {
         self.line(&line);
     }
 
-    /// As much as one reads: details go first, then what the data does not carry, then the later facts. What weakens
-    /// the numbers stays.
+    /// As many findings as a reader wants: details are dropped first, then undecided findings, then the later facts.
+    /// Doubts about the numbers stay.
     fn findings(&mut self, mut all: Vec<Finding>) {
         let whole = self.text.len();
         let full = all.clone();
@@ -332,7 +332,7 @@ fn chunks(first: usize, widths: &[usize], width: usize) -> Vec<std::ops::Range<u
         widths.chunks(per).all(|c| first + GAP + c.iter().map(|w| w + GAP).sum::<usize>() - GAP <= width)
     };
     let per = (1..=widths.len()).rev().find(|per| fits(*per)).unwrap_or(1);
-    // Three and one is two and two.
+    // Balances tables: four columns become two and two, not three and one.
     let tables = widths.len().div_ceil(per);
     let per = widths.len().div_ceil(tables.max(1));
     (0..widths.len()).step_by(per.max(1)).map(|i| i..(i + per).min(widths.len())).collect()
@@ -401,7 +401,7 @@ mod tests {
         assert!(coloured.contains("\x1b[1m") && coloured.contains('µ'));
     }
 
-    /// Goal: what weakens the numbers is never pushed off the screen. Method: more findings than fit, the warnings last.
+    /// Goal: doubts about the numbers are always on the screen. Method: more findings than fit, the warnings last.
     #[test]
     fn findings_are_as_many_as_one_reads() {
         let item =

@@ -1,10 +1,10 @@
-//! Sentences of the page: what was measured and on what, and how to read it.
+//! Sentences of the page: what was measured on which machine, and how to read it.
 
 use super::number::{count, percent, plural, sig, size_about};
 use super::series::{EXPERIMENTS, capital, rank, words};
 use results::schema::{ClockKind, Environment, Measurement, Run};
 
-/// One paragraph: what was measured and on what.
+/// One paragraph: what was measured on which machine.
 pub(super) fn paragraph(run: &Run) -> String {
     let env = &run.environment;
     [measured(run), machine(env), timing(env), simulated(run), noise(env)]
@@ -146,7 +146,7 @@ fn timing(env: &Environment) -> String {
     }
 }
 
-/// Which devices were not real, where others were.
+/// The simulated devices, if there are real ones, too.
 fn simulated(run: &Run) -> String {
     let of = |device: &&str| run.results.iter().any(|r| r.device == *device && r.clock == ClockKind::Virtual);
     let all: Vec<&str> = devices(run).into_iter().filter(|device| of(device)).collect();
@@ -183,7 +183,7 @@ pub(super) fn how_to_read(run: &[Run]) -> Vec<(String, String)> {
     let results = || run.iter().flat_map(|r| &r.results);
     let mut out: Vec<(String, String)> = Vec::new();
     for metric in distinct(results().map(|r| r.metric.as_str())) {
-        // Of others the result says itself what is timed, before its first semicolon.
+        // For other metrics, the result's note says what is timed, before its first semicolon.
         let noted = || results().filter(|r| r.metric == metric && r.experiment != "floor").find_map(of_note);
         if let Some(text) = explain(&metric).map(str::to_owned).or_else(noted) {
             out.push((words(&metric), text));
@@ -199,7 +199,7 @@ fn of_note(r: &Measurement) -> Option<String> {
     Some(format!("{}. {better} is better.", capital(text)))
 }
 
-/// What a metric means; `None` for one this version does not know.
+/// The meaning of a metric; `None` for one unknown to this version.
 fn explain(metric: &str) -> Option<&'static str> {
     Some(match metric {
         "one_way_latency" => {

@@ -43,8 +43,8 @@ fn the_page_shows_its_plots_and_is_quiet() {
     quiet(&browser);
 }
 
-/// Goal: numbers are read as they are, on paper and on a phone. Method: no number in a table is broken into lines, nothing is
-/// wider than the paper, and what is said of a finding is not smaller than its details.
+/// Goal: numbers are readable, on paper and on a phone. Method: no number in a table is broken into lines, nothing is
+/// wider than the paper, and the text of a finding is not smaller than its details.
 #[test]
 fn paper_and_phone_keep_numbers_whole() {
     let Some(mut browser) = browser() else { return };
@@ -127,7 +127,7 @@ fn tables_sort_and_filter_and_curves_hide() {
     assert_eq!(browser.eval(&format!("({filter})('cas')")), json!(cas));
     assert_eq!(browser.eval(&format!("({filter})('')")), json!(run.results.len()));
 
-    // What the field itself proposes is found, and nothing else.
+    // The filter that the field itself suggests finds its results, and no others.
     let proposed = browser.eval("document.getElementById('filter').placeholder.replace('e.g. ', '')");
     assert_eq!(proposed, json!("write nic, 4 KiB"));
     let meant = |r: &&results::schema::Measurement| {
@@ -145,7 +145,7 @@ fn tables_sort_and_filter_and_curves_hide() {
     quiet(&browser);
 }
 
-/// Whether one is the other, to six digits.
+/// Whether both are equal, to six digits.
 fn same(read: &Run, run: &Run) {
     assert_eq!((&read.parameters, read.results.len()), (&run.parameters, run.results.len()));
     for (a, b) in read.results.iter().zip(&run.results) {
@@ -163,7 +163,7 @@ fn the_page_is_its_own_data_file() {
     let page = file("two.html", &report::html(&runs).expect("a page"));
     browser.open(&page);
     for (i, run) in runs.iter().enumerate() {
-        // What the button saves is this element's text.
+        // The button saves the text of this element.
         let text = browser.eval(&format!("document.getElementById('run-{}').textContent", i + 1));
         let read = Run::from_json(text.as_str().expect("text")).expect("a result file");
         same(&read, run);
@@ -214,7 +214,7 @@ fn a_page_that_misbehaves_is_caught() {
     open(&mut browser, "complains.html", "<script>console.error('woe')</script>");
     assert!(browser.errors.iter().any(|e| e.contains("woe")), "{:?}", browser.errors);
     browser.errors.clear();
-    // The page's own policy: a script that is not listed does not run, and says so.
+    // The page's own policy: an unlisted script does not run, and the browser reports it.
     let page = report::html(&[Run::default()]).expect("a page");
     let spoilt = page.replacen("<main>", "<main><script>document.title = 'run'</script>", 1);
     browser.open(&file("forbidden.html", &spoilt));

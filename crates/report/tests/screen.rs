@@ -1,6 +1,7 @@
-//! The first screen of a recorded run: what one sees after `nicety bench --quick` on a busy virtual machine with two cores.
+//! The first screen of a recorded run: the output after `nicety bench --quick` on a busy virtual machine with two
+//! cores.
 //!
-//! `recorded/shm-quick.json` is that run without its single samples and without what the screen does not show.
+//! `recorded/shm-quick.json` is that run without its single samples and other data not on the screen.
 
 use report::{Look, screen};
 use results::schema::Run;
@@ -35,7 +36,7 @@ fn a_screen_keeps_within_its_bounds() {
     }
 }
 
-/// Goal: where there is room and a terminal that can, latency and bandwidth are drawn; never in a file.
+/// Goal: latency and bandwidth are drawn if there is room and the terminal supports it; never in a file.
 #[test]
 fn curves_are_drawn_on_a_terminal() {
     let look = Look { width: 80, lines: 30, colour: true, plot: true };

@@ -1,4 +1,4 @@
-//! Where bandwidth saturates: the peak, the size that gets half of it, and its share of the ceiling.
+//! Where bandwidth saturates: the peak, the size that reaches half the peak, and the share of the ceiling.
 
 use super::finding::{Finding, Noise, Tone, grouped, known, on_device, several_devices};
 use crate::number::{percent, size, size_about, value};
@@ -22,7 +22,7 @@ pub(crate) struct Shape<'a> {
     pub(crate) half_bytes: Option<f64>,
     /// Smallest size from which on up to the peak all are saturated.
     pub(crate) saturated_bytes: u64,
-    /// Whether the curve rises into its last size: `None` if no interval says so.
+    /// Whether the curve still rises at its last size: `None` if no interval shows it.
     pub(crate) rising: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What weakens the numbers: wide intervals, floors that are none, flags, a noisy or unpinned machine.
+//! Reasons to distrust numbers: wide intervals, invalid floors, flags, a noisy or unpinned machine.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::number::{count, percent, plural, size, times};
 use crate::series::{self, WIDE, bound, half_width, interval, is_wide};
 use results::schema::{Environment, Floor, Measurement};
 
-/// Topic of what concerns the machine rather than results.
+/// Topic of findings about the machine rather than results.
 pub(crate) const MACHINE: &str = "Machine";
 
 fn cell(r: &Measurement) -> String {
@@ -219,7 +219,7 @@ mod tests {
         assert!(found.text.contains("bimodal (1 result) and trend (1 result)"), "{}", found.text);
     }
 
-    /// A count belongs to its kind: hundreds of different ones are still one line.
+    /// A count belongs to its kind: hundreds of different counts are still one line.
     #[test]
     fn flags_that_count_are_summed_up_by_kind() {
         let mut results: Vec<_> = (0..100).map(|i| point("latency", "op=write", 1 + i, 1.0)).collect();

@@ -8,7 +8,7 @@ use crate::series::Series;
 use crate::sides::{Block, Lead, Row, blocks, even, lead, noise, ranked};
 use results::schema::Run;
 
-/// One finding for each thing that was measured on several devices, and one about the kinds of time among them.
+/// One finding for each quantity measured on several devices, and one about their clocks (real or virtual).
 pub(super) fn beside(run: &Run, all: &[Series<'_>]) -> Vec<Finding> {
     let runs = std::slice::from_ref(run);
     let columns = columns(runs);
@@ -38,7 +38,7 @@ fn kinds_of_time(columns: &[Column]) -> Option<Finding> {
     Some(Finding::new(Tone::Caution, "Two kinds of time", text))
 }
 
-/// Of a row: the leader, and whom it leads by how much; `None` if undecided.
+/// The leader of a row, and the runner-up with the lead; `None` if undecided.
 type Outcome = (usize, Option<(usize, Lead)>);
 
 fn outcome(row: &Row<'_>, noise: f64) -> Option<Outcome> {
@@ -131,7 +131,7 @@ fn wins(
     Some(text)
 }
 
-/// A line for each variant: where each device leads, and the order of all at the ends.
+/// A line for each variant: the sizes at which each device leads, and the order of all devices at the ends.
 fn by_size(block: &Block<'_>, columns: &[Column], noise: f64) -> Option<String> {
     let outcomes: Vec<(&Row<'_>, Outcome)> =
         block.rows.iter().filter_map(|row| Some((row, outcome(row, noise)?))).collect();
@@ -221,8 +221,8 @@ mod tests {
         assert!(found(&run).iter().all(|f| f.tone == Tone::CannotTell));
     }
 
-    /// Goal: what is exact and as good as equal is called that, and no lead of 1.00×. Method: two modelled cards, a tenth of a
-    /// per cent apart but for one size.
+    /// Goal: exact and practically equal values are called equal, without a lead of 1.00×. Method: two modelled
+    /// cards, a tenth of a per cent apart at all sizes but one.
     #[test]
     fn exact_results_that_are_alike_are_called_so() {
         let mut run = three();

@@ -5,7 +5,7 @@ use crate::number::{size, times};
 use crate::series::{Series, apart};
 use crate::sides::{Lead, lead};
 
-/// One finding for each device with bandwidth one way and both ways.
+/// One finding for each device with bandwidth in one direction and in both.
 pub(super) fn gain(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     let both = all.iter().filter(|s| s.experiment == "bibw");
     grouped(both, |s| s.device)
@@ -40,12 +40,12 @@ pub(super) fn gain(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
 struct Pair {
     size_bytes: u64,
     ratio: f64,
-    /// Both ways to one, if they differ.
+    /// Both directions relative to one, if they differ.
     told: Option<Lead>,
     apart: Option<bool>,
 }
 
-/// The largest size that was measured one way and both ways.
+/// The largest size measured in one direction and in both.
 fn pair(all: &[Series<'_>], both: &Series<'_>, noise: f64) -> Option<Pair> {
     let one = all.iter().find(|s| {
         s.experiment == "bandwidth"

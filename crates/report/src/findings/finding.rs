@@ -4,7 +4,7 @@ use crate::number::{percent, value};
 use crate::series::{Series, half_width};
 use results::schema::{ClockKind, Environment, Measurement};
 
-/// What a finding is to its reader.
+/// How a reader should take a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// The data carries it.
@@ -18,7 +18,7 @@ pub enum Tone {
 /// One finding in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of statement this is.
+    /// The kind of statement.
     pub tone: Tone,
     /// Topic in a few words.
     pub topic: String,
@@ -51,7 +51,7 @@ impl Noise<'_> {
     }
 }
 
-/// A result with how well it is known: `0.120 µs ±1.0 %`.
+/// A result with its precision: `0.120 µs ±1.0 %`.
 pub(super) fn known(r: &Measurement) -> String {
     let median = value(r.median, &r.unit);
     match half_width(r) {
@@ -85,7 +85,7 @@ pub(super) fn list(items: &[String]) -> String {
     }
 }
 
-/// ` on shm` where several devices were measured.
+/// ` on shm` if several devices were measured.
 pub(super) fn on_device(s: &Series<'_>, several: bool) -> String {
     let time = if s.is_virtual() { " (virtual)" } else { "" };
     if several { format!(" on {}{time}", s.device) } else { String::new() }

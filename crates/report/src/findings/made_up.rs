@@ -1,4 +1,4 @@
-//! Made-up results whose truth is known.
+//! Synthetic results with a known truth.
 
 use results::schema::{Floor, Launch, Measurement, Run, Stop};
 use results::variant::Variant;

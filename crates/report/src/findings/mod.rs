@@ -1,5 +1,5 @@
-//! What the data says, in words, computed. Each finding is one small function from curves to text; if the intervals
-//! do not support a statement, the finding says that it is undecided.
+//! Computed statements about the data, in words. Each finding is one small function from curves to text; if the
+//! intervals do not support a statement, the finding says that it is undecided.
 
 mod bandwidth;
 mod caution;
@@ -21,12 +21,12 @@ use finding::Noise;
 pub use finding::{Finding, Tone};
 use results::schema::{Environment, Run};
 
-/// The machine's own trouble, a line each: what, and after a colon the remedy.
+/// Warnings about the machine, one per line: the problem, and after a colon the remedy.
 pub(super) fn machine_warnings(env: &Environment) -> Vec<String> {
     caution::machine(env).map_or_else(Vec::new, |found| found.items)
 }
 
-/// All findings of a run: results first, then what weakens them.
+/// All findings of a run: results first, then reasons to distrust them.
 #[must_use]
 pub fn findings(run: &Run) -> Vec<Finding> {
     let all = series::series(std::slice::from_ref(run));

@@ -1,4 +1,4 @@
-//! What it costs to keep the source or the sink in host memory rather than NIC memory.
+//! The cost of having the source or the sink in host memory rather than NIC memory.
 
 use super::finding::{Finding, Noise, Tone, grouped, on_device, several_devices};
 use crate::number::size;
@@ -20,7 +20,7 @@ enum Cost {
 
 /// One finding for each experiment and device that has more than one placement.
 pub(super) fn cost(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
-    // A message rate is the bandwidth of its size over again.
+    // A message rate repeats the bandwidth of its size.
     let rate_again = |s: &Series<'_>| {
         s.unit == "1/s" && all.iter().any(|o| (o.experiment, o.unit) == (s.experiment, "MB/s"))
     };
@@ -66,7 +66,7 @@ fn of_group(group: &[&Series<'_>], noise: &Noise<'_>, several: bool) -> Option<F
     Some(Finding::new(tone, topic, text).with(items))
 }
 
-/// Costs at the smallest and the largest common size, and where between them the cost is greatest.
+/// Costs at the smallest and the largest common size, and the greatest cost between them.
 fn told_at(base: &Series<'_>, s: &Series<'_>, noise: f64) -> Vec<(u64, Cost)> {
     let common = s.points.iter().filter_map(|r| Some((*r, base.at(r.size_bytes)?)));
     let mut all: Vec<(u64, Cost)> =

@@ -7,10 +7,10 @@ use crate::series::Series;
 use results::schema::{DeviceInfo, Run};
 use results::variant::factor;
 
-/// What is in 8 bits.
+/// Bits per byte.
 const BITS: f64 = 8.0;
 
-/// One finding for each device over whose rails something was streamed.
+/// One finding for each device whose rails were measured with streams.
 pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
     let streams = all.iter().filter(|s| s.experiment == "rail-bandwidth");
     grouped(streams, |s| s.device)
@@ -32,7 +32,7 @@ pub(super) fn peaks(all: &[Series<'_>], run: &Run) -> Vec<Finding> {
             let device = group.first()?;
             let info = run.environment.devices.iter().find(|info| info.name == device.device);
             let count = info.map_or(1, |info| info.rails.len().max(1));
-            // Two channels over the only one there is.
+            // Two channels over a single rail.
             let what =
                 if count == 1 { "2 channels over 1 rail".to_owned() } else { format!("{count} rails") };
             let topic = format!("Rails{}", on_device(device, several_devices(all)));

@@ -49,7 +49,8 @@ pub(super) fn steps_of(points: &[&Measurement], noise: f64) -> Vec<Step> {
     };
     let mut out = Vec::new();
     for i in 0..timed.len() - 1 {
-        // Beyond the last size nothing is known: proportional growth is then the most that is no step.
+        // Beyond the last size nothing is measured: proportional growth is then assumed, the steepest growth without
+        // a step.
         let next = if i + 2 < timed.len() { slope(i + 1).clamp(0.0, 1.0) } else { 1.0 };
         let ((from, t0), (to, t1)) = (timed[i], timed[i + 1]);
         let trend = (to as f64 / from as f64).powf(next);
@@ -64,7 +65,7 @@ pub(super) fn steps_of(points: &[&Measurement], noise: f64) -> Vec<Step> {
 /// Experiments by operation.
 type ByOp<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Curves that step at one place.
+/// Curves that step at the same size.
 #[derive(Default)]
 struct StepAt<'a> {
     curves: usize,
@@ -83,11 +84,11 @@ struct Looked<'a> {
     blind: usize,
 }
 
-/// One finding for all curves, the floor's own among them.
+/// One finding for all curves, including floors.
 pub(super) fn steps(all: &[Series<'_>], noise: &Noise<'_>) -> Vec<Finding> {
     let mut places: BTreeMap<(u64, u64), StepAt<'_>> = BTreeMap::new();
     let mut looked = Looked::default();
-    // A message rate is the bandwidth of its size over again.
+    // A message rate repeats the bandwidth of its size.
     let curves = || all.iter().filter(|s| s.points.len() >= MIN_SIZES && s.metric != "message_rate");
     for s in curves().filter(|s| !s.is_floor()) {
         looked.curves += 1;

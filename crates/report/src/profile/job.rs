@@ -40,7 +40,7 @@ impl JobProfile {
         (0..self.ranks.len()).filter(|rank| self.ranks[*rank].is_none()).collect()
     }
 
-    /// Functions, those before in which most time was spent.
+    /// Functions, those with the most time first.
     pub(super) fn calls(&self) -> Vec<CallRow<'_>> {
         let mut rows: BTreeMap<&str, CallRow<'_>> = BTreeMap::new();
         for (rank, profile) in self.known() {
@@ -60,7 +60,7 @@ impl JobProfile {
         rows
     }
 
-    /// What was sent by each protocol.
+    /// Traffic by protocol.
     pub(super) fn protocols(&self) -> Vec<(Proto, Carried)> {
         let mut all = Traffic::default();
         self.known().flat_map(|(_, profile)| &profile.sent).for_each(|sent| all.add(sent));
@@ -79,7 +79,7 @@ impl JobProfile {
         pairs
     }
 
-    /// What a rank is called as a receiver.
+    /// The name of a rank as a receiver.
     pub(super) fn receiver(&self, to: usize) -> String {
         if to < self.ranks.len() { to.to_string() } else { "other jobs".to_owned() }
     }
@@ -126,7 +126,7 @@ pub(super) fn share(part: Span, of: Span) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A rank that has called two functions, and sent to the next one.
+    /// A rank that has called two functions, and sent to the next rank.
     pub(in super::super) fn rank(rank: usize, size: usize) -> Profile {
         let (us, next) = (rank + 1, (rank + 1) % size);
         let text = format!(

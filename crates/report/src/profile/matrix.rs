@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::super::number::{count, size_about};
 use super::job::JobProfile;
 
-/// Squares in a row at most: more ranks than that share squares with their neighbours.
+/// Maximum squares in a row: with more ranks, neighbours share a square.
 const SIDE_MAX: usize = 64;
 /// Dimensions in units of the drawing, including the margins for rank numbers.
 const SIDE: f64 = 560.0;
@@ -13,7 +13,7 @@ const EDGE: f64 = 46.0;
 /// The lightest square, as a part of the darkest.
 const FAINTEST: f64 = 0.12;
 
-/// What the ranks behind a square sent.
+/// Traffic of the ranks represented by a square.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Square {
     messages: u64,
@@ -63,7 +63,7 @@ fn dark(bytes: u64, (least, most): (u64, u64)) -> f64 {
     FAINTEST + (1.0 - FAINTEST) * part
 }
 
-/// The drawing; nothing where nobody sent anything.
+/// The drawing; `None` if there was no traffic.
 pub(super) fn matrix(job: &JobProfile) -> Option<Markup> {
     let squares = Squares::new(job);
     let range = squares.range()?;

@@ -41,7 +41,7 @@ fn section(number: usize, job: &JobProfile) -> Markup {
     }
 }
 
-/// A bar for each rank: the part of its time that it spent in MPI.
+/// A bar for each rank: the share of its time in MPI.
 fn ranks(job: &JobProfile) -> Markup {
     let mut all: Vec<_> = job.known().collect();
     if all.len() > RANKS_MAX {
@@ -136,7 +136,7 @@ mod tests {
     use super::super::job::tests::three;
     use super::*;
 
-    /// What a rank says of itself may be anything that can be parsed.
+    /// A rank's profile may contain anything that can be parsed.
     #[test]
     fn profiles_of_largest_numbers_are_shown() {
         let most = u64::MAX;

@@ -31,7 +31,7 @@ fn words(all: &[&str]) -> Vec<String> {
     all.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Says that a table goes on elsewhere.
+/// Notes that a table was cut and is complete elsewhere.
 fn more(out: &mut Out, all: usize, shown: usize, noun: &str) {
     if all > shown {
         out.line(&format!("and {} more; the page has all", plural(all - shown, noun)));

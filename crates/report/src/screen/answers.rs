@@ -1,4 +1,4 @@
-//! What a person asks first of a run, as rows: the devices are columns, or the two placements of one device.
+//! The most common questions about a run, as rows: the devices are columns, or the two placements of one device.
 
 use std::slice::from_ref;
 
@@ -10,7 +10,7 @@ use results::schema::{ClockKind, Measurement, Run};
 
 /// Size at which times and rates of messages are reported, if it was measured.
 const SMALL_BYTES: u64 = 8;
-/// What is asked first: experiment and operation, an empty one for any.
+/// The most common questions: experiment and operation, an empty operation for any.
 const ASKED: [(&str, &str); 7] = [
     ("latency", "write"),
     ("latency", "send"),
@@ -20,14 +20,14 @@ const ASKED: [(&str, &str); 7] = [
     ("park", ""),
     ("memory", ""),
 ];
-/// Placements that are columns where there are more than two.
+/// Placements shown as columns if there are more than two.
 const PLACEMENTS: [&str; 2] = ["nic → nic", "host → host"];
 
 /// Rows under heads.
 pub(super) struct Answers<'a> {
     /// Devices, or placements, each with its annotation.
     pub(super) heads: Vec<[String; 2]>,
-    /// What is asked first comes first.
+    /// Rows in order of importance.
     pub(super) rows: Vec<Row<'a>>,
 }
 
@@ -43,7 +43,7 @@ impl Answers<'_> {
 
 /// One question, with its answer in each column.
 pub(super) struct Row<'a> {
-    /// Kind of experiment, empty where it is that of the row above.
+    /// Kind of experiment, empty if it equals that of the row above.
     pub(super) group: String,
     pub(super) name: String,
     pub(super) unit: String,
@@ -51,18 +51,18 @@ pub(super) struct Row<'a> {
     pub(super) cells: Vec<[String; 3]>,
     /// Whether the cells are words rather than numbers.
     pub(super) words: bool,
-    /// Whether the row has no placement: then it has one cell.
+    /// Whether the row has no placement: then it has a single cell.
     pub(super) alone: bool,
-    /// What it is, where the name does not say it.
+    /// Explanation, if the name is not sufficient.
     pub(super) note: Option<String>,
     /// The curve of each column, if it has one.
     pub(super) curves: Vec<Option<Series<'a>>>,
     rank: usize,
 }
 
-/// What the columns are.
+/// The meaning of the columns.
 enum Heads {
-    /// With the placements that have rows.
+    /// Devices, and the placements that have rows.
     Devices(Vec<Column>, Vec<String>),
     Placements(Vec<String>),
 }
@@ -96,7 +96,7 @@ impl Heads {
         }
     }
 
-    /// The column of a curve; one without a placement has the first.
+    /// The column of a curve; a curve without a placement is in the first.
     fn column(&self, s: &Series<'_>) -> Option<usize> {
         match (self, s.placement()) {
             (Self::Devices(all, places), placement) => {
@@ -116,7 +116,7 @@ impl Heads {
         let shown = |n: &str| !(matches!(n, "device" | "run") || (placed && n == "placement"));
         let levels =
             s.factors().into_iter().filter(|(n, _)| shown(n)).map(|(n, level)| named_level(&n, &level));
-        // From one kind of memory to the same is said once.
+        // A transfer within one kind of memory names it only once.
         levels.collect::<Vec<_>>().join(" ").replace(PLACEMENTS[0], "nic").replace(PLACEMENTS[1], "host")
     }
 }
@@ -275,7 +275,7 @@ pub(crate) fn cell(r: &Measurement, scale: f64) -> [String; 3] {
     let missed = if precision(r).missed > 0 { "!" } else { "" };
     let ends = |[low, high]: [f64; 2]| format!("{}..{}", sig(low * scale, 3), sig(high * scale, 3));
     let interval = r.ci95.map_or_else(|| "?".to_owned(), ends);
-    // As many digits as say something, in few columns.
+    // Only significant digits, in few columns.
     let ratio = |ratio: f64| {
         format!(
             "{}×",

@@ -90,7 +90,8 @@ impl Panel {
 mod tests {
     use super::*;
 
-    /// Goal: a curve runs from corner to corner, in its own column's colour. Method: a straight one of two points.
+    /// Goal: a curve spans the panel from corner to corner, in its own column's colour. Method: a straight line of
+    /// two points.
     #[test]
     fn a_line_rises_from_the_lower_left_to_the_upper_right() {
         let panel = Panel { title: String::new(), curves: vec![(1, vec![[0.0, 5.0], [3.0, 9.0]])] };

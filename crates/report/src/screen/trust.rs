@@ -1,4 +1,4 @@
-//! How far a run can be trusted, in a word with the reason; and what weakens it, with the remedy.
+//! How far a run can be trusted, in a word with the reason; and doubts, with the remedy.
 
 use crate::findings::{MACHINE, Tone, findings, machine_warnings};
 use crate::number::{count, percent, plural};
@@ -26,7 +26,7 @@ fn real(run: &Run) -> impl Iterator<Item = &Measurement> {
     run.results.iter().filter(|r| r.clock != ClockKind::Virtual)
 }
 
-/// By what two measurements of the same thing differed, and whether there are intervals at all.
+/// Based on the difference between two measurements of the same thing, and whether there are intervals at all.
 pub(super) fn level(run: &Run) -> Level {
     let (all, bare) = (real(run).count(), real(run).filter(|r| r.ci95.is_none()).count());
     match run.environment.aa_noise.map(|aa| aa.floor) {
@@ -39,7 +39,7 @@ pub(super) fn level(run: &Run) -> Level {
     }
 }
 
-/// The level in a word, and why.
+/// The level in a word, with the reason.
 pub(super) fn verdict(run: &Run, level: Level) -> String {
     let all = real(run).count();
     let bare = real(run).filter(|r| r.ci95.is_none()).count();
@@ -80,7 +80,7 @@ pub(super) fn noise(env: &Environment) -> String {
     }
 }
 
-/// The warnings by name: what each says before its remedy.
+/// The names of the warnings: the text before each remedy.
 pub(super) fn warnings(env: &Environment) -> Vec<String> {
     let name = |w: &String| w.split_once(": ").map_or(w.as_str(), |(what, _)| what).to_owned();
     machine_warnings(env).iter().filter(|w| !is_missing(w)).map(name).collect()
@@ -91,7 +91,7 @@ fn is_missing(warning: &str) -> bool {
     warning.starts_with("not measured")
 }
 
-/// What weakens the numbers, the remedy behind it: the machine first, then the results, then what is missing.
+/// Doubts about the numbers, each followed by its remedy: the machine first, then the results, then missing cells.
 pub(super) fn doubts(run: &Run) -> Vec<String> {
     let mut all = machine_warnings(&run.environment);
     all.retain(|warning| !is_missing(warning));

@@ -1,4 +1,4 @@
-//! A headless Chromium over its debugging pipe: one page at a time, everything it does is recorded.
+//! A headless Chromium over its debugging pipe: one page at a time, recording everything it does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl Browser {
         std::fs::write(path, bytes).expect("screenshot");
     }
 
-    /// Sends a command and returns its result; events that come before it are recorded.
+    /// Sends a command and returns its result; earlier events are recorded.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.next_id += 1;
         let mut command = json!({"id": self.next_id, "method": method, "params": params});
@@ -187,7 +187,7 @@ fn reader(pipe: ChildStdout) -> Receiver<Value> {
     receiver
 }
 
-/// A browser, or none where there may be none.
+/// A browser, or `None` where a missing one is allowed.
 pub(crate) fn browser() -> Option<Browser> {
     let Some(name) = find() else {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -198,7 +198,7 @@ pub(crate) fn browser() -> Option<Browser> {
     Some(Browser::start(name))
 }
 
-/// Writes a page where the browser can read it and people can find it.
+/// Writes a page to a file that the browser and people can open.
 pub(crate) fn file(name: &str, text: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
     std::fs::create_dir_all(&dir).expect("directory");
@@ -212,7 +212,7 @@ pub(crate) fn quiet(browser: &Browser) {
     assert_eq!(browser.requests, Vec::<String>::new(), "the page asks for something");
 }
 
-/// Whatever is wider than the screen, but for what scrolls in a box of its own.
+/// Elements wider than the screen, except content that scrolls in its own box.
 pub(crate) const WIDE: &str = "[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll table, svg') && \
     e.getBoundingClientRect().right > innerWidth + 0.5).map(e => e.tagName + '.' + e.className)";
 
@@ -221,6 +221,6 @@ pub(crate) const CUT: &str = "[...document.querySelectorAll('td, .scroll')].filt
     e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1).map(e => \
     e.className + e.textContent.slice(0, 40))";
 
-/// Of each plot, how many drawings and how many traces it shows.
+/// The number of drawings and of visible traces of each plot.
 pub(crate) const TRACES: &str = "[...document.querySelectorAll('.canvas')].map(c => \
     [c.querySelectorAll('svg').length, c.querySelectorAll('.trace').length])";

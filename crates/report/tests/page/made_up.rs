@@ -1,4 +1,4 @@
-//! A made-up run in the shape of a real one: a shared-memory card with the usual features and faults.
+//! A synthetic run in the shape of a real one: a shared-memory card with the usual features and faults.
 
 use results::schema::{
     AaNoise, Bin, ClockInfo, ClockKind, Environment, Floor, Histogram, Launch, Measurement, NoiseSummary,
@@ -67,7 +67,7 @@ fn memcpy_us(size: f64) -> f64 {
     0.02 + size / if size > 1_048_576.0 { 7_800.0 } else { 11_500.0 }
 }
 
-/// One message's time: start-up, copying, and a switch of protocol beyond 16 KiB for sends.
+/// The time of one message: start-up, copying, and a protocol switch beyond 16 KiB for sends.
 fn time_us(op: &str, source: &str, sink: &str, size: f64) -> f64 {
     let start = match op {
         "send" => 0.27,
