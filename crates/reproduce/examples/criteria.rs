@@ -1,5 +1,6 @@
-//! Which criteria have changed without an entry in the log: `cargo run -p reproduce --example criteria` prints for each
-//! the beginning of the line that `data/changes.csv` needs. With `-- --table` the table of all, as it was frozen once.
+//! Criteria changed without an entry in the log: `cargo run -p reproduce --example criteria` prints for each the
+//! beginning of the line that `data/changes.csv` needs. With `-- --table` it prints the table of all criteria, from
+//! which the frozen one was made.
 
 use std::io::stdout;
 

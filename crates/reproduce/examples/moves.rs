@@ -1,7 +1,7 @@
 //! Makes `data/moves.csv` anew: which values of the machine files move which rows.
 //!
-//! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes some ten minutes; progress goes to
-//! standard error. Arguments name cards, whose lines alone are then printed.
+//! `cargo run --release -p reproduce --example moves > crates/reproduce/data/moves.csv` takes some ten minutes;
+//! progress is printed to standard error. Arguments name cards; then only their lines are printed.
 
 use std::io::stdout;
 use std::sync::atomic::AtomicBool;

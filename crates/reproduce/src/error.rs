@@ -5,16 +5,16 @@ use bench::experiment::Cell;
 /// Why a quantity has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
-    /// Its measurement failed, with these words.
+    /// Its measurement failed, with this error text.
     #[error("{0}")]
     Failed(String),
-    /// Nobody measured it.
+    /// It was not measured.
     #[error("{0} was not measured")]
     NotMeasured(Box<Cell>),
     /// It is a value of a machine file, and the device has none.
     #[error("{0} has no machine file")]
     NoMachine(String),
-    /// The machine file does not say it.
+    /// The machine file does not contain it.
     #[error("the machine file of {card} has no {key}")]
     NoKey {
         /// The device's name.
@@ -27,7 +27,7 @@ pub enum NoValue {
     NotFinite,
 }
 
-/// What is wrong with a card that rows are computed on.
+/// Mistakes in a card that rows are computed on.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCard {
     /// Its machine file cannot be read.

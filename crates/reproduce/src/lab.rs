@@ -1,4 +1,4 @@
-//! [`Lab`]: measures probes, several at a time, each once, and keeps what came out.
+//! [`Lab`]: measures probes, several in parallel, each once, and stores the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use bench::launch::{CellEvent, CellState, Progress};
 /// Measures one probe, in the unit of its experiment: microseconds or 10^6 bytes per second.
 pub type Measure<'a> = &'a (dyn Fn(&Probe) -> Result<f64, NoValue> + Sync);
 
-/// What was measured, and what the machine files say.
+/// The measurements, and the values of the machine files.
 #[derive(Debug, Default)]
 pub(super) struct Lab {
     results: BTreeMap<Probe, Result<f64, NoValue>>,
     machines: Machines,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Work<'a> {
     next: AtomicUsize,
     stop: &'a AtomicBool,
@@ -44,7 +44,7 @@ impl Lab {
         Self { results, machines: self.machines.clone() }
     }
 
-    /// Takes what it does not know from another one.
+    /// Adds unknown results from another lab.
     pub(super) fn complete(&mut self, other: &Self) {
         for (probe, result) in &other.results {
             self.results.entry(probe.clone()).or_insert_with(|| result.clone());
@@ -61,7 +61,7 @@ impl Lab {
         stop: &AtomicBool,
     ) {
         let mut probes: Vec<Probe> = probes.into_iter().filter(|p| !self.results.contains_key(p)).collect();
-        // The longest first, so that no thread is left alone with one at the end.
+        // The longest first, so that no single thread is left with one at the end.
         probes.sort_by_key(|probe| std::cmp::Reverse(probe.weight()));
         progress.plan(probes.len() as u64);
         let shared = Mutex::new(Shared { done: 0, results: BTreeMap::new(), progress });
@@ -136,7 +136,7 @@ mod tests {
         if probe.cell.size == 3 { Err(three()) } else { Ok(probe.cell.size as f64) }
     }
 
-    /// Goal: everything is measured once, whatever the number of threads, and what fails says why.
+    /// Goal: everything is measured once, whatever the number of threads, and failures have a reason.
     #[test]
     fn every_probe_is_measured_once() {
         for threads in [1, 2, 7] {

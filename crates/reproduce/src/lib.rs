@@ -1,11 +1,11 @@
 //! The papers compared with the model: every published row of what is modelled, computed by running the same
 //! experiments on the modelled cards.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `papers/` | the dataset, how each row is computed, the papers' figures and contradictions |
-//! | `claims/` | the terms in which those tables are written |
-//! | `history/` | the criteria as they were frozen, and what has changed since |
+//! | `claims/` | the terms used in those tables |
+//! | `history/` | the frozen criteria, and their changes since |
 //! | `verdicts/` | whether a row holds, and whether it is a prediction; the score |
 //! | `lab` | measuring, each cell once, on all cores |
 //! | `reproduction`, `run` | all of it together, and how it is measured |

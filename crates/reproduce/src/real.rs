@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::papers::published::{IWARP, dataset};
 
-/// Our MPI as MVAPICH2-R, -SR and -1SC, by the words of the file.
+/// Our MPI as MVAPICH2-R, -SR and -1SC, by their names in the file.
 pub const OURS: [(&str, &str); 3] =
     [("ring", "fast path"), ("send", "send and receive"), ("one-sided", "one-sided by RDMA")];
 /// The libraries over TCP.
@@ -25,7 +25,8 @@ enum Gain {
     Times,
 }
 
-/// A comparison of the paper: its words, the row that prints it, how, and the cells whose least time for a byte counts.
+/// A comparison of the paper: its words, the row that prints it, the kind of gain, and the cells; the least time per
+/// byte counts.
 const COMPARISONS: [(&str, &str, Gain, &[&str]); 9] = [
     ("latency of 4 B", "IW-027", Gain::Less, &["latency:4"]),
     ("largest bandwidth", "IW-035", Gain::More, &["bandwidth:65536", "bandwidth:1048576"]),
@@ -50,29 +51,29 @@ struct Line {
 /// One of today's measurements compared with the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What is compared.
+    /// The compared quantity.
     pub what: &'static str,
-    /// As the paper has it: MVAPICH2-R with MPICH2.
+    /// The paper's value: MVAPICH2-R against MPICH2.
     pub paper: String,
-    /// For each of the other libraries, ours in the paper's words, by variant; the median of all turns.
+    /// For each of the other libraries, our gain in the paper's terms, by variant; the median of all turns.
     pub today: Vec<Vec<Option<String>>>,
-    /// What each takes, ours first: microseconds, or 10^6 bytes per second.
+    /// The values of each library, ours first: microseconds, or 10^6 bytes per second.
     pub values: Vec<Option<String>>,
 }
 
 /// Real measurements of the paper's experiments.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Real {
-    /// Where and how they were made.
+    /// Where and how the measurements were made.
     pub conditions: String,
-    /// What came out.
+    /// The comparisons.
     pub comparisons: Vec<Comparison>,
 }
 
-/// What is wrong with a file of real measurements.
+/// Mistakes in a file of real measurements.
 #[derive(Debug, thiserror::Error)]
 pub enum RealError {
-    /// Its first line says nothing of how it was measured.
+    /// Its first line does not contain the conditions of the measurement.
     #[error("it does not begin with the conditions; is it from `cargo xtask peers --paper`?")]
     Conditions,
     /// A line that cannot be read.
@@ -83,7 +84,7 @@ pub enum RealError {
     Time {
         /// The library's name.
         library: String,
-        /// What was measured, and at which size.
+        /// The measured cell, and its size.
         cell: String,
         /// The turn.
         turn: u32,
@@ -105,7 +106,7 @@ impl Real {
     /// Reads a file of `cargo xtask peers --paper`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Errors of the file.
     pub fn read(text: &str) -> Result<Self, RealError> {
         let conditions = text.lines().next().and_then(|line| line.strip_prefix("# "));
         let conditions = plain::line(conditions.ok_or(RealError::Conditions)?);
@@ -129,7 +130,7 @@ impl Real {
     }
 }
 
-/// A library's time for a byte in each turn, or for all where there are none: of its best cell.
+/// A library's time per byte in each turn, or a single time without turns, for its best cell.
 fn best(times: &Times, library: &str, cells: &[&str]) -> BTreeMap<u32, f64> {
     let mut best = BTreeMap::new();
     for cell in cells {
@@ -175,7 +176,7 @@ fn compared((what, rows, gain, cells): &(&'static str, &str, Gain, &[&str]), tim
     }
 }
 
-/// What the paper prints: a gain, or of two rows the gain of the first over the second.
+/// The printed value: a gain, or the gain of the first of two rows over the second.
 fn paper(rows: &str, gain: Gain) -> String {
     let data = dataset();
     let printed = |id: &str| {
@@ -192,7 +193,7 @@ fn paper(rows: &str, gain: Gain) -> String {
 }
 
 impl Gain {
-    /// A ratio of times, ours by theirs, in the paper's words.
+    /// A ratio of times, ours to theirs, in the paper's terms.
     fn words(self, ratio: f64) -> String {
         match self {
             Self::Less => format!("{:.0} %", (1.0 - ratio) * 100.0),

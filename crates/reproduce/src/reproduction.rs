@@ -27,11 +27,11 @@ use bench::launch::Progress;
 /// Kind and version of the JSON.
 pub const SCHEMA: &str = "nicety-reproduction/2";
 
-/// What is wanted, and with what it is done.
+/// The selection of rows, and the source of their measurements.
 pub struct Request<'a> {
     /// The rows, from [`super::select`].
     pub rows: Vec<Published>,
-    /// Whether the papers' figures are wanted, too, which takes more measurements.
+    /// Whether the papers' figures are requested, too, which takes more measurements.
     pub figures: bool,
     /// The values of the modelled cards.
     pub machines: Vec<Machine>,
@@ -59,20 +59,20 @@ pub struct Reproduction {
     pub rows: Vec<Row>,
     /// Whether these are all covered rows: goals apply to the whole set.
     pub complete: bool,
-    /// How near they come.
+    /// The overall score.
     pub score: Score,
-    /// How near those of each paper come.
+    /// The score of each paper.
     pub papers: Vec<PaperScore>,
-    /// The papers' tables, where all of their rows were asked for.
+    /// The papers' tables, if all their rows were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<PaperTable>,
     /// The fitted values of the cards that these rows are about.
     pub fitted: Vec<Fitted>,
-    /// The assumed values that move scored rows, and what their ranges do to the score.
+    /// The assumed values that move scored rows, and the effect of their ranges on the score.
     pub assumed: Vec<Assumed>,
     /// Criteria of these rows changed since they were frozen.
     pub criteria_changes: Vec<Change>,
-    /// Fit lists that contained one of these rows.
+    /// Fit lists that contained a selected row.
     pub fit_changes: Vec<FitChange>,
     /// Contradictions in the papers that concern these rows.
     pub contradictions: Vec<Contradiction>,
@@ -81,23 +81,23 @@ pub struct Reproduction {
     pub figures: Vec<Figure>,
     /// Cells that were measured.
     pub measured: usize,
-    /// What the paper on MPI over iWARP measured, for real, if a file with that was given.
+    /// Measurements of the paper on MPI over iWARP on real devices, if a file with them was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real: Option<Real>,
 }
 
-/// How near the rows of one paper come.
+/// The score of one paper's rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct PaperScore {
     /// Its key.
     pub paper: &'static str,
-    /// Whether all of its rows were asked for.
+    /// Whether all its rows were requested.
     pub complete: bool,
-    /// Of its rows, with the fitted values of the cards that it is about.
+    /// The score of its rows, with the fitted values of its cards.
     pub score: Score,
 }
 
-/// Computes the rows. `None` if `stop` said so before all was measured.
+/// Computes the rows. `None` if `stop` was set before all was measured.
 #[must_use]
 pub fn reproduce(
     request: Request<'_>,
@@ -153,13 +153,13 @@ pub fn reproduce(
     })
 }
 
-/// The fit lists from which one of these rows was removed.
+/// The fit lists from which a selected row was removed.
 fn fits_of(rows: &[Row]) -> Vec<FitChange> {
     let concerns = |one: &FitChange| rows.iter().any(|row| one.concerns(&row.id));
     fit_changes().into_iter().filter(concerns).collect()
 }
 
-/// The score of one paper, if any of its rows was asked for.
+/// The score of one paper, if any of its rows was requested.
 fn paper_score(paper: &'static str, rows: &[Row], machines: &Machines, moves: &Moves) -> Option<PaperScore> {
     let own: Vec<Row> = rows.iter().filter(|row| row.paper == paper).cloned().collect();
     if own.is_empty() {

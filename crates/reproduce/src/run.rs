@@ -30,7 +30,7 @@ pub fn machines(changes: &[(String, String)]) -> Result<Vec<Machine>, BadCard> {
     cards().into_iter().map(|card| of_card(card, changes)).collect()
 }
 
-/// Computes the rows on the modelled cards, on all cores. `None` if `stop` said so before all was measured.
+/// Computes the rows on the modelled cards, on all cores. `None` if `stop` was set before all was measured.
 ///
 /// # Errors
 /// A machine file that cannot be read, a value that does not exist or is beyond its range.

@@ -136,7 +136,7 @@ fn every_cell_is_of_a_known_experiment() {
     assert!(probes.len() > 300, "{}", probes.len());
 }
 
-/// A card whose times and rates are simple: half as fast with host memory in play.
+/// A synthetic card with simple times and rates: half as fast when host memory takes part.
 fn made_up(probe: &Probe) -> Result<f64, NoValue> {
     let cell = &probe.cell;
     let level = |factor| cell.variant.get(factor).unwrap_or("");
@@ -291,7 +291,7 @@ fn the_terminal_says_what_matters() {
     assert!(ranges.contains("what") && ranges.contains("single-rail"), "words are whole:\n{ranges}");
 }
 
-/// Goal: a reader finds where a claim ends and its evidence begins, and which end of a range a ratio is of.
+/// Goal: the layout shows where a claim ends and its evidence begins, and which end of a range a ratio refers to.
 #[test]
 fn the_terminal_sets_evidence_apart() {
     let all = run("mt23108-nicmem", false);

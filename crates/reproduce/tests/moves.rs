@@ -1,4 +1,4 @@
-//! Recomputes a sample of the stored table of which values move which rows.
+//! Recomputes a sample of the stored table, which says which rows each value moves.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,8 +18,8 @@ fn alike(a: &Move, b: &Move) -> bool {
     a.rows.len() == b.rows.len() && a.rows.iter().zip(&b.rows).all(same)
 }
 
-/// Goal: the table is of today's model. Method: lines spread over what it says of two cards, and changes that it has no
-/// line for, are tried again.
+/// Goal: the table agrees with today's model. Method: recomputes lines spread over the entries of two cards, and
+/// changes without an entry.
 #[test]
 fn the_stored_table_is_that_of_the_model() {
     let (stored, go) = (Moves::stored(), AtomicBool::new(false));

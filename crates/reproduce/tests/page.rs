@@ -12,7 +12,7 @@ use browser::{CUT, TRACES, WIDE, browser, file, quiet};
 use reproduce::{Moves, Probe, Request, html, reproduce, select};
 use serde_json::json;
 
-/// Cells of tables that are so narrow that words are spelled downwards.
+/// Cells of tables so narrow that words are broken letter by letter.
 const SPELLED: &str = "[...document.querySelectorAll('td, th')].filter(cell => { \
                        const text = document.createRange(); text.selectNodeContents(cell); \
                        const height = text.getBoundingClientRect().height; \

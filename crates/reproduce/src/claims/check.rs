@@ -15,16 +15,16 @@ pub(crate) enum Relation {
     Above(f64),
     /// Not larger than by this share.
     AtMost(f64),
-    /// Apart by this share at most.
+    /// Differ by this share at most.
     Alike(f64),
 }
 
 /// A claim of a paper that can hold or not.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Check {
-    /// Two numbers relate so. First what is compared, in words.
+    /// Two numbers are related like this. The first field describes the comparison, in words.
     Compare(String, Quantity, Relation, Quantity),
-    /// Each is at least the one before but for this share of it, and the last is above the first.
+    /// Each is at least the previous one minus this share of it, and the last is above the first.
     Rising(String, Vec<Quantity>, f64),
     /// All hold.
     All(Vec<Self>),
@@ -50,7 +50,7 @@ impl Check {
         Self::Compare(what.into(), a, Relation::Above(margin), b)
     }
 
-    /// `a` is at most `b`, give or take `tolerance`.
+    /// `a` is at most `b`, within `tolerance`.
     pub(crate) fn at_most(what: impl Into<String>, a: Quantity, b: Quantity, tolerance: f64) -> Self {
         Self::Compare(what.into(), a, Relation::AtMost(tolerance), b)
     }
@@ -60,7 +60,7 @@ impl Check {
         Self::Compare(what.into(), a, Relation::Alike(tolerance), b)
     }
 
-    /// Adds all that must be measured for it.
+    /// Adds all probes that it needs.
     pub(crate) fn probes(&self, into: &mut BTreeSet<Probe>) {
         match self {
             Self::Compare(_, a, _, b) => [a, b].iter().for_each(|q| q.probes(into)),
@@ -82,7 +82,7 @@ impl Check {
         }
     }
 
-    /// Whether it holds, or why that cannot be said.
+    /// Whether it holds, or why that is undecided.
     pub(crate) fn verdict(&self, source: &dyn Source) -> Result<Verdict, NoValue> {
         match self {
             Self::Compare(what, a, relation, b) => {
@@ -143,7 +143,7 @@ fn rising(what: &str, points: &[f64], tolerance: f64) -> Verdict {
     Verdict { holds, evidence: format!("{what} {text}: {}", shown.join(", ")), slack: steps_slack.min(whole) }
 }
 
-/// The evidence of several: what fails, or the closest of what holds.
+/// Combines several verdicts: the failing evidence, or the closest that holds.
 fn all_of(mut all: Vec<Verdict>) -> Verdict {
     all.sort_by(|a, b| a.slack.total_cmp(&b.slack));
     let holds = all.iter().all(|verdict| verdict.holds);

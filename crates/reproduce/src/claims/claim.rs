@@ -9,7 +9,7 @@ use crate::error::NoValue;
 /// What a published row is compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// Ids of the rows; several where the paper says the same again.
+    /// Ids of the rows; several if the paper repeats a statement.
     pub(crate) rows: &'static [&'static str],
     /// How it is computed, in words.
     pub(crate) how: String,
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
     Exactly(Quantity),
     /// The least and the greatest of these, compared with both ends of a published range.
     Range(Vec<Quantity>),
-    /// All of these, which must be within published limits; the one furthest outside counts.
+    /// Several numbers, each of which must be within published limits; the one furthest outside counts.
     Within(Vec<Quantity>),
     /// The least and the greatest size at which the first is below the second by this share.
     Sizes(Vec<(u64, Quantity, Quantity)>, f64),
@@ -40,7 +40,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Adds all that must be measured for it.
+    /// Adds all probes that it needs.
     pub(crate) fn probes(&self, into: &mut BTreeSet<Probe>) {
         match self {
             Self::Number(q) | Self::Input(q) | Self::Exactly(q) => q.probes(into),
@@ -54,7 +54,7 @@ impl Answer {
         }
     }
 
-    /// The numbers that are compared: what a change of the machine can move.
+    /// The compared numbers: a change of the machine can move these.
     pub(crate) fn values(&self, source: &dyn Source) -> Result<Vec<f64>, NoValue> {
         match self {
             Self::Number(q) | Self::Input(q) | Self::Exactly(q) => Ok(vec![q.value(source)?]),
@@ -65,7 +65,7 @@ impl Answer {
         }
     }
 
-    /// Whether its number has reached the end of what was tried, so that it could not be larger.
+    /// Whether its number is at the end of the tried range, so that it could not be larger.
     pub(crate) fn is_capped(&self, source: &dyn Source) -> bool {
         matches!(self, Self::Number(Quantity::Last(points, _))
             if points.last().is_some_and(|(end, _)| self.values(source) == Ok(vec![*end])))
@@ -81,7 +81,7 @@ pub(crate) fn ends(all: &[Quantity], source: &dyn Source) -> Result<[f64; 2], No
     ])
 }
 
-/// The least and the greatest size at which the first is below the second by this share; nothing where it never is.
+/// The least and the greatest size at which the first is below the second by this share; no value if there is none.
 pub(crate) fn sizes(
     all: &[(u64, Quantity, Quantity)],
     margin: f64,
@@ -113,7 +113,7 @@ impl Table {
         self.add(rows, how, Answer::Number(q));
     }
 
-    /// Adds a claim of one number, which the published limit is meant to be.
+    /// Adds a claim of one number that should equal the published limit.
     pub(crate) fn exactly(&mut self, rows: &'static [&'static str], how: impl Into<String>, q: Quantity) {
         self.add(rows, how, Answer::Exactly(q));
     }

@@ -1,6 +1,6 @@
 //! Claims: how a published row is computed from measurements, as data. The tables of the papers are written in these terms.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `claim` | how one row is computed, or why it is not |
 //! | `quantity` | a number computed from measurements |

@@ -1,4 +1,5 @@
-//! [`Quantity`]: a number computed from measurements, as data, so that what it needs can be listed before it is measured.
+//! [`Quantity`]: a number computed from measurements, as data, so that the required measurements can be listed in
+//! advance.
 
 use results::variant::{Variant, factor};
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use crate::error::NoValue;
 pub struct Probe {
     /// The device's name, options included.
     pub device: String,
-    /// What to measure.
+    /// The cell to measure.
     pub cell: Cell,
     /// How.
     pub tuning: Tuning,
@@ -30,7 +31,8 @@ pub struct Tuning {
     pub signal: u32,
 }
 
-/// Messages of a burst, at least and at most: the pipeline's filling must not count, nor the last of many matter.
+/// Minimum and maximum messages of a burst: large enough that filling the pipeline does not count, and no larger than
+/// useful.
 const BURST: [u64; 2] = [8, 2048];
 
 impl Probe {
@@ -56,7 +58,8 @@ impl Probe {
         self.cell.experiment.starts_with("nas-")
     }
 
-    /// Whether all of the data must move: they are computed with, or say where a process's window is.
+    /// Whether all of the data must really be moved: it is used in computations, or contains the address of a
+    /// process's window.
     fn needs_all(&self) -> bool {
         self.computes() || ["mpi-put-", "mpi-get-"].iter().any(|name| self.cell.experiment.starts_with(name))
     }
@@ -72,7 +75,7 @@ impl Probe {
         self.device.split('(').next().unwrap_or(&self.device)
     }
 
-    /// The device's name with values changed, except the ones that the name already changes.
+    /// The device's name with values changed, except for values that the name already changes.
     pub(crate) fn changed(&self, changes: &str) -> String {
         let Some((card, own)) = self.device.split_once('(') else {
             return if changes.is_empty() {
@@ -104,7 +107,7 @@ impl Probe {
     }
 }
 
-/// How several numbers become one.
+/// How several numbers are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     Sum,
@@ -119,7 +122,7 @@ pub(crate) enum Join {
 /// A number computed from measurements and parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Quantity {
-    /// Known beforehand.
+    /// A constant.
     Constant(f64),
     /// A machine file's value: device, key.
     Parameter(&'static str, &'static str),
@@ -133,9 +136,9 @@ pub(crate) enum Quantity {
     Rounded(Box<Self>, f64),
 }
 
-/// Where numbers come from.
+/// A source of measurements.
 pub(crate) trait Source {
-    /// What was measured, or why it was not.
+    /// The measured value, or why there is none.
     fn measured(&self, probe: &Probe) -> Result<f64, NoValue>;
     /// A machine file's value.
     fn parameter(&self, device: &str, key: &str) -> Result<f64, NoValue>;
@@ -175,7 +178,7 @@ impl Quantity {
         Self::Last(points, Box::new(level))
     }
 
-    /// To the nearest multiple of `step`, where a paper prints no more.
+    /// Rounds to the nearest multiple of `step`, as the paper prints no more.
     pub(crate) fn rounded(self, step: f64) -> Self {
         Self::Rounded(Box::new(self), step)
     }
@@ -190,7 +193,7 @@ impl Quantity {
         (Self::Constant(1.0) - self / base) * 100.0
     }
 
-    /// Adds all that must be measured for it.
+    /// Adds all probes that it needs.
     pub(crate) fn probes(&self, into: &mut BTreeSet<Probe>) {
         match self {
             Self::Measured(probe) => {

@@ -137,7 +137,7 @@ impl Setup {
         self.cell("pack", &factors, block)
     }
 
-    /// Microseconds until the last of `nodes` has what the first sent down the chain.
+    /// Microseconds until the last of `nodes` has the data that the first sent down the chain.
     pub(crate) fn chain(self, via: &str, ports: u32, nodes: u32, size: u64) -> Quantity {
         let (nodes, ports) = (nodes.to_string(), ports.to_string());
         let mut factors = vec![("via", via), ("nodes", &nodes)];
@@ -203,7 +203,7 @@ impl Setup {
         self.cell("reuse", &[("quantity", quantity), ("scheme", scheme), (key, &level)], size)
     }
 
-    /// Latency or bandwidth of an experiment with one more factor, which is a number.
+    /// Latency or bandwidth of an experiment with one additional numeric factor.
     pub(crate) fn level(self, experiment: &str, quantity: &str, factor: (&str, u64), size: u64) -> Quantity {
         let level = factor.1.to_string();
         self.cell(experiment, &[("quantity", quantity), (factor.0, &level)], size)
@@ -239,7 +239,7 @@ impl Setup {
     }
 }
 
-/// Message size where a call is timed, not a transfer.
+/// Message size if a call is timed, not a transfer.
 const CALL_SIZE: u64 = 8;
 
 /// Which buffers messages use.
@@ -269,16 +269,16 @@ pub(crate) const fn gather(reuse: u32) -> Pack {
     Pack { op: GATHER, reuse }
 }
 
-/// A change of this share shows that something limits; one below [`UNMOVED`] that it does not.
+/// A change of this share shows that the changed value is a limit; one below [`UNMOVED`] that it is not.
 const MOVED: f64 = 0.05;
 const UNMOVED: f64 = 0.02;
 
-/// `changed` is above `base` by so much that what was changed is a limit.
+/// `changed` is significantly above `base`: the changed value is a limit.
 pub(crate) fn raises(what: impl Into<String>, changed: Quantity, base: Quantity) -> Check {
     Check::above(what, changed, base, MOVED)
 }
 
-/// `changed` is as `base`: what was changed is no limit.
+/// `changed` equals `base`: the changed value is no limit.
 pub(crate) fn leaves(what: impl Into<String>, changed: Quantity, base: Quantity) -> Check {
     Check::alike(what, changed, base, UNMOVED)
 }

@@ -1,12 +1,12 @@
-//! Names of the machine files' values: the ones that published rows are compared with, and changes of them with which
-//! a stated cause is tested.
+//! Names of the machine files' values: values that published rows are compared with, and changes of values to test a
+//! stated cause.
 
 /// Values that published rows are compared with.
 pub(crate) mod key {
     pub(crate) const BUS_WIDTH: &str = "bus.width_bytes";
     pub(crate) const BUS_CLOCK: &str = "bus.clock_mhz";
     pub(crate) const PORTS: &str = "link.port_count";
-    /// Of data in one direction: the line code is taken off.
+    /// Data rate in one direction, without the line code's overhead.
     pub(crate) const LINK_RATE: &str = "link.rate_mbps";
     pub(crate) const NIC_MEMORY: &str = "nic_memory.rate_mbps";
     pub(crate) const MERGED_SEND: &str = "descriptor.merge_send_bytes";
@@ -20,7 +20,7 @@ pub(crate) const BUS_HALF: &str = "bus.clock_mhz=66.5";
 pub(crate) const LINK_TWICE: &str = "link.rate_mbps=2000";
 /// The card's memory.
 pub(crate) const NIC_MEMORY_TWICE: &str = "nic_memory.rate_mbps=4000";
-/// Both, where they limit together.
+/// Both, as they limit together.
 pub(crate) const LINK_AND_NIC_MEMORY_TWICE: &str = "link.rate_mbps=2000,nic_memory.rate_mbps=4000";
 /// DMA reads and writes of the card alone, without changing the bus.
 pub(crate) const DMA_READ_FASTER: &str = "dma.read_latency_ns=0";
@@ -29,7 +29,7 @@ pub(crate) const DMA_WRITE_FASTER: &str = "bus.write_overhead_clocks=0";
 pub(crate) const EXPRESS_TWICE: &str = "bus.width_bytes=16";
 /// The links of that machine.
 pub(crate) const EXPRESS_LINK_TWICE: &str = "link.rate_mbps=4000";
-/// A thread that turns from one device's events to another's loses nothing.
+/// A thread loses no time when switching from one device's events to another's.
 pub(crate) const NO_TURNS: &str = "host.turn_ns=0";
 /// Threads that start and join in no time.
 pub(crate) const FREE_THREADS: &str = "host.thread_ns=0";
@@ -52,7 +52,7 @@ pub(crate) const READS_SLOWER: &str = "bus.read_overhead_clocks=49";
 /// The overhead of a packet in addition to its data.
 pub(crate) const FREE_PACKETS: &str = "link.header_bytes=0,link.address_bytes=0,link.gap_bytes=0,link.ack_bytes=0,transport.send_packet_ns=0,\
      transport.receive_packet_ns=0";
-/// SeaStar: a header that one transfer reads.
+/// SeaStar: headers that need only one transfer.
 pub(crate) const NO_SECOND_HEADER: &str = "firmware.transmit_match_ns=0";
 /// Handlers of interrupts that do not wait for the card.
 pub(crate) const HANDLERS_WITHOUT_READS: &str = "mode.match_kind=host,kernel.interrupt_reads=0";

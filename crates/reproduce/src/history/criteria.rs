@@ -1,18 +1,19 @@
-//! The criteria, frozen: for each row the paper's words, how they are read, and a hash of what is computed and compared.
+//! The criteria, frozen: for each row the paper's words, how they are read, and a hash of the computation and
+//! comparison.
 //!
-//! `data/criteria.csv`, and for a later paper a table of its own, is as it was frozen, and is not edited again. A criterion that has changed since has its
-//! entries in `data/changes.csv`, each from one hash to the next, with what was asked before and after, and why; the page
-//! shows them. A test holds both against the tables of the papers.
+//! `data/criteria.csv`, and for a later paper a separate table, is unchanged since it was frozen, and is not edited.
+//! A criterion changed since has its entries in `data/changes.csv`, each from one hash to the next, with the old and
+//! new requirement, and the reason; the page shows them. A test checks both against the tables of the papers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::papers::published::{Published, dataset};
 use crate::papers::rows::table;
 
-/// The criteria as they were frozen, first those of three papers, then those of each further one.
+/// The frozen criteria, first of three papers, then of each further one.
 const FROZEN: [&str; 2] =
     [include_str!("../../data/criteria.csv"), include_str!("../../data/criteria-mpi-iwarp.csv")];
-/// What has changed since.
+/// The changes since.
 const CHANGES: &str = include_str!("../../data/changes.csv");
 
 /// How a row is judged.
@@ -22,7 +23,7 @@ pub struct Criterion {
     pub row: String,
     /// The paper's words.
     pub quote: String,
-    /// How they are read: what is computed, and what it is compared with.
+    /// How they are read: the computation, and the published value that it is compared with.
     pub reading: String,
     /// Hash of how the computation and the comparison are spelled.
     pub print: String,
@@ -37,9 +38,9 @@ pub struct Change {
     pub from: String,
     /// Hash after.
     pub to: String,
-    /// What was asked before.
+    /// The old requirement.
     pub before: String,
-    /// What is asked now.
+    /// The new requirement.
     pub after: String,
     /// Why.
     pub why: String,
@@ -84,7 +85,7 @@ fn print(text: &str) -> String {
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// Criteria that are not what was frozen, nor what the log says has become of it: row, the hash that is known, today's.
+/// Criteria that are neither the frozen ones nor explained by the log: row, the known hash, today's.
 #[must_use]
 pub fn unexplained() -> Vec<(String, String, String)> {
     let (frozen, changes) = (frozen(), changes());

@@ -16,9 +16,9 @@ pub struct FitChange {
     pub key: String,
     /// The rows that it is no longer fitted to.
     pub rows: String,
-    /// What it was.
+    /// The old list.
     pub before: String,
-    /// What it is now, or what has taken its place.
+    /// The new list, or its replacement.
     pub after: String,
     /// Why.
     pub why: String,

@@ -1,6 +1,6 @@
 //! The criteria as they were frozen, and later changes to criteria and fitted values.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `criteria`, `spelling` | the frozen criteria; a criterion as one line of text |
 //! | `fits` | fit lists that have become shorter |

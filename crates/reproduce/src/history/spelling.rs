@@ -1,5 +1,5 @@
-//! How a criterion is spelled: one line that says all that is measured and how it is compared, and nothing of how the
-//! program holds it. Its hash changes exactly when the criterion does ([`mod@super::criteria`]).
+//! The spelling of a criterion: one line with everything that is measured and how it is compared, independent of the
+//! program's data structures. Its hash changes exactly when the criterion does ([`mod@super::criteria`]).
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,7 +7,7 @@ use crate::claims::check::{Check, Relation};
 use crate::claims::claim::Answer;
 use crate::claims::quantity::{Join, Probe, Quantity, Tuning};
 
-/// Things one after the other, with spaces between.
+/// Items separated by spaces.
 fn list<T: Display>(f: &mut Formatter<'_>, all: impl IntoIterator<Item = T>) -> fmt::Result {
     all.into_iter().try_for_each(|one| write!(f, " {one}"))
 }

@@ -1,6 +1,6 @@
 //! The reproduction for people.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `page`, `plots` | as a page; its plots |
 //! | `terminal` | as text |

@@ -1,4 +1,4 @@
-//! The reproduction as a page: what was found in words, the papers' figures, every row, contradictions, fitted values.
+//! The reproduction as a page: the findings in words, the papers' figures, every row, contradictions, fitted values.
 
 use super::plots::{FAR, chart, entries, residuals};
 use super::tables::Line as TableLine;
@@ -22,7 +22,7 @@ use report::svg::legend;
 /// Number of rows shown as furthest from the published values.
 const WORST: usize = 10;
 
-/// The page: one HTML file that opens offline and carries its own data.
+/// The page: one self-contained HTML file that opens offline.
 ///
 /// # Errors
 /// [`ReportError::Data`] if a number is not finite.
@@ -88,7 +88,7 @@ fn has(all: &Reproduction, id: &str) -> bool {
     }
 }
 
-/// What was found, in one sentence.
+/// The outcome in one sentence.
 fn headline(score: &Score) -> String {
     match (score.numeric, score.qualitative) {
         (0, 0) => "Nothing here is predicted by the model".to_owned(),
@@ -116,7 +116,7 @@ fn papers(all: &Reproduction) -> String {
     }
 }
 
-/// A paper in words.
+/// The full name of a paper.
 fn name(paper: &str) -> &str {
     match paper {
         NICMEM => "the study of NIC memory on the MT23108",
@@ -164,12 +164,12 @@ fn findings(all: &Reproduction) -> Markup {
     }
 }
 
-/// Which of several papers something is about; nothing where there is one.
+/// The paper that something is about, if there are several; empty if there is one.
 fn of_paper(all: &Reproduction, paper: &str) -> String {
     if all.papers.len() > 1 { format!(" – {}", name(paper)) } else { String::new() }
 }
 
-/// What a row is about, and how far it is off.
+/// The subject of a row, and its error.
 fn off(row: &Row) -> String {
     let systems = row.system.replace('|', " / ");
     let about = [&row.experiment, &systems, &row.variant].map(String::as_str);
@@ -237,12 +237,12 @@ fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
     }
 }
 
-/// Whether a row says that it is of this figure.
+/// Whether a row belongs to this figure.
 fn belongs(row: &Row, figure: &Figure) -> bool {
     row.paper == figure.paper && row.class != Class::NotComputed && names(&row.figure, figure.number)
 }
 
-/// Whether what a row says names this figure: its number, that without its letter, or that with several letters.
+/// Whether a row's text names this figure: its number, the number without its letter, or with several letters.
 pub(crate) fn names(said: &str, number: &str) -> bool {
     let (wanted, letter) = parts(number);
     said.starts_with("Figure")
@@ -568,7 +568,7 @@ fn words<'a, T>(group: &[&'a T], word: impl Fn(&'a T) -> &'a str) -> String {
     group.iter().map(|one| word(one)).collect::<Vec<_>>().join(" ")
 }
 
-/// Values that nobody states and that move scored rows, with what their ranges do to the score.
+/// Assumed values that move scored rows, with the effect of their ranges on the score.
 fn assumed(all: &Reproduction) -> Markup {
     html! {
         section #assumed {

@@ -6,10 +6,10 @@ use crate::verdicts::judge::Row;
 use report::number::{group, sig, size};
 use report::svg::{self, Chart, Line, Point, Trace};
 
-/// What all published numbers are called in a legend.
+/// The name of all published numbers in a legend.
 const PUBLISHED: &str = "published";
 
-/// The model's curves first, then what was published.
+/// The model's curves first, then the published values.
 pub(crate) fn entries(chart: &Chart) -> Vec<&Trace> {
     let (published, curves): (Vec<&Trace>, Vec<&Trace>) =
         chart.traces.iter().partition(|t| t.name == PUBLISHED);
@@ -126,7 +126,7 @@ fn range(values: impl Iterator<Item = f64>, log: bool) -> Option<[f64; 2]> {
 /// Model divided by paper for every predicted number, the papers side by side in their order.
 pub(crate) fn residuals(rows: &[Row]) -> Option<Chart> {
     let scored: Vec<&Row> = rows.iter().filter(|row| row.is_scored() && row.ratio.is_some()).collect();
-    // What is nowhere, or nothing, is as far away as there is room.
+    // Zero or infinite ratios are drawn at the limit of the axis.
     let ratio = |row: &Row| row.ratio.unwrap_or(1.0).clamp(FAR[0], FAR[1]);
     let mut papers: Vec<&str> = scored.iter().map(|row| row.paper.as_str()).collect();
     papers.dedup();

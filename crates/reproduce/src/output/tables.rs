@@ -13,7 +13,7 @@ pub struct PaperTable {
     pub paper: &'static str,
     /// As in the paper.
     pub number: &'static str,
-    /// What it shows, with the unit.
+    /// The quantity, with the unit.
     pub title: &'static str,
     /// Systems.
     pub columns: &'static [&'static str],
@@ -26,7 +26,7 @@ pub struct PaperTable {
 pub struct Line {
     /// The operation.
     pub operation: &'static str,
-    /// For each system what is printed and what is modelled; `None` where the paper has a dash.
+    /// For each system the printed and the modelled value; `None` where the paper has a dash.
     pub cells: Vec<Option<[f64; 2]>>,
 }
 
@@ -37,7 +37,7 @@ const TITLE: &str = "Operations that transfer no data (us: paper, model)";
 
 const PEAKS_TITLE: &str = "Peaks beside their bounds (bounds in GB/s, peaks in MB/s: paper, model)";
 
-/// Equations (3), (2) and (1) for the three ways to have rails, and what was reached.
+/// Equations (3), (2) and (1) for the three rail configurations, and the measured values.
 const PEAKS: &[Operation] = &[
     ("bound, by the equation", &[Some("MR-044"), Some("MR-043"), Some("MR-042")]),
     ("one way, one thread", &[Some("MR-064"), None, Some("MR-075")]),
@@ -65,7 +65,7 @@ const THREE: &[Operation] = &[
     ("poll", &[Some("MT-160"), Some("MT-161"), Some("MT-162")]),
 ];
 
-/// The tables all of whose cells are among the rows, and were computed.
+/// The tables whose cells are all among the rows, and were computed.
 pub(crate) fn tables(rows: &[Row]) -> Vec<PaperTable> {
     type Plan = (&'static str, [&'static str; 2], &'static [&'static str], &'static [Operation]);
     let all: [Plan; 3] = [

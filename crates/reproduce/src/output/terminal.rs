@@ -1,4 +1,4 @@
-//! The reproduction as text: rows by experiment, then the score, the contradictions, and what is furthest off.
+//! The reproduction as text: rows by experiment, then the score, the contradictions, and the largest errors.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::verdicts::judge::{Class, Row};
 use crate::verdicts::score::{Score, worst};
 use report::number::{group, percent, plural, sig};
 
-/// Column of words.
+/// The column of text.
 const WHAT: usize = 1;
 /// Columns that may have ranges, and their maximum width if wider ones would leave less than this for words.
 const RANGES: std::ops::RangeInclusive<usize> = 2..=3;
@@ -25,7 +25,7 @@ const NUMBERS: std::ops::RangeInclusive<usize> = 2..=4;
 /// Number of rows shown as furthest from the published values.
 const WORST: usize = 5;
 
-/// All of it, at most `width` columns wide.
+/// The whole reproduction, at most `width` columns wide.
 #[must_use]
 pub fn terminal(all: &Reproduction, width: usize, colour: bool) -> String {
     let mut out = String::new();
@@ -47,7 +47,7 @@ fn strong(text: &str, colour: bool) -> String {
     if colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// The rows of each experiment, in the order in which the papers come to them.
+/// The rows of each experiment, in the order of the papers.
 fn by_experiment(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -61,7 +61,7 @@ fn by_experiment(rows: &[Row]) -> Vec<Vec<&Row>> {
     groups
 }
 
-/// One experiment's rows: what has a value or a verdict.
+/// The rows of one experiment that have a value or a verdict.
 fn experiment(out: &mut String, rows: &[&Row], width: usize, colour: bool) {
     let shown: Vec<&Row> =
         rows.iter().copied().filter(|row| row.modelled.is_some() || row.holds.is_some()).collect();
@@ -82,7 +82,7 @@ fn experiment(out: &mut String, rows: &[&Row], width: usize, colour: bool) {
     let words = usize::from(table.column_max_content_widths()[WHAT]) + PADDING;
     let crowded = width < wide - words + LEAST;
     for (index, column) in table.column_iter_mut().enumerate() {
-        // Words are broken into lines, and ranges where little would be left for words.
+        // Text is wrapped, and so are ranges if little room would be left for text.
         match index {
             WHAT => {}
             _ if crowded && RANGES.contains(&index) => {
@@ -125,7 +125,7 @@ fn cells(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// What the paper printed: `886 MB/s`, `7 to 14 %`, `over 20 us`.
+/// The printed value: `886 MB/s`, `7 to 14 %`, `over 20 us`.
 pub(crate) fn published(row: &Row) -> String {
     if row.qualitative {
         return "claim".to_owned();
@@ -150,12 +150,12 @@ pub(crate) fn modelled(row: &Row) -> String {
     }
 }
 
-/// A number with all of its digits.
+/// A number with all its digits.
 fn exact(value: f64) -> String {
     group(&value.to_string())
 }
 
-/// Which end of a range the ratio is of, where there is one.
+/// Notes which end of a range the ratio refers to, if there is a range.
 fn ranges(out: &mut String, rows: &[Row], width: usize) {
     if rows.iter().any(|row| row.modelled_low.is_some()) {
         let text = "Where the model has a range, the ratio is of the end that is further off.";
@@ -290,7 +290,7 @@ fn furthest(out: &mut String, rows: &[Row], width: usize) {
     }
 }
 
-/// Lines of at most `width`, indented, the first by two columns less than the others.
+/// Wraps at `width`, indented, the first line by two columns less than the others.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::from(" ");
     let mut used = 1;

@@ -6,11 +6,11 @@ use serde::Serialize;
 /// A place where papers contradict themselves, each other or arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Contradiction {
-    /// Its number in the list of inconsistencies that came with the dataset.
+    /// Its number in the list of inconsistencies of the dataset.
     pub entry: &'static str,
     /// Rows that it concerns.
     pub rows: &'static [&'static str],
-    /// What is printed, and which reading is followed here.
+    /// The printed text, and the reading used here.
     pub text: &'static str,
 }
 
@@ -281,7 +281,7 @@ pub const CONTRADICTIONS: [Contradiction; 47] = [
 /// Entries whose rows no model can meet together, as the printed values exclude each other.
 const EXCLUSIVE: [&str; 7] = ["T2", "T3", "T4", "I1", "I2", "I9", "R10"];
 
-/// Whether a row cannot be met together with others of its paper.
+/// Whether a row contradicts others of its paper.
 pub(crate) fn is_apart(id: &str) -> bool {
     of_row(id).iter().any(|entry| EXCLUSIVE.contains(entry))
 }

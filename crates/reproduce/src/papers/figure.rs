@@ -14,7 +14,7 @@ pub struct Figure {
     pub paper: &'static str,
     /// As in the paper: `7`, `3.1`.
     pub number: &'static str,
-    /// What it shows.
+    /// The quantity.
     pub title: &'static str,
     /// Horizontal axis.
     pub x: Axis,
@@ -49,7 +49,7 @@ pub struct Axis {
 pub struct Curve {
     /// Name in the legend.
     pub label: String,
-    /// What could be measured.
+    /// The measured points.
     pub points: Vec<[f64; 2]>,
 }
 
@@ -101,7 +101,7 @@ impl Axis {
         Self { log: true, ..Self::linear(title) }
     }
 
-    /// Of bars, by name.
+    /// An axis of named bars.
     pub(crate) const fn named(title: &'static str, names: &'static [&'static str]) -> Self {
         Self { names, ..Self::linear(title) }
     }
@@ -125,7 +125,7 @@ impl Plan {
         Self { paper, number, title, experiment, x, y, bars, stacked, curves, marks }
     }
 
-    /// As bars, which the paper's are.
+    /// Draws bars, like the paper.
     pub(crate) fn bars(self) -> Self {
         Self { bars: true, ..self }
     }
@@ -167,12 +167,12 @@ impl Plan {
         self
     }
 
-    /// Adds all that must be measured for it.
+    /// Adds all probes that it needs.
     pub(crate) fn probes(&self, into: &mut BTreeSet<Probe>) {
         self.curves.iter().flat_map(|(_, points)| points).for_each(|(_, q)| q.probes(into));
     }
 
-    /// The figure; what could not be measured is left out.
+    /// The figure; unmeasured points are left out.
     pub(crate) fn draw(&self, source: &dyn Source) -> Figure {
         let curve = |(label, points): &(String, Vec<(f64, Quantity)>)| Curve {
             label: label.clone(),

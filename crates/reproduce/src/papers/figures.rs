@@ -1,5 +1,5 @@
 //! The papers' figures: the same axes and curves from the model, with the published numbers on them. The papers' own
-//! curves are lost; what they printed in words are peaks, ends of ranges and single points.
+//! curves are lost; the text printed only peaks, ends of ranges and single points.
 
 use super::accel;
 use super::figure::{Axis, BYTES, MB, Plan, US, US_LOG};

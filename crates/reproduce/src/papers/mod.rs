@@ -1,6 +1,6 @@
 //! The papers: what they printed, and how each row is computed.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `published` | the dataset, and which rows are covered |
 //! | `rows` | how all rows are computed, and on which cards |

@@ -7,13 +7,13 @@ use serde::Deserialize;
 /// The dataset: every number, threshold and ordering of five papers, with a quote each.
 const DATA: &str = include_str!("../../data/published.csv");
 
-/// What kind of statement a row is.
+/// The kind of statement of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A quantity.
     Absolute,
-    /// One quantity over another.
+    /// One quantity divided by another.
     Ratio,
     /// A share, or an improvement.
     Percent,
@@ -30,27 +30,27 @@ pub struct Published {
     pub id: String,
     /// Key of the paper.
     pub paper: String,
-    /// Where in the paper.
+    /// The section of the paper.
     pub section: String,
-    /// The figure or table, if it is in one.
+    /// The figure or table, if any.
     #[serde(rename = "figure_or_table")]
     pub figure: String,
-    /// What was measured; several with `|` where one statement covers them together.
+    /// The measured system; several separated by `|` if one statement covers them together.
     pub system: String,
     /// Key of the experiment.
     pub experiment: String,
     /// The case within it, or the claim of a qualitative row.
     pub variant: String,
-    /// Message size, where one is stated.
+    /// Message size, if stated.
     #[serde(rename = "message_size_bytes")]
     pub size_bytes: Option<u64>,
-    /// What the number is; for qualitative rows the kind of claim.
+    /// The quantity; for qualitative rows the kind of claim.
     pub metric: String,
     /// Its unit as printed.
     pub unit: String,
     /// As printed.
     pub value: Option<f64>,
-    /// Lower end: of a printed range, or of what rounding makes of the printed number.
+    /// Lower end: of a printed range, or of the rounding interval of the printed number.
     #[serde(rename = "value_low")]
     pub low: Option<f64>,
     /// Upper end.
@@ -122,7 +122,7 @@ pub fn dataset() -> Vec<Published> {
         .collect()
 }
 
-/// What there is instead of what was asked for.
+/// A selection that matches nothing, with the valid ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{asked:?} is {problem}; there is: {there}")]
 pub struct Unknown {
@@ -134,7 +134,7 @@ pub struct Unknown {
 /// The rows of `PAPER`, of `PAPER/EXPERIMENT`, of a row's id, or all rows.
 ///
 /// # Errors
-/// [`Unknown`] with a list of what there is.
+/// [`Unknown`] with a list of valid selections.
 pub fn select(asked: Option<&str>) -> Result<Vec<Published>, Unknown> {
     let all = dataset();
     let Some(asked) = asked else { return Ok(all) };

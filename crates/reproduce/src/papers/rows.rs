@@ -1,10 +1,10 @@
-//! Everything that says how rows are computed, and the cards that they are computed on.
+//! How all rows are computed, and the cards that they are computed on.
 
 use super::published::{ACCEL, IWARP, MULTIRAIL, NICMEM, THESIS};
 use super::{accel, iwarp, multirail, nicmem, thesis};
 use crate::claims::claim::{Claim, Table};
 
-/// Of every row how it is computed, or why it is not.
+/// How each row is computed, or why it is not.
 pub(crate) fn table() -> Vec<Claim> {
     let mut table = Table::default();
     nicmem::table(&mut table);
@@ -27,7 +27,8 @@ pub(crate) fn paper_of(card: &str) -> &'static str {
     }
 }
 
-/// The cards that rows are computed with. Those of one group have the same values, but for the number of cards and ports.
+/// The cards that rows are computed with. Cards of one group have the same values, except for the number of cards and
+/// ports.
 pub const GROUPS: [&[&str]; 9] = [
     &[nicmem::SETUP.card],
     &[thesis::VAPI.card],

@@ -1,5 +1,5 @@
-//! The class of each row, derived from the flow of data: what the machine files say of the values that decide it, and
-//! which values these are ([`Moves`]). Nobody can claim one.
+//! The class of each row, derived from the flow of data: the machine files' sources of the values that decide it, and
+//! which values these are ([`Moves`]). No class is assigned by hand.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::papers::rows::GROUPS;
 /// Numbers of the model that differ by less are the same.
 const SAME: f64 = 0.005;
 
-/// What classes are derived from.
+/// The inputs from which classes are derived.
 pub(crate) struct Flow<'a> {
     pub(crate) machines: &'a Machines,
     pub(crate) moves: &'a Moves,
@@ -78,7 +78,7 @@ impl Flow<'_> {
             {
                 Some((Class::Input, format!("arithmetic on what a machine file says of calls: {}", names())))
             }
-            // Data sheets leave nothing open; without a fitted value what follows from them is a prediction.
+            // Data sheets leave no freedom; without a fitted value, a result derived from them is a prediction.
             () if of(&[Origin::Published, Origin::Derived, Origin::Datasheet, Origin::Fitted])
                 && is_fitted() =>
             {
@@ -98,7 +98,7 @@ impl Flow<'_> {
         probes.iter().all(|probe| known(probe.card()))
     }
 
-    /// What a row is by being named in machine files; what holds for one row of a claim holds for all.
+    /// The class of a row that is named in machine files; the class of one row of a claim applies to all.
     fn named(&self, claim: &Claim) -> Option<(Class, String)> {
         let naming = || claim.rows.iter().flat_map(|row| self.machines.naming(row));
         let is_input = |origin| matches!(origin, Origin::Published | Origin::Derived);
@@ -110,8 +110,8 @@ impl Flow<'_> {
             .map(|(card, value)| (Class::Fitted, format!("{} of {card} was chosen by it", value.key)))
     }
 
-    /// The earlier row whose number a row is again: stated by the same claim; or printed and computed alike; or computed
-    /// alike whatever is changed.
+    /// The earlier row that a row repeats: stated by the same claim; or printed and computed equally; or computed
+    /// equally whatever is changed.
     fn repeated<'a>(&self, row: &Row, claim: &Claim, before: &'a [(Row, &Claim)]) -> Option<&'a str> {
         let is_number = |row: &Row| !row.qualitative && row.modelled.is_some();
         let alike = |a: Option<f64>, b: Option<f64>| match (a, b) {
@@ -133,7 +133,7 @@ impl Flow<'_> {
         before.iter().filter(first).find(same).map(|(other, _)| other.id.as_str())
     }
 
-    /// What a prediction depends on, in words.
+    /// The values that a prediction depends on, in words.
     fn depends(&self, row: &str) -> String {
         let movers = self.moves.movers(row);
         let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
@@ -168,7 +168,7 @@ mod tests {
         Machines::new([Machine { card: CARD.to_owned(), values }])
     }
 
-    /// The classes of these rows: each is one number of this experiment that these keys move.
+    /// The classes of the given rows: each is one number of this experiment that these keys move.
     fn classes(experiment: &str, rows: &[(&'static str, f64, &[&str])]) -> Vec<Class> {
         let cell = |size| {
             let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
@@ -200,7 +200,7 @@ mod tests {
         judged.into_iter().map(|(row, _)| row.class).collect()
     }
 
-    /// Goal: what a row is follows from where the values come from that name it or move it.
+    /// Goal: the class of a row follows from the sources of the values that name it or move it.
     #[test]
     fn classes_follow_from_the_values_that_name_and_move_a_row() {
         let all = classes(
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(classes("latency", &rows), [Class::Predicted, Class::Input, Class::Fitted]);
     }
 
-    /// Goal: a number that is printed twice counts once. NM-067 and NM-070 are 855 both; NM-056 is not.
+    /// Goal: a number printed twice counts once. NM-067 and NM-070 are both 855; NM-056 is not.
     #[test]
     fn a_number_that_is_printed_again_repeats() {
         let (one, two): (&[&str], &[&str]) = (&["a.assumed"], &["a.fitted", "a.assumed"]);

@@ -1,4 +1,4 @@
-//! From a published row and how it is computed to a [`Row`]: the model's value, and whether it holds.
+//! From a published row and its computation to a [`Row`]: the model's value, and whether it holds.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use crate::claims::quantity::Source;
 use crate::papers::contradictions;
 use crate::papers::published::{Kind, Published};
 
-/// What a row is to the model; derived from the flow of data (`classes`).
+/// The class of a row; derived from the flow of data (`classes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// The model knew nothing of it. Only these rows are scored.
     Predicted,
-    /// A value of a machine file was once chosen to meet it, or nothing but such values decides it.
+    /// A value of a machine file was once chosen to meet it, or only such values decide it.
     Fitted,
     /// A value of a machine file, a constant of the experiment, or decided by such alone.
     Input,
@@ -21,7 +21,7 @@ pub enum Class {
     Repeats,
     /// A bound that cannot be missed decides it.
     Undecided,
-    /// The row puts nothing in, or is not modelled; its reason says which.
+    /// The row has no input to the model, or is not modelled; its reason says which.
     NotComputed,
 }
 
@@ -30,7 +30,7 @@ impl Class {
     pub const ALL: [Self; 6] =
         [Self::Predicted, Self::Fitted, Self::Input, Self::Repeats, Self::Undecided, Self::NotComputed];
 
-    /// As results have it.
+    /// The name in results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,13 +53,13 @@ pub struct Row {
     pub paper: String,
     /// Key of the experiment.
     pub experiment: String,
-    /// What the paper measured.
+    /// The measured system.
     pub system: String,
     /// The case, or the claim.
     pub variant: String,
-    /// Message size, where one is stated.
+    /// Message size, if stated.
     pub size_bytes: Option<u64>,
-    /// What the number is, or the kind of claim.
+    /// The quantity, or the kind of claim.
     pub metric: String,
     /// Unit of all numbers of the row.
     pub unit: String,
@@ -69,29 +69,28 @@ pub struct Row {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// The model's value; where both ends of a range are compared, that of the end which is further off.
+    /// The model's value; if both ends of a range are compared, the value of the end with the larger error.
     pub modelled: Option<f64>,
-    /// The model's least value, where a range is compared.
+    /// The model's least value, if a range is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modelled_low: Option<f64>,
-    /// The model's greatest value, where a range is compared.
+    /// The model's greatest value, if a range is compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modelled_high: Option<f64>,
-    /// The model over the paper. Where only limits are published: to the nearer one, and 1 within them.
+    /// The model divided by the paper. If only limits are published: relative to the nearer one, and 1 within them.
     pub ratio: Option<f64>,
-    /// Steps of the grid of powers of two between the paper's size and the model's, where only those are known.
+    /// Powers of two between the paper's size and the model's, if sizes are known only as these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<f64>,
-    /// What the row is to the model.
+    /// The class of the row.
     pub class: Class,
     /// Why it is that.
     pub because: String,
-    /// Whether the paper contradicts itself in it, so that no model can meet all of what is printed: scored apart.
+    /// Whether the paper contradicts itself in it, so that no model can meet all printed values: scored separately.
     pub apart: bool,
-    /// For a number: within 10 %, or within what the paper's rounding or its limits leave open. For a claim: whether it
-    /// holds.
+    /// For a number: within 10 %, or within the paper's rounding or limits. For a claim: whether it holds.
     pub holds: Option<bool>,
-    /// What is computed.
+    /// The computation, in words.
     pub how: String,
     /// The numbers that decided a claim.
     pub evidence: Option<String>,
@@ -107,7 +106,7 @@ pub struct Row {
     pub quote: String,
 }
 
-/// A number is near if it is off by this share at most.
+/// A number is near if its error is at most this share.
 pub const NEAR: f64 = 0.1;
 /// Steps to a size that is nowhere.
 const FAR: f64 = -64.0;
@@ -115,7 +114,7 @@ const FAR: f64 = -64.0;
 const ROUNDING: f64 = 1e-9;
 
 impl Row {
-    /// How far the model is off, as a share; on a grid one step either way is half, two are three quarters.
+    /// The model's error, as a share; on a grid one step either way is half, two are three quarters.
     #[must_use]
     pub fn error(&self) -> Option<f64> {
         match self.steps {
@@ -124,7 +123,7 @@ impl Row {
         }
     }
 
-    /// This row, if its ratio to the paper were another one.
+    /// This row with another ratio to the paper.
     pub(crate) fn with_ratio(&self, ratio: f64) -> Self {
         let row = Self { ratio: Some(ratio), ..self.clone() };
         if row.steps.is_some() { row.on_grid() } else { row }
@@ -223,7 +222,7 @@ impl Row {
         self
     }
 
-    /// Within published limits; near a published number, or within what its rounding leaves open.
+    /// Within published limits; near a published number, or within its rounding.
     fn is_met(&self, value: f64) -> bool {
         let reaches = |low: Option<f64>| low.is_none_or(|low| value >= low - low.abs() * ROUNDING);
         let stays = |high: Option<f64>| high.is_none_or(|high| value <= high + high.abs() * ROUNDING);
@@ -236,7 +235,7 @@ impl Row {
     }
 }
 
-/// The value over what is published; over the nearer limit, and 1 within, where only limits are.
+/// The value divided by the published one; if only limits are published, by the nearer limit, and 1 within.
 fn ratio(value: f64, published: Option<f64>, low: Option<f64>, high: Option<f64>) -> f64 {
     let over = |base: f64| if value == base { 1.0 } else { value / base };
     match (published, low, high) {

@@ -1,4 +1,4 @@
-//! What the machine files say of where their values come from: it decides which rows are predictions.
+//! Sources of the machine files' values: they decide which rows are predictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use crate::error::{BadCard, NoValue};
 
-/// Where a value of a machine file comes from, as far as rows are concerned.
+/// The source of a value in a machine file, as far as rows are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// A row states it.
     Published,
-    /// Arithmetic on what rows or specifications state.
+    /// Computed from values in rows or specifications.
     Derived,
     /// A data sheet or a specification states it.
     Datasheet,
     /// Another machine with the same part has it.
     Carried,
-    /// It was chosen so that rows come out.
+    /// Chosen so that rows are met.
     Fitted,
-    /// Nobody states it.
+    /// Not stated anywhere.
     Assumed,
-    /// The file does not say it.
+    /// The file does not state a source.
     Unsaid,
 }
 
@@ -31,13 +31,13 @@ pub enum Origin {
 pub struct Value {
     /// `bus.clock_mhz`
     pub key: String,
-    /// In the unit that the key ends in.
+    /// In the unit in which the key ends.
     pub value: f64,
-    /// Where it comes from.
+    /// Its source.
     pub origin: Origin,
-    /// What the file says of that.
+    /// The file's text about the source.
     pub said: String,
-    /// Between which values an assumed one may as well be.
+    /// The range in which an assumed value may be as well.
     pub range: Option<[f64; 2]>,
     /// Ids of all rows that the file names with it, as source or in its reason.
     pub rows: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Fitted {
     pub card: String,
     /// The value's key.
     pub key: String,
-    /// What it is.
+    /// The fitted value.
     pub value: f64,
     /// Ids of the rows to which it was fitted.
     pub rows: Vec<String>,
@@ -100,7 +100,7 @@ fn concerns(kind: fabric::Family, key: &str) -> bool {
     kind.has(key.split('.').next().unwrap_or(key))
 }
 
-/// The changes that are about a card, as options of its device.
+/// The changes of a card's values, as options of its device.
 ///
 /// # Errors
 /// A machine file that cannot be read.
@@ -110,7 +110,7 @@ pub(crate) fn options_of(card: &str, changes: &[(String, String)]) -> Result<Vec
     Ok(own.map(|(key, value)| format!("{key}={value}")).collect())
 }
 
-/// Where a value comes from, and all that the file says of it.
+/// The source of a value, and the file's full text about it.
 fn said(source: &fabric::Source) -> (Origin, String) {
     use fabric::Source;
     match source {
@@ -124,7 +124,7 @@ fn said(source: &fabric::Source) -> (Origin, String) {
     }
 }
 
-/// Between which values an assumed amount may as well be: half of it and twice as much, unless its file says.
+/// The range in which an assumed amount may be as well: half of it to twice as much, unless its file states one.
 fn range(source: &fabric::Source, value: f64) -> Option<[f64; 2]> {
     match source {
         fabric::Source::Assumed { range, .. } => Some(range.unwrap_or([value / 2.0, value * 2.0])),
@@ -132,7 +132,7 @@ fn range(source: &fabric::Source, value: f64) -> Option<[f64; 2]> {
     }
 }
 
-/// Everything that machine files say about rows.
+/// All statements of machine files about rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Machines {
     all: BTreeMap<String, Machine>,

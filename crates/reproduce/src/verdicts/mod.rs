@@ -1,10 +1,10 @@
-//! What each row is to the model: whether it holds, and whether it is a prediction.
+//! The verdict on each row: whether it holds, and whether it is a prediction.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `judge` | rows with their ratio to the paper, and whether they hold |
 //! | `classes` | the class of each row: predicted, fitted and others |
-//! | `machine` | where the values of the machine files come from |
+//! | `machine` | the sources of the machine files' values |
 //! | `moves`, `sensitivity` | which values move which rows; the measurements that find out |
 //! | `score` | how close the predictions are |
 

@@ -13,7 +13,7 @@ const DATA: &str = include_str!("../../data/moves.csv");
 /// Effects that differ by less are the same.
 const SAME: f64 = 0.005;
 
-/// What became of a row.
+/// The effect on a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// Its ratio to the paper is multiplied by this.
@@ -22,14 +22,14 @@ pub enum Effect {
     Holds(bool),
 }
 
-/// What one change of a value moved.
+/// The effects of one change of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Move {
     /// The device's name.
     pub card: String,
     /// The value's key.
     pub key: String,
-    /// What it became.
+    /// The new value.
     pub to: f64,
     /// Whether that is an end of an assumed value's range.
     pub assumed: bool,
@@ -100,7 +100,7 @@ impl Moves {
 }
 
 impl Move {
-    /// What became of a row, if it moved.
+    /// The effect on a row, if it moved.
     pub(crate) fn effect(&self, row: &str) -> Option<Effect> {
         self.rows.iter().find(|(id, _)| id == row).map(|(_, effect)| *effect)
     }
@@ -119,7 +119,7 @@ impl Move {
         Self { card: line.card, key: line.key, to: line.to, assumed: line.assumed, rows }
     }
 
-    /// As the file has it.
+    /// The format of the file.
     ///
     /// # Errors
     /// That of the writer.

@@ -1,4 +1,4 @@
-//! [`Score`]: how near the predictions come, how many values were fitted for it, and what assumed values leave open.
+//! [`Score`]: the accuracy of the predictions, the number of fitted values, and the influence of assumed values.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::judge::{Class, NEAR, Row};
 use super::machine::{Fitted, Machines, Origin, Value};
 use super::moves::{Effect, Move, Moves};
 
-/// How near predictions come. Rows of other classes are only counted.
+/// The accuracy of predictions. Rows of other classes are only counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
     /// Predicted rows with a number.
@@ -33,11 +33,11 @@ pub struct Score {
     pub fitted_values: usize,
 }
 
-/// Of the numeric predictions this share shall be near.
+/// Required share of numeric predictions that are near.
 pub const NEAR_SHARE: f64 = 0.85;
-/// The median error shall be at most this.
+/// Maximum of the median error.
 pub const MEDIAN_ERROR: f64 = 0.04;
-/// Of the claims this share shall hold.
+/// Required share of claims that hold.
 pub const HOLDING_SHARE: f64 = 0.95;
 /// Fitted values shall be fewer than this share of the predicted numbers.
 pub const FITTED_SHARE: f64 = 0.2;
@@ -94,7 +94,7 @@ impl Score {
         self.rows.get(class.name()).copied().unwrap_or(0)
     }
 
-    /// What is not scored, in words.
+    /// The unscored rows, in words.
     #[must_use]
     pub fn others(&self) -> Vec<String> {
         let said = [
@@ -118,7 +118,7 @@ impl Score {
         all
     }
 
-    /// What came out for some rows of a paper; goals and fitted values are of all together.
+    /// The outcome for some rows of a paper; goals and fitted values apply to all rows together.
     #[must_use]
     pub fn counts(&self) -> Vec<String> {
         let mut all = Vec::new();
@@ -132,7 +132,7 @@ impl Score {
         all
     }
 
-    /// What the reproduction must reach, and whether it does.
+    /// The goals of the reproduction, and whether they are met.
     #[must_use]
     pub fn goals(&self) -> [(String, bool); 4] {
         let share = |part: usize, whole: usize| if whole == 0 { 1.0 } else { part as f64 / whole as f64 };
@@ -192,15 +192,15 @@ pub struct Assumed {
     pub card: String,
     /// The value's key.
     pub key: String,
-    /// What it is.
+    /// The assumed value.
     pub value: f64,
-    /// Between which values it may as well be.
+    /// Its possible range.
     pub range: [f64; 2],
-    /// Why it is what it is.
+    /// The reason for the value.
     pub why: String,
     /// Scored rows that move by 2 % or more within the range.
     pub rows: Vec<String>,
-    /// Predicted numbers that are near as it is, and the fewest and the most at the ends of its range.
+    /// Number of near predictions at this value, and the fewest and the most at the ends of its range.
     pub near: [usize; 3],
 }
 

@@ -26,13 +26,13 @@ const TENTH: f64 = 0.1;
 /// Streams are shortened by this factor, and have at least this many messages.
 const SHORTER: u32 = 4;
 const BURST_MIN: u32 = 4;
-/// The class of kernels, which is a quarter of the rows' own at most.
+/// The class of kernels, at most a quarter of the size of the rows' own.
 const SMALLER: &str = "W";
 /// Experiments that time calls of the processor, and move no data.
 const CALLS: [&str; 5] = ["post", "poll", "reg", "connect", "overhead"];
-/// What counts what our library does, whatever the machine.
+/// Experiments that count operations of our library, independent of the machine.
 const COUNTS: [&str; 1] = ["mpi-connect"];
-/// Sections of machine files that no row is about: failures, and what happens before and after all measuring.
+/// Sections of machine files that no row is about: failures, and set-up and tear-down outside of measurements.
 const ELSEWHERE: [&str; 3] = ["faults.", "connection.", "transport.retry_"];
 
 /// A value to change.
@@ -42,7 +42,7 @@ pub struct Trial {
     pub card: String,
     /// The value's key.
     pub key: String,
-    /// What it becomes.
+    /// The new value.
     pub to: f64,
     /// Whether that is an end of an assumed value's range.
     pub assumed: bool,
@@ -125,7 +125,7 @@ impl Sensitivity {
         Some(Move { card, key, to, assumed, rows })
     }
 
-    /// What becomes of a claim's rows, if they move.
+    /// The effects on a claim's rows, if they move.
     fn effects(&self, claim: &Claim, changed: &dyn Source) -> Vec<(String, Effect)> {
         let [before, after] = [&self.lab as &dyn Source, changed].map(|source| claim.answer.values(source));
         if !matches!((&before, &after), (Ok(before), Ok(after)) if has_moved(before, after)) {
@@ -137,7 +137,7 @@ impl Sensitivity {
     }
 }
 
-/// What became of a row.
+/// The effect on a row.
 fn effect(before: &Row, after: &Row) -> Effect {
     match (before.ratio, after.ratio) {
         (Some(before), Some(after)) if before != 0.0 => Effect::Factor(after / before),
@@ -159,7 +159,7 @@ fn kinds(probes: &BTreeSet<Probe>) -> Vec<Vec<Probe>> {
     kinds
 }
 
-/// Samples of a kind of cells: one that is quick to measure, one in the middle, and one near the end.
+/// Samples of a kind of cells: a cell that is quick to measure, one in the middle, and one near the end.
 fn samples(kind: &[Probe]) -> impl Iterator<Item = &Probe> {
     BTreeSet::from([0, kind.len() / 2, kind.len() * 7 / 8]).into_iter().map(|at| &kind[at])
 }
@@ -191,7 +191,7 @@ pub(crate) fn times_calls(answer: &Answer) -> bool {
     is_of(answer, &CALLS)
 }
 
-/// Whether an answer counts what our library does, which no value of a machine decides.
+/// Whether an answer counts operations of our library, which no value of a machine decides.
 pub(crate) fn is_counted(answer: &Answer) -> bool {
     is_of(answer, &COUNTS)
 }
@@ -203,7 +203,7 @@ fn is_of(answer: &Answer, experiments: &[&str]) -> bool {
     !probes.is_empty() && probes.iter().all(|probe| experiments.contains(&probe.cell.experiment.as_str()))
 }
 
-/// What a value is changed to.
+/// The values to which a value is changed.
 fn ends(card: &str, value: &Value) -> Vec<f64> {
     let Ok(machine) = fabric::machine(card) else { return Vec::new() };
     let Some(found) = machine.parameters().into_iter().find(|p| p.key.path() == value.key) else {

@@ -1,4 +1,4 @@
-//! What the paper states rather than measures: the machine, its firmware, what its experiments are run with.
+//! Values that the paper states rather than measures: the machine, its firmware, the parameters of its experiments.
 
 use super::setups::{BLOCK, CARD, HOST, LARGER, Measured, NIC, SMALL};
 use crate::claims::check::Check;
@@ -65,7 +65,7 @@ fn hardware(table: &mut Table) {
     debug_assert_eq!(NIC.card, CARD);
 }
 
-/// What Section III says of the firmware.
+/// Section III on the firmware.
 fn firmware(table: &mut Table) {
     table.unused(&["AP-007", "AP-008", "AP-010", "AP-011", "AP-012", "AP-016"], UNUSED);
     table.input(&["AP-009"], "firmware.image_kib", NIC.parameter("firmware.image_kib"));
@@ -96,7 +96,7 @@ fn method(table: &mut Table) {
     table.unused(&["AP-106"], "the benchmarks are the suite's own");
 }
 
-/// What makes matching in the kernel slow.
+/// The causes of slow matching in the kernel.
 fn causes(table: &mut Table) {
     table.check(
         &["AP-111"],

@@ -49,12 +49,12 @@ fn against_kernel(table: &mut Table) {
     );
 }
 
-/// By what the kernel is above the card, with the protocol in both.
+/// The ratio of kernel to card, with the protocol in both.
 fn advantage(op: &str) -> Quantity {
     HOST_CORPSE.collective(op, MORE) / NIC_CORPSE.collective(op, MORE)
 }
 
-/// By what the protocol is above none, on the card.
+/// The ratio of the protocol to none, on the card.
 fn penalty(op: &str, nodes: u64) -> Quantity {
     NIC_CORPSE.collective(op, nodes) / NIC.collective(op, nodes)
 }

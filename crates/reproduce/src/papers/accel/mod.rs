@@ -6,8 +6,8 @@
 //! | `posting` | IV: posting receives and sends |
 //! | `pairs` | VI-A, VI-C to VI-E: Figures 1, 2, 4 and 7 |
 //! | `groups` | VI-B and VI-D: Figures 3 and 6 |
-//! | `figures` | all of its figures |
-//! | `setups` | what is measured of it |
+//! | `figures` | all figures |
+//! | `setups` | the measured quantities |
 //!
 //! The paper prints few numbers, and its figures are lost. Criteria that it leaves open, the same for all rows:
 //!
@@ -16,7 +16,7 @@
 //!   significant or only a minimal effect changes a value by 5 % at most.
 //! - Two shares of a profile are comparable if they differ by a quarter at most. A major contributor has a fifth of the whole, a
 //!   sliver a tenth at most.
-//! - Collectives are of 64 nodes where the paper says nothing of their number; larger numbers are 256 and 1024.
+//! - Collectives have 64 nodes unless the paper states a number; larger numbers are 256 and 1024.
 
 mod constants;
 pub(crate) mod figures;

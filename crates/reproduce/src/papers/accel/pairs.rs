@@ -104,7 +104,7 @@ fn streams(table: &mut Table) {
     );
 }
 
-/// Where the time goes, as in Figure 4.
+/// The breakdown of the time, as in Figure 4.
 fn profile(table: &mut Table) {
     let both = [("card", NIC), ("kernel", HOST)];
     let share = |setup: Setup, part: &str| setup.part(part) / setup.late(SMALL);
@@ -163,7 +163,7 @@ fn profile(table: &mut Table) {
     );
 }
 
-/// What the protocol costs a ping-pong.
+/// The protocol's cost in a ping-pong.
 fn protocol(table: &mut Table) {
     let minimal = |n: u64| {
         [

@@ -1,4 +1,4 @@
-//! The setups of the paper: one card, where its programs are matched, and which flow control it has.
+//! The setups of the paper: one card, where its messages are matched, and its flow control.
 
 use crate::claims::quantity::{Quantity, Tuning};
 use crate::claims::setup::Setup;
@@ -17,7 +17,7 @@ pub(crate) const HOST_CORPSE: Setup = NIC.with("mode.match_kind=host,mode.flow_k
 /// The kernel with that of Cray.
 pub(crate) const HOST_COP: Setup = NIC.with("mode.match_kind=host,mode.flow_kind=cop");
 
-/// Bytes of an extremely small message, of a larger one, and of what is reduced or gathered.
+/// Bytes of an extremely small message, of a larger one, and of a reduction or gather.
 pub(crate) const SMALL: u64 = 8;
 pub(crate) const LARGER: u64 = 1 << 10;
 pub(crate) const BLOCK: u64 = 16;
@@ -27,7 +27,7 @@ pub(crate) const SWEEP: [u64; 12] =
 /// Nodes of a figure.
 pub(crate) const NODES: [u64; 5] = [4, 16, 64, 256, 1024];
 
-/// What the tables say of a setup.
+/// The measured quantities of a setup, as used in the tables.
 pub(crate) trait Measured {
     /// A cell of one of the experiments.
     fn of(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity;
@@ -43,7 +43,7 @@ pub(crate) trait Measured {
     fn rate(self, size: u64) -> Quantity;
     /// 10^6 bytes per second of a stream: `uni` or `bi`.
     fn stream(self, op: &str, size: u64) -> Quantity;
-    /// Messages of a window that come before their receives, which are posted in three calls as they come.
+    /// Messages of a window that arrive before their receives, which are posted in three calls as they arrive.
     fn late_posts(self) -> Quantity;
     /// Microseconds, or orders, of posting.
     fn posting(self, op: &str, quantity: &str) -> Quantity;

@@ -1,4 +1,4 @@
-//! What the paper states rather than measures: the machine, versions, and how connections are made (3).
+//! Values that the paper states rather than measures: the machine, versions, and how connections are established (3).
 
 use super::setups::{ALL, CARD, RING};
 use crate::claims::check::Check;
@@ -18,7 +18,7 @@ pub(super) fn table(table: &mut Table) {
     table.unused(&["IW-078", "IW-079", "IW-080", "IW-081"], UNUSED);
 }
 
-/// What Section 4 says of the machines.
+/// Section 4 on the machines.
 fn hardware(table: &mut Table) {
     table.method(&["IW-013", "IW-060", "IW-071"], "nodes that processes sit on", 4.0);
     table.unused(&["IW-014", "IW-015"], "each rank has a processor of its own, up to eight of a node");
@@ -33,7 +33,7 @@ fn hardware(table: &mut Table) {
     table.method(&["IW-070"], "processes of a kernel", 16.0);
 }
 
-/// What Section 3 says of connections.
+/// Section 3 on connections.
 fn connections(table: &mut Table) {
     table.method(
         &["IW-008"],

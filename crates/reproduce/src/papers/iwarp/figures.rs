@@ -51,7 +51,7 @@ fn bandwidth() -> Plan {
         .level(4, "IW-034")
 }
 
-/// The four libraries of one-sided operations.
+/// The four libraries in the figures of one-sided operations.
 const FOUR: [(&str, Library); 4] =
     [("MPICH2", MPICH2), ("MVAPICH2-R", RING), ("MVAPICH2-SR", SENDING), ("MVAPICH2-1SC", BOTH)];
 

@@ -1,13 +1,13 @@
 //! The rows of the paper on MPI over iWARP: for each how it is computed from our MPI on the modelled cards, or why not.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `constants` | the machine, the versions, how connections are made |
 //! | `messages` | 4.1: Figure 4 |
 //! | `sided` | 4.2 and 4.3: Figures 5 and 6 |
 //! | `parallel` | 4.4 and 4.5: Figures 7 and 8 |
-//! | `figures` | all of its figures |
-//! | `setups` | what is measured of it |
+//! | `figures` | all figures |
+//! | `setups` | the measured quantities |
 //!
 //! Criteria that the paper leaves open, the same for all rows:
 //!
@@ -17,8 +17,10 @@
 //! - Puts and gets are begun and ended as OMB's programs of that time do it: start and complete, post and wait. Both libraries send
 //!   them as messages when the epoch is completed; MVAPICH2-1SC only puts up to 2 KiB and gets up to 192 KiB, which are
 //!   the defaults of MVAPICH2 0.9 on Xeons of 64 bits, and the others are writes and reads of the card.
-//! - Processes of a node follow each other. Those of MVAPICH2 speak by their node's memory, those of MPICH2 by their kernel's TCP.
-//! - Collective operations are called in a row, as IMB does. Kernels are of class A, and what computing takes is charged by operation.
+//! - Consecutive processes share a node. Processes of MVAPICH2 communicate by their node's memory, processes of
+//!   MPICH2 by their kernel's TCP.
+//! - Collective operations are called back to back, as IMB does. Kernels are of class A, and computing time is
+//!   charged by operation.
 
 mod constants;
 pub(crate) mod figures;

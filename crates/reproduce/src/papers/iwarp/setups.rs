@@ -4,7 +4,7 @@ use crate::claims::quantity::{Quantity, Tuning};
 use crate::claims::setup::{LARGE, Setup};
 use results::variant::factor;
 
-/// Windows as those of OSU's benchmarks, which are this university's.
+/// Windows as in OSU's benchmarks, which are by the same university.
 const TUNING: Tuning = Tuning { window: 64, burst_bytes: 8 << 20, signal: 1 };
 
 /// The card, with TCP in it.
@@ -14,7 +14,7 @@ pub(crate) const SOCKETS: Setup = Setup { card: "model:t3b-sockets", tuning: TUN
 
 /// Bytes of a small message.
 pub(crate) const SMALL: u64 = 4;
-/// Bytes of a large one.
+/// Bytes of a large message.
 pub(crate) const LARGEST: u64 = 1 << 20;
 /// Sizes of Figure 4(a).
 pub(crate) const LATENCIES: [u64; 6] = [4, 16, 64, 256, 1 << 10, 4 << 10];
@@ -28,9 +28,9 @@ pub(crate) struct Library {
     pub(crate) setup: Setup,
     /// How short messages are transferred: by `send`, or by writes to the `ring` that the receiver polls.
     path: &'static str,
-    /// How puts and gets go: as `messages`, or as `both` the short ones.
+    /// How puts and gets are transferred: as `messages`, or `both`: short ones as messages, long ones by the card.
     sided: &'static str,
-    /// What carries messages within a node, if that is not the card.
+    /// The device within a node, if that is not the card.
     inside: &'static str,
 }
 
@@ -118,12 +118,12 @@ impl Library {
         self.setup.cell(experiment, &factors, size)
     }
 
-    /// Microseconds of one of a row of collective calls.
+    /// Microseconds of one call in a series of collective calls.
     pub(crate) fn collective(self, experiment: &str, ranks: u64, size: u64) -> Quantity {
         self.parallel(experiment, (factor::CALLS.name(), "row"), ranks, size)
     }
 
-    /// A count of what all processes do to connect at the start.
+    /// A count of connection requests or answers of all processes at the start.
     pub(crate) fn connections(self, of: &str) -> Quantity {
         self.parallel("mpi-connect", (factor::QUANTITY.name(), of), ALL, 0)
     }
@@ -136,7 +136,7 @@ impl Library {
 
 /// Nodes of the paper.
 const NODES: u64 = 4;
-/// Processes of collective operations: all, and those of a figure.
+/// Processes of collective operations: all, and the number in a figure.
 pub(crate) const ALL: u64 = 32;
 pub(crate) const CROWDS: [u64; 4] = [4, 8, 16, 32];
 /// Sizes of Figure 7.

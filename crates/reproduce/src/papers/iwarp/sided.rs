@@ -36,7 +36,7 @@ fn put_latency(table: &mut Table) {
     table.unused(&["IW-090"], "how the variant of our MPI is set: puts up to 2 KiB go as messages");
 }
 
-/// What is about the same.
+/// The difference that counts as about the same.
 const SAME: f64 = 0.1;
 
 fn put_bandwidth(table: &mut Table) {

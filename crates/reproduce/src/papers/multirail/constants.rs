@@ -1,4 +1,4 @@
-//! What the paper states rather than measures: the machine, what its experiments are run with, and the bounds.
+//! Values that the paper states rather than measures: the machine, the parameters of its experiments, and the bounds.
 
 use super::setups::{
     CARDS, CHANNELS_SERIAL, CHANNELS_THREADS, LARGEST, PORTS, PORTS_SERIAL, PORTS_THREADS, SINGLE,
@@ -14,7 +14,7 @@ use report::bounds::{GB, Term};
 const UNUSED: &str = "nothing in the model depends on it";
 const BUILT: &str = "how the experiment is built";
 
-/// GB/s of the host's slot, which the modelled machine has no limit of its own for (MR-010, MR-036).
+/// GB/s of the host's slot, which the modelled machine does not limit separately (MR-010, MR-036).
 const SLOT: f64 = 4.0;
 
 pub(super) fn table(table: &mut Table) {

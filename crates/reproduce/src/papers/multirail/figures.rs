@@ -82,7 +82,7 @@ fn bars(plan: Plan, size: u64, posts: [Option<&'static str>; 3], waits: [&'stati
     plan
 }
 
-/// A figure of bandwidth by size: a single rail, one thread over both, a thread each.
+/// A figure of bandwidth by size: a single rail, one thread for both rails, a thread for each.
 fn stream(
     number: &'static str,
     experiment: &'static str,

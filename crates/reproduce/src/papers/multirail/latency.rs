@@ -1,4 +1,4 @@
-//! Small messages (5.2), and where their time goes (5.5): Figures 4, 9 and 10.
+//! Small messages (5.2), and the breakdown of their time (5.5): Figures 4, 9 and 10.
 
 use super::setups::{
     CARDS_SERIAL, CARDS_THREADS, Case, LARGEST, ONE, PORTS_SERIAL, PORTS_THREADS, SMALL, above, from,
@@ -75,7 +75,8 @@ fn comparisons(table: &mut Table) {
 
 fn causes(table: &mut Table) {
     let calm = |case: Case, n| case.with(whatif::NO_TURNS).late(n);
-    // What one thread for both rails takes beyond a single rail, with and without the cost of turning between them.
+    // The additional time of one thread for both rails over a single rail, with and without the cost of switching
+    // between them.
     let half = |name: &str, case: Case| {
         let beyond = |late: Quantity| late - ONE.late(512);
         Check::below(format!("{name}, us"), beyond(calm(case, 512)), beyond(case.late(512)), 0.5)

@@ -13,7 +13,7 @@ pub(crate) const PORTS: Setup = Setup { card: "model:connectx-multiport", tuning
 /// Two cards with a port each.
 pub(crate) const CARDS: Setup = Setup { card: "model:connectx-multihca", tuning: TUNING, options: "" };
 
-/// A thread for all rails, and one for each.
+/// A thread for all rails, and a thread for each.
 pub(crate) const SERIAL: &str = "serial";
 pub(crate) const THREADS: &str = "threads";
 
@@ -45,10 +45,10 @@ pub(crate) const SWEEP: [u64; 19] = [
 pub(crate) const PEAK: [u64; 7] = [32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 /// The largest size.
 pub(crate) const LARGEST: u64 = 2 << 20;
-/// What an improvement is at least.
+/// The least ratio that counts as an improvement.
 pub(crate) const VISIBLE: f64 = 1.05;
 
-/// What is measured on a setup: engine, and the experiment.
+/// The engine and the experiment measured on a setup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) setup: Setup,
@@ -108,12 +108,12 @@ impl Case {
 
 /// The largest size, from the smallest on, at which `ratio`, of new to old, shows no improvement.
 pub(crate) fn above(sizes: &[u64], ratio: impl Fn(u64) -> Quantity) -> Quantity {
-    // 1 and more as long as it is below what is visible.
+    // 1 or more as long as the ratio is below the visible one.
     let points = sizes.iter().map(|&n| (n as f64, Quantity::from(VISIBLE) / ratio(n)));
     Quantity::last(points.collect(), (1.0 + f64::EPSILON).into())
 }
 
-/// The smallest size from which on there is one.
+/// The smallest size from which on there is an improvement.
 pub(crate) fn from(sizes: &[u64], ratio: impl Fn(u64) -> Quantity) -> Quantity {
     above(sizes, ratio) * 2.0
 }
@@ -145,7 +145,7 @@ mod tests {
         quantity.value(&Cards).expect("a value")
     }
 
-    /// Goal: what is said of the gain beyond two rails (`R9` in the contradictions) is what the model does.
+    /// Goal: the statement about the gain beyond two rails (`R9` in the contradictions) agrees with the model.
     #[test]
     fn a_sleeping_processor_makes_the_gain_that_two_rails_cannot() {
         const ALL_AWAKE: &str = "chipset.asleep_ratio=1";

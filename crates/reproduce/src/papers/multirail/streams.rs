@@ -20,7 +20,7 @@ pub(super) fn table(table: &mut Table) {
     conclusions(table);
 }
 
-/// By how many per cent the peak of one is above that of the other.
+/// By how many per cent the first peak is above the second.
 fn gain(a: Case, b: Case) -> Quantity {
     a.peak().above(b.peak())
 }

@@ -8,10 +8,10 @@ use crate::claims::setup::{Ends, HOST_HOST, HOST_NIC, LARGE, LATENCIES, NIC_HOST
 use crate::claims::whatif;
 use report::number::size;
 
-/// Bytes of the copies whose use of the processor is compared.
+/// Bytes of a copy in the comparison of processor use.
 const COPY: u64 = 64 << 10;
 
-/// The card's copy rate, the processor's, and what each costs the processor.
+/// The card's copy rate, the processor's, and the processor use of each.
 pub(super) fn local_copy(table: &mut Table) {
     let peak = |ends| SETUP.copy_peak(ends);
     let how = "largest rate of copies within one node, 16 KiB to 1 MiB";

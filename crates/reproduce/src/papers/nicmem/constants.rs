@@ -1,5 +1,5 @@
-//! What the paper states rather than measures: the machine (sections 2 and 3), constants of its experiments, limits that
-//! follow from the machine, and the next card, which it only discusses.
+//! Values that the paper states rather than measures: the machine (sections 2 and 3), constants of its experiments,
+//! limits derived from the machine, and the next card, which it only discusses.
 
 use super::setups::SETUP;
 use crate::claims::check::Check;
@@ -16,7 +16,7 @@ pub(super) fn bus_peak() -> Quantity {
     SETUP.parameter(key::BUS_WIDTH) * SETUP.parameter(key::BUS_CLOCK)
 }
 
-/// 10^6 bytes per second of data of a port in one direction.
+/// Data rate of a port in one direction, in 10^6 bytes per second.
 pub(super) fn link_peak() -> Quantity {
     SETUP.parameter(key::LINK_RATE)
 }
@@ -58,7 +58,7 @@ pub(super) fn hardware(table: &mut Table) {
     );
 }
 
-/// What the experiments are run with.
+/// The parameters of the experiments.
 pub(super) fn method(table: &mut Table) {
     let window = f64::from(SETUP.tuning.window);
     table.method(&["NM-042"], "the window of all streams", window);

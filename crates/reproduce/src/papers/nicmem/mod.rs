@@ -7,7 +7,7 @@
 //! | `streams` | 3.2 to 3.4: bandwidth one way and both ways, one port and two |
 //! | `patterns` | 3.5 hotspot, 4.3 forwarding chain |
 //! | `packing` | 4.2 data in pieces |
-//! | `setups` | what is measured of it |
+//! | `setups` | the measured quantities |
 
 mod basic;
 mod constants;
@@ -16,7 +16,7 @@ mod patterns;
 mod setups;
 mod streams;
 
-/// What the figures vary.
+/// The parameters that the figures vary.
 pub(crate) mod figure {
     pub(crate) use super::packing::BLOCKS;
     pub(crate) use super::patterns::{CHAIN_NODES, CHAIN_SIZES, NODES, SLAVES};

@@ -68,7 +68,7 @@ pub(super) fn one_way(table: &mut Table) {
     bottleneck(table);
 }
 
-/// Section 5 sums up what limits the card, section 4.1 where NIC memory avoids it.
+/// Section 5 sums up the card's limits, section 4.1 where NIC memory avoids them.
 fn bottleneck(table: &mut Table) {
     let change = |options| uni(SETUP.with(options), HOST_HOST, 1);
     let base = || uni(SETUP, HOST_HOST, 1);

@@ -1,4 +1,4 @@
-//! Single calls (3.2, 4.2): Tables 3.1 and 4.1, and what is said of them.
+//! Single calls (3.2, 4.2): Tables 3.1 and 4.1, and statements about them.
 
 use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, SMALL, VAPI};
 use crate::claims::check::Check;

@@ -1,4 +1,5 @@
-//! What the thesis states rather than measures: the machines (3.1, 4.1), constants of its experiments (2), and remarks.
+//! Values that the thesis states rather than measures: the machines (3.1, 4.1), constants of its experiments (2), and
+//! remarks.
 
 use super::setups::{MYRINET, QUADRICS, VAPI};
 use crate::claims::claim::Table;

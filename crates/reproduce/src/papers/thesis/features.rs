@@ -1,5 +1,5 @@
-//! What else latency and bandwidth depend on: buffers (3.3.7, 4.3.7), connections (3.3.8), pieces (3.3.9), the size of
-//! packets (3.3.10), and how many others there are to serve (4.3.8).
+//! Further influences on latency and bandwidth: buffers (3.3.7, 4.3.7), connections (3.3.8), segments (3.3.9), the
+//! size of packets (3.3.10), and the number of peers to serve (4.3.8).
 
 use super::setups::{BOTH, IBAL, MYRINET, QUADRICS, VAPI};
 use crate::claims::check::Check;
@@ -8,14 +8,14 @@ use crate::claims::quantity::Quantity;
 use crate::claims::setup::{Reuse, Setup};
 use crate::claims::whatif;
 
-/// Bytes of a buffer where bandwidth is measured, and where latency is.
+/// Bytes of a buffer for bandwidth, and for latency.
 pub(super) const BUFFER: u64 = 512 << 10;
 pub(super) const SMALL_BUFFER: u64 = 64;
 pub(super) const PAGE: u64 = 4 << 10;
 /// Numbers of buffers in a working set: of Figure 3.7, and of Figure 4.10.
 pub(super) const SETS: [u64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 25];
 pub(super) const SPARSE_SETS: [u64; 6] = [1, 5, 10, 15, 20, 25];
-/// Per cent of messages that use the one buffer.
+/// Per cent of messages that use the common buffer.
 pub(super) const SHARES: [u64; 5] = [0, 25, 50, 75, 100];
 /// Bandwidth that is less by this share has fallen.
 const LOSS: f64 = 0.03;
@@ -172,7 +172,7 @@ fn connections(table: &mut Table) {
     }
 }
 
-/// Rows of the thesis that one check decides.
+/// Rows of the thesis decided by one check.
 type Rows = &'static [&'static str];
 
 /// Numbers of pieces that requests may have under an interface.
@@ -278,7 +278,7 @@ fn packets(table: &mut Table) {
 
 /// Figures 4.13 and 4.14.
 fn spots(table: &mut Table) {
-    // What each slave but the first adds to a round.
+    // The time that each slave but the first adds to a round.
     let added = |setup: Setup, op| (setup.spot(op, 7, SPOT) - setup.spot(op, 1, SPOT)) / 6.0;
     type Bad = [(Rows, Setup); 2];
     let rows: [(&str, Rows, Bad); 2] = [

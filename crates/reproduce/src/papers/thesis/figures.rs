@@ -58,7 +58,7 @@ fn basic() -> Vec<Plan> {
     ]
 }
 
-/// Computation, and what is left of the bandwidth.
+/// Computation, and the remaining bandwidth.
 fn computing(number: &'static str, of: &[(&'static str, Setup)]) -> Plan {
     let title = "Bandwidth both ways beside computation";
     let x = Axis::linear("% of an undisturbed iteration computed");

@@ -10,7 +10,7 @@ use crate::claims::whatif;
 
 /// Bytes of the messages sent during computation.
 const LONG: u64 = 1 << 20;
-/// Bytes of a message that is large where its notification matters.
+/// Bytes of a message that counts as large for notification.
 const LARGE: u64 = 4 << 10;
 
 pub(super) fn table(table: &mut Table) {

@@ -9,8 +9,8 @@
 //! | `basic` | 3.3.1 to 3.3.3, 4.3.1 to 4.3.3: latency, bandwidth, both ways |
 //! | `host` | 3.3.4 to 3.3.6, 4.3.4 to 4.3.6: overhead, notification, blocking |
 //! | `features` | 3.3.7 to 3.3.10, 4.3.7, 4.3.8: buffers, connections, pieces, packets, hot spots |
-//! | `figures` | all of its figures |
-//! | `setups` | what is measured of it |
+//! | `figures` | all figures |
+//! | `setups` | the measured quantities |
 
 mod basic;
 mod calls;

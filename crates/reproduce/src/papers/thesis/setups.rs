@@ -4,7 +4,7 @@ use crate::claims::quantity::{Quantity, Tuning};
 use crate::claims::setup::Setup;
 
 const TUNING: Tuning = Tuning { window: VERY_LARGE, burst_bytes: 8 << 20, signal: 1 };
-/// "Very large", says the thesis of its window.
+/// The thesis calls its window "very large".
 const VERY_LARGE: u32 = 1000;
 
 /// The InfiniBand card under VAPI.
