@@ -1,6 +1,6 @@
 //! Results of measuring: the file that holds them, and the statistics on them. Nothing here opens a device or measures.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`schema`] | [`schema::Run`], a result file, and how it is read and written |
 //! | [`variant`] | the factors of a cell |

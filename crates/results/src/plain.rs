@@ -14,15 +14,15 @@ const FILE_MEMORY_MAX: usize = 1 << 30;
 /// Memory that the values of a message may take.
 const MESSAGE_MEMORY_MAX: usize = 4 << 20;
 
-/// Reads the JSON of a file: texts are plain and have 4096 characters at most.
+/// Reads the JSON of a file: texts are plain and have at most 4096 characters.
 ///
 /// # Errors
-/// What is no JSON, does not fit `T` or exceeds a limit, with its line and column.
+/// Invalid JSON, JSON that does not fit `T` or exceeds a limit, with its line and column.
 pub fn from_file<T: DeserializeOwned>(text: &[u8], numbers: Numbers) -> serde_json::Result<T> {
     read(text, &Budget::new(FILE_MEMORY_MAX, numbers))
 }
 
-/// Reads the JSON of a message of a peer: texts are plain and have 4096 characters at most.
+/// Reads the JSON of a message of a peer: texts are plain and have at most 4096 characters.
 ///
 /// # Errors
 /// As [`from_file`].
@@ -116,7 +116,8 @@ mod tests {
         assert!(sizes.into_iter().all(|size| size <= json::OBJECT_SIZE), "{sizes:?}");
     }
 
-    /// Goal: a short text cannot become values that take much memory. Method: lists of what is shortest of each kind, up to the limit.
+    /// Goal: a short text cannot become values that take much memory. Method: lists of the shortest value of each
+    /// kind, up to the limit.
     #[test]
     fn memory_of_values_is_limited() {
         type Read = fn(usize) -> serde_json::Result<usize>;

@@ -1,8 +1,8 @@
 //! The result file: versioned JSON that carries a run's numbers with everything needed to defend them.
 //!
-//! One [`Run`] is one file. `docs/reference/results-schema.md` says the same for readers of the JSON. Invariants: every
-//! number is finite; `ratio` is always measured / floor; the environment is an allow-list (no environment
-//! variables, user names or paths); readers ignore fields they do not know, so adding one is not a new version.
+//! One [`Run`] is one file. `docs/reference/results-schema.md` is the description for readers of the JSON. Invariants: every
+//! number is finite; `ratio` is always measured / floor; the environment is an allow-list (no environment variables,
+//! user names or paths); readers ignore unknown fields, so adding one is not a new version.
 
 mod read;
 mod run;

@@ -1,5 +1,6 @@
-//! [`Plain`]: a deserializer around another one, through which JSON from outside becomes values. Texts, names of fields among
-//! them, lose what a terminal would act on; their lengths, the memory that values take and the size of measured numbers are limited.
+//! [`Plain`]: a deserializer wrapped around another one to read JSON from outside. It removes terminal control
+//! characters from texts, including names of fields, and limits the length of texts, the memory of values and the
+//! size of measured numbers.
 //!
 //! Values that were read through it need no care when they are shown, whatever they are shown in. A field that is added to a
 //! structure is covered without being named.
@@ -14,7 +15,7 @@ use serde::forward_to_deserialize_any;
 
 use host::plain;
 
-/// Characters of a text at most.
+/// Maximum characters of a text.
 pub(super) const FIELD_MAX: usize = 4096;
 /// Largest measured number: sums and products of such numbers remain finite.
 const REAL_MAX: f64 = 1e18;
@@ -26,16 +27,17 @@ pub(super) const OBJECT_SIZE: usize = 320;
 /// Bytes counted for a text in addition to its own: its header, and an entry of a map.
 pub(super) const TEXT_SIZE: usize = 64;
 
-/// What the numbers of a text are.
+/// How the numbers of a text are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// Measurements and counts: reals are at most 1e18, integers below 2^48, so that sums and products remain numbers.
+    /// Measurements and counts: reals are at most 1e18, integers below 2^48, so that sums and products do not
+    /// overflow.
     Measured,
     /// Anything else among them, such as seeds and addresses.
     Any,
 }
 
-/// What is left of the limits while a text is read.
+/// The remaining limits while a text is read.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// Bytes left, by estimate. A short text may become a large value: `{}` an object.
@@ -123,7 +125,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Plain<'_, D> {
         self.inner.deserialize_enum(name, variants, visitor)
     }
 
-    // Nothing of it is kept.
+    // Ignored values are not stored.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.inner.deserialize_ignored_any(visitor)
     }

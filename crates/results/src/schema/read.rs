@@ -13,23 +13,23 @@ use crate::plain::{self, Numbers};
 
 use super::run::{Run, SCHEMA, SCHEMA_KIND, SCHEMA_VERSION};
 
-/// Bytes of a result file at most. A run of all experiments with all samples has some megabytes.
+/// Maximum bytes of a result file. A run of all experiments with all samples has some megabytes.
 const FILE_MAX: u64 = 256 << 20;
 
-/// Results of a file at most.
+/// Maximum results of a file.
 pub const RESULTS_MAX: usize = 1 << 16;
-/// Curves of a file at most: each is drawn, and compared with all others.
+/// Maximum curves of a file: each is drawn, and compared with all others.
 pub const CURVES_MAX: usize = 1 << 12;
-/// Devices of all results at most: the floors of the machine have some that a plan does not name.
+/// Maximum devices of all results: the floors of the machine add devices that a plan does not name.
 const DEVICES_MAX: usize = 128;
-/// Launches of a result at most.
+/// Maximum launches of a result.
 const LAUNCHES_MAX: usize = 1000;
-/// Names of factors at most.
+/// Maximum names of factors.
 const FACTORS_MAX: usize = 256;
-/// Parameters, warnings, devices and peers at most.
+/// Maximum parameters, warnings, devices and peers.
 const NOTES_MAX: usize = 1024;
 
-/// Why a result file cannot be used; each message says what, why and what to do, in one line.
+/// Why a result file cannot be used; each message has the problem, the cause and the remedy, in one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -82,7 +82,7 @@ pub enum ReadError {
     Invalid {
         /// File.
         path: String,
-        /// What is wrong, with line and column.
+        /// The mistake, with line and column.
         reason: String,
     },
 }
@@ -163,7 +163,7 @@ fn check_counts(run: &Run) -> Result<(), String> {
     }
 }
 
-/// The `schema` of a text that is JSON, if it is an object that has one. Nothing else is kept of it.
+/// The `schema` field of a JSON object, if any. Everything else is discarded.
 struct Head<'a>(Option<&'a RawValue>);
 
 impl<'de> Deserialize<'de> for Head<'de> {
@@ -209,7 +209,7 @@ fn version(schema: &str) -> Option<u64> {
     schema.strip_prefix(SCHEMA_KIND)?.strip_prefix('/')?.parse().ok()
 }
 
-/// Foreign text in a one-line message stays short.
+/// Untrusted text in a one-line message stays short.
 fn short(text: &str) -> String {
     let cut: String = text.chars().take(40).collect();
     if cut.len() < text.len() { format!("{cut}...") } else { cut }
@@ -226,7 +226,7 @@ fn classify(error: &serde_json::Error, text: &str, name: &str) -> ReadError {
     }
 }
 
-/// Whether a position is the end of what looks like an object.
+/// Whether a position is the end of an apparent object.
 fn at_end(text: &str, line: usize, column: usize) -> bool {
     let last = text.lines().last().unwrap_or_default();
     text.trim_start().starts_with('{') && line >= text.lines().count() && column >= last.len()

@@ -1,4 +1,4 @@
-//! [`Run`], all that a result file says, and what it is made of.
+//! [`Run`], the content of a result file, and its parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Run {
     pub schema: String,
     /// The machine and the moment.
     pub environment: Environment,
-    /// Every effective parameter, with where its value came from.
+    /// Every effective parameter, with the source of its value.
     #[serde(default)]
     pub parameters: Vec<Parameter>,
     /// One entry for each measured cell.
@@ -41,7 +41,7 @@ pub struct Missing {
     pub size_bytes: u64,
     /// Metric that it would have had.
     pub metric: String,
-    /// Why not, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -63,7 +63,8 @@ impl Default for Run {
 pub struct Environment {
     /// Version of nicety that measured.
     pub nicety_version: String,
-    /// Commit that it was built from, with `+changes` if there were some; `None` where it was not built from a repository.
+    /// Commit that it was built from, with `+changes` if there were some; `None` if it was not built from a
+    /// repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// UTC start of the run, RFC 3339, e.g. `2026-03-01T12:00:00Z`.
@@ -78,7 +79,7 @@ pub struct Environment {
     pub cores: u32,
     /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Frequency governor of the pinned cores; `None` where the kernel shows none.
+    /// Frequency governor of the pinned cores; `None` if the kernel shows none.
     pub governor: Option<String>,
     /// Whether the time-stamp counter runs at a constant rate; `None` where unknown.
     pub tsc_invariant: Option<bool>,
@@ -95,14 +96,14 @@ pub struct Environment {
     /// The devices, in the order in which they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceInfo>,
-    /// The other hosts, rank by rank; none where all processes were of this one.
+    /// The other hosts, rank by rank; empty if all processes were on this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerInfo>,
-    /// What weakens these numbers, and the remedy.
+    /// Doubts about these numbers, and the remedy.
     pub warnings: Vec<Warning>,
 }
 
-/// A host on which the other side ran, as its `nicety serve` says.
+/// A host of the other side, as reported by its `nicety serve`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PeerInfo {
@@ -130,26 +131,26 @@ pub struct DeviceInfo {
     pub name: String,
     /// The clock that timed it: a modelled card's is virtual.
     pub clock: ClockKind,
-    /// What two measurements of the same thing on it differed by.
+    /// The difference between two measurements of the same thing on it.
     pub aa_noise: Option<AaNoise>,
-    /// What it chose at its start, and why.
+    /// The choices that it made when opened, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The names of its rails, in their order: its own if it is not several.
+    /// The names of its rails, in their order: its own name if it has only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<String>,
-    /// What each rail could carry, as the machine file of a modelled card says it.
+    /// The limits of each rail, from the machine file of a modelled card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rail_rates: Option<RailRates>,
 }
 
-/// What limits one rail, in MB/s (MB = 10^6 bytes).
+/// The limits of one rail, in MB/s (MB = 10^6 bytes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RailRates {
-    /// Its link, one way.
+    /// Its link, in one direction.
     pub link: f64,
-    /// The bus of its card, both ways together.
+    /// The bus of its card, both directions together.
     pub card: f64,
 }
 
@@ -221,9 +222,9 @@ pub struct AaNoise {
 /// Something that weakens the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What was found.
+    /// The problem.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub advice: String,
 }
 
@@ -234,14 +235,14 @@ pub struct Parameter {
     pub key: String,
     /// Value as text.
     pub value: String,
-    /// Unit of the value, if it has one.
+    /// Unit of the value, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// Where the value came from.
+    /// The source of the value.
     pub origin: Origin,
 }
 
-/// Where a parameter's value came from.
+/// The source of a parameter's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -275,7 +276,7 @@ pub struct Measurement {
     pub variant: Variant,
     /// Message size in bytes.
     pub size_bytes: u64,
-    /// What was measured: `one_way_latency`, `bandwidth`, `message_rate`, ...
+    /// The measured quantity: `one_way_latency`, `bandwidth`, `message_rate`, ...
     pub metric: String,
     /// `us`, `MB/s` (MB = 10^6 bytes), `1/s`, `B`, `%` or `pages`.
     pub unit: String,
@@ -290,7 +291,7 @@ pub struct Measurement {
     /// Why there is no interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_reason: Option<String>,
-    /// What the machine itself does, measured in the same run.
+    /// The machine's own limit, measured in the same run.
     pub floor: Option<Floor>,
     /// Arithmetic mean of times, harmonic mean of rates.
     #[serde(default)]
@@ -301,7 +302,7 @@ pub struct Measurement {
     /// Largest sample; nothing is dropped.
     #[serde(default)]
     pub max: Option<f64>,
-    /// Quantiles asked for: carried ones with value, refused ones with the reason.
+    /// Requested quantiles: supported ones with value, others with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quantiles: Vec<Quantile>,
     /// First-touch value: the very first operation of the first launch, never part of the rest.
@@ -332,7 +333,7 @@ const fn one() -> u64 {
 }
 
 impl Measurement {
-    /// What identifies this result among those of a run, and its counterpart in another run.
+    /// Identifies this result among those of a run, and its counterpart in another run.
     #[must_use]
     pub fn cell(&self) -> Cell {
         Cell {
@@ -351,7 +352,7 @@ impl Measurement {
         pairs.join(sep)
     }
 
-    /// Whether more is better: true of rates (`MB/s`, `1/s`), of shares and of what a cache holds, false of times.
+    /// Whether more is better: true of rates (`MB/s`, `1/s`), of shares and of cache capacities, false of times.
     #[must_use]
     pub fn higher_is_better(&self) -> bool {
         self.unit.ends_with("/s") || matches!(self.unit.as_str(), "%" | "pages")
@@ -380,7 +381,7 @@ pub struct Floor {
     pub value: f64,
     /// Its unit, that of the result.
     pub unit: String,
-    /// What it is, e.g. `cache-line half round trip`.
+    /// Its description, e.g. `cache-line half round trip`.
     pub what: String,
     /// Median / value: 1.2 is 20 % slower for a time, 0.9 is 10 % slower for a rate.
     pub ratio: f64,
@@ -432,12 +433,12 @@ pub struct Launch {
     pub n: u64,
     /// Their median.
     pub median: f64,
-    /// 95 % interval of the median within this launch; widened where samples depend on each other.
+    /// 95 % interval of the median within this launch; widened if samples depend on each other.
     pub ci95: Option<[f64; 2]>,
     /// How the interval was made, or why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95_reason: Option<String>,
-    /// What was cut at the start.
+    /// The warm-up cut at the start.
     pub warm_up: WarmUp,
     /// Lag-1 autocorrelation, -1 to 1.
     pub lag1: Option<f64>,
@@ -459,7 +460,7 @@ pub struct Launch {
     pub samples: Vec<f64>,
 }
 
-/// What was cut as warm-up (rule 3).
+/// The samples cut as warm-up (rule 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WarmUp {
@@ -477,7 +478,7 @@ pub struct Outliers {
     pub mild: u64,
     /// Beyond 3 interquartile ranges.
     pub severe: u64,
-    /// Indices of severe ones within the launch, after the cut; the first few only.
+    /// Indices of severe outliers within the launch, after the cut; the first few only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<u64>,
 }
@@ -492,7 +493,7 @@ pub struct Stop {
     pub half_width: Option<f64>,
     /// The fraction that was wanted.
     pub target: f64,
-    /// What ended it otherwise: `maximum count`, `maximum time`, `interrupted`.
+    /// Why it ended otherwise: `maximum count`, `maximum time`, `interrupted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }

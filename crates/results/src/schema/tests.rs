@@ -179,8 +179,8 @@ fn cells_differ_by_any_factor() {
     assert_ne!(a.cell(), b.cell());
 }
 
-/// Goal: files with more than a report can go through are refused, and those at the limit are not. Method: each kind of list at
-/// its limit and one beyond.
+/// Goal: files with more than a report can process are refused, and files at the limit are not. Method: each kind of
+/// list at its limit and one beyond.
 #[test]
 fn counts_of_a_file_are_accepted_up_to_their_limits() {
     let result = |i: usize, device: usize, variant: String| Measurement {

@@ -1,4 +1,4 @@
-//! Writing a result file: whole or not at all, and never at the cost of the old one.
+//! Writing a result file: atomically, and never losing the old one on failure.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn written(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
 /// # Errors
 /// The system's; an old file is then as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // A rename would replace a symbolic link by a file, and a device such as /dev/stdout by one too.
+    // A rename would replace a symbolic link by a file, and a device such as /dev/stdout, too.
     let target = match std::fs::metadata(path) {
         Ok(old) if !old.is_file() => {
             return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);

@@ -26,8 +26,8 @@ pub struct Modes {
 
 /// The two modes of sorted samples, or `None` if one mode explains them or there are fewer than 100.
 ///
-/// `resolution` is the clock's, in the unit of the samples: bins are whole multiples of it, since others would
-/// make a comb of quantised data, and modes nearer than three steps are one.
+/// `resolution` is the clock's, in the unit of the samples: bins are whole multiples of it, since other widths would
+/// show quantised data as a comb, and modes nearer than three steps are one.
 #[must_use]
 pub fn bimodal(sorted: &[f64], resolution: f64) -> Option<Modes> {
     if sorted.len() < SAMPLES_MIN {

@@ -28,7 +28,7 @@ pub struct RatioInterval {
     pub high: Option<f64>,
 }
 
-/// What may be said of new against old.
+/// The verdict of new against old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is beyond the threshold on the bad side.
@@ -110,10 +110,10 @@ fn mann_whitney_counts(a: usize, b: usize) -> Vec<f64> {
     counts
 }
 
-/// How far the later half of a run's launches moved from the earlier half, as a fraction; 0 where chance explains it.
+/// How far the later half of a run's launches moved from the earlier half, as a fraction; 0 if chance explains it.
 ///
-/// The interval of a ratio carries what launches scatter. What it cannot carry is a machine that changed while it
-/// measured: then launches of another hour differ by as much.
+/// The interval of a ratio covers the scatter of launches. It cannot cover a machine that changed during the
+/// measurement: then launches of another hour differ by as much.
 #[must_use]
 pub fn drift(launches: &[f64]) -> f64 {
     let (early, late) = launches.split_at(launches.len() / 2);
@@ -123,8 +123,8 @@ pub fn drift(launches: &[f64]) -> f64 {
 
 /// Verdict of an interval against `threshold` (a fraction: 0.05 allows 5 %, symmetric as a ratio).
 ///
-/// A difference has to be larger than what the runs drifted by, too. "Same" knows no such allowance: noise makes nothing
-/// the same.
+/// A difference has to be larger than the drift of the runs, too. "Same" has no such allowance: noise never makes two
+/// runs the same.
 #[must_use]
 pub fn verdict(ratio: &RatioInterval, threshold: f64, drift: f64, direction: Direction) -> Verdict {
     let (Some(low), Some(high)) = (ratio.low, ratio.high) else { return Verdict::CannotTell };
@@ -147,10 +147,10 @@ pub fn verdict(ratio: &RatioInterval, threshold: f64, drift: f64, direction: Dir
 
 /// P value of "the ratio is within the threshold", two-sided: Yuen's test on logarithms, shifted to the threshold.
 ///
-/// For the correction over many cells only. A rank test cannot serve: with five launches a side its least p is
-/// 1/126, and no cell of a hundred could ever pass. Nor can Welch's: one launch that something disturbed widens its
-/// deviation until a clear difference is none (Yuen 1974 trims a fifth at each end). `None` below two launches on a side
-/// or without a ratio.
+/// For the correction over many cells only. A rank test is unsuitable: with five launches a side its least p is
+/// 1/126, and no cell of a hundred could ever pass. So is Welch's: a single disturbed launch widens its deviation
+/// until a clear difference is not significant (Yuen 1974 trims a fifth at each end). `None` below two launches on a
+/// side or without a ratio.
 #[must_use]
 pub fn p_beyond(old: &[f64], new: &[f64], threshold: f64) -> Option<f64> {
     ratio_interval(old, new)?;
@@ -166,10 +166,10 @@ pub fn p_beyond(old: &[f64], new: &[f64], threshold: f64) -> Option<f64> {
     Some((2.0 * tail).min(1.0))
 }
 
-/// The mean of what is left when a fifth is trimmed at each end, and how well it is known.
+/// The mean after trimming a fifth at each end, and its precision.
 struct Trimmed {
     mean: f64,
-    /// Of the mean.
+    /// Variance of the mean.
     variance: f64,
     freedom: f64,
 }
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(drift(&[1.0, 9.0]), 0.0, "too few to tell");
     }
 
-    /// A launch that something disturbed is one of eleven: the other ten are evidence all the same.
+    /// A single disturbed launch out of eleven: the other ten are still evidence.
     #[test]
     fn a_disturbed_launch_hides_no_difference() {
         let mut rng = Rng::new(5);
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(p_beyond(&[1.0], &[2.0], 0.0), None);
     }
 
-    /// A/A at threshold 0: at most the 5 % that the interval promises, over both sides.
+    /// A/A at threshold 0: at most the 5 % that the interval guarantees, over both sides.
     #[test]
     fn the_false_positive_rate_of_a_comparison_with_itself_is_within_its_level() {
         let mut rng = Rng::new(3);

@@ -29,9 +29,9 @@ pub fn lag1_clipped(samples: &[f64], low: f64, high: f64) -> Option<f64> {
 
 /// Effective sample size: as many independent samples would locate the median as well. 1 to n.
 ///
-/// The smaller of two estimates on "at most the median": n (1-r)/(1+r), exact for AR(1), and that from the
-/// variance of block means (blocks of sqrt n), which also sees longer dependence. It is this yes-or-no series and
-/// not the samples whose dependence widens the median's interval, and outliers cannot hide it.
+/// The smaller of two estimates on "at most the median": n (1-r)/(1+r), exact for AR(1), and the estimate from the
+/// variance of block means (blocks of sqrt n), which also detects longer dependence. The dependence of this yes-or-no
+/// series, not of the samples, widens the median's interval, and outliers cannot hide it.
 #[must_use]
 pub fn effective_size(samples: &[f64], median: f64) -> f64 {
     let n = samples.len() as f64;
@@ -168,7 +168,8 @@ mod tests {
         assert_eq!(effective_size(&[4.0; 100], 4.0), 100.0);
     }
 
-    /// Samples of AR(1) with rho 0.8: the plain interval is far too narrow, the two that allow for it are not.
+    /// Samples of AR(1) with rho 0.8: the plain interval is far too narrow, the two that allow for dependence are
+    /// not.
     #[test]
     fn intervals_that_allow_for_dependence_cover_where_the_plain_one_does_not() {
         let (mut plain, mut widened, mut bootstrap) = (0, 0, 0);

@@ -9,7 +9,7 @@ const COUNTS_AT_SMALLEST: f64 = 256.0;
 /// Integers above this leave f64.
 const TOP: u64 = 1 << 52;
 
-/// Histogram of positive values; about 50 KiB for twelve decades, allocated at once.
+/// Histogram of positive values; about 50 KiB for twelve decades, allocated up front.
 #[derive(Clone, Debug)]
 pub struct LogHistogram {
     counts: Hdr<u64>,
@@ -20,8 +20,8 @@ impl LogHistogram {
     /// Largest relative width of a bin.
     pub const RELATIVE_ERROR: f64 = 1.0 / 128.0;
 
-    /// A histogram that resolves values from `smallest` (in their unit) to `1.7e13 * smallest`; smaller ones and
-    /// larger ones are counted in the outermost bins. `None` unless `smallest` is positive and finite.
+    /// A histogram that resolves values from `smallest` (in their unit) to `1.7e13 * smallest`; values outside are
+    /// counted in the outermost bins. `None` unless `smallest` is positive and finite.
     #[must_use]
     pub fn new(smallest: f64) -> Option<Self> {
         let scale = COUNTS_AT_SMALLEST / smallest;

@@ -14,7 +14,7 @@ pub const LAUNCHES_FOR_95: usize = 6;
 pub struct LaunchMedian {
     /// Median of the launch medians.
     pub median: f64,
-    /// 95 % interval, if six or more launches carry one.
+    /// 95 % interval, if there are six or more launches.
     pub interval: Option<Interval>,
     /// Why there is none.
     pub reason: Option<String>,
@@ -39,7 +39,7 @@ fn reason(launches: usize) -> String {
     format!("the range of {launches} launches carries {carried:.1} %; 95 % needs {LAUNCHES_FOR_95}")
 }
 
-/// Where the variation is.
+/// The sources of the variation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     /// Interquartile range of the launch medians; `None` below four launches.

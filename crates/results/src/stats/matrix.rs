@@ -7,7 +7,7 @@ use super::compare::{
 };
 use crate::schema::{Cell, ClockKind, Measurement, Run};
 
-/// What counts as a difference.
+/// The criteria for a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CompareOptions {
     /// Effects within this fraction are the same; default 0.05.
@@ -22,7 +22,7 @@ impl Default for CompareOptions {
     }
 }
 
-/// One cell of both runs.
+/// One cell present in both runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellComparison {
     /// Which.
@@ -85,7 +85,7 @@ pub fn compare_runs(old: &Run, new: &Run, options: &CompareOptions) -> Compariso
         p.push(beyond);
         cells.push(compared);
     }
-    // Cells without a p value (one launch, virtual time) are no tests and do not count among them.
+    // Cells without a p value (one launch, virtual time) are not tests and do not count among them.
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut q = benjamini_hochberg(&tested).into_iter();
     for (cell, p) in cells.iter_mut().zip(&p) {
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((rates.count(Verdict::Better), rates.count(Verdict::Worse)), (5, 0));
     }
 
-    /// The cell that was measured twice says how noisy that cell is: it excuses no other.
+    /// The cell measured twice shows the noise of that cell only: it excuses no other.
     #[test]
     fn the_noise_of_one_cell_does_not_hide_a_regression_in_another() {
         let mut old = run(1, 10, "us", |_| 1.0);

@@ -1,4 +1,4 @@
-//! Statistics for communication benchmarks: pure functions on slices, one rule a file.
+//! Statistics for communication benchmarks: pure functions on slices, one rule per file.
 //!
 //! Values are in any one unit. "Sorted" arguments ascend. Nothing here assumes normality, averages ratios or
 //! drops a sample. Rules are those of Hoefler & Belli (SC'15), Hunold & Carpen-Amarie (TPDS 27(12), 2016),
