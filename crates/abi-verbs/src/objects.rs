@@ -295,7 +295,7 @@ pub(crate) struct State {
     pub(crate) is_datagram: bool,
     /// A listener at an IPv6 address does not accept IPv4 (`RDMA_OPTION_ID_AFONLY`).
     pub(crate) is_of_one_family: bool,
-    /// Shares its address with other identifiers that set this option, while none of them listens (`RDMA_OPTION_ID_REUSEADDR`).
+    /// Shares its address with other identifiers that set this option, while none is listening (`RDMA_OPTION_ID_REUSEADDR`).
     pub(crate) reuses_address: bool,
     pub(crate) context: Handle<Context>,
     pub(crate) local: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Programs that were not built for us: Debian's ibverbs-utils and perftest, as they are.
+//! Runs unmodified third-party programs: Debian's ibverbs-utils, perftest, rdmacm-utils, UCX and libfabric tools.
 
 mod common;
 
@@ -38,8 +38,8 @@ fn a_device_is_described() {
     assert!(wrong.contains("nicety0") && !wrong.contains('\u{1b}'), "{wrong:?}");
 }
 
-/// Runs a pair. Of two ibv_srq_pingpong the one that is done first leaves, though the other may still send by another of its queue
-/// pairs: a card says half a second later that nobody acknowledges, ours at once. Then they are run again, twice at most.
+/// Runs a pair. The ibv_srq_pingpong that finishes first exits, though the other may still send on another of its queue pairs. A card
+/// reports the missing acknowledgement half a second later, our devices immediately. Then the pair is run again, twice at most.
 fn pair_that_parts(names: &Names, device: &str, line: &str) -> [String; 2] {
     let may_part = line.starts_with("ibv_srq_pingpong");
     for _ in 0..2 {
@@ -57,7 +57,7 @@ fn pair_that_parts(names: &Names, device: &str, line: &str) -> [String; 2] {
     pair(names, device, line)
 }
 
-/// Pairs of Debian's programs, which check what they can of what arrives.
+/// Runs pairs of Debian's programs, which check the received data where they can.
 fn run_pairs(device: &str, package: &str, lines: &[&str]) {
     let names = Names::new();
     for line in lines {
@@ -65,7 +65,7 @@ fn run_pairs(device: &str, package: &str, lines: &[&str]) {
         if !has(program, package) {
             return;
         }
-        // Without -F perftest ends without a report where the clock seems to be unsteady, as it does on a machine that has other work.
+        // Without -F, perftest ends without a report when the clock seems unsteady, as on a busy machine.
         let options = if package == "perftest" { " -F" } else { "" };
         let said = pair_that_parts(&names, device, &format!("{line}{options}"));
         for wrong in ["rror", "ailed", "invalid data"] {
@@ -120,8 +120,8 @@ fn perftest_measures_each_operation() {
     );
 }
 
-/// Goal: memory that is lost while it is registered ends no process, and each end is told its own half. Method: every operation, every way
-/// of losing memory of either end, in one process and in two, on each way of copying.
+/// Goal: memory that is unmapped while registered kills no process, and each end gets an error for its own part. Method: every
+/// operation, every way of losing memory at either end, in one process and in two, with each way of copying.
 #[test]
 fn memory_that_is_lost_ends_no_process() {
     if !has_compiler() {
@@ -143,7 +143,7 @@ fn nonsense_is_answered() {
     run_c("nonsense.c", "all refused");
 }
 
-/// Lines of functions.txt as `hammer.c` takes them.
+/// The lines of functions.txt in the format of `hammer.c`.
 fn functions_in_c() -> String {
     let objects = [
         "ibv_device",
@@ -210,7 +210,7 @@ fn a_pair_in_c_does_what_others_leave_out() {
     run_c("pair.c", "all done");
 }
 
-/// Programs that are built for librdmacm, as server and client.
+/// Programs built for librdmacm, as server and client.
 #[test]
 fn connections_are_made_by_addresses() {
     let names = Names::new();
@@ -248,8 +248,8 @@ fn perftest_runs_over_librdmacm() {
     run_pairs("iwarp@127.0.0.1", "perftest", &lines[..3]);
 }
 
-/// A device that keeps to an address connects from there, wherever the system's route begins; what none leads to is said when the
-/// address is resolved, and where nobody listens, what was posted is flushed: rping waits for that.
+/// A device bound to an address connects from that address, whatever the system's route. An unreachable address is reported when it is
+/// resolved. If nobody listens, posted requests are flushed, for which rping waits.
 #[test]
 fn a_device_connects_from_its_own_address() {
     if !has("rping", "rdmacm-utils") {
@@ -277,7 +277,7 @@ fn a_device_connects_from_its_own_address() {
     }
 }
 
-/// Listens where devices of shared memory would, and says `words` to whoever connects; `None` ends without a word.
+/// Listens at the name of a shared-memory device, and sends `words` to the first program that connects; `None` hangs up.
 fn false_listener(port: u16, words: Option<&'static [u8]>) -> std::thread::JoinHandle<()> {
     use rustix::net::{
         AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
@@ -295,14 +295,14 @@ fn false_listener(port: u16, words: Option<&'static [u8]>) -> std::thread::JoinH
         assert!(n > 0, "the program speaks first");
         if let Some(words) = words {
             send(&peer, words, SendFlags::NOSIGNAL).expect("said");
-            // Until the program has gone: what it makes of the words is asked, not of the end.
+            // Waits for the program to exit: the test is about its reaction to the words, not to the end of the connection.
             while recv(&peer, &mut heard, RecvFlags::empty()).is_ok_and(|(_, n)| n > 0) {}
         }
     })
 }
 
-/// Goal: who connects on shared memory to something that is not ours hears of it by an event, soon, and ends. Method: rping meets a
-/// listener that speaks another protocol, one of a later version, and one that hangs up.
+/// Goal: a program that connects on shared memory to a foreign listener gets an event soon, and ends. Method: rping connects to
+/// listeners that speak another protocol or a later version, or hang up.
 #[test]
 fn a_peer_on_shm_that_is_not_ours_is_an_error() {
     if !has("rping", "rdmacm-utils") {
@@ -328,7 +328,7 @@ fn a_peer_on_shm_that_is_not_ours_is_an_error() {
     }
 }
 
-/// Goal: whoever waits for a peer that was killed ends, and says why.
+/// Goal: a server that waits for a killed client ends, and reports the reason.
 #[test]
 fn a_server_whose_client_is_killed_ends() {
     if !has("rping", "rdmacm-utils") {
@@ -344,17 +344,17 @@ fn a_server_whose_client_is_killed_ends() {
         let mut server = start("-s -v");
         await_listener(port.parse().expect("a number"), &mut server);
         let (mut client, mut heard) = (start("-c"), [0; 64]);
-        // Messages pass.
+        // Wait until messages pass.
         server.stdout.as_mut().expect("a pipe").read_exact(&mut heard).expect("the server prints what comes");
         client.kill().expect("it runs");
         client.wait().expect("it was killed");
-        // Whether it was sending or waiting decides how it ends.
+        // Whether it was sending or waiting determines how it ends.
         let said = common::said(&common::end(server, device));
         assert!(said.contains("DISCONNECT EVENT") || said.contains("failed status"), "{device}: {said}");
     }
 }
 
-/// One of two libraries is ours: none of its objects would be known to the other.
+/// If only one of the two libraries is ours, the other does not know its objects.
 #[test]
 fn a_program_with_half_of_the_library_is_told() {
     if !has("rping", "rdmacm-utils") {
@@ -368,13 +368,13 @@ fn a_program_with_half_of_the_library_is_told() {
         let child =
             command.args(["-s", "-a", "127.0.0.1"]).env("LD_PRELOAD", theirs).spawn().expect("it starts");
         let output = common::end(child, "rping");
-        // It ends by itself: librdmacm of the kernel's finds no way to that, and says so by its error.
+        // The program ends: the kernel's librdmacm finds no device, and reports its own error.
         assert!(!output.status.success() && common::said(&output).contains(says), "{missing}: {output:?}");
     }
 }
 
-/// A program for a later libibverbs, which has what ours has not: the loader says what it misses. Method: a library of that
-/// name with such a function.
+/// A program for a later libibverbs, with a function that ours lacks: the loader reports the missing version. Method: builds a library
+/// of that name with such a function.
 #[test]
 fn a_program_of_another_generation_is_refused() {
     if !has_compiler() {
@@ -407,7 +407,7 @@ fn a_program_of_another_generation_is_refused() {
     );
 }
 
-/// A device that is there and cannot be opened: the program hears of it, and a line says why.
+/// An existing device that cannot be opened: the program gets an error, and a line on standard error gives the reason.
 #[test]
 fn what_cannot_be_opened_says_why() {
     if !has("ibv_devinfo", "ibverbs-utils") {
@@ -426,7 +426,7 @@ fn what_cannot_be_opened_says_why() {
     refused("shm", "--nofile=6", "Too many open files");
 }
 
-/// What there is not is refused, and nothing waits for it.
+/// An unsupported function fails instead of waiting.
 #[test]
 fn multicast_is_refused() {
     if !has("mckey", "rdmacm-utils") {
@@ -437,7 +437,7 @@ fn multicast_is_refused() {
     assert!(!common::end(child, "mckey").status.success());
 }
 
-/// Pairs of programs that take the port in other ways at their ends.
+/// Runs pairs of programs whose two ends take the port in different ways.
 fn run_ends(device: &str, package: &str, pairs: &[[&str; 2]]) {
     let names = Names::new();
     for [server, client] in pairs {
@@ -482,7 +482,7 @@ fn libfabric_runs_over_its_provider_for_verbs() {
     ["shm", "iwarp@127.0.0.1"].into_iter().for_each(|device| run_ends(device, "libfabric-bin", &lines));
 }
 
-/// What programs see that look at paths, where the library is preloaded.
+/// A preloaded library emulates the paths of devices.
 #[test]
 fn paths_of_devices_lead_somewhere() {
     let names = Names::new();
@@ -507,7 +507,7 @@ fn paths_of_devices_are_found_by_other_calls() {
     assert!(said.contains("all found"), "{said}");
 }
 
-/// Files of a port say what functions do, as which of the two kinds a device looks.
+/// The files of a port agree with the functions, for both device kinds.
 #[test]
 fn files_of_a_port_agree_with_functions() {
     if !has_compiler() {
@@ -525,8 +525,8 @@ fn files_of_a_port_agree_with_functions() {
     }
 }
 
-/// Goal: a library that chooses ports as NCCL does takes those of our devices, and the GIDs that are addresses. Method: a program by the
-/// same rules, which finds libibverbs by dlopen(3).
+/// Goal: a library that chooses ports as NCCL does finds our devices, and the GIDs that contain IP addresses. Method: a program with
+/// the same rules, which loads libibverbs by dlopen(3).
 #[test]
 fn ports_are_chosen_by_the_rules_of_nccl() {
     if !has_compiler() {
@@ -539,7 +539,7 @@ fn ports_are_chosen_by_the_rules_of_nccl() {
     assert!(said.contains("all usable"), "{said}");
 }
 
-/// ibstat goes by libibumad, which reads files alone.
+/// ibstat uses libibumad, which only reads files.
 #[test]
 fn ibstat_describes_the_devices() {
     if !has("ibstat", "infiniband-diags") {
@@ -571,8 +571,8 @@ fn ibstat_describes_the_devices() {
     assert!(one.contains("CA: 'nicety1'") && one.contains("Port GUID: 0x7f00000100000000"), "{one}");
 }
 
-/// Goal: a script that looks for a device with an address of IPv4, as valkey's test does, finds it. Method: the names of devices, and the
-/// network interface of the first GID, by Python.
+/// Goal: a script that searches for a device with an IPv4 address, as valkey's test does, finds it. Method: lists the devices and reads
+/// the network interface of the first GID, in Python.
 #[test]
 fn python_finds_the_network_interface_of_a_device() {
     if !has("python3", "python3") {
@@ -586,7 +586,7 @@ fn python_finds_the_network_interface_of_a_device() {
     assert_eq!(finish(python.spawn().expect("it starts"), "python3"), "nicety0 lo\n");
 }
 
-/// Scripts ask ls(1) for devices and their network interfaces.
+/// Scripts list devices and their network interfaces by ls(1).
 #[test]
 fn folders_of_devices_are_listed() {
     let names = Names::new();
@@ -619,8 +619,8 @@ fn both_ends_of_connections_in_c_meet() {
     run_c("connections.c", "all connected");
 }
 
-/// Goal: on a device of this host only processes of the same user are peers, and nobody else is in their way. Method: another user sends
-/// datagrams to every socket that is to be seen, and takes each name that this user's sockets have or could have.
+/// Goal: on a device that reaches only this host, only processes of the same user are peers, and other users cannot interfere. Method:
+/// another user sends datagrams to every visible socket, and takes each name that this user's sockets have or could have.
 #[test]
 fn datagrams_and_names_of_another_user_do_nothing() {
     run_c("strangers.c", "all held");
@@ -631,8 +631,8 @@ fn two_processes_find_each_other_by_ip_addresses_and_numbers() {
     run_c("gids.c", "all found");
 }
 
-/// Goal: programs that choose the GID of an IP address, as one does for RoCE, meet; between addresses as between hosts, connected and
-/// by datagrams. Method: Debian's programs with the second GID, each end on an address of its own.
+/// Goal: programs that choose the GID of an IP address, as for RoCE, connect and exchange datagrams, between different addresses as
+/// between hosts. Method: Debian's programs with the second GID, each end at its own address.
 #[test]
 fn programs_meet_by_the_gids_of_their_ip_addresses() {
     let lines: [(&str, &str, &[&str]); 5] = [
@@ -672,7 +672,7 @@ fn values_that_cards_refuse_are_refused() {
     run_c("limits.c", "all refused");
 }
 
-/// With RNICs of iWARP messages have as much private data as a program can say.
+/// With iWARP RNICs, private data may be as long as the length field can express.
 #[test]
 fn rnics_take_long_private_data() {
     if !has_compiler() {
@@ -706,7 +706,7 @@ fn events_of_ends_come_after_all_else() {
     run_c("ends.c", "all ended");
 }
 
-/// Runs a program of `tests/c` on each device, whose name is its argument.
+/// Runs a program of `tests/c` on each device, with the device's name as its argument.
 fn run_c(source: &str, says: &str) {
     if !has_compiler() {
         return;

@@ -1,4 +1,5 @@
-//! functions.txt names what the library exports, and every function that it calls done or partial has a test in C.
+//! Checks what is generated from the table of functions: the exported symbols, and the list in CAVEATS.md. After a change of the table,
+//! `BLESS=1 cargo test -p abi-verbs --test table` writes the list.
 
 mod common;
 
@@ -44,7 +45,7 @@ fn states_are_known_and_what_is_partial_says_what_is_left_out() {
     }
 }
 
-/// What is there is used by a program of ours that goes by what comes of it, not only passed nonsense.
+/// Each supported function is called by a C test that checks its effect, not only passed invalid arguments.
 #[test]
 fn what_is_there_is_gone_through_in_c() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
@@ -57,20 +58,20 @@ fn what_is_there_is_gone_through_in_c() {
             !is_word(text[..at].chars().next_back()) && !is_word(text[at + name.len()..].chars().next())
         })
     };
-    // A macro of the headers calls what begins with an underscore.
+    // Functions with a leading underscore are called through a macro of the headers.
     let there = functions().into_iter().filter(|function| function.state != "unsupported");
     let missing: Vec<_> =
         there.map(|function| function.name.trim_start_matches('_')).filter(|name| !calls(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Symbols with their nodes, as nm lists them.
+/// Symbols with their version nodes, as nm lists them.
 fn exported(library: &Path) -> Option<BTreeSet<String>> {
     let output =
         Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library).output();
     let text = String::from_utf8(output.ok()?.stdout).expect("text");
     let names = text.lines().filter_map(|line| line.split_whitespace().nth(2));
-    // A node is a symbol, too, without a version.
+    // A node itself is also listed as a symbol, without a version.
     Some(names.filter(|name| name.contains('@')).map(|name| name.replace("@@", "@")).collect())
 }
 
@@ -88,7 +89,7 @@ fn exactly_the_tables_are_exported() {
     assert_eq!(found, public.chain(private).collect());
 }
 
-/// Goal: a program that was linked with the installed libraries finds in ours whatever it can ask for.
+/// Goal: our library exports everything that a program linked with the installed libraries may need.
 #[test]
 fn nothing_of_the_installed_libraries_is_missing() {
     let folder = Path::new("/usr/lib/x86_64-linux-gnu");

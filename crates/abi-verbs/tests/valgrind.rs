@@ -1,4 +1,4 @@
-//! What valgrind reports of programs for verbs.
+//! Runs verbs programs under valgrind.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use common::{Names, ends, has};
 
-/// Goal: valgrind reports no error of an unmodified program, with the suppressions that ship and its leak check.
+/// Goal: valgrind reports no error in an unmodified program, with the shipped suppressions and its leak check.
 #[test]
 fn valgrind_reports_nothing_of_a_ping_pong() {
     if !has("valgrind", "valgrind") || !has("ibv_rc_pingpong", "ibverbs-utils") {

@@ -7,7 +7,7 @@ use libc::{sockaddr, sockaddr_storage, socklen_t};
 use crate::layout::structures;
 use crate::verbs::*;
 
-/// What an event carries: parameters of a connection, or of a datagram service.
+/// The parameters of an event: of a connection, or of a datagram service.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union rdma_event_param {

@@ -1,26 +1,26 @@
-//! Types that say how they lie in memory.
+//! Memory layouts of C types.
 
-/// Where a field lies.
+/// The position of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name in C, where a union without a name counts for nothing.
+    /// Its name in C; unnamed unions are omitted from the path.
     pub name: &'static str,
-    /// Bytes before it.
+    /// Offset in bytes.
     pub offset: usize,
 }
 
-/// How a type lies in memory.
+/// The memory layout of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Its name in C, behind `struct`.
+    /// Its name in C, after `struct`.
     pub name: &'static str,
     /// Its size in bytes.
     pub size: usize,
-    /// Its fields. Those whose names begin with an underscore are padding of ours, and not in here.
+    /// Its fields, without our padding fields, whose names begin with an underscore.
     pub fields: Vec<Field>,
 }
 
-/// Declares the structures of a header, and `layouts()` of them.
+/// Declares the structures of a header, and a function `layouts()` that returns their layouts.
 macro_rules! structures {
     ($(struct $name:ident { $($field:ident: $kind:ty,)* })*) => {
         $(
@@ -29,7 +29,7 @@ macro_rules! structures {
             pub struct $name { $(pub $field: $kind,)* }
         )*
 
-        /// How they lie.
+        /// The layouts of these structures.
         pub(crate) fn layouts() -> Vec<crate::Layout> {
             vec![$(crate::Layout {
                 name: stringify!($name),

@@ -1,13 +1,13 @@
-//! The types and numbers of libibverbs and librdmacm, as C lays them out; nothing is linked and nothing is called.
+//! The C types and constants of libibverbs and librdmacm; this crate links and calls nothing.
 //!
-//! Names are those of `infiniband/verbs.h` and `rdma/rdma_cma.h`, so that whoever knows these finds his way. Each type says its own
-//! layout ([`Layout`]); `tests/layout.rs` holds it against a compiler that reads the installed headers, and against `offsets.txt`
-//! where there are none. What lies behind a pointer that only its owner follows is [`c_void`](std::ffi::c_void).
+//! Names are those of `infiniband/verbs.h` and `rdma/rdma_cma.h`. Each type has a description of its layout ([`Layout`]).
+//! `tests/layout.rs` compares it with a C compiler's layout of the installed headers, or with `offsets.txt` where they are not
+//! installed. Types behind pointers that only their owner dereferences are [`c_void`](std::ffi::c_void).
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `layout` | the macro that declares a type and keeps its offsets |
-//! | `verbs` | `infiniband/verbs.h`: objects, requests, completions, attributes, and the tables of functions of a context |
+//! | `layout` | the macro that declares a type and records its offsets |
+//! | `verbs` | `infiniband/verbs.h`: objects, requests, completions, attributes, and the function tables of a context |
 //! | `cma` | `rdma/rdma_cma.h` |
 //! | `numbers` | constants of both |
 #![forbid(unsafe_code)]

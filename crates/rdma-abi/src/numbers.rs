@@ -1,11 +1,11 @@
 //! Constants of both headers.
 
-/// Declares constants, and the list of them that `tests/layout.rs` checks.
+/// Declares constants, and a list that `tests/layout.rs` checks.
 macro_rules! numbers {
     ($($name:ident = $value:literal,)*) => {
         $(pub const $name: u32 = $value;)*
 
-        /// Every constant in here.
+        /// All constants of this module.
         pub const NUMBERS: &[(&str, u32)] = &[$((stringify!($name), $value),)*];
     };
 }

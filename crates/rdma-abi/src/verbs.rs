@@ -1,7 +1,7 @@
-//! `infiniband/verbs.h`: objects, requests, completions, attributes, and the tables of functions that its inline functions go through.
+//! `infiniband/verbs.h`: objects, requests, completions, attributes, and the function tables that its inline functions use.
 //!
-//! It is one file because its types are one circle in C: a context has a table of functions, which take objects, which point to their
-//! context.
+//! All types are in one file because they refer to each other in a cycle: a context has a table of functions, which take objects, which
+//! point to their context.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -9,20 +9,20 @@ use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::layout::structures;
 
-/// A slot that nobody calls, or that is left empty: the inline function then says that it is not supported.
+/// A table entry that is never called, or left empty: then the inline function reports that it is not supported.
 pub type Unused = *mut c_void;
 
-/// What `abi_compat` is where a `verbs_context` lies before the `ibv_context`.
+/// The value of `abi_compat` in an `ibv_context` that is embedded in a `verbs_context`.
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
 
-/// A global identifier of a port: 16 bytes in the order of the network.
+/// A global identifier of a port: 16 bytes in network byte order.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ibv_gid {
     pub raw: [u8; 16],
 }
 
-/// What a request of the send queue works on, by its opcode.
+/// The operands of a send queue request, by its opcode.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_wr {
@@ -55,7 +55,7 @@ pub struct ibv_wr_ud {
     pub remote_qkey: u32,
 }
 
-/// What an asynchronous event is about.
+/// The object that an asynchronous event concerns.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ibv_async_element {

@@ -1,4 +1,4 @@
-//! The types as a C compiler lays them out that reads the installed headers, and as `offsets.txt` has them for machines without.
+//! Compares the types with a C compiler's layout of the installed headers, and with `offsets.txt` on machines without them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rdma_abi::{layouts, numbers::NUMBERS};
 
 const HEADERS: [&str; 2] = ["infiniband/verbs.h", "rdma/rdma_cma.h"];
 
-/// What is known in here, as lines of `offsets.txt`.
+/// This crate's layouts and constants, as lines of `offsets.txt`.
 fn ours() -> String {
     let mut text = String::new();
     for layout in layouts() {
@@ -23,7 +23,7 @@ fn ours() -> String {
     text
 }
 
-/// A program that prints the same lines by what the headers say.
+/// A C program that prints the same lines from the headers.
 fn program() -> String {
     let mut text: String = HEADERS.map(|header| format!("#include <{header}>\n")).concat();
     text += "#include <stddef.h>\n#include <stdio.h>\nint main(void) {\n";

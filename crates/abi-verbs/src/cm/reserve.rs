@@ -67,7 +67,7 @@ pub(crate) fn take(id: Held<CmId>, local: SocketAddr, routes: &[Route]) -> Answe
     Ok(())
 }
 
-/// Whether IPv4 and IPv6 addresses are the same on a device.
+/// Whether a device has one address for both address families.
 fn has_one_address(engine: &Engine) -> bool {
     engine.is_local || side(engine.device.name()).is_some_and(|side| side.is_ipv4())
 }

@@ -1,4 +1,5 @@
-//! The list of devices: those that `NICETY_VERBS_DEVICES` names, as `nicety0`, `nicety1` and so on, of the kind in `NICETY_VERBS_KIND`.
+//! The list of devices: `NICETY_VERBS_DEVICES` names them, and `NICETY_VERBS_KIND` their kind. Programs see them as `nicety0`, `nicety1`
+//! and so on.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};

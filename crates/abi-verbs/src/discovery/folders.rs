@@ -175,7 +175,7 @@ unsafe fn scan(
 
 /// A copy that the program frees with free(3); `None` without memory.
 fn allocated<T: Copy>(values: &[T]) -> Option<*mut T> {
-    // SAFETY: memory for these values or NULL, and a copy of them. Test: as above.
+    // SAFETY: memory for these values or NULL, and a copy. Test: as above.
     unsafe {
         let place: *mut T = libc::malloc(size_of_val(values).max(1)).cast();
         (!place.is_null()).then(|| place.copy_from_nonoverlapping(values.as_ptr(), values.len()))?;

@@ -179,10 +179,10 @@ pub(crate) fn next(found: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
 }
 
 /// Interposes functions of the C library whose first argument is a path, or a folder descriptor and a path. `own` computes the result
-/// for an emulated path; if it returns `None`, the function runs on the path's stand-in.
+/// for an emulated path; if it returns `None`, the function is called with the stand-in path.
 macro_rules! instead {
     ($($name:ident $([$at:ident: $folder:ty])? ($($argument:ident: $kind:ty),*) -> $answer:ty, $own:expr;)*) => {$(
-        // Not exported in unit tests, which use the C library's functions and call some of these.
+        // Not exported in unit tests, which use the C library's functions and call some functions of this module.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[cfg_attr(test, allow(dead_code))]
         unsafe extern "C" fn $name($($at: $folder,)? path: *const c_char, $($argument: $kind),*) -> $answer {

@@ -26,7 +26,7 @@ pub(crate) const CAPABILITIES: u32 = n::IBV_PORT_CM_SUP | n::IBV_PORT_IP_BASED_G
 /// The only hardware version so far.
 pub(crate) const HW_VERSION: u32 = 0;
 
-/// By a nonzero vendor ID programs recognise a device. The letters NCY, among the OUIs that are not assigned.
+/// The vendor ID: nonzero, since programs recognise a device by that. The letters NCY, an OUI that is not assigned.
 const VENDOR: u32 = u32::from_be_bytes(*b"\0NCY");
 
 fn count(count: u32) -> c_int {
@@ -106,7 +106,7 @@ pub(crate) fn query_device_ex(context: Handle<Context>, place: *mut u8, size: us
 
 /// Extended attributes, all zero.
 fn zeroed() -> ibv_device_attr_ex {
-    // SAFETY: numbers and arrays of them, which may be zero. Test: `a_device_is_described` in tests/programs.rs.
+    // SAFETY: numbers and arrays of numbers, which may be zero. Test: `a_device_is_described` in tests/programs.rs.
     unsafe { std::mem::zeroed() }
 }
 

@@ -109,8 +109,8 @@ fn gid_text(gid: &ibv_gid) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a device that is not opened has the files that programs read. Method: checks each name, and the text of those that do not
-    /// depend on this machine.
+    /// Goal: a device that is not opened has the files that programs read. Method: checks each name, and the text unless it depends on this
+    /// machine.
     #[test]
     fn a_device_that_is_not_opened_has_its_files() {
         let files = files(0).expect("a device");

@@ -82,7 +82,7 @@ fn take_datagrams(
     tell(&wcs[..found], place, |wc| source(datagrams, wc))
 }
 
-/// Takes completions, without those that are withheld.
+/// Takes completions that are not withheld.
 #[inline]
 fn fetch(cq: Held<Cq>, place: &mut [Wc]) -> Result<usize, Errno> {
     loop {

@@ -272,7 +272,7 @@ pub(crate) fn srq_recv(srq: Handle<Srq>, first: *mut ibv_recv_wr, bad: *mut *mut
     })
 }
 
-/// Posts a chain of receives; on an error, stores the first one that was not posted.
+/// Posts a chain of receives; on an error, stores the first receive that was not posted.
 #[inline]
 fn receives(
     first: *mut ibv_recv_wr,
