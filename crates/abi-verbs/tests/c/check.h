@@ -1,4 +1,4 @@
-/* What every program here ends with when something does not hold: where, and what errno(3) was. */
+/* How a program here fails when a check does not hold: it prints the place and errno(3). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

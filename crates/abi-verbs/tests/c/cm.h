@@ -1,4 +1,4 @@
-/* Both ends of librdmacm in one process: addresses, events that have to come, and the end of identifiers without a channel. */
+/* librdmacm helpers for tests with both ends in one process: addresses, expected events, and destroying identifiers without a channel. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -15,8 +15,8 @@ static struct sockaddr_in here(uint16_t port)
 	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = port, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
-/* The next event of a channel; the caller acknowledges it. Ends of the time-wait state, which come a while after a connection has ended,
-   are left out. */
+/* Takes the next event of a channel; the caller acknowledges it. Skips time-wait events, which arrive a while after a connection has
+   ended. */
 static struct rdma_cm_event *any_event(struct rdma_event_channel *where)
 {
 	struct rdma_cm_event *event;
@@ -29,7 +29,7 @@ static struct rdma_cm_event *any_event(struct rdma_event_channel *where)
 	}
 }
 
-/* The next event of a channel, which has to be of this kind; the caller acknowledges it. */
+/* Takes the next event of a channel, which must be of this kind; the caller acknowledges it. */
 static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm_event_type kind)
 {
 	struct rdma_cm_event *event = any_event(where);
@@ -41,7 +41,7 @@ static struct rdma_cm_event *take(struct rdma_event_channel *where, enum rdma_cm
 	return event;
 }
 
-/* An identifier that knows its route to a port of this host. */
+/* Creates an identifier with a resolved route to a port of this host. */
 __attribute__((unused)) static struct rdma_cm_id *resolved(enum rdma_port_space space, uint16_t port)
 {
 	struct sockaddr_in addr = here(port);
@@ -56,7 +56,7 @@ __attribute__((unused)) static struct rdma_cm_id *resolved(enum rdma_port_space 
 	return id;
 }
 
-/* One more who connects is refused; then the thread that has refused it ends, and its listener. */
+/* Rejects one more connection, then joins the thread that rejected it and destroys the listener. */
 __attribute__((unused)) static void refuse_and_end(struct rdma_addrinfo *active, struct ibv_qp_init_attr init, pthread_t thread, struct rdma_cm_id *at)
 {
 	struct rdma_cm_id *id;

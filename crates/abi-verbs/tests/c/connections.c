@@ -1,10 +1,10 @@
-/* Both ends of connections in one process: private data, refusals, queue pairs that the program makes itself, identifiers without a
-   channel, ends that go away, and threads that are cancelled while they wait. */
+/* Connections with both ends in one process: private data, rejections, queue pairs that the program creates itself, identifiers without a
+   channel, ends that are destroyed, and threads that are cancelled while they wait. */
 #include <unistd.h>
 
 #include "cm.h"
 
-/* The next event, which has to be of this kind; what it carries stays in these. */
+/* Takes the next event, which must be of this kind; its contents are stored in these variables. */
 static char data[256];
 static int data_len, status;
 static struct rdma_cm_id *listened;
@@ -39,7 +39,7 @@ static struct rdma_cm_id *listener(uint16_t port)
 
 	CHECK(!rdma_create_id(channel, &id, &channel, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&addr));
-	/* Programs tell others where they are going to listen. */
+	/* Programs announce where they are going to listen. */
 	uint16_t bound = rdma_get_src_port(id);
 	CHECK(bound && (!port || bound == port));
 	CHECK(!rdma_listen(id, 0));
@@ -47,7 +47,7 @@ static struct rdma_cm_id *listener(uint16_t port)
 	return id;
 }
 
-/* A queue pair for an identifier: made by librdmacm, or by hand. */
+/* Creates a queue pair for an identifier, by librdmacm or by hand. */
 static struct ibv_qp *add_qp(struct rdma_cm_id *id, int by_hand)
 {
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1 };
@@ -73,7 +73,7 @@ static void move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state sta
 	CHECK(qp->state == state);
 }
 
-/* Before a queue pair is made, or when it is there. */
+/* Works before a queue pair is created, and afterwards. */
 static void set_timeout(struct rdma_cm_id *id, uint8_t timeout)
 {
 	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout));
@@ -136,7 +136,7 @@ static struct rdma_cm_id *server(struct rdma_cm_id *of, struct ibv_qp **qp, int 
 	return accept_as(next(RDMA_CM_EVENT_CONNECT_REQUEST), of, qp, by_hand);
 }
 
-/* One message, from one queue pair to the other. */
+/* Sends one message from one queue pair to the other. */
 static void message(struct ibv_qp *from, struct ibv_qp *to)
 {
 	static char bytes[16];
@@ -165,7 +165,7 @@ static void end(struct rdma_cm_id *id)
 	CHECK(!rdma_destroy_id(id));
 }
 
-/* Two events that may come in either order. */
+/* Takes two events that may arrive in either order. */
 static void both(enum rdma_cm_event_type first, enum rdma_cm_event_type second, struct rdma_cm_id *a, struct rdma_cm_id *b)
 {
 	struct rdma_cm_event *event;
@@ -216,8 +216,8 @@ static void connect_and_part(int by_hand)
 	end(at);
 }
 
-/* The other side has sent, and ended the connection: that is told when the message has been polled. What is left goes with the queue
-   pair. */
+/* The peer has sent, and disconnected: the event is reported when the message has been polled. Destroying the queue pair discards what is
+   left. */
 static void last_words(void)
 {
 	struct rdma_cm_id *at = listener(0);
@@ -246,7 +246,7 @@ static void last_words(void)
 	end(at);
 }
 
-/* A port in both families, as servers have it that listen in each by itself. */
+/* A port in both address families, as servers use it that listen in each separately. */
 static void both_families(void)
 {
 	struct rdma_cm_id *four, *six;
@@ -264,7 +264,7 @@ static void both_families(void)
 	end(four);
 }
 
-/* Somebody says no; nobody listens; the listener goes before it has said anything. */
+/* Rejections: by the program, because nobody listens, and because the listener is destroyed before it answers. */
 static void refusals(void)
 {
 	struct rdma_cm_id *at = listener(0), *to;
@@ -289,7 +289,7 @@ static void refusals(void)
 	CHECK(next(RDMA_CM_EVENT_REJECTED) == to && status == 8);
 	end(to);
 
-	/* It listens a little later; on a busy machine that may be too late, again and again. */
+	/* The listener starts a little later. On a busy machine that may be too late, several times. */
 	struct rdma_cm_event *event;
 	struct ibv_qp *other;
 	for (int tries = 0;; tries++) {
@@ -306,7 +306,7 @@ static void refusals(void)
 	from = accept_as(taken(event), at, &other, 0);
 	both(RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_ESTABLISHED, from, to);
 
-	/* A program that ends a connected queue pair hears of the end, and so does the other side. */
+	/* A program that destroys a connected queue pair gets the disconnect event, and so does the peer. */
 	rdma_destroy_qp(to);
 	both(RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_DISCONNECTED, from, to);
 	end(to);
@@ -314,7 +314,7 @@ static void refusals(void)
 	end(at);
 }
 
-/* Who connects to a port that is bound and not listened at yet waits. */
+/* Connect requests for a port that is bound but not listening yet are kept. */
 static void before_listening(void)
 {
 	struct sockaddr_in any = here(0);
@@ -334,7 +334,7 @@ static void before_listening(void)
 	end(at);
 }
 
-/* Of those who connect, no more wait than the program has said, whether it has said so before they came or after. */
+/* No more connect requests wait than the program's backlog, whether it was set before they arrived or after. */
 static void backlog(void)
 {
 	struct sockaddr_in any = here(0);
@@ -363,7 +363,7 @@ static void backlog(void)
 	end(at);
 }
 
-/* What an identifier has not told yet goes along. */
+/* Events that an identifier has not delivered migrate with it. */
 static void migration(void)
 {
 	struct rdma_event_channel *other = rdma_create_event_channel();
@@ -474,7 +474,7 @@ static void *await_request(void *arg)
 	return NULL;
 }
 
-/* Calls that do not wait; the thread can be cancelled between two. */
+/* Calls that do not wait; the thread can be cancelled between two calls. */
 static void *make_queues(void *arg)
 {
 	for (;;) {
@@ -486,7 +486,7 @@ static void *make_queues(void *arg)
 	}
 }
 
-/* Cancels a thread inside a call, after a while. */
+/* Cancels a thread inside a call, after a delay. */
 static void cancelled(void *(*wait)(void *), void *on, useconds_t after)
 {
 	pthread_t thread;

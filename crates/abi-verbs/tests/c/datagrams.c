@@ -1,5 +1,5 @@
-/* Datagrams between queue pairs of one process: who they are from, what a receive begins with, the way back, what is dropped, and what a
-   process says last. */
+/* Datagrams between queue pairs of one process: the sender, the global route header, the address handle back, drops, and the last
+   datagram of a process. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
@@ -51,7 +51,7 @@ static void expect(struct end *end)
 	CHECK(!ibv_post_recv(end->qp, &wr, &bad));
 }
 
-/* Sends bytes from the second half of the memory; the answer of the post. */
+/* Sends bytes from the second half of the memory; returns the result of the post. */
 static int try(struct end *end, struct ibv_ah *ah, uint32_t number, uint32_t key, int len, int opcode)
 {
 	struct ibv_sge sge = { (uintptr_t)end->memory + ROOM, len, end->mr->lkey };
@@ -77,13 +77,13 @@ static void send_ok(struct end *end, struct ibv_ah *ah, uint32_t number, uint32_
 	CHECK(next(end).opcode == IBV_WC_SEND);
 }
 
-/* Whom a child sends to. */
+/* The destination of a child. */
 struct peer {
 	union ibv_gid gid;
 	uint32_t number;
 };
 
-/* A child that sends one datagram when it hears to whom, and ends at once without destroying anything. */
+/* A child that sends one datagram when it learns the destination, and exits immediately without destroying anything. */
 static int last_word(void)
 {
 	static struct end end;
@@ -110,7 +110,7 @@ static int last_word(void)
 	exit(0);
 }
 
-/* What was posted has been sent, though nobody has polled for it: it counts where the queue gets shorter. */
+/* Posted datagrams are sent, though their completions are not polled: these count when the queue is shortened. */
 static void shorten(struct end *end, struct ibv_ah *ah)
 {
 	for (int count = 0; count < 6; count++)
@@ -162,7 +162,7 @@ int main(void)
 	struct ibv_ah *ah = ibv_create_ah(pd, &attr), *back;
 	CHECK(ah);
 
-	/* All of it, with immediate data, and the way back. */
+	/* A full-size datagram with immediate data, and one back. */
 	expect(&other);
 	memset(one.memory + ROOM, 'a', SIZE);
 	send_ok(&one, ah, other.qp->qp_num, KEY, SIZE, IBV_WR_SEND_WITH_IMM);
@@ -179,27 +179,27 @@ int main(void)
 	wc = next(&one);
 	CHECK(wc.byte_len == 40 && wc.src_qp == other.qp->qp_num && !(wc.wc_flags & IBV_WC_WITH_IMM));
 
-	/* There is no receive, which shows at the end; the key is another; there is no such queue pair: all are lost, and the last
-	   one arrives. */
+	/* No receive is posted (which is visible at the end), the Q_Key is wrong, or there is no such queue pair: all are lost, and the
+	   last datagram arrives. */
 	send_ok(&other, ah, one.qp->qp_num, KEY, 1, IBV_WR_SEND);
 	expect(&other);
 	CHECK(!ibv_req_notify_cq(other.cq, 0));
 	send_ok(&one, ah, other.qp->qp_num, KEY + 1, 2, IBV_WR_SEND);
 	send_ok(&one, ah, 0xffffff, KEY, 3, IBV_WR_SEND);
 	send_ok(&one, ah, other.qp->qp_num, KEY, 4, IBV_WR_SEND);
-	/* Nobody polls: the event comes all the same. */
+	/* The program does not poll: the event arrives all the same. */
 	struct pollfd fd = { .fd = other.channel->fd, .events = POLLIN };
 	CHECK(poll(&fd, 1, 10000) == 1);
 	CHECK(!ibv_get_cq_event(other.channel, &cq, &ignored) && cq == other.cq);
 	ibv_ack_cq_events(cq, 1);
 	CHECK(next(&other).byte_len == 44);
 
-	/* Too long, no write, nowhere to go. */
+	/* Too long, not a send, no destination. */
 	CHECK(try(&one, ah, other.qp->qp_num, KEY, SIZE + 1, IBV_WR_SEND) == EINVAL);
 	CHECK(try(&one, ah, other.qp->qp_num, KEY, 1, IBV_WR_RDMA_WRITE) == EINVAL);
 	CHECK(try(&one, NULL, other.qp->qp_num, KEY, 1, IBV_WR_SEND) == EINVAL);
 
-	/* Many, in order. */
+	/* Many datagrams, in order. */
 	for (int count = 0; count < 1000; count++) {
 		expect(&other);
 		memcpy(one.memory + ROOM, &count, sizeof count);
@@ -210,7 +210,7 @@ int main(void)
 	shorten(&one, ah);
 	last_words(&other, children);
 
-	/* What found no receive long ago does not come now. */
+	/* A datagram dropped earlier without a receive does not arrive now. */
 	expect(&one);
 	send_ok(&other, ah, one.qp->qp_num, KEY, 5, IBV_WR_SEND);
 	CHECK(next(&one).byte_len == 45);

@@ -1,5 +1,5 @@
-/* What comes after the end of a connection: the last receive of a queue pair that shares them, the end of the time-wait state. And limits of
-   shared receive queues, which are reported once. */
+/* Events after the end of a connection: the last receive of a queue pair with a shared receive queue, and the end of time-wait. Also
+   limits of shared receive queues, which are reported once. */
 #include <fcntl.h>
 #include <poll.h>
 
@@ -11,7 +11,7 @@ static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_srq *srq;
 
-/* A connection, whose server takes its receives from the shared queue. */
+/* A connection whose server takes its receives from the shared queue. */
 struct both {
 	struct rdma_cm_id *at, *to, *from;
 };
@@ -72,7 +72,7 @@ static void post_receives(int count)
 		CHECK(!ibv_post_srq_recv(srq, &wr, &bad));
 }
 
-/* Sends, and waits until they are received: `count` completions on each side. */
+/* Sends, and waits until the messages are received: `count` completions on each side. */
 static void exchange(struct both both, int count)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
@@ -130,8 +130,8 @@ static void limits(void)
 	destroy(both);
 }
 
-/* A queue pair that takes receives of a shared queue says, once, that it takes no more: it has ended, and what it had taken is completed
-   (ibv_get_async_event(3)). Others say nothing of the kind. */
+/* A queue pair with a shared receive queue reports once that it takes no more receives: it has ended, and the receives it had taken have
+   completed (ibv_get_async_event(3)). Other queue pairs do not report this. */
 static void last_receives(void)
 {
 	for (int by_hand = 0; by_hand < 2; by_hand++) {
@@ -156,8 +156,8 @@ static void last_receives(void)
 	}
 }
 
-/* Both sides hear, a while after the connection has ended, that their queue pairs can be used again; who is destroyed before hears
-   nothing. */
+/* Both sides are notified, a while after the connection has ended, that their queue pairs can be reused. Identifiers destroyed before
+   that get no event. */
 static void time_waits(void)
 {
 	struct both both = connected();

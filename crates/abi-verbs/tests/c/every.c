@@ -1,5 +1,5 @@
-/* The functions that no other program here needs: what describes devices, numbers and names, regions by another address, shared
-   receive queues with their limit, an asynchronous event that is acknowledged, and what librdmacm makes beside a connection. */
+/* Functions that no other program here needs: descriptions of devices, numbers and names, regions by another address, shared receive
+   queues with their limit, an acknowledged asynchronous event, and librdmacm's objects besides connections. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 #include "cm.h"
 
-/* No header of programs has them, and ibv_devinfo and others call them. */
+/* Not declared in the public headers, but called by ibv_devinfo and others. */
 const char *ibv_get_sysfs_path(void);
 int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t size);
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, int *kind);
@@ -33,14 +33,14 @@ static void describe(struct ibv_device **list, struct ibv_context *context)
 	CHECK(ibv_read_sysfs_file(list[0]->ibdev_path, "node_type", file, sizeof file) > 0 && *file == '1');
 	CHECK(ibv_read_sysfs_file(list[0]->ibdev_path, "none", file, sizeof file) == -1);
 	CHECK(!ibv_query_device(context, &attr) && attr.max_qp > 0 && attr.phys_port_cnt == 1);
-	/* What there is not is not told of. */
+	/* Unsupported features are not advertised. */
 	CHECK(!attr.max_mw && !attr.max_mcast_grp && !(attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B)));
 	CHECK(!ibv_query_device_ex(context, NULL, &ex) && ex.orig_attr.max_qp == attr.max_qp && !ex.xrc_odp_caps);
 	CHECK(!ibv_query_port(context, 1, &port) && port.state == IBV_PORT_ACTIVE && ibv_query_port(context, 2, &port) == EINVAL);
 	CHECK(!(ibv_query_port)(context, 1, (struct _compat_ibv_port_attr *)&old) && old.state == port.state);
 	CHECK(!ibv_query_gid(context, 1, 0, &gid) && !ibv_query_gid_ex(context, 1, 0, &entry, 0));
 	CHECK(!memcmp(&gid, &entry.gid, sizeof gid) && entry.gid_type == IBV_GID_TYPE_ROCE_V2);
-	/* As the kernel's files say it: 1 is RoCE v2. */
+	/* As in the kernel's files: 1 is RoCE v2. */
 	CHECK(!ibv_query_gid_type(context, 1, 0, &kind) && kind == 1);
 	CHECK(ibv_query_gid_table(context, entries, 4, 0) == port.gid_tbl_len && !memcmp(&gid, &entries[0].gid, sizeof gid));
 	CHECK(!ibv_query_pkey(context, 1, 0, &pkey) && !ibv_get_pkey_index(context, 1, pkey) && ibv_get_pkey_index(context, 1, 3) == -1);
@@ -67,7 +67,7 @@ static void regions(struct ibv_pd *pd)
 	struct ibv_mr *mr = (ibv_reg_mr_iova)(pd, memory, sizeof memory, at, IBV_ACCESS_LOCAL_WRITE);
 
 	CHECK(mr && mr->addr == memory && mr->length == sizeof memory && !ibv_dereg_mr(mr));
-	/* Optional rights are no reason to refuse. */
+	/* Optional access flags are accepted. */
 	CHECK((mr = ibv_reg_mr_iova2(pd, memory, 100, at, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING)) && !ibv_dereg_mr(mr));
 	CHECK(!ibv_reg_mr_iova2(pd, memory, 100, at + 4096, 0) && errno == EOPNOTSUPP);
 }
@@ -115,7 +115,7 @@ static void shared_receives(void)
 	to = resolved(RDMA_PS_TCP, rdma_get_src_port(at));
 	init.pd = to->pd;
 	CHECK(!rdma_set_local_ece(to, &ece) && !rdma_create_qp_ex(to, &init) && to->qp);
-	/* The first attempt is refused. */
+	/* The first attempt is rejected. */
 	for (int try = 0; try < 2; try++) {
 		CHECK(!rdma_connect(to, NULL));
 		event = take(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -165,7 +165,7 @@ static void shared_receives(void)
 	CHECK(!rdma_destroy_id(from) && !rdma_destroy_id(to) && !rdma_destroy_id(at));
 }
 
-/* Shared receive queues by libibverbs alone. */
+/* Shared receive queues without librdmacm. */
 static void bare_srq(struct ibv_pd *pd)
 {
 	struct ibv_srq_init_attr init = { .attr = { 4, 1, 0 } };

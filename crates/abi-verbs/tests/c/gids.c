@@ -1,5 +1,5 @@
-/* The table of GIDs as cards have it for RoCE v2: link-local, and the IPv4 address. Two processes that exchange the address and the
-   numbers of their queue pairs find each other, connected and by datagrams. */
+/* The GID table as cards have it for RoCE v2: link-local, and the IPv4 address. Two processes that exchange the address and their queue
+   pair numbers find each other, connected and by datagrams. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <net/if.h>
@@ -20,7 +20,7 @@ static struct ibv_mr *mr;
 static char memory[4096];
 static union ibv_gid gids[2];
 
-/* What processes tell each other. */
+/* The data that the processes exchange. */
 struct side {
 	union ibv_gid gids[2];
 	uint32_t connected, datagrams;
@@ -38,7 +38,7 @@ static void open_device(void)
 		CHECK(!ibv_query_gid(context, 1, at, &gids[at]));
 }
 
-/* What the kernel's functions say of the table, each in its own way. */
+/* The GID table as reported by the kernel's functions, each in its own way. */
 static void is_described(void)
 {
 	struct ibv_gid_entry entries[4], entry;
@@ -113,7 +113,7 @@ static void send_one(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t number)
 	CHECK(!ibv_post_send(qp, &wr, &bad));
 }
 
-/* So many completions, all well; the receive among them, if there is one. */
+/* Takes this many completions, all successful; returns the receive among them, if there is one. */
 static struct ibv_wc take(int count)
 {
 	struct ibv_wc found = { 0 }, wc;
@@ -131,7 +131,7 @@ static struct ibv_wc take(int count)
 	return found;
 }
 
-/* One end of a connection: each sends, and each receives. */
+/* One end of a connection: each sends and receives. */
 static void talk(struct ibv_qp *qp)
 {
 	to_rts(qp);
@@ -140,7 +140,7 @@ static void talk(struct ibv_qp *qp)
 	CHECK(!ibv_destroy_qp(qp));
 }
 
-/* The two processes meet at a socket in between: nobody goes on before the other has come as far. */
+/* A barrier between the two processes, over a socket. */
 static void meet(int fd)
 {
 	char byte = 0;
@@ -153,7 +153,8 @@ static void exchange(int fd, const struct side *own, struct side *peer)
 	CHECK(write(fd, own, sizeof *own) == sizeof *own && read(fd, peer, sizeof *peer) == sizeof *peer);
 }
 
-/* Each connects by the peer's GID with this index, from its own with that one; then datagrams go by addresses, there and back. */
+/* Each connects to the peer's GID with index `by`, from its own with index `from`; then they exchange datagrams by addresses in both
+   directions. */
 static void run(int fd, int is_first, int by, int from)
 {
 	struct ibv_qp *connected = make(IBV_QPT_RC), *datagrams = make(IBV_QPT_UD);
@@ -189,7 +190,7 @@ static void run(int fd, int is_first, int by, int from)
 	CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(datagrams));
 }
 
-/* Numbers and indices that lead nowhere. */
+/* Numbers and indices that identify nothing. */
 static void refuse(void)
 {
 	struct ibv_qp *qp = make(IBV_QPT_RC);
@@ -197,13 +198,13 @@ static void refuse(void)
 
 	CHECK(to_rtr(qp, &gids[1], 1, 5) == EINVAL && to_rtr(qp, &gids[1], 1, 0xffffff) == EINVAL);
 	CHECK(to_rtr(qp, &gids[1], 2, qp->qp_num) == EINVAL && !ibv_create_ah(pd, &to) && errno == EINVAL);
-	/* A queue pair and itself, by the address. */
+	/* A queue pair connected to itself, by the address. */
 	expect(qp, 64);
 	CHECK(!to_rtr(qp, &gids[1], 1, qp->qp_num));
 	talk(qp);
 }
 
-/* On a device that reaches this host alone: another host's address is said to be out of reach, any of this one's leads here. */
+/* On a device that reaches only this host, another host's address is reported as unreachable, and any address of this host works. */
 static void of_this_host_alone(void)
 {
 	union ibv_gid elsewhere = gids[1];
@@ -230,7 +231,7 @@ int main(int count, char **arguments)
 		for (int from = 0; from < 2; from++)
 			for (int again = 0; again < 2; again++)
 				run(ends[!child], (child == 0) != again, by, from);
-	/* A child has a side of its own, and so has its child. */
+	/* A child has its own identity, and so has its child. */
 	if (!child)
 		_exit(0);
 	CHECK(waitpid(child, &status, 0) == child && !status);

@@ -1,5 +1,5 @@
-/* Every function of the table, with handles that are NULL, foreign, shifted or destroyed, and the other arguments NULL or the address
-   of zeros: those that take an object refuse it, those that are not there say so, none ends the process. */
+/* Calls every function of the table with handles that are NULL, foreign, shifted or destroyed, and other arguments NULL or the address of
+   zeros. Functions that take an object reject it, unsupported functions report that, and none ends the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* How a function answers: with an error's number, with -1 and errno, with NULL and errno, or otherwise. */
+/* How a function returns errors: the error number, -1 and errno, NULL and errno, or otherwise. */
 enum answer { NUMBER, MINUS, POINTER, OTHER };
 
 static const struct function {
@@ -23,7 +23,7 @@ static const struct function {
 
 static char zeros[1 << 16] __attribute__((aligned(64)));
 
-/* One of each kind, all destroyed. */
+/* One object of each type, all destroyed. */
 static void *gone[16];
 
 static int destroy_all(void)
@@ -59,7 +59,7 @@ static int destroy_all(void)
 static void hammer(const struct function *f, void *library, void *handle, void *rest)
 {
 	intptr_t (*call)(void *, void *, void *, void *, void *, void *) = dlvsym(library, f->name, f->node);
-	/* It looks at the port space before the channel. */
+	/* It checks the port space before the channel. */
 	int missing = !strncmp(f->node, "IBVERBS", 7) ? EOPNOTSUPP : ENOSYS;
 	int wanted = !f->is_there ? missing : !strcmp(f->name, "rdma_create_id") ? EOPNOTSUPP : EINVAL;
 

@@ -1,5 +1,5 @@
-/* Values that cards and librdmacm refuse: private data that has no room, options of another size, rights that the device does not offer,
-   completion queues smaller than what waits in them. */
+/* Values that cards and librdmacm reject: too much private data, options of a wrong size, access flags that the device does not support,
+   completion queues smaller than their pending completions. */
 #include <fcntl.h>
 
 #include "cm.h"
@@ -23,7 +23,7 @@ static struct rdma_cm_id *listener(enum rdma_port_space space)
 	return id;
 }
 
-/* How many bytes of private data each message takes (rdma_connect(3), rdma_accept(3), IBA 12.6). */
+/* Maximum private data of each message (rdma_connect(3), rdma_accept(3), IBA 12.6). */
 static void private_data(enum rdma_port_space space, int request, int reply, int rejection)
 {
 	static char bytes[256];
@@ -92,7 +92,7 @@ static void options(void)
 static struct ibv_context *device;
 static struct ibv_pd *pd;
 
-/* Rights of memory that the device does not offer, and such as do not exist; those that may be left out are taken. */
+/* Access flags that the device does not support, and undefined ones; optional ones are accepted. */
 static void rights(void)
 {
 	static char bytes[64];
@@ -108,7 +108,7 @@ static void rights(void)
 	CHECK(REG(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING) && !ibv_dereg_mr(mr));
 	CHECK(REG(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_OPTIONAL_FIRST << 5) && !ibv_dereg_mr(mr));
 	CHECK(!REG(IBV_ACCESS_LOCAL_WRITE | 1 << 30) && errno == EINVAL);
-	/* With an address of its own a region is of such a kind, too. */
+	/* The flag is unsupported with a separate start address (iova) as well. */
 	errno = 0;
 	CHECK(!ibv_reg_mr_iova(pd, bytes, sizeof bytes, 64, IBV_ACCESS_ON_DEMAND) && errno == EOPNOTSUPP);
 	CHECK(REG(IBV_ACCESS_LOCAL_WRITE));
@@ -116,7 +116,7 @@ static void rights(void)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
-/* Makes a queue as small as it gets, which is as large as what waits in it; then that is all there. */
+/* Makes a queue as small as possible, which is the number of its pending completions; then there are no others. */
 static void shrink(struct ibv_cq *cq, int waiting)
 {
 	int old = cq->cqe, size;
@@ -130,7 +130,7 @@ static void shrink(struct ibv_cq *cq, int waiting)
 	CHECK(!ibv_poll_cq(cq, 1, &wc));
 }
 
-/* A completion queue is made no smaller than what waits in it, and that stays: what was sent, received, and flushed. */
+/* A completion queue cannot become smaller than its pending completions, and keeps them: sends, receives, and flushed requests. */
 static void sizes(void)
 {
 	struct rdma_cm_id *at = listener(RDMA_PS_TCP), *to = resolved(RDMA_PS_TCP, rdma_get_src_port(at)), *from;

@@ -1,5 +1,5 @@
-/* Registered memory that the program unmaps, protects or cuts short: nobody dies, and each side is told its own half of the failure. Every
-   case is a process that has both ends, or two that have one each. What is lost belongs to the end that the case names. */
+/* Registered memory that the program unmaps, protects or truncates: no process is killed, and each side gets an error for its own part.
+   Every case is one process with both ends, or two with one each. The lost memory belongs to the end that the case names. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ struct end {
 	int file;
 };
 
-/* What the ends tell each other. */
+/* The data that the ends exchange. */
 struct said {
 	union ibv_gid gid;
 	uint64_t addr;
@@ -83,7 +83,7 @@ static void make(struct end *end, int shared, size_t len)
 	CHECK(!ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	end->len = len;
 	CHECK((end->file = memfd_create("lost", MFD_CLOEXEC)) >= 0 && !ftruncate(end->file, len));
-	/* Far from where the kernel puts anything: what is unmapped must not become somebody else's memory. */
+	/* Far from where the kernel maps memory: unmapped addresses must not be reused. */
 	static uintptr_t next = 1ul << 44;
 	end->memory = mmap((void *)next, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, end->file, 0);
 	next += 1ul << 30;
@@ -146,7 +146,7 @@ static void request(struct end *end, const struct said *to, enum op op, uint32_t
 	CHECK(!ibv_post_send(end->qp, &wr, &bad));
 }
 
-/* The status of the next completion, which has to be of this request or receive. */
+/* The status of the next completion, which must be of this request or receive. */
 static int status(struct end *end, uint64_t wr_id)
 {
 	struct ibv_wc wc;
@@ -161,7 +161,7 @@ static int status(struct end *end, uint64_t wr_id)
 	return wc.status;
 }
 
-/* A transfer was faster than the loss of its memory: it is tried again. */
+/* The transfer was faster than the loss of its memory: the case is repeated. */
 static int was_fast;
 
 static void complain(const struct test *test, const char *side, const char *got, const char *want)
@@ -179,7 +179,7 @@ static void must(const struct test *test, const char *side, int got, int want, i
 		complain(test, side, ibv_wc_status_str(got), ibv_wc_status_str(want));
 }
 
-/* What the initiator is told. */
+/* Checks the initiator's status. */
 static void check_initiator(const struct test *test, struct end *end)
 {
 	int got = status(end, 1);
@@ -189,23 +189,23 @@ static void check_initiator(const struct test *test, struct end *end)
 	else if (test->op != SEND)
 		must(test, "initiator", got, IBV_WC_REM_ACCESS_ERR, test->midway ? IBV_WC_SUCCESS : -1);
 	else
-		/* On shm a short message travels in its completion: its sender is done before the receiver looks for the memory. */
+		/* On shm a short message travels in its completion: its sender has finished before the receiver accesses the memory. */
 		must(test, "initiator", got, IBV_WC_REM_OP_ERR, test->midway || (!is_iwarp && test->len <= 96) ? IBV_WC_SUCCESS : -1);
 }
 
-/* What the target is told: by the completion of its receive, else by an event. */
+/* Checks the target's status: by the completion of its receive, or by an event. */
 static void check_target(const struct test *test, struct end *end)
 {
 	struct ibv_async_event event;
 	int got;
 
-	/* A receive that nothing has come for stays posted, as on cards. */
+	/* A receive without a message stays posted, as on cards. */
 	if (test->op == SEND && test->of_target) {
 		got = status(end, 2);
 		must(test, "target", got, IBV_WC_LOC_PROT_ERR, test->midway ? IBV_WC_SUCCESS : -1);
 	} else if (test->of_target && !test->midway) {
 		struct pollfd fd = { .fd = context->async_fd, .events = POLLIN };
-		/* In one process the initiator's event comes to the same context. */
+		/* In one process the initiator's event arrives at the same context. */
 		do {
 			CHECK(poll(&fd, 1, 10000) == 1 && !ibv_get_async_event(context, &event));
 			ibv_ack_async_event(&event);
@@ -223,10 +223,11 @@ static void destroy(struct end *end)
 	CHECK(!ibv_destroy_cq(end->cq));
 }
 
-/* Waits until half of a long transfer has arrived, from whichever end, and then loses its memory. */
+/* Waits until half of a long transfer has arrived, from either end, and then loses its memory. */
 struct midway {
 	const struct test *test;
-	/* One of them may be NULL: another process watches, or loses. The flag is for both, and ends what has failed too early. */
+	/* One of them may be NULL: another process watches or loses memory. Both share the flag, which ends a case that has failed too
+	   early. */
 	struct end *watched, *lost;
 	volatile int *flag;
 };
@@ -294,7 +295,7 @@ static void side(const struct test *test, int is_target, int s, volatile int *fl
 	pthread_t thread;
 	char go = 0;
 
-	/* Threads of the device have the mask of the one that opens it, and must not be ended by it. */
+	/* Threads of the device inherit the signal mask of the thread that opens it, and must survive with it. */
 	sigset_t all;
 	sigfillset(&all);
 	if (test->blocked && is_target)
@@ -321,7 +322,7 @@ static void side(const struct test *test, int is_target, int s, volatile int *fl
 	} else {
 		check_target(test, &end);
 	}
-	/* Neither leaves before the other has been told. */
+	/* Neither exits before the other has its result. */
 	swap(s, &go, &go, 1);
 	*flag = 1;
 	if (test->midway && (is_fed || is_loser))
@@ -374,7 +375,7 @@ static int run(const struct test *test)
 	return bad;
 }
 
-/* Whether the end that loses memory has it written to. */
+/* Whether the transfer writes to the end that loses memory. */
 static int is_written(const struct test *test)
 {
 	int fetches = test->op == READ || test->op == SWAP || test->op == ADD;
@@ -384,7 +385,7 @@ static int is_written(const struct test *test)
 	return test->of_target ? test->op != READ : fetches;
 }
 
-/* Registering what is not there, or not for writing. */
+/* Registering unmapped or read-only memory. */
 static void refuse(void)
 {
 	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/* What has no sense: objects that are none, were destroyed or belong to another kind. Each call has to say so and go on. */
+/* Invalid objects: addresses that are none, destroyed objects, and objects of another type. Each call must report the error and return. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -22,7 +22,7 @@
 	} \
 } while (0)
 
-/* A call that answers NULL or -1, and leaves this number. */
+/* A call that returns NULL or -1, and sets errno to this number. */
 #define LEAVES(call, nothing, number) do { \
 	errno = 0; \
 	intptr_t answer_ = (intptr_t)(call); \
@@ -43,7 +43,7 @@ struct all {
 
 static char memory[4096];
 
-/* Whatever the handles are, all of this fails. */
+/* With any invalid handles, all of these calls fail. */
 static void refused(struct all h)
 {
 	struct ibv_device_attr device;
@@ -84,7 +84,7 @@ static void refused(struct all h)
 	IS(ibv_close_device(h.context), EINVAL);
 }
 
-/* Calls through the tables of a context, which is read before we are asked. */
+/* Calls through the tables of a context, which programs read without a call to the library. */
 static void refused_inline(struct ibv_context *context, struct all h)
 {
 	struct ibv_wc wc;
@@ -118,7 +118,7 @@ static struct all make(struct ibv_context *context)
 	return h;
 }
 
-/* What is in use does not go away, and then in the right order. */
+/* Objects in use cannot be destroyed; then destroys them in the right order. */
 static void unmake(struct all h)
 {
 	IS(ibv_dealloc_pd(h.pd), EBUSY);
@@ -132,7 +132,7 @@ static void unmake(struct all h)
 	IS(ibv_dealloc_pd(h.pd), 0);
 }
 
-/* Arguments that have no sense, with objects that are alive. */
+/* Invalid arguments, with valid objects. */
 static void wrong_arguments(struct all h)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
@@ -148,7 +148,7 @@ static void wrong_arguments(struct all h)
 	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), EINVAL);
 	IS(ibv_post_send(h.qp, &send, &bad), EINVAL);
 	IS(bad, &send);
-	/* A GID of somebody else's device. */
+	/* A GID of another vendor's device. */
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	IS(ibv_modify_qp(h.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .ah_attr = { .is_global = 1, .grh.dgid.raw = { 0x20, 1 }, .port_num = 1 } };
@@ -170,7 +170,7 @@ static void wrong_arguments(struct all h)
 	close(copy);
 }
 
-/* Identifiers and channels of librdmacm that are none. */
+/* Invalid identifiers and channels of librdmacm. */
 static void refused_connections(void *handle)
 {
 	struct rdma_cm_event *event;
@@ -213,7 +213,7 @@ static void refused_connections(void *handle)
 	rdma_destroy_qp((struct rdma_cm_id *)memory);
 }
 
-/* What an identifier that leads nowhere says, and how it is told of. */
+/* Identifiers that reach nobody: their errors and events. */
 static void lost_connections(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -236,7 +236,7 @@ static void lost_connections(void)
 	IS(rdma_getaddrinfo("no such host", NULL, NULL, &info), EAI_NONAME);
 	IS(rdma_getaddrinfo("127.0.0.1", "no such service", NULL, &info), EAI_SERVICE);
 	LEAVES(rdma_resolve_addr(id, NULL, NULL, 1), -1, EINVAL);
-	addr.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1 is nobody's */
+	addr.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1 is no address of this host */
 	LEAVES(rdma_bind_addr(id, (struct sockaddr *)&addr), -1, EADDRNOTAVAIL);
 	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	IS(rdma_resolve_addr(id, NULL, (struct sockaddr *)&addr, 1), 0);
@@ -279,9 +279,9 @@ int main(void)
 
 	struct all alive = make(context);
 	wrong_arguments(alive);
-	/* Each in the place of another. */
+	/* Each object in the place of another. */
 	refused((struct all){ (void *)alive.pd, (void *)alive.mr, (void *)alive.channel, (void *)alive.cq, (void *)alive.srq, (void *)alive.qp, (void *)alive.context });
-	/* In the middle of one. */
+	/* Addresses in the middle of an object. */
 	refused((struct all){ (void *)((char *)alive.context + 8), (void *)((char *)alive.pd + 8), (void *)((char *)alive.mr + 8),
 		(void *)((char *)alive.channel + 8), (void *)((char *)alive.cq + 8), (void *)((char *)alive.srq + 8), (void *)((char *)alive.qp + 8) });
 	refused_connections(NULL);

@@ -1,5 +1,5 @@
-/* A pair of queue pairs in one process, connected by their numbers, and one that is connected with itself: NIC memory, requests made by calls, completions one by one, a
-   chain of which one is wrong, a child, and the end of the other side. */
+/* A pair of queue pairs in one process, connected by their numbers, and one connected to itself: NIC memory, requests built by calls,
+   completions one by one, a chain with an invalid request, a child, and a peer that is destroyed. */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
@@ -50,7 +50,7 @@ static void join(struct end *end, struct end *other)
 		IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* The next completion, which is looked at before the next one is taken. */
+/* Takes the next completion, which is checked before the next one is taken. */
 static void next(struct end *end, uint64_t wr_id, enum ibv_wc_status status)
 {
 	struct ibv_poll_cq_attr attr = { 0 };
@@ -69,7 +69,7 @@ static void receive(struct end *end, uint64_t wr_id)
 	CHECK(!ibv_post_recv(end->qp, &wr, &bad));
 }
 
-/* What is posted before the other side has even asked waits for it. */
+/* Requests posted before the peer has connected wait for it. */
 static void early(struct end *a, struct end *b)
 {
 	struct ibv_sge sge = { (uintptr_t)"early", 5, 0 };
@@ -117,7 +117,7 @@ static void by_calls(struct end *a, struct end *b)
 	CHECK(ibv_wr_complete(qp) == EINVAL);
 }
 
-/* Of a chain, what stands before a wrong request is posted. */
+/* In a chain, the requests before an invalid one are posted. */
 static void chain(struct end *a, struct end *b)
 {
 	struct ibv_sge sge = { (uintptr_t)a->memory, 5, a->mr->lkey };
@@ -151,7 +151,7 @@ static void nic_memory(struct ibv_context *context, struct ibv_pd *pd)
 	CHECK(mr && mr->length == 90 && !ibv_dereg_mr(mr) && !ibv_free_dm(dm) && ibv_free_dm(dm) == EINVAL);
 }
 
-/* A queue keeps what has come when it gets another size. */
+/* A queue keeps its pending completions when it is resized. */
 static void resize(struct end *a, struct end *b)
 {
 	struct ibv_cq *cq = ibv_cq_ex_to_cq(b->cq);
@@ -163,7 +163,7 @@ static void resize(struct end *a, struct end *b)
 		receive(b, wr.wr_id);
 		CHECK(!ibv_post_send(a->qp, &wr, &bad));
 	}
-	/* They have arrived when the sender is told so. */
+	/* They have arrived when the sender's completion is reported. */
 	for (int i = 40; i < 43; i++)
 		next(a, i, IBV_WC_SUCCESS);
 	CHECK(!ibv_resize_cq(cq, 64) && cq->cqe == 64);
@@ -172,7 +172,7 @@ static void resize(struct end *a, struct end *b)
 	CHECK(!ibv_resize_cq(cq, 1) && !ibv_resize_cq(cq, 64));
 }
 
-/* A child has nothing of its parent's, and may open a device of its own; the parent's connection goes on. */
+/* A child of fork(2) cannot use its parent's objects, and may open a device itself; the parent's connection goes on. */
 static void child(struct end *a, struct end *b, struct ibv_pd *pd)
 {
 	struct ibv_sge sge = { (uintptr_t)a->memory, 5, a->mr->lkey };
@@ -199,7 +199,7 @@ static void child(struct end *a, struct end *b, struct ibv_pd *pd)
 	next(b, 22, IBV_WC_SUCCESS);
 }
 
-/* Nobody says good-bye: receives stay, and the next request is not acknowledged. */
+/* The peer is destroyed without a disconnect: receives stay posted, and the next request is not acknowledged. */
 static void gone(struct end *a, struct end *b)
 {
 	struct ibv_sge sge = { (uintptr_t)a->memory, 5, a->mr->lkey };
@@ -220,7 +220,7 @@ static void gone(struct end *a, struct end *b)
 	CHECK(!ibv_query_qp(a->qp, &attr, IBV_QP_STATE, &init) && attr.qp_state == IBV_QPS_ERR);
 }
 
-/* A queue pair that is connected with itself: what it sends it receives, and nobody learns that there are two. */
+/* A queue pair connected to itself: it receives what it sends, and it looks like one queue pair from outside. */
 static void alone(struct ibv_context *context, struct ibv_pd *pd, struct end *end)
 {
 	struct ibv_send_wr wr = { .wr_id = 2, .opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED }, *bad;

@@ -1,5 +1,5 @@
-/* Paths of devices by calls that a shell does not make: those of programs that were built with an older C library, as Python's wheels
-   are, and those that begin at a folder. */
+/* Device paths by calls that a shell does not make: older entry points, as in programs built with an older C library (Python wheels), and
+   calls relative to a folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +23,7 @@ static void is_kind(int fd)
 	CHECK(fd >= 0 && read(fd, text, sizeof text - 1) == 6 && !strcmp(text, "1: CA\n") && !close(fd));
 }
 
-/* From a device to the bus that it is on, as programs go that look for the nearest processor. */
+/* From a device to its bus, as programs do that search for the nearest processor. */
 static void links_are_followed(void)
 {
 	char at[PATH_MAX], text[64] = "";

@@ -1,6 +1,6 @@
-/* How collective libraries such as NCCL choose a device, a port and a GID: libibverbs by dlopen(3) and dlvsym(3), ports by state and
-   link layer, the bus by the device's link in sysfs, and of the GIDs the one of RoCE v2 that is an address of the wanted family in the
-   wanted network. Here: IPv4 in 127.0.0.0/8. */
+/* How collective libraries such as NCCL choose a device, a port and a GID: libibverbs by dlopen(3) and dlvsym(3), ports by state and link
+   layer, the bus by the device's link in sysfs, and the RoCE v2 GID that is an address of the wanted family in the wanted network. Here:
+   IPv4 in 127.0.0.0/8. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static void load(void)
 	CHECK(dlvsym(library, "ibv_query_ece", "IBVERBS_1.10") && dlvsym(library, "ibv_set_ece", "IBVERBS_1.10"));
 }
 
-/* The version of RoCE that a file says; 0 for another type. */
+/* The version of RoCE in a file; 0 for another type. */
 static int roce_version(const char *device, int port, int index)
 {
 	char path[PATH_MAX], text[16] = "";

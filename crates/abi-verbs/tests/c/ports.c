@@ -1,4 +1,4 @@
-/* Addresses and ports of identifiers: which are taken, which are chosen, and what the other side sees of them. */
+/* Addresses and ports of identifiers: which are taken, which are chosen, and what the peer sees of them. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ static void set(struct rdma_cm_id *id, int option)
 	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, option, &yes, sizeof yes));
 }
 
-/* Whether an identifier of its own can be bound there: 0 or an error. */
+/* Tries to bind a new identifier there; returns 0 or an error. */
 static int try_to_bind(uint32_t ip, uint16_t port)
 {
 	struct rdma_cm_id *id = identifier();
@@ -45,7 +45,7 @@ static int try_to_bind(uint32_t ip, uint16_t port)
 	return why;
 }
 
-/* A port is taken from when it is bound until its identifier is destroyed, in each form of its address. */
+/* A port is taken from binding until its identifier is destroyed, in each form of its address. */
 static void taken_ports(void)
 {
 	struct rdma_cm_id *one = bound(INADDR_LOOPBACK), *all = bound(INADDR_ANY);
@@ -78,7 +78,7 @@ static void other_process(const char *program)
 	CHECK(!rdma_destroy_id(one));
 }
 
-/* Identifiers that all say so share a port as long as none of them listens (RDMA_OPTION_ID_REUSEADDR). */
+/* Identifiers with RDMA_OPTION_ID_REUSEADDR share a port as long as none of them is listening. */
 static void shared_ports(void)
 {
 	struct rdma_cm_id *ids[3] = { identifier(), identifier(), identifier() };
@@ -104,7 +104,7 @@ static void resolve(struct rdma_cm_id *id, struct sockaddr_in *from, uint16_t po
 	CHECK(event->id == id && !rdma_ack_cm_event(event));
 }
 
-/* Connects, and has it refused: the other side's identifier names the port that this one has. */
+/* Connects and is rejected: the peer's identifier reports this identifier's port. */
 static void connect_from(struct rdma_cm_id *id, struct rdma_cm_id *at)
 {
 	struct rdma_conn_param param = { .qp_num = 1 };
@@ -127,8 +127,8 @@ static void connect_from(struct rdma_cm_id *id, struct rdma_cm_id *at)
 	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(seen));
 }
 
-/* An identifier has a port from when its address is resolved: one that is chosen, that of the source address, or the one that it was
-   bound to, whatever the source address says then. */
+/* An identifier has a port when its address is resolved: a chosen one, that of the source address, or the one it was bound to, whatever
+   the source address. */
 static void source_ports(void)
 {
 	struct rdma_cm_id *at = bound(INADDR_LOOPBACK), *id;
@@ -166,7 +166,7 @@ static void source_ports(void)
 		}
 	}
 
-	/* One that somebody else has. */
+	/* An address that another identifier has. */
 	id = identifier();
 	struct sockaddr_in used = here(to), dst = here(to);
 	errno = 0;
@@ -174,7 +174,7 @@ static void source_ports(void)
 	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(at));
 }
 
-/* What an identifier knows of its way when it is resolved. */
+/* The path record of a resolved identifier. */
 static void path_records(void)
 {
 	struct rdma_cm_id *at = bound(INADDR_LOOPBACK), *id = identifier();
@@ -196,7 +196,7 @@ static void path_records(void)
 	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(at));
 }
 
-/* Calls in another order than librdmacm allows. */
+/* Calls in an order that librdmacm does not allow. */
 static void orders(void)
 {
 	struct rdma_cm_id *at = bound(INADDR_LOOPBACK), *id = identifier();

@@ -1,5 +1,5 @@
-/* Queue pairs that are moved to RESET and used again: from each state, for the same peer or another one, in any order of the two ends, in one
-   process and in two, with shared receives, datagrams and a queue pair that is its own peer. */
+/* Queue pairs that are moved to RESET and used again: from each state, for the same peer or another one, in any order of the two ends, in
+   one process and in two, with shared receives, datagrams and a queue pair that is its own peer. */
 #include <pthread.h>
 
 #include "reset.h"
@@ -58,7 +58,7 @@ static int below(int n)
 	return (seed = seed * 1103515245 + 12345) / 65536 % n;
 }
 
-/* Many rounds, with work of all kinds under way when an end is reset; an end may change its mind before the other one is connected. */
+/* Many rounds, with all kinds of work in flight when an end is reset; an end may be reset again before the other one is connected. */
 static void many_rounds(int is_shared)
 {
 	struct end a, b, *ends[] = { &a, &b };
@@ -92,7 +92,7 @@ static void many_rounds(int is_shared)
 	destroy(&b);
 }
 
-/* Some are connected to each other in changing pairs. */
+/* Several queue pairs are connected in changing pairs. */
 static void other_peers(void)
 {
 	enum { ENDS = 5 };
@@ -103,7 +103,7 @@ static void other_peers(void)
 	for (uint32_t round = 1; round < 60; round++) {
 		int one = below(ENDS), other = (one + 1 + below(ENDS - 1)) % ENDS;
 
-		/* Those that they were connected to are not asked. */
+		/* Their former peers are not reset. */
 		reset(&ends[one]);
 		reset(&ends[other]);
 		connects_to(&ends[one], name_of(&ends[other]));
@@ -115,7 +115,7 @@ static void other_peers(void)
 		destroy(&ends[i]);
 }
 
-/* A queue pair that is connected with itself. */
+/* A queue pair connected to itself. */
 static void with_itself(void)
 {
 	struct end end;
@@ -132,7 +132,7 @@ static void with_itself(void)
 	destroy(&end);
 }
 
-/* Receives of a shared queue that a queue pair had taken when it was reset can be posted again, as its completions are. */
+/* Receives of a shared queue that a queue pair had taken when it was reset free their places for new receives. */
 static void shared_receives_come_back(void)
 {
 	struct end a, b;
@@ -156,7 +156,7 @@ static void shared_receives_come_back(void)
 	destroy(&b);
 }
 
-/* Datagrams: from RTS, with receives posted, to RESET; those that come meanwhile are dropped. */
+/* Datagrams: from RTS, with receives posted, to RESET; those that arrive in the meantime are dropped. */
 static void datagrams(void)
 {
 	enum { ROUTE = 40 };
@@ -192,7 +192,7 @@ static void datagrams(void)
 	CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(end.qp) && !ibv_destroy_cq(end.cq) && !ibv_dereg_mr(end.mr));
 }
 
-/* Other queue pairs of the same queue go on meanwhile, and lose nothing. */
+/* Other queue pairs of the same completion queue go on in the meantime, and lose nothing. */
 struct load {
 	struct end a, b;
 	volatile int is_over;
@@ -235,7 +235,7 @@ static void half(int socket, int side)
 	own = name_of(&end);
 	CHECK(write(socket, &own, sizeof own) == sizeof own && read(socket, &peer, sizeof peer) == sizeof peer);
 	for (uint32_t round = 1; round < 200; round++) {
-		/* Both draw the same numbers: who is late, and who thinks again. */
+		/* Both processes draw the same numbers: which is late, and which resets again. */
 		int late = below(3), again = below(3), fails = below(4), messages = below(DEPTH);
 
 		if (late == side)
@@ -246,7 +246,7 @@ static void half(int socket, int side)
 			connects_to(&end, peer);
 			reset(&end);
 		}
-		/* On a card, too, both have begun anew before one of them sends. */
+		/* On a card, too, both must have started again before one of them sends. */
 		word(socket, 'r');
 		connects_to(&end, peer);
 		for (int i = 0; i < DEPTH; i++)

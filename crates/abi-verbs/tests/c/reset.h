@@ -1,4 +1,4 @@
-/* Queue pairs that are connected by their numbers, moved to RESET (ibv_modify_qp(3)) and connected again. */
+/* Queue pairs connected by their numbers, moved to RESET (ibv_modify_qp(3)) and connected again. */
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum {
 	ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 };
 
-/* What the other side is told of an end. */
+/* The identity of an end, as the peer gets it. */
 struct name {
 	union ibv_gid gid;
 	uint32_t qp_num;
@@ -113,7 +113,7 @@ static void connects_to(struct end *end, struct name peer)
 	to_rts(end);
 }
 
-/* Nothing is left of what it was: not its state, not what was set, not a completion. Its number stays. */
+/* Nothing of the former life remains: no state, no attributes, no completion. The number stays. */
 static void reset(struct end *end)
 {
 	struct ibv_qp_attr attr;
@@ -126,7 +126,7 @@ static void reset(struct end *end)
 	CHECK(!ibv_poll_cq(end->cq, 1, &wc));
 }
 
-/* Requests are named by their round, and so is what they carry; receives also by their place. */
+/* Requests and their payload are marked with the round; receives also with their slot. */
 static int receive(struct end *end, uint32_t round, int slot)
 {
 	struct ibv_sge place = { (uintptr_t)end->memory + (DEPTH + slot) * SIZE, SIZE, end->mr->lkey };
@@ -134,7 +134,7 @@ static int receive(struct end *end, uint32_t round, int slot)
 
 	if (!end->srq)
 		return ibv_post_recv(end->qp, &wr, &bad);
-	/* It may be full of those that no message of earlier rounds has taken. */
+	/* The queue may be full of receives that no message of earlier rounds has taken. */
 	int error = ibv_post_srq_recv(end->srq, &wr, &bad);
 
 	return error == ENOMEM ? 0 : error;
@@ -150,7 +150,8 @@ static int post(struct end *end, uint32_t round, int slot)
 	return ibv_post_send(end->qp, &wr, &bad);
 }
 
-/* The next completion, which is a success of this queue pair's and this round. Shared receives may be left from an earlier one. */
+/* Takes the next completion, which must be a success of this queue pair and this round. Shared receives may be left from an earlier
+   round. */
 static struct ibv_wc next(struct end *end, uint32_t round)
 {
 	struct ibv_wc wc;
@@ -166,7 +167,7 @@ static struct ibv_wc next(struct end *end, uint32_t round)
 	return wc;
 }
 
-/* A message of this round and no other is taken. */
+/* Receives a message of this round and no other. */
 static void takes(struct end *end, uint32_t round)
 {
 	struct ibv_wc wc = next(end, round);
@@ -194,7 +195,7 @@ static void talk(struct end *a, struct end *b, uint32_t round)
 	sends(b, round);
 }
 
-/* The two processes tell each other by a socket what they are about. */
+/* The two processes signal their progress over a socket. */
 static void word(int socket, char expected)
 {
 	char said = expected;

@@ -1,6 +1,7 @@
-/* What pools rely on that reset queue pairs and give them to the next connection (Mooncake, brpc): nothing leaks, other queue pairs on the same
-   completion queue lose nothing while a thread polls it, a peer that still sends fails as with a card, the last receive of a shared queue is
-   reported each time, the number stays known to other processes, and librdmacm may have made or connected the queue pair. */
+/* The guarantees for pools that reset queue pairs and reuse them for the next connection (Mooncake, brpc): nothing leaks, other queue
+   pairs on the same completion queue lose nothing while a thread polls it, a peer that still sends fails as with a card, the last receive
+   of a shared queue is reported each time, other processes can still use the number, and librdmacm may have created or connected the
+   queue pair. */
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,7 +16,7 @@ static void connect_both(struct end *a, struct end *b)
 	connects_to(b, name_of(a));
 }
 
-/* Posts messages for as long as they succeed. The first failure is that nobody acknowledges, as a card says when its peer was reset. */
+/* Posts messages for as long as they succeed. The first error is a missing acknowledgement, as on a card whose peer was reset. */
 static void send_until_it_fails(struct end *end)
 {
 	time_t limit = time(NULL) + LIMIT_S;
@@ -31,7 +32,7 @@ static void send_until_it_fails(struct end *end)
 	CHECK(wc.status == IBV_WC_RETRY_EXC_ERR && state_of(end) == IBV_QPS_ERR);
 }
 
-/* The next completions are those of so many receives that are flushed. */
+/* The next completions are this many flushed receives. */
 static void flushes(struct end *end, int receives)
 {
 	time_t limit = time(NULL) + LIMIT_S;
@@ -62,7 +63,7 @@ static void peer_still_sends(void)
 		for (int i = 0; i < DEPTH / 2; i++)
 			CHECK(!post(&a, 1, i));
 		reset(&b);
-		/* Whoever does not send does not notice. */
+		/* An end that does not send does not notice. */
 		CHECK(state_of(&a) == IBV_QPS_RTS);
 		send_until_it_fails(&a);
 		flushes(&a, 3);
@@ -129,7 +130,7 @@ static size_t allocated(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* Used in every way, 100 times after the first ones: descriptors, memory and address space are those of before. */
+/* Used in every way, 100 times after the first rounds: descriptors, memory and address space do not grow. */
 static void nothing_leaks(void)
 {
 	enum { FIRST = 20, ROUNDS = 100, SLACK = 16 << 10, SPACE_SLACK = 1 << 20 };
@@ -173,12 +174,12 @@ static void nothing_leaks(void)
 		destroy(&ends[i]);
 }
 
-/* Pairs of queue pairs on one completion queue, which a thread polls all the while. */
+/* Pairs of queue pairs on one completion queue, which a thread polls all the time. */
 enum { PAIRS = 4 };
 
 static struct pool {
 	struct end ends[2 * PAIRS];
-	/* Of each end: the last round whose completions may not come any more, and what has come of the present one. */
+	/* For each end: the last round without further completions, and the completions of the current round. */
 	atomic_uint reset_in[2 * PAIRS], sent[2 * PAIRS], received[2 * PAIRS];
 	atomic_int is_over;
 } pool;
@@ -246,7 +247,7 @@ static void one_queue_for_all(void)
 		int come = messages < receives ? messages : receives;
 		struct end *a = &pool.ends[at], *b = &pool.ends[at + 1];
 
-		/* What the last round of this pair has left; other pairs have theirs. */
+		/* Messages left from the last round of this pair; other pairs have their own. */
 		for (int i = 0; i < 2; i++) {
 			int which = at + ((round >> 3 & 1) ^ i);
 
@@ -271,7 +272,7 @@ static void one_queue_for_all(void)
 	CHECK(!ibv_destroy_cq(pool.ends[0].cq));
 }
 
-/* The event comes once for each time that the queue pair fails. */
+/* The event is reported once for each time that the queue pair fails. */
 static void last_receives_are_reported_again(void)
 {
 	struct end a, b;
@@ -292,7 +293,7 @@ static void last_receives_are_reported_again(void)
 	destroy(&b);
 }
 
-/* Of a process that knows the number of a datagram queue pair of another one, which is reset between its messages. */
+/* One process of two, which knows the number of a datagram queue pair of the other; that is reset between its messages. */
 static void half_of_datagrams(int socket, int side)
 {
 	enum { ROUTE = 40, ROUNDS = 20, KEY = 9 };
@@ -337,7 +338,7 @@ static void half_of_datagrams(int socket, int side)
 	CHECK(!ibv_destroy_ah(ah) && !ibv_destroy_qp(end.qp) && !ibv_destroy_cq(end.cq) && !ibv_dereg_mr(end.mr));
 }
 
-/* The ends of a connection of librdmacm, and the queue pairs that they have. */
+/* The ends of a librdmacm connection, and their queue pairs. */
 struct linked {
 	struct rdma_cm_id *at, *to, *from;
 	struct end *a, *b;
@@ -361,7 +362,7 @@ static void by_hand(struct rdma_cm_id *id, struct end *end, enum ibv_qp_state st
 	CHECK(!rdma_init_qp_attr(id, &attr, &mask) && !ibv_modify_qp(end->qp, &attr, mask));
 }
 
-/* Connects two that are new, or by hand two that exist. */
+/* Connects two new queue pairs, or two existing ones by hand. */
 static struct linked link_up(struct end *a, struct end *b, int are_made)
 {
 	struct sockaddr_in addr = here(0);
@@ -414,7 +415,8 @@ static void destroy_ids(struct linked linked)
 	CHECK(!rdma_destroy_id(linked.to) && !rdma_destroy_id(linked.from) && !rdma_destroy_id(linked.at));
 }
 
-/* Queue pairs of identifiers, after their connection has ended and while it stands, and queue pairs that identifier after identifier connects. */
+/* Queue pairs of identifiers, after their connection has ended and while it is established, and queue pairs that one identifier after
+   another connects. */
 static void by_librdmacm(void)
 {
 	struct end a, b;
@@ -453,7 +455,7 @@ static void by_librdmacm(void)
 	destroy_ids(linked);
 }
 
-/* A reset takes one more queue pair of the device. Where there is none, it is refused, and the queue pair stays as it was. */
+/* A reset needs one more queue pair of the device. If there is none, it fails, and the queue pair is unchanged. */
 static void full_device(void)
 {
 	enum { MOST = 10000 };

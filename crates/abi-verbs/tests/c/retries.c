@@ -1,5 +1,5 @@
-/* Messages that find no receive: they are tried again as often as ibv_modify_qp(3) or rdma_connect(3) say, with the receiver's pauses. And
-   values of ibv_modify_qp that cards refuse. */
+/* Messages that find no receive: they are retried as often as ibv_modify_qp(3) or rdma_connect(3) specify, with the receiver's RNR
+   pauses. Also values of ibv_modify_qp that cards reject. */
 #include <unistd.h>
 
 #include "cm.h"
@@ -49,7 +49,7 @@ static struct ibv_qp_attr rts(int retries)
 	return attr;
 }
 
-/* Two ends, of which each has its number of retries and its timer. */
+/* Connects two ends, each with its retry count and its timer. */
 static void join(struct end *a, struct end *b, int retries_a, int retries_b, int timer_a, int timer_b)
 {
 	*a = end();
@@ -80,7 +80,7 @@ static void receive(struct ibv_qp *qp, uint64_t id)
 	CHECK(!ibv_post_recv(qp, &wr, &bad));
 }
 
-/* The next completion; the other queue is polled, too, as two programs would. */
+/* Takes the next completion; the other queue is polled too, as two programs would. */
 static struct ibv_wc next(struct ibv_cq *cq, struct ibv_cq *other)
 {
 	struct ibv_wc wc;
@@ -105,7 +105,7 @@ static void pairs(void)
 	struct end a, b;
 	struct ibv_wc wc;
 
-	/* None: the first one fails, what is behind it is flushed, and the state says so. */
+	/* None: the first one fails, the requests after it are flushed, and the state is the error state. */
 	join(&a, &b, 0, 7, 12, 12);
 	post(a.qp, 1);
 	post(a.qp, 2);
@@ -116,7 +116,7 @@ static void pairs(void)
 	leave(a);
 	leave(b);
 
-	/* Some: soon, too. */
+	/* Some: also soon. */
 	join(&a, &b, 3, 7, 12, 1);
 	post(a.qp, 1);
 	wc = next(a.cq, b.cq);
@@ -124,13 +124,13 @@ static void pairs(void)
 	leave(a);
 	leave(b);
 
-	/* For ever, though the other end has said none for itself. */
+	/* Unlimited, though the other end has a limit of none for itself. */
 	join(&a, &b, 7, 0, 1, 1);
 	post(a.qp, 1);
 	nothing_for(a.cq, 50);
 	receive(b.qp, 2);
 	CHECK(next(b.cq, a.cq).status == IBV_WC_SUCCESS && next(a.cq, b.cq).status == IBV_WC_SUCCESS);
-	/* That has none, and needs none. */
+	/* That limit is none, and no retry is needed. */
 	receive(a.qp, 3);
 	post(b.qp, 4);
 	CHECK(next(a.cq, b.cq).status == IBV_WC_SUCCESS && next(b.cq, a.cq).status == IBV_WC_SUCCESS);
@@ -153,7 +153,7 @@ static void pairs(void)
 	leave(b);
 }
 
-/* Each side of librdmacm says how often the other one tries. */
+/* Each side of librdmacm sets how often the peer retries. */
 static void connections(void)
 {
 	struct sockaddr_in addr = here(0);
@@ -186,7 +186,7 @@ static void connections(void)
 
 #define REFUSED(attr, mask) CHECK(ibv_modify_qp(a.qp, &(attr), mask) == EINVAL)
 
-/* What is no state's, and what is too much. */
+/* Attributes that do not belong to the state, and values that are too large. */
 static void values(void)
 {
 	struct end a = end(), b = end();

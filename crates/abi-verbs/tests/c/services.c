@@ -1,10 +1,10 @@
-/* Services of datagrams, both ends in one process: found by librdmacm, refused, not there, of the other kind; queue pairs that the
-   program makes itself, and identifiers without a channel. */
+/* Datagram services, both ends in one process: found by librdmacm, rejected, missing, of the other kind; queue pairs that the program
+   creates itself, and identifiers without a channel. */
 #include "cm.h"
 
 enum { ROOM = 256, GRH = 40 };
 
-/* The next event, which has to be of this kind; the caller acknowledges it. */
+/* Takes the next event, which must be of this kind; the caller acknowledges it. */
 static struct rdma_cm_event *next(enum rdma_cm_event_type kind, struct rdma_cm_id *of)
 {
 	struct rdma_cm_event *event = take(channel, kind);
@@ -38,7 +38,7 @@ static struct ibv_qp_init_attr datagrams(void)
 	return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_UD, .cap = { 4, 4, 1, 1, 0 }, .sq_sig_all = 1 };
 }
 
-/* A queue pair that may send at once, made by librdmacm or by hand. */
+/* A queue pair that can send immediately, created by librdmacm or by hand. */
 static struct ibv_qp *add_qp(struct rdma_cm_id *id, int by_hand)
 {
 	struct ibv_qp_init_attr init = datagrams();
@@ -83,7 +83,7 @@ static void send_text(struct ibv_qp *qp, struct ibv_ah *ah, uint32_t number, uin
 	CHECK(!ibv_destroy_ah(ah));
 }
 
-/* A question with private data, its answer, and a datagram each way. */
+/* A query with private data, its answer, and a datagram in each direction. */
 static void found(int by_hand)
 {
 	static char rooms[2][ROOM];
@@ -139,7 +139,7 @@ static void found(int by_hand)
 	CHECK(!rdma_destroy_id(to) && !rdma_destroy_id(from) && !rdma_destroy_id(at));
 }
 
-/* What is refused, is not there, or takes connections; and who wants a connection of a service. */
+/* Services that reject, do not exist, or accept connections; and a connect request to a service. */
 static void not_found(void)
 {
 	struct rdma_cm_id *at = listener(RDMA_PS_UDP, 0);

@@ -1,7 +1,7 @@
-/* Another user floods a queue pair of type UD with datagrams, and takes the names that sockets of this user would have. Nothing is
-   delivered, a datagram that is too long for its receive ends nothing, and whoever comes later is served. Only root can be another
-   user, in a child that was made before there was a device, and has a network namespace for it, whose names are no other program's.
-   Arguments: the device, and how many datagrams and names. At the end it says how long the slowest who came later took, and by how much
+/* Another user floods a UD queue pair with datagrams, and takes the names that sockets of this user would have. Nothing is delivered, a
+   datagram that is too long for its receive does no harm, and later processes are served. Only root can become another user, in a child
+   that was forked before a device was opened, and has a separate network namespace, whose names belong to no other program. Arguments:
+   the device, and how many datagrams and names. At the end it prints how long the slowest of the later processes took, and by how much
    this process's memory has grown. */
 #define _GNU_SOURCE
 #include <grp.h>
@@ -28,7 +28,7 @@ static struct ibv_mr *mr;
 static char memory[8192];
 static union ibv_gid gid;
 
-/* What the honest side tells the other user: more than that would find out. */
+/* What the honest side gives to the other user: more than an attacker would find out. */
 struct victim {
 	union ibv_gid gid;
 	uint32_t number;
@@ -94,7 +94,7 @@ static void meet(int fd)
 	CHECK(write(fd, &byte, 1) == 1 && read(fd, &byte, 1) == 1);
 }
 
-/* The names of sockets that look like those of datagrams: all that any user sees. */
+/* The names of sockets that may be datagram sockets: all that any user sees. */
 static int each_name(int fd, const char *bytes, size_t len, int count)
 {
 	FILE *table = fopen("/proc/net/unix", "r");
@@ -116,7 +116,7 @@ static int each_name(int fd, const char *bytes, size_t len, int count)
 	return arrived;
 }
 
-/* As many abstract names as may be: those that sockets of this kind have or had. Of sockets that listen, every second does. */
+/* Takes as many abstract names as possible: those that sockets of this type have or had. Every second SEQPACKET socket listens. */
 static int take_names(int kind, const char *format, int count)
 {
 	int taken = 0;
@@ -134,7 +134,7 @@ static int take_names(int kind, const char *format, int count)
 	return taken;
 }
 
-/* The other user, in processes of its own: each has room for so many descriptors. */
+/* The other user, in several processes, because of the descriptor limit of each. */
 static int attack(int fd)
 {
 	struct rlimit limit;
@@ -187,7 +187,7 @@ static long microseconds(void)
 	return now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Resident memory that is no file's, in KiB. */
+/* Resident anonymous memory, in KiB. */
 static long resident(void)
 {
 	FILE *status = fopen("/proc/self/status", "r");
@@ -204,7 +204,7 @@ static long resident(void)
 
 static long slowest;
 
-/* One that comes later has a device of its own, and is served. */
+/* A later process opens a device of its own, and is served. */
 static void later(const struct victim *to)
 {
 	long start = microseconds();
@@ -251,7 +251,7 @@ int main(int count, char **arguments)
 		CHECK(!ibv_poll_cq(cq, 1, &wc));
 		usleep(100);
 	}
-	/* Too long for the receive, which stays for the next. */
+	/* Too long for the receive, which stays for the next datagram. */
 	send_to(&gid, qp->qp_num, LONG);
 	send_to(&gid, qp->qp_num, 7);
 	CHECK(take().byte_len == GRH + 7);

@@ -1,5 +1,5 @@
-/* Functions as programs get them by dlsym(3) and dlvsym(3), without the inline functions of verbs.h: each fills the structure that
-   belongs to its version node, all of it, and writes nothing behind it. */
+/* Functions that programs get by dlsym(3) and dlvsym(3), without the inline functions of verbs.h: each fills the whole structure that
+   belongs to its version node, and writes nothing after it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ static void *symbol(const char *name, const char *node)
 	return latest;
 }
 
-/* The structure is as expected, and nothing behind it was written. */
+/* The structure is as expected, and nothing after it was written. */
 static void is_filled(const void *expected, size_t size)
 {
 	CHECK(!memcmp(room, expected, size));
@@ -33,7 +33,7 @@ static void is_filled(const void *expected, size_t size)
 		CHECK(room[at] == FILL);
 }
 
-/* Nothing behind a structure was written. */
+/* Nothing after a structure was written. */
 static void is_kept_behind(const unsigned char *place, size_t size)
 {
 	for (size_t at = size; at < ROOM; at++)
@@ -49,7 +49,7 @@ static void of_a_port(struct ibv_context *context)
 	CHECK(!query(context, 1, room));
 	is_filled(&inlined, PORT_1_1);
 	CHECK(((struct ibv_port_attr *)room)->link_layer == IBV_LINK_LAYER_ETHERNET);
-	/* A structure of tomorrow, which is longer, has zeros in what is not known here. */
+	/* A longer structure, of a later header, gets zeros in its unknown fields. */
 	memset(room, FILL, sizeof room);
 	struct verbs_context *table = verbs_get_ctx(context);
 	CHECK(!table->query_port(context, 1, (struct ibv_port_attr *)room, sizeof inlined + 8));
@@ -65,7 +65,7 @@ static void of_a_device(struct ibv_context *context)
 
 	CHECK(!ibv_query_device_ex(context, NULL, &inlined));
 	CHECK(!query(context, room));
-	/* It ends with a byte, behind which there is padding. */
+	/* It ends with a byte, followed by padding. */
 	CHECK(!memcmp(room, &inlined.orig_attr, offsetof(struct ibv_device_attr, phys_port_cnt) + 1));
 	is_kept_behind(room, sizeof inlined.orig_attr);
 }
@@ -84,7 +84,7 @@ static void of_gids(struct ibv_context *context)
 		symbol("_ibv_query_gid_ex", "IBVERBS_1.11");
 	CHECK(!query_ex(context, 1, 0, room, 0, sizeof entry));
 	is_filled(&entry, sizeof entry);
-	/* An entry of another generation of the header: as much as there is room for, and zeros. */
+	/* An entry of another header version: filled as far as it has room, and zeros. */
 	memset(room, FILL, sizeof room);
 	unsigned char longer[sizeof entry + 8] = { 0 };
 	memcpy(longer, &entry, sizeof entry);

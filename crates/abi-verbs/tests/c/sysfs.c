@@ -1,4 +1,4 @@
-/* The files of a port, by the C library and by libibverbs: what they say is what the functions say, of the table of GIDs above all. */
+/* The files of a port, read by the C library and by libibverbs, agree with the functions, especially in the GID table. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <infiniband/verbs.h>
@@ -12,7 +12,7 @@ int ibv_read_sysfs_file(const char *dir, const char *file, char *buf, size_t siz
 
 static struct ibv_context *context;
 
-/* The line of a file, which both ways of reading agree about. */
+/* The line of a file, which both ways of reading return. */
 static const char *line(const char *format, int at)
 {
 	static char text[128], other[128];
@@ -28,7 +28,7 @@ static const char *line(const char *format, int at)
 	return text;
 }
 
-/* How many entries of a folder are numbers, by scandir(3) as libibumad has it. */
+/* Counts the entries of a folder that are numbers, by scandir(3) as libibumad does. */
 static int is_number(const struct dirent *entry)
 {
 	return !entry->d_name[strspn(entry->d_name, "0123456789")];
@@ -73,7 +73,7 @@ static void describe(int rnic)
 	CHECK(strtoul(line("ports/1/pkeys/%d", 0), NULL, 0) == 0xffff && !atoi(line("ports/1/sm_sl", 0)));
 }
 
-/* Counters of datagrams are there as soon as there are datagrams. */
+/* Datagram counters exist as soon as datagrams are used. */
 static void count(void)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(context);
@@ -89,7 +89,7 @@ static void count(void)
 
 int main(int number, char **arguments)
 {
-	/* Before the device is opened its link-local GID names no process. */
+	/* Before the device is opened, its link-local GID identifies no process. */
 	char path[] = "/sys/class/infiniband/nicety0/ports/1/gids/0", text[64] = "";
 	FILE *file = fopen(path, "r");
 	CHECK(file && fgets(text, sizeof text, file) && strstr(text, ":0000:0000\n"));
