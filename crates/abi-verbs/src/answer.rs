@@ -81,8 +81,8 @@ fn refuse(why: Errno) -> c_int {
 }
 
 /// For a function that waits; returns as [`minus`]. `look` polls: it returns `None` when the call has finished, or the descriptor to
-/// wait for before the next poll. The wait is outside of the panic firewall and of every frame with destructors: a thread that is cancelled there
-/// (pthread_cancel(3)) unwinds through none of our frames. A signal ends the wait.
+/// wait for before the next poll. The wait is outside of the panic firewall and of every frame with destructors: a thread that is
+/// cancelled there (pthread_cancel(3)) unwinds through none of our frames. A signal ends the wait.
 pub(crate) fn waits(mut look: impl FnMut() -> Answer<Option<RawFd>>) -> c_int {
     loop {
         match run(&mut look) {

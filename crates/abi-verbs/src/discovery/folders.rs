@@ -189,7 +189,7 @@ fn no_memory() -> c_int {
     -1
 }
 
-/// ls(1) calls this before it lists a folder.
+/// Interposed because ls(1) calls it before it lists a folder.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn statx(at: c_int, path: *const c_char, flags: c_int, mask: c_uint, found: *mut c_void) -> c_int {
