@@ -17,7 +17,7 @@ pub enum BadAddress {
     Family(u16),
 }
 
-/// The sizes of `sockaddr_in` and `sockaddr_in6` as far as they are looked at: family, port, address.
+/// The bytes of `sockaddr_in` and `sockaddr_in6` that are read: family, port, address.
 const V4_BYTES: usize = 8;
 const V6_BYTES: usize = 24;
 
@@ -93,7 +93,7 @@ mod tests {
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { SockAddr::new(std::ptr::null()) }.get(), Err(BadAddress::Missing));
         let unix = (libc::AF_UNIX as u16).to_ne_bytes();
-        // SAFETY: of another family nothing but the family is looked at.
+        // SAFETY: for other families, only the family is read.
         let address = unsafe { SockAddr::new(unix.as_ptr().cast()) };
         assert_eq!(address.get(), Err(BadAddress::Family(libc::AF_UNIX as u16)));
     }

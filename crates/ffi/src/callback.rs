@@ -1,11 +1,12 @@
 //! Calls of functions that a program passed, which may throw.
 //!
 //! A C++ exception must not unwind through our code: `catch_unwind` aborts on it, and callers would be left in the middle of a change.
-//! [`call`] stops an exception at the border, keeps it for the thread, and reports a failed call, which returns up the stack as any error
-//! does. The exported function calls [`rethrow`] last, when it holds nothing any more, and the exception goes on from there.
+//! [`call`] stops an exception at the border, keeps it in thread-local storage, and reports a failed call, which returns up the stack as
+//! any error does. The exported function calls [`rethrow`] last, when it holds no locks or objects any more, and the exception continues
+//! from there.
 //!
-//! An exception is stopped by the unwinder's own means (Itanium C++ ABI, level I): the frame that calls the program has a personality
-//! routine that is a handler for everything. Forced unwinding, as of `pthread_exit`, is let through.
+//! The unwinder's own means stop an exception (Itanium C++ ABI, level I): the frame that calls the program has a personality routine that
+//! handles everything. Forced unwinding, as of `pthread_exit`, passes through.
 
 use std::cell::Cell;
 
@@ -25,17 +26,17 @@ thread_local! {
     static OWN: Cell<*mut Exception> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// The most arguments of a called function: as many as registers carry.
+/// The most arguments of a called function: as many as fit into registers.
 const ARGUMENTS_MAX: usize = 6;
 
 /// Calls a function with integers and addresses as its arguments, and returns the word that it returns.
 ///
-/// While it runs, the thread keeps no exception, so that calls which the function makes in turn do not throw an earlier one. Of several
-/// exceptions before a [`rethrow`] the first is kept, and the others are lost.
+/// While it runs, the thread keeps no exception, so that nested calls do not throw an earlier one. If several exceptions occur before a
+/// [`rethrow`], the first is kept and the others are lost.
 ///
 /// # Safety
-/// The address must be that of a function which takes these arguments, each an integer or an address, and returns such a word or
-/// nothing; and what the arguments point to must be as that function wants it.
+/// The address must be that of a function which takes these arguments, each an integer or an address, and returns such a word or nothing;
+/// and the arguments must point to what that function expects.
 ///
 /// # Errors
 /// [`Thrown`] if it threw.
@@ -52,7 +53,7 @@ pub unsafe fn call<const COUNT: usize>(function: usize, arguments: [usize; COUNT
     if is_thrown { Err(Thrown) } else { Ok(returned) }
 }
 
-/// Throws the exception that this thread keeps, and does not return if a caller catches it. Must not be called below a `catch_unwind`.
+/// Throws the kept exception, and does not return if a caller catches it. Must not be called below a `catch_unwind`.
 ///
 /// # Errors
 /// [`Uncaught`] if nothing catches it.
@@ -62,7 +63,7 @@ pub fn rethrow() -> Result<(), Uncaught> {
     if exception.is_null() {
         return Ok(());
     }
-    // SAFETY: it was stopped, and this thread gives it up. Test: `exceptions_are_kept_until_rethrown`.
+    // SAFETY: `call` stopped it, and this thread gives it up. Test: `exceptions_are_kept_until_rethrown`.
     unsafe { border::throw(exception) };
     Err(Uncaught)
 }
@@ -163,7 +164,7 @@ mod border {
         INSTALL_CONTEXT
     }
 
-    /// Calls a function with the words as its arguments; where it throws, `thrown` is set, and what this returns means nothing.
+    /// Calls a function with the words as its arguments; if it throws, `thrown` is set, and the result is meaningless.
     ///
     /// # Safety
     /// As for [`super::call`].
@@ -172,17 +173,17 @@ mod border {
         unsafe { nicety_call_program(function, words.as_ptr(), thrown) }
     }
 
-    /// Throws an exception again that [`call`] has stopped; returns if nothing catches it.
+    /// Throws an exception again that [`call`] has stopped; returns if no frame catches it.
     ///
     /// # Safety
-    /// Nobody else has it.
+    /// No other thread may use the exception.
     pub(super) unsafe fn throw(exception: *mut Exception) {
         // SAFETY: the caller's promise. Test: as above.
         unsafe { _Unwind_RaiseException(exception) };
     }
 }
 
-/// Where there is no such frame, functions are called as they are: an exception of theirs ends the process.
+/// On other targets, functions are called directly: an exception ends the process.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 mod border {
     use super::Exception;
@@ -253,8 +254,8 @@ mod tests {
         assert_eq!((rethrown(), rethrown()), (Some(1), None));
     }
 
-    /// Goal: a function that is called while an exception is kept does not throw that one by what it calls in turn, and the exception
-    /// is still there afterwards. Method: it makes calls that throw and rethrow.
+    /// Goal: a function that is called while an exception is kept does not throw that one in nested calls, and the exception is still
+    /// kept afterwards. Method: it makes calls that throw and rethrow.
     #[test]
     fn what_is_kept_is_out_of_sight_of_functions() {
         extern "C-unwind" fn nested() -> usize {

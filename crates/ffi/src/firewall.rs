@@ -1,21 +1,21 @@
-//! The firewall: a panic ends at the border to C, which could not unwind it.
+//! The firewall: stops a panic before it unwinds into C.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A call that panicked. What it said went to standard error, as panics do.
+/// A call that panicked. The panic message went to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked;
 
-/// Runs a call's body; a panic in it ends here.
+/// Runs a call's body and catches a panic.
 ///
-/// Objects that the body used must bear that: ours take locks that a panic does not poison, and change in one step.
+/// The body's objects must survive that: ours use locks that a panic does not poison, and change in one step.
 ///
 /// # Errors
-/// [`Panicked`], for the caller's number of an internal error.
+/// [`Panicked`], which the caller translates into its code of an internal error.
 #[inline]
 pub fn contain<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|thrown| {
-        // What was thrown may panic when it is dropped, and so may what that throws, which is leaked.
+        // Dropping the payload may panic, and so may dropping that panic's payload, which is leaked.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
             let _ = catch_unwind(AssertUnwindSafe(|| drop(again))).map_err(std::mem::forget);
         }

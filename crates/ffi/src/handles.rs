@@ -1,19 +1,20 @@
-//! Handles: what a program holds instead of objects, checked at each use.
+//! Opaque handles that a program holds instead of objects, checked at each use.
 //!
-//! If a standard lets others read through a handle, the handle is an address of ours: DAT's registry finds a provider's functions in the
-//! first word behind one, and that word must stay readable after its object is gone. The table therefore reserves one range of addresses,
-//! with a word for each place and each of the place's generations. Otherwise handles are numbers that are never addresses of a program.
+//! Some standards let other libraries read through a handle: DAT's registry loads a provider's function table from the first word behind
+//! one. Such a handle is an address of ours, and the word must stay readable after its object was removed. The table therefore reserves
+//! one range of addresses, with a word for each slot and each of its generations. Otherwise handles are numbers that are never valid
+//! addresses of a program.
 //!
-//! Removing an object ends its place's generation, so that its handle is known to be stale until the place has been used `GENERATIONS`
-//! times more. Freed places are used again in order, and only after a number of others have been freed. The table never reads through an
-//! address that a program passes. It allocates places in chunks, with the first object of a chunk.
+//! Removing an object ends its slot's generation. Its handle is recognized as stale until the slot has been used `GENERATIONS` times
+//! more. Freed slots are reused in order, and only after a number of others have been freed. The table never reads through an address
+//! that a program passes. It allocates slots in chunks, with the first object of a chunk.
 //!
-//! # The life of an object
+//! # Lifetime of an object
 //!
-//! A place's word has its generation, whether it has an object, and how many threads look at it. Whoever looks counts himself in
-//! before he knows whether there is anything to see, and out again. Removing clears the bit [`LIVE`], which only one can, and
-//! sets [`ENDING`]; the object ends with whoever counts himself out last, which no one waits for. Looks at handles that are stale
-//! count, too, for a moment: they may be the last, and then it is they who end it.
+//! A slot's word holds its generation, its state and the number of its readers. [`Table::look`] increments the count before it checks the
+//! generation; dropping a [`Look`] decrements it. Removing clears the bit [`LIVE`], which only one thread can do, and sets [`ENDING`];
+//! the last reader then drops the object, so that removing never waits. A lookup of a stale handle also counts as a reader for a moment;
+//! if it is the last one, it drops the object.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
@@ -27,11 +28,11 @@ use crate::sync::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
 /// A handle, as C has it.
 pub type Handle = *mut c_void;
 
-/// What others read behind a handle. Only stored to here, so that no model needs to know of it.
+/// The word behind a handle. This code only stores to it, so the loom models leave it out.
 type Word = AtomicPtr<c_void>;
 
-/// In a place's word: how many look at it, whether its object may be looked at, whether it has one that ends with the last look,
-/// and its generation.
+/// Layout of a slot's word: the number of readers, whether its object can be looked up, whether the last reader drops it, and its
+/// generation.
 const LOOKING: u64 = LIVE - 1;
 const LIVE: u64 = 1 << 32;
 const ENDING: u64 = 1 << 33;
@@ -40,12 +41,12 @@ const GENERATION_SHIFT: u32 = 34;
 /// The first handle that is a number: not a canonical address of x86-64, so that no pointer of a program equals it.
 const NUMBERS: usize = 1 << 62;
 
-/// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each place. Places are allocated in chunks of
-/// `EACH`. With `WORDS`, handles are addresses of words that others read; otherwise they are numbers.
+/// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each slot. Slots are allocated in chunks of
+/// `EACH`. With `WORDS`, handles are addresses of readable words; otherwise they are numbers.
 pub struct Table<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> {
-    /// The words that others read behind handles, one for each handle; the kernel backs them with memory when they are used.
+    /// The words behind handles, one for each handle; the kernel backs them with memory on first use.
     words: Option<NonNull<Word>>,
-    /// Chunks of places; null until allocated.
+    /// Chunks of slots; null until allocated.
     chunks: [AtomicPtr<HandleCell<T>>; CHUNKS],
     free: Mutex<Free>,
 }
@@ -55,19 +56,18 @@ struct HandleCell<T> {
     object: UnsafeCell<Option<T>>,
 }
 
-/// Why [`Table::insert`] has no handle for an object, and drops it.
+/// Why [`Table::insert`] returns no handle; it drops the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Every place of the table has an object.
+    /// Every slot of the table has an object.
     Full,
     /// This many bytes could not be allocated.
     NoMemory(usize),
 }
 
-// SAFETY: an object is written only by who has taken its place off the free list, or has won the end of its generation with
-// nobody counted in; only threads that were counted in while it was live read it. `words` is only stored to, atomically. A chunk is
-// published complete and once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`,
-// `objects_of_many_threads_never_meet`.
+// SAFETY: an object is written only by the thread that took its slot off the free list, or that cleared `ENDING` while there were no
+// readers; only threads that were counted while it was live read it. `words` is only stored to, atomically. A chunk is published complete
+// and once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_looks`, `objects_of_many_threads_never_meet`.
 unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, const W: bool> Send
     for Table<T, C, E, G, W>
 {
@@ -78,18 +78,19 @@ unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, cons
 {
 }
 
-/// Places without an object.
+/// Slots without an object.
 struct Free {
-    /// In the order in which they were given back.
+    /// Freed slots, oldest first.
     given: VecDeque<usize>,
-    /// The first place that was never used.
+    /// The first slot that was never used.
     fresh: usize,
-    /// The number of freed places that are kept unused.
+    /// The number of freed slots that are kept unused.
     resting: usize,
 }
 
 impl Free {
-    /// A freed place, if enough others were freed since or all `places` have been used; otherwise the caller takes an unused place.
+    /// The oldest freed slot, if enough others were freed since or all `places` have been used; otherwise the caller takes an unused
+    /// slot.
     fn rested(&mut self, places: usize) -> Option<usize> {
         if self.given.len() > self.resting || self.fresh == places { self.given.pop_front() } else { None }
     }
@@ -109,7 +110,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         }
     };
 
-    /// An empty table that keeps `resting` freed places unused; `None` if the words cannot be allocated.
+    /// An empty table that keeps `resting` freed slots unused; `None` if the words cannot be allocated.
     pub fn new(resting: usize) -> Option<Self> {
         let words = if WORDS {
             // SAFETY: the layout has a size, as all numbers are at least 1. Test: all of this file, under Miri.
@@ -122,7 +123,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Some(Self { words, chunks, free })
     }
 
-    /// The cell of a place, if its chunk is allocated.
+    /// The cell of a slot, if its chunk is allocated.
     #[inline]
     fn cell(&self, at: usize) -> Option<&HandleCell<T>> {
         let chunk = self.chunks[at / EACH].load(PlainOrdering::Acquire);
@@ -130,7 +131,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         (!chunk.is_null()).then(|| unsafe { &*chunk.wrapping_add(at % EACH) })
     }
 
-    /// A place without an object, and its cell.
+    /// A slot without an object, and its cell.
     fn take(&self) -> Result<(usize, &HandleCell<T>), Refused> {
         let mut free = lock(&self.free);
         if let Some(at) = free.rested(Self::PLACES) {
@@ -147,7 +148,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Ok((at, self.cell(at).expect("there now")))
     }
 
-    /// Allocates a chunk. The caller holds the lock of the free places.
+    /// Allocates a chunk. The caller holds the lock of the free list.
     #[cold]
     fn grow(&self, chunk: usize) -> Result<(), Refused> {
         let mut cells = Vec::<HandleCell<T>>::new();
@@ -168,20 +169,20 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         }
     }
 
-    /// The handle of a place in a generation.
+    /// The handle of a slot in a generation.
     fn named(&self, at: usize, generation: u64) -> Handle {
         self.handle((self.base() + (generation as usize * Self::PLACES + at) * size_of::<Word>()) as u64)
     }
 
-    /// A handle for `object`. With `WORDS`, others read `word` behind it.
+    /// A handle for `object`. With `WORDS`, `word` is stored behind it for other libraries to read.
     ///
     /// # Errors
     /// [`Refused`]; the object is dropped.
     pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, Refused> {
         let (at, cell) = self.take()?;
-        // The lock of the free places orders this behind the end of the generation before.
+        // The lock of the free list orders this after the end of the previous generation.
         let generation = cell.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
-        // SAFETY: the place is not live and was taken off the free list, so nobody else touches its object. Tests: those of `Sync`.
+        // SAFETY: the slot is not live and was taken off the free list, so no other thread accesses its object. Tests: those of `Sync`.
         cell.object.with_mut(|slot| unsafe { *slot = Some(object) });
         if let Some(words) = self.words {
             let behind = words.as_ptr().wrapping_add(generation as usize * Self::PLACES + at);
@@ -192,7 +193,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Ok(self.named(at, generation))
     }
 
-    /// Looks at what a handle names; nothing for NULL, what is stale, and what is no handle.
+    /// Looks up a handle; `None` if it is NULL, stale or invalid.
     #[inline]
     pub fn look(&self, handle: Handle) -> Option<Look<'_, T, CHUNKS, EACH, GENERATIONS, WORDS>> {
         let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
@@ -202,10 +203,10 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         names(counted, generation).then_some(look)
     }
 
-    /// What a handle names, as [`Table::look`] has it, with nobody counted.
+    /// [`Table::look`] without counting a reader.
     ///
     /// # Safety
-    /// As long as what this returns is used, no handle of this table is removed, and no look at a stale one ends.
+    /// While the result is in use, no handle of this table may be removed, and no [`Look`] at a removed object may be dropped.
     #[inline(always)]
     pub unsafe fn glance(&self, handle: Handle) -> Option<&T> {
         let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
@@ -213,18 +214,19 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         if !names(cell.word.load(Ordering::Acquire), generation) {
             return None;
         }
-        // SAFETY: live now, and as long as it is used, as the caller promises, so that nobody writes it. Test: `a_glance_finds_what_a_look_does`.
+        // SAFETY: live now and, by the caller's promise, while it is used, so that no thread writes it. Test:
+        // `a_glance_finds_what_a_look_does`.
         cell.object.with(|slot| unsafe { &*slot }).as_ref()
     }
 
-    /// Makes a handle stale, once; its object ends with the last that looks at it, which may be this call. Whether it was one.
+    /// Makes a handle stale; its last reader drops the object, which may be this call. Returns whether the handle was live.
     pub fn remove(&self, handle: Handle) -> bool {
         let Some(look) = self.look(handle) else { return false };
         let word = &look.cell.word;
         let mut old = word.load(Ordering::Relaxed);
         let generation = old >> GENERATION_SHIFT;
         loop {
-            // This look keeps the generation from being used again, so that it can only have ended.
+            // This reader keeps the slot from being reused, so its generation can only have ended.
             if old & LIVE == 0 {
                 return false;
             }
@@ -245,7 +247,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         live.map(|(at, word)| self.named(at, word >> GENERATION_SHIFT)).collect()
     }
 
-    /// The handle with this number, whether it names anything or not.
+    /// The handle with this number, valid or not.
     pub fn handle(&self, number: u64) -> Handle {
         let begin: Handle = self.words.map_or(null_mut(), |words| words.as_ptr().cast());
         begin.with_addr(number as usize)
@@ -257,7 +259,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Self::find(offset).map(|_| offset / size_of::<Word>())
     }
 
-    /// The handle with this index, whether it names anything or not; NULL beyond the last.
+    /// The handle with this index, valid or not; NULL beyond the last.
     pub fn nth(&self, index: usize) -> Handle {
         if index < Self::PLACES * GENERATIONS {
             self.named(index % Self::PLACES, (index / Self::PLACES) as u64)
@@ -266,7 +268,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         }
     }
 
-    /// The place and generation of the handle `offset` bytes after the first, if it is a handle.
+    /// The slot and generation of the handle `offset` bytes after the first; `None` for an invalid handle.
     #[inline]
     fn find(offset: usize) -> Option<(usize, u64)> {
         if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::LAYOUT.size() {
@@ -276,17 +278,17 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         Some((index % Self::PLACES, (index / Self::PLACES) as u64))
     }
 
-    /// Ends the object of a place that nobody looks at any more, unless somebody has begun to: then he will.
+    /// Drops the object of a slot without readers, unless another thread has begun to.
     #[cold]
     fn bury(&self, at: usize, cell: &HandleCell<T>) {
         let word = cell.word.load(Ordering::Relaxed);
-        // Acquire: whatever others did with the object comes before its end. Each of them counted himself out with release, and
-        // all that happens to a word in between is read and written in one.
+        // Acquire: all readers' accesses happen before the drop. Each reader released its count, and all changes of the word in between
+        // are read-modify-writes.
         let won = word & (ENDING | LOOKING) == ENDING
             && cell.word.compare_exchange(word, word & !ENDING, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if won {
-            // SAFETY: not live, not on the free list, nobody counted in who saw it live, and only one clears `ENDING`: only this
-            // thread touches the object. Tests: those of `Sync`.
+            // SAFETY: not live, not on the free list, no reader that saw it live, and only one thread clears `ENDING`: only this thread
+            // accesses the object. Tests: those of `Sync`.
             let object = cell.object.with_mut(|slot| unsafe { (*slot).take() });
             drop(object);
             lock(&self.free).given.push_back(at);
@@ -301,12 +303,12 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         for chunk in &mut self.chunks {
             let chunk = std::mem::replace(chunk.get_mut(), null_mut());
             if !chunk.is_null() {
-                // SAFETY: a box of `EACH` cells that `grow` gave up, taken back once. Test: all of this file, under Miri.
+                // SAFETY: a box of `EACH` cells that `grow` leaked, freed once. Test: all of this file, under Miri.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(chunk, EACH)) });
             }
         }
         if let Some(words) = self.words {
-            // SAFETY: of this layout since `new`, and given back once. Test: all of this file, under Miri.
+            // SAFETY: allocated by `new` with this layout, freed once. Test: all of this file, under Miri.
             unsafe { dealloc(words.as_ptr().cast(), Self::LAYOUT) };
         }
     }
@@ -320,13 +322,13 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     }
 }
 
-/// Whether a place's word says that it has an object of this generation.
+/// Whether a slot's word has a live object of this generation.
 #[inline]
 fn names(word: u64, generation: u64) -> bool {
     word & LIVE != 0 && word >> GENERATION_SHIFT == generation
 }
 
-/// A look at an object, which does not end meanwhile.
+/// A reader's reference to an object, which is not dropped while this exists.
 pub struct Look<'a, T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const WORDS: bool> {
     table: &'a Table<T, CHUNKS, EACH, GENERATIONS, WORDS>,
     at: usize,
@@ -340,7 +342,7 @@ impl<T, const C: usize, const E: usize, const G: usize, const W: bool> std::ops:
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: counted in while the place was live, so that nobody writes the object until this is dropped. Tests: those of
+        // SAFETY: counted as a reader while the slot was live, so that no thread writes the object until this is dropped. Tests: those of
         // `Sync`.
         let object = self.cell.object.with(|slot| unsafe { &*slot });
         object.as_ref().expect("a live place has an object")
@@ -385,7 +387,7 @@ mod tests {
         let first = table.insert(0, null_mut()).expect("room");
         let mut seen = HashSet::from([first]);
         assert!(table.remove(first));
-        // Four others rest at a time, and each place has four generations: so many handles come before the first again.
+        // Four others rest at a time, and each slot has four generations: this many handles come before the first is reused.
         for number in 1..5 * 4 {
             let next = table.insert(number, null_mut()).expect("room");
             assert!(seen.insert(next), "handle {number} came back");
@@ -424,7 +426,7 @@ mod tests {
         assert!(table.insert(16, null_mut()).is_ok());
     }
 
-    /// Goal: places of every chunk are allocated on first use, and handles that are numbers behave as addresses do.
+    /// Goal: slots of every chunk are allocated on first use, and handles that are numbers behave as addresses do.
     #[test]
     fn places_come_by_chunks_and_handles_as_numbers() {
         const EACH: usize = 8;
@@ -501,7 +503,7 @@ mod tests {
                         let neighbour = table.handle(handle.addr() as u64 ^ 8);
                         let _ = table.look(neighbour).map(|object| **object);
                         assert!(table.remove(handle));
-                        // While this thread was away the others may have come round to the same handle.
+                        // Other threads may have reused the slot and reached the same handle again.
                         assert!(table.look(handle).is_none_or(|object| **object != tag));
                     }
                 });
@@ -518,14 +520,14 @@ mod models {
 
     use super::*;
 
-    /// A handle that may go to another thread of a model.
+    /// A handle that is sent to another thread of a model.
     #[derive(Clone, Copy)]
     struct Sent(Handle);
 
     // SAFETY: an address that is checked at each use.
     unsafe impl Send for Sent {}
 
-    /// Counts its ends.
+    /// Counts how often it is dropped.
     struct Object(u64, Arc<AtomicU64>);
 
     impl Drop for Object {
@@ -551,7 +553,7 @@ mod models {
             };
             assert!(table.remove(first.0));
             assert!(table.look(first.0).is_none());
-            // The place may still be looked at; if not, it is used again.
+            // The slot may still have a reader; if not, it is reused.
             if let Ok(second) = table.insert(Object(8, ends.clone()), null_mut()) {
                 assert_eq!(ends.load(Ordering::Relaxed), 1);
                 assert!(table.look(first.0).is_none());

@@ -1,23 +1,23 @@
-//! What every C face of ours needs, and nothing of what lies behind one.
+//! Building blocks that all C ABI libraries of this workspace share.
 //!
-//! A C face is a library of `extern "C"` functions whose callers are programs that we did not build. Some things are the same in
-//! all of them, and are unsafe code that wants to be written once:
+//! A C ABI library exports `extern "C"` functions to programs that we did not build. This crate holds the unsafe code that all of these
+//! libraries need, once:
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `firewall` | [`contain`]: no panic leaves a call |
 //! | `callback` | [`call`], [`rethrow`]: calls of the program's functions; their exceptions pass our code as errors |
-//! | `pointer` | [`In`], [`Out`], [`Bytes`], [`Text`]: arguments that are addresses, looked at once and copied |
-//! | `address` | [`SockAddr`]: a socket address as C passes and lays it out |
-//! | `loan` | [`Loan`]: bytes of ours that a program may look at |
-//! | `handles` | [`Table`]: handles that are checked at each use, and stale once their object is gone |
-//! | `spare` | [`Spare`]: an allocator with memory set aside, so that a shortage is an error of a call |
+//! | `pointer` | [`In`], [`Out`], [`Bytes`], [`Text`]: arguments that are addresses; each value is read once and copied |
+//! | `address` | [`SockAddr`]: a socket address in C's layout |
+//! | `loan` | [`Loan`]: a buffer of ours that a program may read |
+//! | `handles` | [`Table`]: handles that are checked at each use, and stale after their object was removed |
+//! | `spare` | [`Spare`]: an allocator with a reserve, so that a memory shortage is an error of a call |
 //! | `sync` | [`lock`]: a lock that a panic does not poison |
 //!
-//! What answers a call has its own errors: functions here take the error to return, or say in a type what was wrong.
+//! Each library has its own error codes: functions here take the error to return, or return a type that names the problem.
 //!
-//! Proof: the tests of this crate also run under Miri (`cargo +nightly miri test -p ffi`), and the table's life of an object
-//! is modelled with loom, on the table itself.
+//! Verification: the tests of this crate also run under Miri (`cargo +nightly miri test -p ffi`), and loom checks the lifetime of an
+//! object on the table itself.
 
 mod address;
 mod callback;

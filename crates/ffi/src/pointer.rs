@@ -1,13 +1,13 @@
 //! Arguments that are addresses: each type says what the callee may do with it, and checks for NULL.
 //!
-//! They have the layout of the pointer, so that an `extern "C"` function takes them as its arguments. A program that passes an
-//! address which is neither NULL nor what the function asks for has undefined behaviour before it gets here; that is the
-//! contract under which the blocks below are sound. Nothing needs to be aligned. No reference to a program's memory is made:
-//! what lies there is copied, once, so that what was checked is what is used.
+//! These types have the layout of a pointer, so that `extern "C"` functions take them as arguments. A program that passes an address
+//! which is neither NULL nor what the function asks for has undefined behaviour before it gets here; that is the contract under which the
+//! blocks below are sound. Nothing needs to be aligned. No reference to a program's memory is created: values are copied once, so that
+//! the checked value is the used value.
 
 use std::ffi::{CStr, c_char, c_void};
 
-/// Where a result goes, or NULL.
+/// The address of a result, or NULL.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
@@ -21,7 +21,7 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// A result's place, as C would pass it.
+    /// The address of a result, as C passes it.
     ///
     /// # Safety
     /// `place` must be NULL or be valid for writing, for as long as this is used.
@@ -29,18 +29,18 @@ impl<T> Out<T> {
         Self(place)
     }
 
-    /// Its address, for those that mean something else than a place.
+    /// The numeric address, for callers that compare it with special values.
     pub fn addr(self) -> usize {
         self.0.addr()
     }
 
-    /// Whether it is there.
+    /// Whether the address is not NULL.
     #[inline]
     pub fn is_some(self) -> bool {
         !self.0.is_null()
     }
 
-    /// The place, which must be there.
+    /// The address, unless it is NULL.
     ///
     /// # Errors
     /// `missing`, for NULL.
@@ -49,22 +49,22 @@ impl<T> Out<T> {
         if self.is_some() { Ok(self) } else { Err(missing) }
     }
 
-    /// Puts the result there, if there is a place.
+    /// Stores the result, unless the address is NULL.
     #[inline]
     pub fn set(self, value: T) {
         if self.is_some() {
-            // SAFETY: a program passes NULL or a place for a `T`; not NULL, by the line above. Test: `results_go_where_c_said`.
+            // SAFETY: a program passes NULL or the address of a `T`; not NULL, by the line above. Test: `results_go_where_c_said`.
             unsafe { self.0.write_unaligned(value) };
         }
     }
 
-    /// The place so many results behind this one, in an array of them; NULL stays NULL.
+    /// The address of element `at` of an array that begins here; NULL stays NULL.
     #[inline]
     pub fn nth(self, at: usize) -> Self {
         if self.is_some() { Self(self.0.wrapping_add(at)) } else { self }
     }
 
-    /// What lies there, for arguments that go both ways; nothing for NULL.
+    /// The current value, for in/out arguments; `None` for NULL.
     #[inline]
     pub fn get(self) -> Option<T>
     where
@@ -74,7 +74,7 @@ impl<T> Out<T> {
     }
 }
 
-/// An argument that is passed by its address, or several one behind the other, or NULL.
+/// The address of an argument or of an array of arguments, or NULL.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
@@ -88,7 +88,7 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T: Copy> In<T> {
-    /// An argument, as C would pass it.
+    /// An argument, as C passes it.
     ///
     /// # Safety
     /// `place` must be NULL or hold as many `T` as the call says, for as long as this is used.
@@ -96,19 +96,19 @@ impl<T: Copy> In<T> {
         Self(place)
     }
 
-    /// Its address, for those that mean something else than a place.
+    /// The numeric address, for callers that compare it with special values.
     pub fn addr(self) -> usize {
         self.0.addr()
     }
 
-    /// The argument; nothing for NULL.
+    /// The argument; `None` for NULL.
     #[inline]
     pub fn get(self) -> Option<T> {
         // SAFETY: a program passes NULL or the address of a `T`; not NULL, by `then`. Test: `arguments_are_copied`.
         (!self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
-    /// The argument, which must be there.
+    /// The argument; an error for NULL.
     ///
     /// # Errors
     /// `missing`, for NULL.
@@ -117,14 +117,14 @@ impl<T: Copy> In<T> {
         self.get().ok_or(missing)
     }
 
-    /// The `count` arguments that lie there, each copied when its turn comes; nothing for NULL, unless there are none to copy.
+    /// The `count` arguments of an array, each copied when the iterator reaches it; `None` for NULL, unless `count` is 0.
     #[inline]
     pub fn items(self, count: usize) -> Option<Items<T>> {
         (count == 0 || !self.0.is_null()).then_some(Items { next: self.0, left: count })
     }
 }
 
-/// Arguments that lie one behind the other: what [`In::items`] goes through.
+/// The iterator that [`In::items`] returns.
 #[derive(Debug)]
 pub struct Items<T> {
     next: *const T,
@@ -137,7 +137,7 @@ impl<T: Copy> Iterator for Items<T> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: a program passes the address of as many as it says, and there are some left. Test: `arguments_are_copied`.
+        // SAFETY: a program passes the address of as many as it says, and some are left. Test: `arguments_are_copied`.
         let item = unsafe { self.next.read_unaligned() };
         self.next = self.next.wrapping_add(1);
         Some(item)
@@ -148,7 +148,7 @@ impl<T: Copy> Iterator for Items<T> {
     }
 }
 
-/// Bytes whose number is passed beside them, or NULL.
+/// The address of bytes whose number is a separate argument, or NULL.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Bytes(*const c_void);
@@ -158,18 +158,18 @@ pub struct Bytes(*const c_void);
 pub enum BadBytes {
     /// Their number is negative, or more than [`Bytes::MOST`].
     Count,
-    /// There should be some, and their address is NULL.
+    /// The address is NULL, but the number is not 0.
     Missing,
 }
 
 impl Bytes {
-    /// More bytes than this are taken for a mistake.
+    /// The most bytes accepted; a larger number counts as a mistake.
     pub const MOST: usize = 1 << 20;
 
-    /// Bytes, as C would pass them.
+    /// Bytes, as C passes them.
     ///
     /// # Safety
-    /// `place` must be NULL or be valid for reading as many bytes as is said beside it, for as long as this is used.
+    /// `place` must be NULL or valid for reading the number of bytes that the call's other argument gives, for as long as this is used.
     pub unsafe fn new(place: *const c_void) -> Self {
         Self(place)
     }
@@ -186,7 +186,7 @@ impl Bytes {
     }
 }
 
-/// A string, or NULL.
+/// A string, or NULL, as C passes it.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
@@ -200,13 +200,13 @@ impl Text {
         Self(place)
     }
 
-    /// A copy of the string, in which what is no UTF-8 is replaced; nothing for NULL.
+    /// A copy of the string, with invalid UTF-8 replaced; `None` for NULL.
     pub fn get(self) -> Option<String> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: a program passes NULL or a string with a zero at its end; not NULL, by the line above. The reference ends with
-        // this call. Test: `strings_are_copied`.
+        // SAFETY: a program passes NULL or a zero-terminated string; not NULL, by the line above. The reference ends with this call.
+        // Test: `strings_are_copied`.
         let text = unsafe { CStr::from_ptr(self.0) };
         Some(text.to_string_lossy().into_owned())
     }

@@ -1,15 +1,15 @@
 //! [`Spare`]: an allocator that sets some memory aside, so that a shortage is an error of a call and does not end the program.
 //!
-//! Most allocations of a call cannot fail in Rust: the process is aborted. With this allocator, the first small ones that the
-//! system refuses are served from memory that was set aside. A call that creates objects asks [`Spare::has_memory`], and
-//! returns an error when it is used up.
+//! Most allocations of a call cannot fail in Rust: the process is aborted. With this allocator, the first small allocations that the
+//! system refuses are served from a reserve. A call that creates objects asks [`Spare::has_memory`], and returns an error when the
+//! reserve is used up.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A piece that is set aside: bytes that are mapped and never touched, so that they cost addresses only. An allocation of more bytes is
-/// not served from it.
+/// A piece of the reserve: bytes that are mapped and never touched, so that they cost address space only. Larger allocations are not
+/// served from it.
 const PIECE: Layout = match Layout::from_size_align(1 << 20, 4096) {
     Ok(layout) => layout,
     Err(_) => panic!("a layout"),
@@ -29,8 +29,8 @@ impl Spare {
         Self { kept: [const { AtomicPtr::new(null_mut()) }; PIECES] }
     }
 
-    /// Whether memory is set aside; first sets aside what is missing, as far as the system has it. `false` is the time for an error:
-    /// small allocations may be the last that succeed.
+    /// Whether the reserve has memory, after an attempt to refill it. On `false`, return an error: small allocations may be the last that
+    /// succeed.
     #[inline]
     pub fn has_memory(&self) -> bool {
         !self.kept[PIECES - 1].load(Ordering::Relaxed).is_null() || self.set_aside()
@@ -42,13 +42,13 @@ impl Spare {
             || !self.kept[0].load(Ordering::Relaxed).is_null()
     }
 
-    /// Gives a piece back to the system; whether that may help with an allocation of so many bytes.
+    /// Frees a piece of the reserve; returns whether that may help an allocation of `size` bytes.
     #[cold]
     fn give_back(&self, size: usize) -> bool {
         size <= PIECE.size() && self.kept.iter().rev().any(empty)
     }
 
-    /// What an allocation returns, or what it returns after the spare memory was given back.
+    /// The result of an allocation, attempted again after a piece of the reserve was freed.
     #[inline]
     fn twice(&self, size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
         match allocate() {
@@ -58,7 +58,7 @@ impl Spare {
     }
 }
 
-/// Sets a piece aside; whether the system has it.
+/// Allocates a piece of the reserve; returns whether the system has one.
 fn fill(place: &AtomicPtr<u8>) -> bool {
     // SAFETY: the layout has a size. Test: `a_shortage_is_served_and_reported`.
     let piece = unsafe { System.alloc(PIECE) };

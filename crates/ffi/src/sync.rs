@@ -1,4 +1,4 @@
-//! What the table of handles is made of: loom's under its model checker, the standard library's otherwise; [`lock`], which faces take, too.
+//! The primitives of the handle table: loom's under its model checker, the standard library's otherwise; and [`lock`], for all C ABIs.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -12,7 +12,7 @@ pub(crate) use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A cell as loom has it: whoever reaches into it says for how long.
+/// A cell with loom's interface: access is limited to a closure.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -34,7 +34,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Locks; what a panicking thread left behind is used as it is, since no change under these locks is made in two steps.
+/// Locks a mutex and ignores poisoning: no change under these locks is made in two steps.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
