@@ -1,6 +1,6 @@
-//! Makes the exported functions of functions.txt and the constants of constants.txt, and says how the library is linked: with
-//! the name that programs look for, and with the weak `MPI_` names, which rustc's own list of symbols does not have. That is a
-//! second version script, which lld takes; rustc brings lld and uses it on x86-64.
+//! Generates the exported functions from functions.txt and the constants from constants.txt, and sets the linker options: the soname that
+//! programs expect, and a second version script that exports the weak `MPI_` names, which rustc's symbol list lacks. lld accepts a second
+//! script; rustc ships lld and uses it on x86-64.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ fn main() {
     let script = out.join("weak.map");
     println!("cargo::rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
-    // Threads of a device may still be on their way out when a program unloads the library.
+    // Threads of a device may still be exiting when a program unloads the library.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
@@ -34,9 +34,9 @@ struct Function<'a> {
 
 struct Argument {
     name: String,
-    /// Its type in Rust.
+    /// Its Rust type.
     kind: String,
-    /// Whether it is the place of one result, which no call can do without.
+    /// Whether it is the address of a single result, which must not be NULL.
     is_result: bool,
 }
 
@@ -57,7 +57,7 @@ fn parse(line: &str) -> Function<'_> {
     Function { returns, name, arguments: arguments.collect() }
 }
 
-/// An argument, from C.
+/// Parses an argument of a C prototype.
 fn argument(text: &str) -> Argument {
     let (text, is_array) = match text.split_once('[') {
         Some((before, _)) => (before, true),
@@ -73,19 +73,19 @@ fn argument(text: &str) -> Argument {
         ("void", 1, false) => "Address".to_owned(),
         ("char", 0, true) | ("char", 1, false) if is_const => "Text".to_owned(),
         (base, 0, false) => plain(base).to_owned(),
-        // What a call looks at by itself: vectors of strings, and functions.
+        // Arguments that a call itself reads: vectors of strings, and functions.
         ("char", 2 | 3, _) | ("char", 1, true) => "Address".to_owned(),
         (base, 1, _) if base.ends_with("function") || base.ends_with("function_c") => "Address".to_owned(),
         (base, ..) if is_const => format!("In<{}>", plain(base)),
         (base, ..) => format!("Out<{}>", plain(base)),
     };
-    // Statuses may be ignored, text may have no room, and a program may have no arguments.
+    // Statuses may be ignored, a string's buffer may have length 0, and a program may have no arguments.
     let may_miss = ["char", "MPI_Status"].contains(&base) || name == "argc";
     let is_result = rust.starts_with("Out<") && !is_array && !may_miss;
     Argument { name: name.to_owned(), kind: rust, is_result }
 }
 
-/// A type that is no pointer.
+/// The Rust name of a type that is no pointer.
 fn plain(base: &str) -> &str {
     match base {
         "int" | "MPI_T_cb_safety" | "MPI_T_source_order" => "i32",
@@ -110,7 +110,7 @@ fn exports(table: &str) -> String {
             arguments.iter().map(|Argument { name, kind, .. }| format!("{name}: {kind}")).collect();
         let names: Vec<&str> = arguments.iter().map(|argument| argument.name.as_str()).collect();
         let (list, names) = (list.join(", "), names.join(", "));
-        // The form for large counts is the other with wider integers, unless it has more arguments, or differs in C only.
+        // The large-count form is the same function with wider integers, unless it has more arguments or differs in C only.
         let shape = function.shape();
         let is_twin = |other: &Vec<&str>| other.len() == shape.len() && *other != shape;
         let twin = name.strip_suffix("_c").filter(|twin| shapes.get(twin).is_some_and(is_twin));
@@ -127,14 +127,14 @@ fn exports(table: &str) -> String {
     text
 }
 
-/// The functions' names, by which calls are counted and spoken of.
+/// The functions' names, for call counts and messages.
 fn names(table: &str) -> String {
     let lines = table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let names: Vec<&str> = lines.map(|line| parse(line).name).collect();
     format!("pub(crate) static NAMES: [&str; {}] = {names:?};\n", names.len())
 }
 
-/// The places of results that must be there. Functions of MPI_T do without any.
+/// The results whose addresses must not be NULL. Functions of MPI_T require none.
 fn results(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return String::new();
@@ -143,7 +143,7 @@ fn results(function: &Function) -> String {
     results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Whose error handler hears of an error: the first communicator, window, file or session among the arguments, or a handler.
+/// The object whose error handler is called: the first communicator, window, file or session among the arguments, or a given handler.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
         return "(Whose::Caller)".to_owned();

@@ -1,31 +1,31 @@
-//! What the body of a call returns: [`Answer`], with the reason why a call fails and the object whose error handler is called.
+//! The result of a call's body: [`Answer`], with the cause of a failure and the object whose error handler is called.
 
 use datatypes::ErrorKind;
 
 use crate::constants as c;
 use crate::types::{Comm, Errhandler, File, Session, Win};
 
-/// Whose error handler hears of an error.
+/// Which error handler an error invokes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Whose {
-    /// The caller's own: the call returns. So with MPI_T, which has none.
+    /// None: the call returns the code, as in MPI_T, which has no error handlers.
     Caller,
-    /// That of `MPI_COMM_SELF`, for what belongs to no communicator.
+    /// The handler of `MPI_COMM_SELF`, for errors that belong to no communicator.
     Process,
-    /// A communicator's; if the handle is none, that of the process.
+    /// The communicator's; for an invalid handle, that of the process.
     Comm(Comm),
-    /// A window's; likewise.
+    /// The window's; for an invalid handle, that of the process.
     Win(Win),
-    /// A file's; if the handle is none, that of `MPI_FILE_NULL`.
+    /// The file's; for an invalid handle, that of `MPI_FILE_NULL`.
     File(File),
-    /// A session's; if the handle is none, that of the process.
+    /// The session's; for an invalid handle, that of the process.
     Session(Session),
-    /// The one that the call is given for what it makes, called with this null handle; if it is none, that of the process.
+    /// The handler that the call receives for a new object, invoked with this null handle; if it is invalid, that of the process.
     Given(Errhandler, usize),
 }
 
 impl Whose {
-    /// That of `MPI_FILE_NULL`, which files that are opened take over.
+    /// The handler of `MPI_FILE_NULL`, which newly opened files inherit.
     pub(crate) const fn no_file() -> Self {
         Self::File(File::new(c::MPI_FILE_NULL))
     }
@@ -34,17 +34,17 @@ impl Whose {
 /// Why a call fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
-    /// The error's code, of which a class is one.
+    /// The error code or class.
     pub(crate) code: i32,
-    /// What was wrong, and with which argument.
+    /// The cause, and the name of the argument.
     pub(crate) text: String,
-    /// Whose error handler hears of it, if that is not to be seen from the arguments.
+    /// The error handler to invoke, if it does not follow from the arguments.
     pub(crate) whose: Option<Whose>,
-    /// Whether the program asked for its handler to be called, and nothing is wrong.
+    /// Whether the program itself raised the error by `MPI_Comm_call_errhandler` or its like.
     pub(crate) is_raised: bool,
 }
 
-/// What the bodies of calls return.
+/// The result of a call's body.
 pub(crate) type Answer<T = ()> = Result<T, Fault>;
 
 impl Fault {
@@ -52,12 +52,12 @@ impl Fault {
         Self { code, text: text.into(), whose: None, is_raised: false }
     }
 
-    /// An error of the program's own, for the handler of the object that the call names; the call itself succeeds.
+    /// An error that the program raised, for the handler of the object that the call names; the call itself succeeds.
     pub(crate) fn raised(code: i32) -> Self {
         Self { is_raised: true, ..Self::new(code, "the program raised an error") }
     }
 
-    /// This error, for the error handler of another object.
+    /// This error, for another object's error handler.
     pub(crate) fn at(self, whose: Whose) -> Self {
         Self { whose: Some(whose), ..self }
     }
@@ -85,7 +85,7 @@ impl From<datatypes::Error> for Fault {
     }
 }
 
-/// A place for a result that is not there.
+/// The error of a NULL address of a result.
 #[cold]
 pub(crate) fn no_place(argument: &str) -> Answer {
     Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: its address is NULL")))

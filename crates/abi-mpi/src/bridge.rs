@@ -1,4 +1,5 @@
-//! [`Wire`]: a socket to a process of another job, for the messages of `mpi::Bridge`. Waiting makes progress, and ends at a deadline. [`crate::port`] makes these sockets.
+//! [`Wire`]: a socket to a process of another job, for the messages of `mpi::Bridge`. Waiting makes progress, and ends at a deadline.
+//! [`crate::port`] creates these sockets.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -13,44 +14,44 @@ use crate::clock::host;
 
 /// The longest sleep of a wait.
 const LOOK_SPEC: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// Bytes of a message at most: the addresses of 2^20 processes. Memory is taken for bytes that have arrived only.
+/// The most bytes of a message: the addresses of 2^20 processes. Memory is allocated only for bytes that have arrived.
 const MESSAGE_MAX: usize = 1 << 30;
-/// Bytes of a message's length.
+/// Bytes of a message's length prefix.
 const LENGTH: usize = 4;
-/// Bytes that are read by one system call.
+/// The most bytes that one system call reads.
 const PIECE: usize = 64 << 10;
 
 pub(crate) fn failed(why: impl std::fmt::Display) -> Error {
     Error::new(Class::PORT, why)
 }
 
-/// A connected socket with messages, each after its length.
+/// A connected socket that carries messages with a length prefix.
 pub(crate) struct Wire {
     process: &'static Process,
     socket: OwnedFd,
     deadline: Option<Time>,
-    /// Bytes that have arrived and were not asked for yet.
+    /// Bytes that have arrived but were not read yet.
     inbox: Vec<u8>,
     is_over: bool,
-    /// The other side may send messages. Before that nothing is read but the bytes of the handshake.
+    /// Whether the peer may send messages. Until then only the bytes of the handshake are read.
     is_trusted: bool,
     shared: Option<Key>,
 }
 
 impl Wire {
-    /// A socket whose other end has not proved anything yet. All waits end after `patience`.
+    /// A socket whose peer is not authenticated yet. All waits end after `patience`.
     pub(crate) fn new(process: &'static Process, socket: OwnedFd, patience: Option<Span>) -> Self {
         let deadline = patience.and_then(|patience| host().after(patience));
         Self { process, socket, deadline, inbox: Vec::new(), is_over: false, is_trusted: false, shared: None }
     }
 
-    /// Takes messages from the other end from now on, which shares a key with this one, or is trusted without.
+    /// Accepts messages from the peer from now on, which shares a key with this process or is trusted without one.
     pub(crate) fn trust(mut self, shared: Option<Key>) -> Self {
         (self.is_trusted, self.shared) = (true, shared);
         self
     }
 
-    /// Reads what has arrived, until there are `most` bytes.
+    /// Reads bytes that have arrived, until the inbox holds `most` bytes.
     fn take_in(&mut self, most: usize) -> Result<()> {
         let mut bytes = [0_u8; PIECE];
         while self.inbox.len() < most {
@@ -69,7 +70,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits a moment for news, makes progress, and reads until there are `most` bytes.
+    /// Waits a moment for socket events, makes progress, and reads until the inbox holds `most` bytes.
     fn wait(&mut self, flags: PollFlags, most: usize) -> Result<()> {
         self.process.progress();
         if self.deadline.is_some_and(|deadline| host().now() >= deadline) {
@@ -81,7 +82,7 @@ impl Wire {
         }
     }
 
-    /// Sends bytes as they are. Meanwhile it reads, since both sides may send at the same time.
+    /// Sends raw bytes. Reads meanwhile, since both sides may send at the same time.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         let most = if self.is_trusted { LENGTH + MESSAGE_MAX } else { 0 };
         let wanted = if self.is_trusted { PollFlags::OUT | PollFlags::IN } else { PollFlags::OUT };
@@ -108,7 +109,7 @@ impl Wire {
         Ok(std::mem::replace(&mut self.inbox, rest))
     }
 
-    /// The next `N` bytes, of a handshake.
+    /// The next `N` bytes of a handshake.
     pub(crate) fn read_array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let bytes = self.read(N)?;
         Ok(std::array::from_fn(|at| bytes[at]))
@@ -117,7 +118,7 @@ impl Wire {
 
 #[cfg(test)]
 impl Wire {
-    /// Bytes of memory for what has arrived.
+    /// Bytes allocated for received data.
     pub(crate) fn capacity(&self) -> usize {
         self.inbox.capacity()
     }

@@ -1,9 +1,9 @@
-//! Functions of programs: error handlers, functions of attributes, operators and others.
+//! Calls of a program's functions: error handlers, attribute functions, operators and others.
 //!
-//! A program passes the address of a function of the type that the standard says. That is what makes each call here sound.
+//! Each call here is sound because a program passes the address of a function of the standard's type.
 //!
-//! Error handlers are called last, with nothing held, and may leave by an exception or `longjmp`. All others go through [`called`], which
-//! turns an exception into an error here, and the firewall throws it again where the call returns to the program.
+//! Error handlers are called last, with no locks held, and may leave by an exception or `longjmp`. All others are called through
+//! [`called`], which turns an exception into an error; the firewall throws the exception again when the MPI call returns to the program.
 
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
 use mpi::{Class, Conversion, Generalized};
@@ -13,12 +13,12 @@ use crate::objects::known_type_handle;
 use crate::profile;
 use crate::types::{self, Address, Handle, Status};
 
-/// An error handler of a program's, for whatever kind of object.
+/// A program's error handler, for any kind of object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function(pub(crate) Address);
 
 impl Function {
-    /// Calls it for an object's handle and a code; the code that the failed call is to return, which it may change.
+    /// Calls it with an object's handle and a code; returns the code, which the handler may have changed.
     pub(crate) fn handle_error(self, handle: usize, code: i32) -> i32 {
         type Handler = unsafe extern "C-unwind" fn(*mut usize, *mut i32, ...);
         let (mut handle, mut code) = (handle, code);
@@ -49,7 +49,7 @@ fn thrown() -> mpi::Error {
     mpi::Error::new(Class::OTHER, "a function of the program threw an exception")
 }
 
-/// As [`called`], of a function that returns an error code, for `what` it is called.
+/// As [`called`], for a function that returns an error code; `what` names it in error texts.
 fn succeeds<const COUNT: usize>(function: Address, arguments: [usize; COUNT], what: &str) -> mpi::Result<()> {
     match called(function, arguments)? {
         0 => Ok(()),
@@ -57,48 +57,48 @@ fn succeeds<const COUNT: usize>(function: Address, arguments: [usize; COUNT], wh
     }
 }
 
-/// The address of a variable that a function writes to while it runs.
+/// The address of a variable that a function writes while it runs.
 fn place<T>(of: &mut T) -> usize {
     (&raw mut *of).expose_provenance()
 }
 
-/// What a tool wants called when something happens.
+/// A tool's callback for an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventFunction(pub(crate) Address);
 
 impl EventFunction {
-    /// Calls it for an instance, with the handle that it was registered for, and what was registered with it.
+    /// Calls it with an event instance, the handle that it was registered for, and the tool's user data.
     pub(crate) fn call(self, instance: Address, handle: Address, safety: i32, data: Address) {
         // The function returns nothing; `called` keeps an exception.
         let _ = called(self.0, [instance.0, handle.0, safety as usize, data.0]);
     }
 }
 
-/// What a tool wants called when a handle of an event is gone.
+/// A tool's callback for a freed event handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventGone(pub(crate) Address);
 
 impl EventGone {
-    /// Calls it for a handle, with what the tool has given with it.
+    /// Calls it with the handle and the tool's user data.
     pub(crate) fn call(self, handle: Address, safety: i32, data: Address) {
         // As above.
         let _ = called(self.0, [handle.0, safety as usize, data.0]);
     }
 }
 
-/// What a tool wants called when events were forgotten.
+/// A tool's callback for dropped events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventsDropped(pub(crate) Address);
 
 impl EventsDropped {
-    /// Calls it with how many they were, all from the first source.
+    /// Calls it with the number of dropped events, all from source 0.
     pub(crate) fn call(self, count: i64, handle: Address, safety: i32, data: Address) {
         // As above.
         let _ = called(self.0, [count as usize, handle.0, 0, safety as usize, data.0]);
     }
 }
 
-/// A key's functions and the word that a program keeps with it.
+/// A key's functions and the program's extra state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttributeFunctions {
     pub(crate) copy: Address,
@@ -106,12 +106,12 @@ pub(crate) struct AttributeFunctions {
     pub(crate) extra: Address,
 }
 
-/// What the standard has in place of functions that do nothing, or copy the value.
+/// The standard's values for predefined functions: do nothing, and copy the value.
 const NO_FUNCTION: Address = Address(0);
 const COPY_VALUE: Address = Address(1);
 
 impl AttributeFunctions {
-    /// The copy's value, or none.
+    /// The value for the copy, or `None` if the attribute is not copied.
     pub(crate) fn copy(self, handle: usize, key: i32, value: usize) -> mpi::Result<Option<usize>> {
         match self.copy {
             NO_FUNCTION => return Ok(None),
@@ -132,7 +132,7 @@ impl AttributeFunctions {
     }
 }
 
-/// Does something with a handle that a program's function gets.
+/// Runs `act` with a handle of a datatype that is passed to a program's function.
 fn with_handle<T>(
     datatype: &Datatype,
     act: impl FnOnce(types::Datatype) -> mpi::Result<T>,
@@ -146,7 +146,7 @@ fn with_handle<T>(
     done
 }
 
-/// An operator of a program's, in either form.
+/// A program's operator, in either form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operator {
     pub(crate) function: Address,
@@ -173,7 +173,7 @@ impl UserFunction for Operator {
     }
 }
 
-/// What a program does about an operation of its own, and the word that it keeps with it.
+/// The functions of a generalized request, and the program's extra state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFunctions {
     pub(crate) query: Address,
@@ -200,7 +200,7 @@ impl Generalized for RequestFunctions {
     }
 }
 
-/// What a program converts data in files by, in either form, and the word that it keeps with it.
+/// The conversion functions of a program's data representation, in either form, and its extra state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConversionFunctions {
     pub(crate) read: Address,

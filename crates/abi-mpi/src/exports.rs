@@ -1,7 +1,7 @@
 //! The exported functions: each line of functions.txt becomes a strong `PMPI_` name, and a weak `MPI_` name for the same code.
 //!
-//! Programs call `MPI_`; a tracer that is loaded before defines some of these names, and goes on to `PMPI_`. Nothing in here
-//! calls either. What the lines look like is in build.rs.
+//! Programs call `MPI_` names. A preloaded tracer defines some of them, and calls the `PMPI_` names; this library itself calls neither.
+//! build.rs describes the format of the lines.
 
 use std::arch::global_asm;
 
@@ -15,22 +15,22 @@ use crate::types::{
     Address, Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Status, Win,
 };
 
-/// A function, and the weak name beside it.
+/// Exports a function under its strong name and its weak alias.
 macro_rules! export {
     ($strong:ident $weak:literal ($($name:ident: $kind:ty),*) -> $returns:ty, $($how:tt)*) => {
-        // SAFETY: the standard's names and signatures, which no other library of a program has, unless it is there instead of
-        // this one. Test: `every_function_is_exported_under_both_names`.
+        // SAFETY: these are the standard's names and signatures; no other library of a program defines them, unless it replaces this one.
+        // Test: `every_function_is_exported_under_both_names`.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, unused_variables)]
         extern "C-unwind" fn $strong($($name: $kind),*) -> $returns {
             body!($($how)*)
         }
-        // In the same module, so that rustc has both in one object file, where a symbol can be set to another.
+        // In the same module, so that rustc puts both into one object file, where a symbol can alias another.
         global_asm!(concat!(".weak ", $weak), concat!(".set ", $weak, ", {0}"), sym $strong);
     };
 }
 
-/// What a function does: answers with a value, or carries out a call.
+/// The body of an exported function: returns a value, or runs a call.
 macro_rules! body {
     (value $call:expr) => {
         value(|| $call)

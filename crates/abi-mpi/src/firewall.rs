@@ -1,5 +1,5 @@
-//! The end of every call: no panic leaves it, and its errors go through the error handler of the object that was used. The call
-//! rethrows an exception of the program's functions last.
+//! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an exception
+//! of a program's function.
 
 use ffi::{Panicked, contain};
 use host::Time;
@@ -11,7 +11,7 @@ use crate::handler::{self, Outcome};
 use crate::profile::{self, NAMES};
 use crate::state;
 
-/// Runs a call that answers with an error code: that of the function at this place of the table.
+/// Runs a call that returns an error code; `at` is the function's index in the table.
 #[inline]
 pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
     let began = profile::begin();
@@ -21,7 +21,7 @@ pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> 
     }
 }
 
-/// What is left to do when a call has failed, is noted, or had a function of the program's throw.
+/// The slow end of a call: after a failure, an exception of a program's function, or if the call is profiled.
 #[cold]
 #[inline(never)]
 fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panicked>) -> i32 {
@@ -38,7 +38,7 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
         profile::end(at, began);
         tell();
     }
-    // Nothing is held from here on: both may leave by an exception, which must meet no `catch_unwind`.
+    // No locks or objects are held from here on: both may leave by an exception, which must not meet a `catch_unwind`.
     if ffi::rethrow().is_err() {
         state::die(&format!(
             "{}: a function of the program threw an exception, which nothing catches",
@@ -57,21 +57,21 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
     }
 }
 
-/// Runs a call that answers with a value, which cannot fail.
+/// Runs a call that returns a value and cannot fail.
 #[inline]
 pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
     match contain(body) {
         Ok(value) => value,
-        // There is no code to return: what is wrong stands on standard error.
+        // There is no code to return; the panic was reported on standard error.
         Err(_) => std::process::abort(),
     }
 }
 
-/// Tells tools of what has happened meanwhile, if they want to hear.
+/// Reports pending events to tools, if events are enabled.
 #[cold]
 fn tell() {
     if profile::tells_events() {
-        // A panic has said what it is; the call itself is over.
+        // A panic was reported on standard error; the call itself has completed.
         let _ = contain(tell_of_events);
     }
 }

@@ -1,7 +1,7 @@
-//! Error handlers: what becomes of a call's error, and the texts behind codes.
+//! Error handlers, and the texts of error codes.
 //!
-//! A code is a class, or a class with the number of a text beside it, so that `MPI_Error_string` says of an error what was wrong
-//! and not only of which class it is. The last texts are kept; the class is in the code itself.
+//! A code is a class, or a class combined with the number of a text, so that `MPI_Error_string` describes the cause of an error and not
+//! only its class. Only the most recent texts are kept; the class is part of the code.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -18,12 +18,12 @@ use crate::objects::get;
 use crate::state;
 use crate::types::{self, File, Session};
 
-/// Bits of a code that are its class; the others below `MPI_ERR_LASTCODE` number the text.
+/// The bits of a code that hold its class; the other bits below `MPI_ERR_LASTCODE` hold the number of the text.
 const CLASS_BITS: i32 = 6;
-/// Texts that are kept: numbers from 1 on.
+/// The number of texts that are kept; they are numbered from 1.
 const TEXTS: usize = 250;
 
-/// The texts of the last errors, with the codes that name them.
+/// The texts of the most recent errors, with their codes.
 static RECENT: Mutex<Recent> = Mutex::new(Recent { texts: VecDeque::new(), last: 0 });
 
 struct Recent {
@@ -31,7 +31,7 @@ struct Recent {
     last: i32,
 }
 
-/// A code for an error of this class, by which its text is found for a while.
+/// A code for an error of this class; its text can be found until newer ones replace it.
 pub(crate) fn code_of(class: i32, text: &str) -> i32 {
     if !(1..1 << CLASS_BITS).contains(&class) {
         return class;
@@ -50,12 +50,12 @@ pub(crate) fn code_of(class: i32, text: &str) -> i32 {
     code
 }
 
-/// The class of a code of this library's own.
+/// The class of a code that this library made.
 pub(crate) fn class_of(code: i32) -> i32 {
     code & ((1 << CLASS_BITS) - 1)
 }
 
-/// The text that a code was made for, if it is not too long ago.
+/// The text of a code, if it is still kept.
 pub(crate) fn text_of(code: i32) -> Option<String> {
     let recent = lock(&RECENT);
     recent.texts.iter().find(|(known, _)| *known == code).map(|(_, text)| text.clone())
@@ -65,11 +65,11 @@ pub(crate) fn text_of(code: i32) -> Option<String> {
 pub(crate) enum Outcome {
     /// It returns this code.
     Code(i32),
-    /// It calls the program's error handler with a handle and a code. The call returns `returns`, or the code as the handler left it.
+    /// It calls the program's error handler with a handle and a code. The call returns `returns`, or else the code that the handler left.
     Handler { function: Function, handle: usize, code: i32, returns: Option<i32> },
 }
 
-/// Finds the responsible error handler and how the call ends under it; does not return where errors are fatal.
+/// Finds the responsible error handler and its outcome; does not return if errors are fatal.
 pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
     let (handler, handle) = match whose {
         Whose::Caller => return Outcome::Code(fault.code),
@@ -92,10 +92,10 @@ fn process_handler() -> Option<Errhandler> {
     get(types::Comm::new(c::MPI_COMM_SELF), "comm").ok().map(|comm| comm.errhandler())
 }
 
-/// The handler of `MPI_FILE_NULL`, which files that are opened take over.
+/// The handler of `MPI_FILE_NULL`, which newly opened files inherit.
 static OF_NO_FILE: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
 
-/// The handler of a file; of what is none, that of `MPI_FILE_NULL`.
+/// The handler of a file; for an invalid handle, that of `MPI_FILE_NULL`.
 pub(crate) fn errhandler_of_file(file: File) -> Errhandler {
     get(file, "fh").map_or_else(|_| lock(&OF_NO_FILE).clone(), |file| file.errhandler())
 }
@@ -105,7 +105,7 @@ pub(crate) fn set_errhandler_of_no_file(handler: Errhandler) {
     *lock(&OF_NO_FILE) = handler;
 }
 
-/// The handler of a session, if it is one.
+/// The handler of a session; `None` for an invalid handle.
 fn errhandler_of_session(session: Session) -> Option<Errhandler> {
     Some(lock(&get(session, "session").ok()?.errhandler).clone())
 }
@@ -128,10 +128,10 @@ fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcom
     }
 }
 
-/// For the launcher to end the job first, of which a process was lost: it knows which one and how it ended.
+/// How long a process that lost another one waits for the launcher to end the job: the launcher knows which process was lost, and why.
 const A_MOMENT: Span = Span::from_ms(300);
 
-/// Ends the job with a line that says why.
+/// Ends the job, after a line that gives the reason.
 fn fatal(name: &str, fault: &Fault) -> ! {
     if fault.code == c::MPI_ERR_PROC_ABORTED {
         let host = host();

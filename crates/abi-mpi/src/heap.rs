@@ -1,4 +1,4 @@
-//! Where the library's own memory comes from, and whether there is enough of it for more objects.
+//! The library's allocator, and whether it has enough memory for more objects.
 
 use ffi::Spare;
 
@@ -9,7 +9,7 @@ use crate::constants as c;
 #[global_allocator]
 static OWN: Spare = Spare::new();
 
-/// Whether there is memory for more objects; otherwise the error of a call that creates one.
+/// An error for calls that create objects, unless there is memory for more.
 #[inline]
 pub(crate) fn check_for_more() -> Answer<()> {
     if OWN.has_memory() { Ok(()) } else { Err(no_more()) }

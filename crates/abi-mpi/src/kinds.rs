@@ -1,4 +1,4 @@
-//! What is behind handles of datatypes, operators, sessions and windows, and the predefined objects of each kind.
+//! The objects behind handles of datatypes, operators, sessions and windows, and the predefined objects of each kind.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::constants as c;
 use crate::types;
 
-/// A datatype, and what a program hangs on it.
+/// A datatype with its attributes and name.
 pub(crate) struct TypeObject {
     pub(crate) datatype: Datatype,
     pub(crate) name: Mutex<Option<String>>,
@@ -37,7 +37,7 @@ pub(crate) fn predefined_type(value: usize) -> Answer<Option<&'static TypeObject
     Ok(basic.map(|basic| place.get_or_init(|| TypeObject::new(Datatype::from(basic)))))
 }
 
-/// What a handle of an operator names.
+/// The object behind an operator's handle.
 pub(crate) struct OpObject(pub(crate) Op);
 
 /// The handles of predefined operators: 0x20 to 0x3f.
@@ -50,14 +50,14 @@ pub(crate) fn predefined_op(value: usize) -> Answer<Option<&'static OpObject>> {
     Ok(operator.map(|operator| place.get_or_init(|| OpObject(operator.into()))))
 }
 
-/// What a handle of a session names.
+/// The object behind a session's handle.
 pub(crate) struct SessionObject {
     pub(crate) own: mpi::Session,
     pub(crate) info: Info,
     pub(crate) errhandler: Mutex<Errhandler>,
 }
 
-/// What a handle of a window names. Programs read its attributes by their addresses.
+/// The object behind a window's handle. Programs read its attributes through their addresses.
 pub(crate) struct WinObject {
     pub(crate) window: Window,
     size: i64,
@@ -65,7 +65,7 @@ pub(crate) struct WinObject {
     flavor: i32,
 }
 
-/// Whatever a process stores is there for the others, and the other way round.
+/// The unified memory model: local stores and remote accesses see the same memory.
 static MODEL: i32 = c::MPI_WIN_UNIFIED;
 
 impl WinObject {
@@ -74,7 +74,7 @@ impl WinObject {
         Self { size: window.size() as i64, unit, flavor: window.flavor() as i32, window }
     }
 
-    /// The value of a predefined attribute, which is an address; nothing for what is not one.
+    /// The address of a predefined attribute; `None` for any other key.
     pub(crate) fn predefined(&self, keyval: i32) -> Option<usize> {
         let at = |place: *const i32| place.expose_provenance();
         match keyval {
@@ -88,14 +88,14 @@ impl WinObject {
     }
 }
 
-/// `MPI_INFO_ENV`: how this program was started.
+/// `MPI_INFO_ENV`: the command line and environment of this program.
 pub(crate) fn predefined_info(value: usize) -> Answer<Option<&'static Mutex<Info>>> {
     static ENVIRONMENT: OnceLock<Mutex<Info>> = OnceLock::new();
     Ok((value == c::MPI_INFO_ENV)
         .then(|| ENVIRONMENT.get_or_init(|| Mutex::new(environment(std::env::args().collect())))))
 }
 
-/// How a program with these arguments was started, the first of which is its name.
+/// Describes how a program with these arguments was started; the first argument is its name.
 pub(crate) fn environment(arguments: Vec<String>) -> Info {
     let mut info = Info::default();
     let mut arguments = arguments.into_iter();
@@ -109,7 +109,7 @@ pub(crate) fn environment(arguments: Vec<String>) -> Info {
         ("thread_level", Some("MPI_THREAD_MULTIPLE".to_owned())),
     ];
     for (key, value) in pairs {
-        // What is too long for a value is left out.
+        // Values above the length limit are omitted.
         value.and_then(|value| info.set(key, &value).ok());
     }
     info

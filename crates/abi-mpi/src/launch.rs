@@ -1,5 +1,5 @@
-//! [`Launch`]: who else is in the job, as the launcher says by PMI over the descriptor or port that its variables name, or by PMIx
-//! where they name that. Without them the process is alone. This and `state` are the places that read the environment.
+//! [`Launch`]: the launcher's description of the job, over PMI on the descriptor or port that its variables name, or over PMIx. Without
+//! these variables, the process is alone. Only this module and `state` read the environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,39 +17,39 @@ use pmi::spawn::Spawn;
 
 use crate::pmix::Pmix;
 
-/// The key by which the processes of a job that was started find those who wanted it.
+/// The key under which a spawned job finds its parent's port.
 pub(crate) const PARENT_PORT: &str = "PARENT_ROOT_PORT_NAME";
 
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// How this process came to its job.
+/// This process's connection to its launcher.
 pub(crate) struct Launch {
     rank: u32,
     size: u32,
-    /// Which of the job's programs this is, and how many processes there could be, if the launcher says.
+    /// The index of this program in the job, and the largest number of processes, if the launcher provides them.
     pub(crate) appnum: Option<u32>,
     pub(crate) universe: Option<u32>,
-    /// Whether all of the job is known to be on one host.
+    /// Whether all processes of the job are known to be on one host.
     pub(crate) is_one_host: bool,
-    /// How many of the job are on this host, if the launcher says.
+    /// The number of the job's processes on this host, if the launcher provides it.
     pub(crate) neighbours: Option<u32>,
     board: Board,
-    /// Names of services, where nobody else looks for them.
+    /// Service names, if no process manager keeps them.
     services: Mutex<BTreeMap<String, String>>,
 }
 
-/// Where notes are left.
+/// The key-value store for notes between processes.
 enum Board {
-    /// With the process manager.
+    /// In the process manager.
     Manager(Box<Mutex<Manager>>),
-    /// With the launcher's library.
+    /// In the launcher's PMIx library.
     Library(Box<Pmix>),
-    /// Here: nobody else reads them.
+    /// In this process: there are no other readers.
     Own(Mutex<BTreeMap<String, String>>),
 }
 
-/// The process manager at the other end.
+/// The connection to the process manager.
 struct Manager {
     client: Client,
     stream: Box<dyn Stream>,
@@ -59,14 +59,14 @@ fn other(text: impl std::fmt::Display) -> Error {
     Error::new(Class::OTHER, text)
 }
 
-/// A variable that holds a number.
+/// Reads a variable that holds a number.
 fn number(name: &str) -> Result<u32> {
     let unset = |_| other(format_args!("{name} is not set, although another of PMI's variables is"));
     let text = env::var(name).map_err(unset)?;
     text.parse().map_err(|_| other(format_args!("{name} is no number: {text:?}")))
 }
 
-/// The stream to the process manager, and how one joins by it; nothing without one.
+/// The stream to the process manager, and the way to join over it; `None` without a process manager.
 fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
     if env::var_os("PMI_FD").is_some() {
         let (rank, size, fd) = (number("PMI_RANK")?, number("PMI_SIZE")?, number("PMI_FD")?);
@@ -87,26 +87,26 @@ fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
     Ok(Some((Join::Port { id }, Box::new(stream))))
 }
 
-/// A descriptor of its own for what the launcher has left open under a number.
+/// Duplicates a descriptor that the launcher has left open under this number.
 pub(crate) fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; a number that is none is refused
-    // there. Test: `messages_go_round_on_shm`.
+    // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; the kernel refuses an invalid number.
+    // Test: `messages_go_round_on_shm`.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
-/// Has a function called when the program exits.
+/// Registers a function to be called when the program exits.
 pub(crate) fn at_exit(function: extern "C" fn()) {
-    // SAFETY: the library is never unloaded, so that the function is there. Test: `sessions_need_no_init`.
+    // SAFETY: the library is never unloaded, so the function stays valid. Test: `sessions_need_no_init`.
     let refused = unsafe { libc::atexit(function) };
-    // Without memory for it, the launcher takes the exit for an early one.
+    // On a failure for lack of memory, the launcher reports a premature exit.
     debug_assert_eq!(refused, 0);
 }
 
 impl Launch {
-    /// Joins the job that this process was launched in, or one of its own.
+    /// Joins the job that this process was launched in, or a job of its own.
     pub(crate) fn find() -> Result<Self> {
         let Some((join, stream)) = manager()? else {
             if env::var_os("PMIX_NAMESPACE").is_some() {
@@ -156,20 +156,20 @@ impl Launch {
         })
     }
 
-    /// Says that the job is to end with this code; whether there is somebody to say it to.
+    /// Asks the launcher to end the job with this code; returns whether there was one to ask.
     pub(crate) fn abort(&self, code: i32) -> bool {
         let manager = match &self.board {
             Board::Manager(manager) => manager,
             Board::Library(pmix) => return pmix.abort(code).is_ok(),
             Board::Own(_) => return false,
         };
-        // Whoever holds the lock may wait for the process manager for good.
+        // The thread that holds the lock may be waiting for the process manager indefinitely.
         let Ok(mut manager) = manager.try_lock() else { return false };
         let asked = manager.client.request(&Request::Abort { code, message: "" }).is_ok();
         asked && manager.send().is_ok()
     }
 
-    /// Asks the process manager for something of several jobs; an error is of this class. Nothing without one.
+    /// Sends the process manager a request that concerns several jobs; errors have this class. `None` without a process manager.
     fn ask(&self, class: Class, request: &Request<'_>) -> Result<Option<Event>> {
         match &self.board {
             Board::Manager(manager) => {
@@ -180,10 +180,10 @@ impl Launch {
         }
     }
 
-    /// Lets other processes find a port by the name of a service.
+    /// Publishes a port under a service name.
     ///
     /// # Errors
-    /// [`Class::SERVICE`] for a name that is taken, or that the process manager refuses.
+    /// [`Class::SERVICE`] for a name that is in use, or that the process manager refuses.
     pub(crate) fn publish(&self, service: &str, port: &str) -> Result<()> {
         let name = service_key(service);
         if self.ask(Class::SERVICE, &Request::Publish { service: &name, port })?.is_none() {
@@ -192,10 +192,10 @@ impl Launch {
         Ok(())
     }
 
-    /// Takes the name of a service back.
+    /// Withdraws a service name.
     ///
     /// # Errors
-    /// [`Class::SERVICE`] for one that is not published.
+    /// [`Class::SERVICE`] for an unpublished name.
     pub(crate) fn unpublish(&self, service: &str) -> Result<()> {
         let name = service_key(service);
         if self.ask(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
@@ -205,7 +205,7 @@ impl Launch {
         lock(&self.services).remove(&name).map(drop).ok_or_else(none)
     }
 
-    /// The port of a service, if there is one.
+    /// The port of a service, if it is published.
     ///
     /// # Errors
     /// [`Class::NAME`] when the process manager refuses.
@@ -218,10 +218,10 @@ impl Launch {
         })
     }
 
-    /// Has the process manager start a job; for each process its error, 0 for none.
+    /// Has the process manager start a job; returns an error code for each process, 0 on success.
     ///
     /// # Errors
-    /// [`Class::SPAWN`] when it refuses, and without one.
+    /// [`Class::SPAWN`] if it refuses, or without a process manager.
     pub(crate) fn spawn(&self, spawn: &Spawn) -> Result<Vec<i32>> {
         let alone = "this process was started alone, and nobody can start others for it; use nicety mpirun";
         match self.ask(Class::SPAWN, &Request::Spawn(spawn))? {
@@ -231,20 +231,20 @@ impl Launch {
         }
     }
 
-    /// The port of those who have started this job, if somebody has.
+    /// The port of the job that spawned this one, if any.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the process manager is gone, or knows no port.
+    /// [`Class::OTHER`] if the process manager is gone, or has no such port.
     pub(crate) fn parent(&self) -> Result<Option<String>> {
         let is_spawned = env::var("PMI_SPAWNED").is_ok_and(|value| value != "0");
         let is_asked = is_spawned && matches!(self.board, Board::Manager(_));
         if is_asked { self.get(PARENT_PORT).map(Some) } else { Ok(None) }
     }
 
-    /// Leaves a profile with the process manager, in as many notes as it takes.
+    /// Sends a profile to the process manager, in as many notes as necessary.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when the process manager refuses or is gone.
+    /// [`Class::OTHER`] if the process manager refuses or is gone.
     pub(crate) fn tell(&self, profile: &Profile) -> Result<()> {
         profile.notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
     }
@@ -259,17 +259,17 @@ impl Launch {
     }
 }
 
-/// Processes of other jobs that a program can be connected to at a time.
+/// The most processes of other jobs that a program can be connected to at the same time.
 const STRANGERS_MAX: u32 = 256;
 
-/// The name of a service as keys of PMI may be.
+/// The PMI key of a service name, limited to characters that PMI allows.
 fn service_key(service: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("_{byte:02x}") };
     service.bytes().map(one).collect()
 }
 
-/// Values of PMI have no semicolon and no backslash.
+/// PMI values must not contain semicolons or backslashes.
 const ESCAPED: [(char, &str); 3] = [('%', "%25"), (';', "%3b"), ('\\', "%5c")];
 
 fn escape(value: &str) -> String {
@@ -292,7 +292,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Moves bytes until there is an event.
+    /// Transfers bytes until an event arrives.
     fn next(&mut self) -> Result<Event> {
         let mut bytes = [0; 4096];
         loop {

@@ -1,7 +1,7 @@
-//! Memory of programs that calls reach without a transfer: packing, local reductions, texts, and allocation.
+//! Direct access to a program's memory: packing, local reductions, strings, and allocation.
 //!
-//! A program passes the address of a buffer with a count and a datatype; the memory that these take is the call's while it runs. That
-//! is what makes each block here sound.
+//! A program passes a buffer's address with a count and a datatype, and MPI gives the described memory to the call while it runs. This
+//! makes each block here sound.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -14,7 +14,7 @@ use crate::constants as c;
 use crate::objects;
 use crate::types::{self, Address, Number};
 
-/// How the three arguments are called that a buffer is passed as.
+/// The names of the three arguments that describe a buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Names {
     pub(crate) address: &'static str,
@@ -22,12 +22,12 @@ pub(crate) struct Names {
     pub(crate) datatype: &'static str,
 }
 
-/// The names where a call has one buffer, and where it has one of each kind.
+/// The names for calls with a single buffer, and for calls with a send and a receive buffer.
 const ONLY: Names = Names { address: "buf", count: "count", datatype: "datatype" };
 pub(crate) const SEND: Names = Names { address: "sendbuf", count: "sendcount", datatype: "sendtype" };
 pub(crate) const RECEIVE: Names = Names { address: "recvbuf", count: "recvcount", datatype: "recvtype" };
 
-/// The one buffer of a call: with an address, a count and a datatype, for as long as MPI says.
+/// The buffer of a call that has only one: an address, a count and a datatype, valid for as long as MPI requires.
 #[inline(always)]
 pub(crate) fn buffer<N: Number>(
     address: Address,
@@ -37,7 +37,7 @@ pub(crate) fn buffer<N: Number>(
     named_buffer(ONLY, address, count, datatype)
 }
 
-/// As [`buffer`], of a call whose arguments have these names.
+/// As [`buffer`], for arguments with these names.
 #[inline(always)]
 pub(crate) fn named_buffer<N: Number>(
     names: Names,
@@ -61,14 +61,13 @@ fn no_datatype(count: i64, handle: types::Datatype, fault: Fault) -> Answer<Data
     if is_excused { Ok(Datatype::from(Basic::Byte)) } else { Err(fault) }
 }
 
-/// The bytes of a buffer of a predefined datatype without gaps, for a call that returns when it is done with them; nothing for any
-/// other, and for what is wrong.
+/// The bytes of a buffer of a contiguous predefined datatype, for blocking calls; `None` for other datatypes and invalid arguments.
 #[inline(always)]
 pub(crate) fn piece<N: Number>(address: Address, count: N, datatype: types::Datatype) -> Option<mpi::Piece> {
     pieces(address, count, datatype, 1)
 }
 
-/// As [`piece`], of so many times as many elements.
+/// As [`piece`], for `times` times `count` elements.
 #[inline(always)]
 pub(crate) fn pieces<N: Number>(
     address: Address,
@@ -81,15 +80,15 @@ pub(crate) fn pieces<N: Number>(
     if each > 0 { bytes_at(address, len) } else { None }
 }
 
-/// So many bytes at an address of a program's, if that is one, for a call that returns when it is done with them.
+/// `len` bytes at a program's address, for blocking calls; `None` for an invalid address.
 #[inline(always)]
 pub(crate) fn bytes_at(address: Address, len: usize) -> Option<mpi::Piece> {
     let is_there = address.0 >= ADDRESS_MIN;
-    // SAFETY: what `Piece::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
+    // SAFETY: MPI makes the demands of `Piece::new` on a program that passes these. Test: `messages_go_round_on_shm`.
     is_there.then(|| unsafe { mpi::Piece::new(address.0, len) })
 }
 
-/// A buffer of a call whose arguments have these names.
+/// The buffer of a call whose arguments have these names.
 #[inline(always)] // as `mpi::Buffer::new`
 pub(crate) fn buffer_of(
     names: Names,
@@ -100,7 +99,7 @@ pub(crate) fn buffer_of(
     if count < 0 {
         return Err(negative(names, count));
     }
-    // SAFETY: what `Buffer::new` asks for is what MPI asks of a program that passes these. Test: `messages_go_round_on_shm`.
+    // SAFETY: MPI makes the demands of `Buffer::new` on a program that passes these. Test: `messages_go_round_on_shm`.
     unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| refused(names, address, error))
 }
 
@@ -149,13 +148,13 @@ pub(crate) fn elements<N: Number>(
     Ok((buffer.datatype().clone(), Raw(address)))
 }
 
-/// Checks that `len` bytes can begin at an address.
+/// Checks that an address is valid for a buffer of `len` bytes.
 pub(crate) fn check_bytes(argument: &'static str, address: Address, len: u64) -> Answer {
     let names = Names { address: argument, ..ONLY };
     buffer_of(names, address, len as i64, Datatype::from(Basic::Byte)).map(drop)
 }
 
-/// A buffer that a datatype's offsets lead into.
+/// The address that a datatype's offsets are relative to.
 pub(crate) struct Raw(pub(crate) Address);
 
 impl Memory for Raw {
@@ -171,8 +170,7 @@ impl Memory for Raw {
 /// Copies bytes from a program's memory.
 pub(crate) fn copy_from(address: Address, into: &mut [u8]) {
     let from = with_exposed_provenance::<u8>(address.0);
-    // SAFETY: as the head of this file says; nothing that a program passes overlaps with memory of ours. Test:
-    // `datatypes` of tests/c/alone.c.
+    // SAFETY: see the head of this file; a program's memory does not overlap with ours. Test: `datatypes` of tests/c/alone.c.
     unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
 }
 
@@ -183,22 +181,22 @@ pub(crate) fn copy_to(address: Address, from: &[u8]) {
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
 }
 
-/// So many addresses at an address; none at NULL.
+/// Reads an array of `count` addresses; all are NULL if the array is.
 pub(crate) fn addresses(array: Address, count: usize) -> Vec<Address> {
-    // SAFETY: a program passes NULL or an array of so many addresses. Test: `programs_are_started`.
+    // SAFETY: a program passes NULL or an array of this many addresses. Test: `programs_are_started`.
     let array = unsafe { In::<usize>::new(with_exposed_provenance(array.0)) };
     let addresses = array.items(count).map(|items| items.map(Address).collect::<Vec<_>>());
     addresses.unwrap_or_else(|| vec![Address(0); count])
 }
 
-/// The string at each of so many addresses at an address; none where that is NULL.
+/// Reads the strings that an array of `count` addresses points to; `None` for each NULL.
 pub(crate) fn some_strings(array: Address, count: usize) -> Vec<Option<String>> {
     // SAFETY: a program passes NULL or strings. Test: as above.
     let text = |address: Address| unsafe { Text::new(with_exposed_provenance(address.0)) }.get();
     addresses(array, count).into_iter().map(text).collect()
 }
 
-/// The strings at an address, up to the one that is NULL; none at NULL.
+/// Reads a NULL-terminated array of strings; empty for NULL.
 pub(crate) fn strings(array: Address) -> Vec<String> {
     let at = |place: usize| Address(array.0 + place * size_of::<usize>());
     let texts =
@@ -206,7 +204,7 @@ pub(crate) fn strings(array: Address) -> Vec<String> {
     texts.map_while(|text| text).collect()
 }
 
-/// Puts a string with a zero behind it into `room` bytes, cut if it is longer; its length without the zero.
+/// Stores a zero-terminated string in `room` bytes, truncated if necessary; returns its length without the zero.
 pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
     let Some(most) = room.checked_sub(1) else { return 0 };
     let end = text.floor_char_boundary(most);
@@ -214,7 +212,7 @@ pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
     end as i32
 }
 
-/// The bytes from the first to the last that elements at an address take, copied.
+/// A copy of the span of elements, from their first byte to their last.
 pub(crate) fn whole(address: Address, datatype: &Datatype, count: i64) -> Answer<(Address, Vec<u8>)> {
     let span = datatype.span(count)?;
     let mut bytes = vec![0; (span.end - span.start) as usize];
@@ -223,14 +221,14 @@ pub(crate) fn whole(address: Address, datatype: &Datatype, count: i64) -> Answer
     Ok((start, bytes))
 }
 
-/// What `MPI_Alloc_mem` gives is aligned for every basic type, and for whoever moves whole cache lines.
+/// The alignment of `MPI_Alloc_mem`: sufficient for every basic type, and a cache line.
 const ALIGNMENT: usize = 64;
 
-/// New memory of a program's, which [`release`] takes back.
+/// Allocates memory for a program; [`release`] frees it.
 pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
     let mut place = std::ptr::null_mut();
-    // SAFETY: a place for the result; the alignment is a power of two and a multiple of a pointer's size. Test:
-    // `environment` of tests/c/alone.c.
+    // SAFETY: `place` receives the result; the alignment is a power of two and a multiple of a pointer's size. Test: `environment` of
+    // tests/c/alone.c.
     let error = unsafe { libc::posix_memalign(&raw mut place, ALIGNMENT, bytes.max(1)) };
     match error {
         0 => Ok(Address(place.expose_provenance())),
@@ -238,9 +236,9 @@ pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
     }
 }
 
-/// Gives memory back that [`allocate`] gave.
+/// Frees memory of [`allocate`].
 pub(crate) fn release(address: Address) {
-    // SAFETY: a program passes what `MPI_Alloc_mem` gave, once, or NULL. Test: as above.
+    // SAFETY: a program passes NULL, or a result of `MPI_Alloc_mem` once. Test: as above.
     unsafe { libc::free(with_exposed_provenance_mut(address.0)) };
 }
 
@@ -251,7 +249,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_characters() {
         let mut room = [7_u8; 6];
-        // SAFETY: six bytes, and no more are used.
+        // SAFETY: the array has six bytes, and no more are used.
         let place = unsafe { Out::new(room.as_mut_ptr()) };
         assert_eq!(put_text(place, "abcdé", 6), 4);
         assert_eq!(room, *b"abcd\0\x07");

@@ -1,5 +1,5 @@
-//! The objects of a program by handle, but for requests, which are numbers of `mpi`'s. A handle that is not predefined is a number of
-//! [`ffi::Table`]'s, checked at each use.
+//! The table of a program's objects by handle. Requests are not in it: their handles are numbers from `mpi`. A handle that is not
+//! predefined is a number from [`ffi::Table`], checked at each use.
 
 use std::borrow::Borrow as _;
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ use crate::kinds::{self, OpObject, SessionObject, TypeObject, WinObject};
 use crate::types::{self, Handle, PREDEFINED, kind};
 use crate::{heap, state};
 
-/// Objects at a time, how often a place is used before a handle comes back, and places that rest before one is used again: a handle comes
-/// back after 262,144 others at the earliest. Together they are as many handles as there are integers of C for them.
+/// Sizes of the table: objects at a time, uses of a slot until a handle repeats, and freed slots that stay unused. A handle repeats after
+/// 262,144 others at the earliest. All handles together fit into the positive integers of C.
 const PLACES: usize = CHUNKS * EACH;
 const CHUNKS: usize = 1 << 12;
 const EACH: usize = 1 << 12;
@@ -29,7 +29,7 @@ const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 type Table = ffi::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
 type Look = ffi::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
 
-/// An object of a program's.
+/// An object that a program created.
 pub(crate) enum Object {
     Comm(mpi::Comm),
     Datatype(Box<TypeObject>),
@@ -43,10 +43,10 @@ pub(crate) enum Object {
     Win(Box<WinObject>),
 }
 
-/// A kind of object: what is behind its handles.
+/// A kind of object behind handles.
 pub(crate) trait Kind: Sized + 'static {
     type Object: 'static;
-    /// How it is called, and the error's class when a handle is none.
+    /// Its name, and the error class of an invalid handle.
     const NAME: &'static str;
     const CODE: i32;
 
@@ -69,7 +69,7 @@ macro_rules! kinds {
 
             fn of(object: &Object) -> Option<&Self::Object> {
                 match object {
-                    // Some are in a box.
+                    // Some kinds are boxed.
                     Object::$kind(object) => Some(object.borrow()),
                     _ => None,
                 }
@@ -95,7 +95,7 @@ kinds! {
     Win(WinObject): "window" MPI_ERR_WIN, |_| Ok(None);
 }
 
-/// An object that is looked at, and does not end meanwhile.
+/// A reference to an object, which is not dropped while this exists.
 pub(crate) enum Ref<K: Kind> {
     Predefined(&'static K::Object),
     Own(Look, PhantomData<K>),
@@ -113,14 +113,14 @@ impl<K: Kind> Deref for Ref<K> {
     }
 }
 
-/// The table, made at the first use.
+/// The table, created on first use.
 #[inline]
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| Table::new(RESTING).expect("handles that are numbers take no memory"))
 }
 
-/// What the argument of this name is.
+/// The object of a handle argument; `argument` is its name in errors.
 #[inline]
 pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
     if handle.is_predefined() {
@@ -130,23 +130,24 @@ pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<
     own(handle, argument)
 }
 
-/// Does something with an object that calls nothing of the program's. Nothing for what is none, and where others may end it meanwhile.
+/// The fast path: runs `act`, which must not call a program's functions, on an object. `None` for an invalid handle, or if other threads
+/// may free it.
 #[inline(always)]
 pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object) -> R) -> Option<R> {
     let object = if handle.is_predefined() {
         K::predefined(handle.value()).ok().flatten()?
     } else if state::is_one_thread() {
         let table = table();
-        // SAFETY: no other thread calls anything meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
+        // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
         K::of(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
     };
-    // Called in one place, so that it becomes part of the caller.
+    // A single call site, so that the compiler inlines `act`.
     Some(act(object))
 }
 
-/// As [`at_once`], with a communicator, which most often is the first one.
+/// As [`at_once`], for a communicator, which usually is `MPI_COMM_WORLD`.
 #[inline(always)]
 pub(crate) fn comm_at_once<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
     match state::world() {
@@ -155,7 +156,7 @@ pub(crate) fn comm_at_once<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) 
     }
 }
 
-/// What a handle is that is not predefined.
+/// The object of a handle that is not predefined.
 fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
     let look = table().look(table().handle(handle.value() as u64));
     let look = look.filter(|look| K::of(look).is_some());
@@ -167,14 +168,14 @@ fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
     Fault::new(K::CODE, format!("{argument}: {handle:?} is no {}, or one that was freed", K::NAME))
 }
 
-/// The handle of an object that there is; the first one found.
+/// The handle of the first object in the table that satisfies `is_it`.
 pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
     let is_it =
         |handle: &ffi::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
     table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
 
-/// A new handle.
+/// Inserts an object, and returns its handle.
 pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
     heap::check_for_more()?;
     let handle = table().insert(K::wrap(object), std::ptr::null_mut());
@@ -190,22 +191,22 @@ fn no_handle(why: Refused) -> Fault {
     Fault::new(c::MPI_ERR_NO_MEM, text)
 }
 
-/// Makes a handle stale, once; whether it was one.
+/// Makes a handle stale; returns whether it was live.
 pub(crate) fn remove<K: Kind>(handle: Handle<K>) -> bool {
     table().remove(table().handle(handle.value() as u64))
 }
 
-/// A handle as an integer: predefined ones are their own values, others lie behind them.
+/// A handle as an integer: predefined handles keep their values, others follow them.
 pub(crate) fn to_integer<K>(handle: Handle<K>) -> i32 {
     if handle.is_predefined() {
         return handle.value() as i32;
     }
     let index = table().index(table().handle(handle.value() as u64));
-    // As many as fit.
+    // All indices fit, by the assertion above.
     index.map_or(-1, |index| (index + PREDEFINED) as i32)
 }
 
-/// The handle that an integer is; whatever is none is one that no call accepts.
+/// The handle of an integer; an invalid integer gives a handle that no call accepts.
 pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     let value = usize::try_from(integer).unwrap_or(usize::MAX);
     match value.checked_sub(PREDEFINED) {
@@ -217,11 +218,10 @@ pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     }
 }
 
-/// The handles of communicators and windows by their numbers, which no two of them share, for functions of the program's that get
-/// one.
+/// The handles of communicators and windows by their ids, which are unique across both, for callbacks that receive a handle.
 static BY_ID: Mutex<BTreeMap<u64, usize>> = Mutex::new(BTreeMap::new());
 
-/// A new handle of a communicator; `MPI_COMM_NULL` for none.
+/// Inserts a communicator, and returns its handle; `MPI_COMM_NULL` for `None`.
 pub(crate) fn insert_comm(comm: Option<mpi::Comm>) -> Answer<types::Comm> {
     let Some(comm) = comm else { return Ok(Handle::new(c::MPI_COMM_NULL)) };
     let id = comm.id();
@@ -236,13 +236,13 @@ pub(crate) fn remove_comm(handle: types::Comm, id: u64) {
     remove(handle);
 }
 
-/// The handle of the communicator with this [`mpi::Comm::id`]; `MPI_COMM_NULL` for one that has none any more.
+/// The handle of the communicator with this [`mpi::Comm::id`]; `MPI_COMM_NULL` if it was freed.
 pub(crate) fn comm_handle(id: u64) -> types::Comm {
     let own = || lock(&BY_ID).get(&id).copied();
     Handle::new(state::handle_of(id).or_else(own).unwrap_or(c::MPI_COMM_NULL))
 }
 
-/// A new handle of a window.
+/// Inserts a window, and returns its handle.
 pub(crate) fn insert_win(window: mpi::Window) -> Answer<types::Win> {
     let id = window.id();
     let handle = insert::<kind::Win>(WinObject::new(window))?;
@@ -256,7 +256,7 @@ pub(crate) fn remove_win(handle: types::Win, id: u64) {
     remove(handle);
 }
 
-/// The handle of a window; `MPI_WIN_NULL` for one that has none any more.
+/// The handle of a window; `MPI_WIN_NULL` if it was freed.
 pub(crate) fn handle_of_win(window: &mpi::Window) -> types::Win {
     Handle::new(lock(&BY_ID).get(&window.id()).copied().unwrap_or(c::MPI_WIN_NULL))
 }
@@ -270,7 +270,7 @@ pub(crate) fn datatype(handle: types::Datatype, argument: &'static str) -> Answe
     }
 }
 
-/// A handle for a datatype: its own if it is predefined, or else a new one, which is to be freed.
+/// A handle for a datatype: the predefined one, or a new one, which the caller must free. Returns whether it is new.
 pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
     match datatype.basic() {
         Some(basic) => Ok((Handle::new(basic.abi().into()), false)),
@@ -278,7 +278,7 @@ pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)
     }
 }
 
-/// The handle by which a program knows a datatype, or else as [`type_handle`].
+/// The program's existing handle of a datatype, or else one as from [`type_handle`].
 pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
     let is_it = |object: &TypeObject| object.datatype.same(datatype);
     let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };

@@ -1,8 +1,8 @@
-//! [`Pmix`]: the job as launchers know it that speak PMIx, such as prterun and Slurm. PMIx is a library and no wire, so it is loaded,
-//! and only where a launcher has said that it is there.
+//! [`Pmix`]: the job's description over PMIx, for launchers such as prterun and Slurm. PMIx is a library and not a wire protocol, so it
+//! is loaded at run time, and only if a launcher announces it.
 //!
-//! What its C interface has that is needed here is laid out as in `pmix_common.h`, alike in versions 3 to 6. All unsafe code of this
-//! file is covered by the test `ranks_join_by_pmix`, with a library of the test's own, and with prterun's by `cargo xtask interop`.
+//! The parts of its C interface that are used here have the layout of `pmix_common.h`, which is the same in versions 3 to 6. The test
+//! `ranks_join_by_pmix` covers all unsafe code of this file with a library of its own, and `cargo xtask interop` with that of prterun.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -14,16 +14,16 @@ use mpi::{Class, Error, Result};
 const NAMESPACE_LEN: usize = 256;
 const KEY_LEN: usize = 512;
 const SUCCESS: c_int = 0;
-/// Ranks that stand for others: any that has left the note; all of the job.
+/// Wildcard ranks: any process that has put the key, and the whole job.
 const ANYBODY: u32 = u32::MAX;
 const JOB: u32 = u32::MAX - 1;
-/// A note is for processes of all hosts.
+/// The scope of a note: processes on all hosts.
 const GLOBAL: u8 = 3;
-/// Kinds of values.
+/// Types of values.
 const BOOL: u16 = 1;
 const STRING: u16 = 3;
 const UINT32: u16 = 14;
-/// Where the library is looked for first.
+/// The first name to load the library by.
 const LIBRARY: &CStr = c"libpmix.so.2";
 
 /// `pmix_proc_t`
@@ -41,7 +41,7 @@ struct Value {
     data: Data,
 }
 
-/// The union in it, with as much room as its largest member has.
+/// The union in `pmix_value_t`, with the size of its largest member.
 #[repr(C)]
 union Data {
     string: *mut c_char,
@@ -79,23 +79,23 @@ struct Calls {
     text: Text,
 }
 
-/// The library, joined.
+/// The loaded library, initialized for this process.
 pub(crate) struct Pmix {
     calls: Calls,
     own: Proc,
 }
 
-/// What [`Pmix::job`] finds.
+/// The result of [`Pmix::job`].
 pub(crate) struct Job {
     pub(crate) rank: u32,
     pub(crate) size: u32,
-    /// How many of the job are on this host.
+    /// The number of the job's processes on this host.
     pub(crate) local_size: Option<u32>,
     pub(crate) appnum: Option<u32>,
     pub(crate) universe: Option<u32>,
 }
 
-/// A value as Rust has it.
+/// A value in Rust's types.
 enum Found {
     Text(String),
     Number(u32),
@@ -105,7 +105,7 @@ fn other(text: impl Display) -> Error {
     Error::new(Class::OTHER, text)
 }
 
-/// The library: as the system finds it, or else the one that the launcher itself uses, which need not lie where that looks.
+/// Loads the library from the system's search path, or else the file that the launcher has loaded, which may be elsewhere.
 fn load() -> Result<*mut c_void> {
     let by_launcher = || {
         let maps =
@@ -116,8 +116,7 @@ fn load() -> Result<*mut c_void> {
         CString::new(path).ok()
     };
     let open = |name: &CStr| {
-        // SAFETY: the name ends with a zero. What the library does when it is loaded is that of a launcher which this process was
-        // started by, and trusts.
+        // SAFETY: the name ends with a zero. Loading the library runs code of the launcher that started this process, which it trusts.
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
     };
     let mut library = open(LIBRARY);
@@ -133,10 +132,10 @@ fn load() -> Result<*mut c_void> {
     Ok(library)
 }
 
-/// A function of the library.
+/// Looks up a function of the library.
 ///
 /// # Safety
-/// `T` is a pointer to a function as the library has it under this name.
+/// `T` must be the type of the library's function of this name.
 unsafe fn symbol<T: Copy>(library: *mut c_void, name: &CStr) -> Result<T> {
     const { assert!(size_of::<T>() == size_of::<*mut c_void>()) }
     // SAFETY: the library is loaded, and the name ends with a zero.
@@ -144,13 +143,13 @@ unsafe fn symbol<T: Copy>(library: *mut c_void, name: &CStr) -> Result<T> {
     if address.is_null() {
         return Err(other(format_args!("the launcher's PMIx library has no {}", name.to_string_lossy())));
     }
-    // SAFETY: both are addresses, and the caller knows of what.
+    // SAFETY: both are addresses, and the caller promises the type.
     Ok(unsafe { mem::transmute_copy(&address) })
 }
 
 impl Calls {
     fn of(library: *mut c_void) -> Result<Self> {
-        // SAFETY: the types are those that `pmix.h` declares these functions with.
+        // SAFETY: `pmix.h` declares these functions with these types.
         unsafe {
             Ok(Self {
                 init: symbol(library, c"PMIx_Init")?,
@@ -169,9 +168,9 @@ impl Calls {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: the library answers any number with a text that stays, or with nothing.
+        // SAFETY: the library returns a static string for any number, or null.
         let text = unsafe { (self.text)(status).as_ref() };
-        // SAFETY: the text ends with a zero.
+        // SAFETY: the string ends with a zero.
         let text =
             text.map_or("no reason", |text| unsafe { CStr::from_ptr(text) }.to_str().unwrap_or_default());
         Err(other(format_args!("the launcher's PMIx library refuses {what}: {text} ({status})")))
@@ -179,7 +178,7 @@ impl Calls {
 }
 
 impl Info {
-    /// That something is wished.
+    /// An option that is switched on.
     fn wish(name: &CStr) -> Self {
         let mut key = [0; KEY_LEN];
         key.iter_mut().zip(name.to_bytes()).for_each(|(to, from)| *to = *from as c_char);
@@ -194,17 +193,17 @@ fn text(text: &str) -> Result<CString> {
 }
 
 impl Pmix {
-    /// Joins the job of whoever launched this process.
+    /// Joins the job of the launcher that started this process.
     pub(crate) fn join() -> Result<Self> {
         let calls = Calls::of(load()?)?;
         let mut own = Proc { namespace: [0; NAMESPACE_LEN], rank: 0 };
-        // SAFETY: `own` has the layout of pmix_proc_t and outlives the call; no wishes are none.
+        // SAFETY: `own` has the layout of pmix_proc_t and outlives the call; null with a length of 0 is an empty list.
         let status = unsafe { (calls.init)(&raw mut own, ptr::null(), 0) };
         calls.check(status, "to let this process join")?;
         Ok(Self { calls, own })
     }
 
-    /// Who this process is, and what is known of its job.
+    /// This process's rank and job attributes.
     pub(crate) fn job(&self) -> Result<Job> {
         let number = |rank: u32, key: &str| match self.find(rank, key) {
             Ok(Found::Number(number)) => Some(number),
@@ -226,27 +225,27 @@ impl Pmix {
         let from = Proc { rank, ..self.own };
         let wish = Info::wish(c"pmix.immediate");
         let mut value = ptr::null_mut();
-        // SAFETY: all have the library's layouts and outlive the call; the key is shorter than a key may be.
+        // SAFETY: all have the library's layouts and outlive the call; the key is shorter than the limit.
         let status =
             unsafe { (self.calls.get)(&raw const from, name.as_ptr(), &raw const wish, 1, &raw mut value) };
         self.calls.check(status, format_args!("to say what {key} is"))?;
-        // SAFETY: on success the library has set it to a value of its own, which is the caller's to free, and has no other user.
+        // SAFETY: on success the library has stored a newly allocated value, which the caller frees and no other code uses.
         let found = unsafe { Found::taken(value) };
         found.ok_or_else(|| {
             other(format_args!("the launcher says what {key} is in a way that is not expected"))
         })
     }
 
-    /// Leaves a note.
+    /// Publishes a note under a key.
     pub(crate) fn put(&self, key: &str, note: &str) -> Result<()> {
         let (name, note) = (text(key)?, text(note)?);
         let mut value = Value { kind: STRING, data: Data { string: note.as_ptr().cast_mut() } };
-        // SAFETY: all have the library's layouts and outlive the call; the library copies the text, and does not change it.
+        // SAFETY: all have the library's layouts and outlive the call; the library copies the string, and does not change it.
         let status = unsafe { (self.calls.put)(GLOBAL, name.as_ptr(), &raw mut value) };
         self.calls.check(status, format_args!("the note {key}"))
     }
 
-    /// The note that somebody has left.
+    /// The note that another process has published under a key.
     pub(crate) fn get(&self, key: &str) -> Result<String> {
         match self.find(ANYBODY, key)? {
             Found::Text(text) => Ok(text),
@@ -254,57 +253,57 @@ impl Pmix {
         }
     }
 
-    /// Waits for all of the job, and for their notes.
+    /// Waits until all processes of the job have reached the fence, and exchanges their notes.
     pub(crate) fn fence(&self) -> Result<()> {
         let wish = Info::wish(c"pmix.collect");
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         let status = unsafe { (self.calls.commit)() };
         self.calls.check(status, "to pass notes on")?;
-        // SAFETY: no processes stand for all; the wish has the library's layout and outlives the call.
+        // SAFETY: an empty list means all processes; the option has the library's layout and outlives the call.
         let status = unsafe { (self.calls.fence)(ptr::null(), 0, &raw const wish, 1) };
         self.calls.check(status, "a fence")
     }
 
-    /// Says that the job is to end with this code.
+    /// Asks the launcher to end the job with this code.
     pub(crate) fn abort(&self, code: i32) -> Result<()> {
-        // SAFETY: the message ends with a zero and stays; no processes stand for all.
+        // SAFETY: the message is a static string; an empty list means all processes.
         let status = unsafe { (self.calls.abort)(code, c"".as_ptr(), ptr::null(), 0) };
         self.calls.check(status, "to end the job")
     }
 
     /// Leaves the job.
     pub(crate) fn leave(&self) -> Result<()> {
-        // SAFETY: no wishes are none.
+        // SAFETY: null with a length of 0 is an empty list.
         let status = unsafe { (self.calls.finalize)(ptr::null(), 0) };
         self.calls.check(status, "to let this process leave")
     }
 }
 
 impl Found {
-    /// What a value says; the value is freed.
+    /// Converts and frees a value.
     ///
     /// # Safety
-    /// It is null or one that the library has allocated for the caller, with a text of its own if it is a text.
+    /// It must be null, or a value that the library has allocated for the caller; a string in it must be a separate allocation.
     unsafe fn taken(value: *mut Value) -> Option<Self> {
-        // SAFETY: null or valid, by the caller's word.
+        // SAFETY: null or valid, by the caller's promise.
         let Value { kind, data } = unsafe { value.as_ref() }?;
         let found = match *kind {
-            // SAFETY: the kind says which member is set.
+            // SAFETY: the type says which member is set.
             UINT32 => Some(Self::Number(unsafe { data.number })),
             STRING => {
                 // SAFETY: as above.
                 let string = unsafe { data.string };
                 let text = (!string.is_null()).then(|| {
-                    // SAFETY: it ends with a zero, by the caller's word.
+                    // SAFETY: it ends with a zero, by the caller's promise.
                     unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
                 });
-                // SAFETY: the library allocates by malloc, as its own macros free by free.
+                // SAFETY: the library allocates by malloc, since its own macros free by free.
                 unsafe { libc::free(string.cast()) };
                 text.map(Self::Text)
             }
             _ => None,
         };
-        // SAFETY: as above; `found` has nothing of it any more.
+        // SAFETY: as above; `found` has no references to it.
         unsafe { libc::free(value.cast()) };
         found
     }

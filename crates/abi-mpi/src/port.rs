@@ -1,8 +1,8 @@
-//! [`Port`]: a place where processes of other jobs connect (`MPI_Open_port`).
+//! [`Port`]: a listening socket for processes of other jobs (`MPI_Open_port`).
 //!
-//! The name of a port contains its address and a key of 128 bits. The key is not sent: both sides prove that they have it (`auth::meeting`).
-//! All connections are served at the same time. A connection without a proof costs a socket and some 70 bytes, and at most 64 of them are
-//! kept, so silent and hostile strangers do not delay others.
+//! A port's name contains its address and a key of 128 bits. The key is not sent: both sides prove that they know it (`auth::meeting`).
+//! All connections are served concurrently. An unauthenticated connection costs a socket and some 70 bytes, and at most 64 are kept, so
+//! silent and hostile peers do not delay others.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -21,15 +21,15 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::bridge::{Wire, failed};
 use crate::clock::host;
 
-/// The time between two checks for new connections and answers.
+/// The polling interval for new connections and answers.
 const LOOK: Span = Span::from_ms(1);
-/// How long a connection may take to prove itself.
+/// The time limit for authenticating a connection.
 const MANNERS: Span = Span::from_secs(5);
-/// Connections that have not proved themselves. The oldest is closed for another one: a process that has the key answers within a round trip.
+/// The most unauthenticated connections. A new one evicts the oldest: a process that has the key answers within a round trip.
 const STRANGERS_MAX: usize = 64;
-/// Connections that are taken in a row before answers are read.
+/// The most connections accepted in a row before answers are read.
 const ACCEPTS: usize = 16;
-/// Connections that wait in the kernel.
+/// The length of the kernel's accept queue.
 const BACKLOG: i32 = 4096;
 
 /// An open port.
@@ -39,15 +39,15 @@ pub(crate) struct Port {
     lobby: Mutex<Lobby>,
 }
 
-/// Connections that no call has taken yet. They stay from one call to the next.
+/// Connections that no `accept` call has returned yet. They are kept between calls.
 #[derive(Default)]
 struct Lobby {
     strangers: VecDeque<Stranger>,
-    /// Connections with a valid proof.
+    /// Authenticated connections.
     met: VecDeque<(OwnedFd, Met)>,
 }
 
-/// A connection that has not proved itself.
+/// An unauthenticated connection.
 struct Stranger {
     socket: OwnedFd,
     meeting: Listening,
@@ -56,7 +56,7 @@ struct Stranger {
     until: Time,
 }
 
-/// What an answer that has arrived so far is worth.
+/// The state of an answer after reading.
 enum Heard {
     Part(Stranger),
     Proved(OwnedFd, Met),
@@ -67,14 +67,14 @@ impl Stranger {
     /// Sends a new connection its challenge.
     fn greet(stream: TcpStream, now: Time) -> Result<Option<Self>> {
         let (socket, meeting) = (OwnedFd::from(stream), Listening::new()?);
-        // A fresh socket has room for it; a connection that is gone already is no concern of the next one.
+        // The buffer of a new socket has room for it; a connection that is closed already must not fail the next one.
         let sent = send(&socket, &meeting.challenge(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         let is_sent = sent.is_ok_and(|count| count == meeting.challenge().len());
         let until = now + MANNERS;
         Ok(is_sent.then_some(Self { socket, meeting, answer: [0; ANSWER], len: 0, until }))
     }
 
-    /// Reads what has arrived of the answer, and no byte more.
+    /// Reads the available bytes of the answer, and none after it.
     fn hear(mut self, key: &Key) -> Heard {
         while self.len < ANSWER {
             match recv(&self.socket, &mut self.answer[self.len..], RecvFlags::DONTWAIT) {
@@ -93,13 +93,13 @@ impl Stranger {
 }
 
 impl Lobby {
-    /// Accepts up to [`ACCEPTS`] connections; whether there may be more.
+    /// Accepts up to [`ACCEPTS`] connections; returns whether there may be more.
     fn take(&mut self, listener: &TcpListener, now: Time) -> Result<bool> {
         for _ in 0..ACCEPTS {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                // Of the one connection, which is gone already (accept(2)).
+                // An error of a single connection, which is closed already (accept(2)).
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) =>
                 {
@@ -116,7 +116,7 @@ impl Lobby {
         Ok(true)
     }
 
-    /// Reads all answers, and closes connections that proved nothing, or not in time.
+    /// Reads all answers, and closes connections that failed to authenticate or timed out.
     fn hear(&mut self, key: &Key, now: Time) {
         for stranger in std::mem::take(&mut self.strangers) {
             match stranger.hear(key) {
@@ -127,11 +127,11 @@ impl Lobby {
         }
     }
 
-    /// The next connection that has proved itself and is still there.
+    /// The next authenticated connection that is still open.
     fn next(&mut self) -> Option<(OwnedFd, Met)> {
         loop {
             let (socket, met) = self.met.pop_front()?;
-            // It says nothing before it is welcome.
+            // An open peer sends nothing before the welcome.
             let gone = recv(&socket, &mut [0_u8; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
             if matches!(gone, Err(Errno::AGAIN)) {
                 return Some((socket, met));
@@ -141,26 +141,26 @@ impl Lobby {
 }
 
 impl Port {
-    /// Opens a port at an address; with its name.
+    /// Opens a port at an address; returns it with its name.
     pub(crate) fn open(address: IpAddr) -> Result<(String, Self)> {
         let refused = |error| Error::new(Class::OTHER, format_args!("no port can be opened: {error}"));
         let listener = TcpListener::bind((address, 0)).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
-        // The standard library's backlog is too short for a crowd of strangers.
+        // The standard library's backlog is too short for a flood of connections.
         rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
         let (place, key) = (listener.local_addr().map_err(refused)?, Key::random()?);
         let name = format!("nicety#{place}#{}", key.to_hex());
         Ok((name, Self { listener, key, lobby: Mutex::default() }))
     }
 
-    /// Waits until a process that has the port's name connects, for as long as `patience` says.
+    /// Waits until a process that has the port's name connects, at most for `patience`.
     pub(crate) fn accept(&self, process: &'static Process, patience: Option<Span>) -> Result<Wire> {
         let host = host();
         let deadline = patience.and_then(|patience| host.after(patience));
         loop {
             let now = host.now();
             let mut lobby = self.lobby.lock().unwrap_or_else(PoisonError::into_inner);
-            // Answers are read before connections give way to others.
+            // Answers are read before old connections are evicted.
             lobby.hear(&self.key, now);
             let found = lobby.next();
             let has_more = found.is_none() && lobby.take(&self.listener, now)?;
@@ -182,7 +182,7 @@ impl Port {
     }
 }
 
-/// The place of a port, and its key.
+/// The address and key in a port's name.
 fn parse(name: &str) -> Result<(SocketAddr, Key)> {
     let wrong = || failed("port_name: this is no name of a port; give it as MPI_Open_port did");
     let rest = name.strip_prefix("nicety#").ok_or_else(wrong)?;
@@ -190,7 +190,7 @@ fn parse(name: &str) -> Result<(SocketAddr, Key)> {
     Ok((place.parse().map_err(|_| wrong())?, Key::from_hex(key).ok_or_else(wrong)?))
 }
 
-/// Connects to a port, for as long as this may take.
+/// Connects to a port, within a time limit.
 pub(crate) fn connect(process: &'static Process, name: &str, patience: Span) -> Result<Wire> {
     let (place, key) = parse(name)?;
     let limit = Duration::from_nanos(patience.as_ns().max(1));
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// A process of its own, for as long as the test program runs.
+    /// A separate process, which exists until the test program ends.
     fn process() -> &'static Process {
         let seat = Board::new(1).seat(0, host());
         let config = Config { node: "here".into(), ..Config::default() };
@@ -235,7 +235,7 @@ mod tests {
         Port::open([127, 0, 0, 1].into()).expect("a port")
     }
 
-    /// Silent connections to a port.
+    /// Opens `count` silent connections to a port.
     fn silent(name: &str, count: usize) -> Vec<TcpStream> {
         let (place, _) = parse(name).expect("a name");
         (0..count).map(|_| TcpStream::connect(place).expect("a connection")).collect()
@@ -300,13 +300,14 @@ mod tests {
         assert_eq!(port.lobby.lock().expect("no panic").strangers.len(), silent.len(), "they had time left");
     }
 
-    /// Goal: what a stranger sends takes no memory. Method: one sends a megabyte; no more than an answer is read of it before it is closed.
+    /// Goal: data from an unauthenticated peer uses no memory. Method: a peer sends a megabyte; the port reads at most the length of an
+    /// answer before it closes the connection.
     #[test]
     fn a_stranger_that_sends_much_is_closed_after_an_answer() {
         let ((name, port), process) = (open(), process());
         let mut stranger = silent(&name, 1).remove(0);
         let hostile = thread::spawn(move || {
-            // The port hangs up in the middle.
+            // The port closes the connection during the write.
             let _ = stranger.write_all(&vec![0x6e; 1 << 20]);
             let mut said = Vec::new();
             let _ = stranger.read_to_end(&mut said);
@@ -326,7 +327,7 @@ mod tests {
         clients.into_iter().for_each(|client| assert_eq!(client.join().expect("no panic"), b"welcome"));
     }
 
-    /// A client that proved itself and gave up before it was accepted does not get the place of another one.
+    /// A client that authenticated and then closed its connection is skipped.
     #[test]
     fn a_client_that_has_gone_is_passed_over() {
         let ((name, port), process) = (open(), process());
@@ -361,7 +362,7 @@ mod tests {
         assert!(error.class == Class::PORT && error.text.contains("ask for its name again"), "{error}");
     }
 
-    /// A listener that does not have the key is not taken for the port, and learns nothing that it could use.
+    /// A listener without the key cannot impersonate the port, and learns nothing useful.
     #[test]
     fn connect_to_a_listener_without_the_key_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
@@ -374,7 +375,7 @@ mod tests {
         stream.write_all(&meeting.challenge()).expect("sent");
         let mut answer = [0; ANSWER];
         stream.read_exact(&mut answer).expect("an answer");
-        // Its own proof comes back.
+        // The client's own proof is reflected.
         let mut welcome = [0; WELCOME];
         welcome[..4].copy_from_slice(&answer[..4]);
         welcome[4..].copy_from_slice(&answer[20..]);
@@ -383,7 +384,7 @@ mod tests {
         assert!(error.text.contains("does not know the port's name"), "{error}");
     }
 
-    /// Goal: memory grows with bytes that arrive, not with what a length announces, and a longer message than is wanted is refused.
+    /// Goal: memory use grows with received bytes, not with the announced length, and a message above the expected length is refused.
     #[test]
     fn an_announced_length_takes_no_memory() {
         let ((name, port), process) = (open(), process());
@@ -401,7 +402,7 @@ mod tests {
         assert_eq!(other.receive(16).expect_err("too long").class, Class::PORT);
     }
 
-    /// Two ends of a socket that trust each other.
+    /// A pair of connected sockets that trust each other.
     fn pair() -> (Wire, Wire) {
         let (one, other) = std::os::unix::net::UnixStream::pair().expect("a pair");
         let wire =
@@ -409,7 +410,7 @@ mod tests {
         (wire(one), wire(other))
     }
 
-    /// Both sides send before they receive, and more than sockets hold.
+    /// Both sides send before they receive, and more than the socket buffers hold.
     #[test]
     fn long_messages_both_ways_do_not_block_each_other() {
         let (mut one, mut other) = pair();

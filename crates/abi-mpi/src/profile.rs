@@ -1,6 +1,6 @@
-//! What calls take and what leaves in them, noted if the launcher wants a profile, and told to it when the process leaves.
+//! The profile of calls: their time and traffic, recorded if the launcher asks for it and sent to the launcher when the process leaves.
 //!
-//! A call that is not noted, and behind which no tool wants to hear of events, costs a look at one flag. `MPI_Pcontrol` switches notes.
+//! If neither profiling nor events are enabled, a call costs one check of a flag. `MPI_Pcontrol` switches profiling on and off.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -11,23 +11,23 @@ use pmi::profile::{Called, Profile};
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
-/// What is done behind calls now, as bits.
+/// What the end of a call has to do, as bits.
 static IS_ON: AtomicU8 = AtomicU8::new(0);
-/// They are noted.
+/// Calls are profiled.
 const NOTES: u8 = 1;
-/// Tools hear of events.
+/// Tools receive events.
 const EVENTS: u8 = 2;
 /// A function of the program has thrown an exception. From then on, every call checks whether its thread keeps one.
 const THROWN: u8 = 4;
-/// Of each function, in the order of [`NAMES`].
+/// Counters of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
-/// Bytes that had left when the last call ended that was noted.
+/// Bytes that were sent up to the end of the last profiled call.
 static LEFT: AtomicU64 = AtomicU64::new(0);
-/// The process that is watched, if one is.
+/// The profiled process, if any.
 static PROCESS: OnceLock<Process> = OnceLock::new();
 static WATCH: Mutex<Watch> = Mutex::new(Watch { since: None, watched: Span::ZERO, sent: Vec::new() });
 
-/// What the calls of one function took.
+/// Counters of one function's calls.
 struct Count {
     calls: AtomicU64,
     ps: AtomicU64,
@@ -44,16 +44,16 @@ impl Count {
     }
 }
 
-/// What is known of the time while it was on.
+/// The time and traffic of the profiled periods.
 struct Watch {
-    /// While it is on: since when, and what had left by then.
+    /// While profiling is on: its start, and the traffic until then.
     since: Option<(Time, Vec<Traffic>)>,
-    /// How long it was on before, and what left meanwhile.
+    /// The length of earlier periods, and their traffic.
     watched: Span,
     sent: Vec<Traffic>,
 }
 
-/// When a call began behind which there is something to do.
+/// The start time of a call whose end has something to do.
 #[inline(always)]
 pub(crate) fn begin() -> Option<Time> {
     if IS_ON.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
@@ -64,7 +64,7 @@ fn now() -> Time {
     PROCESS.get().map_or(Time::ZERO, |process| process.host().now())
 }
 
-/// Has tools hear of events, or not any more; whether that is new.
+/// Switches events on or off; returns whether that is a change.
 pub(crate) fn tell_events(on: bool) -> bool {
     let before = if on {
         IS_ON.fetch_or(EVENTS, Ordering::Relaxed)
@@ -74,43 +74,43 @@ pub(crate) fn tell_events(on: bool) -> bool {
     (before & EVENTS != 0) != on
 }
 
-/// Whether tools hear of events.
+/// Whether tools receive events.
 pub(crate) fn tells_events() -> bool {
     IS_ON.load(Ordering::Relaxed) & EVENTS != 0
 }
 
-/// Notes that a function of the program has thrown.
+/// Records that a function of the program has thrown.
 pub(crate) fn note_thrown() {
     IS_ON.fetch_or(THROWN, Ordering::Relaxed);
 }
 
-/// Whether a function of the program has ever thrown. A thread always sees its own notes.
+/// Whether a function of the program has ever thrown. A thread always sees its own records.
 #[inline(always)]
 pub(crate) fn has_thrown() -> bool {
     IS_ON.load(Ordering::Relaxed) & THROWN != 0
 }
 
-/// A call has ended, that of the function at this place of [`NAMES`].
+/// Records the end of a call; `at` is the function's index in [`NAMES`].
 #[cold]
 pub(crate) fn end(at: usize, began: Time) {
     let Some(process) = PROCESS.get().filter(|_| IS_ON.load(Ordering::Relaxed) & NOTES != 0) else { return };
     let time = process.host().now().since(began);
     let left = process.traffic().all().bytes;
-    // Of calls that other threads make meanwhile, the first that ends has all bytes.
+    // If calls of several threads overlap, the first one to end is charged with all bytes.
     let bytes = left.saturating_sub(LEFT.fetch_max(left, Ordering::Relaxed));
     for (count, more) in CALLS[at].all().into_iter().zip([1, time.as_ps(), bytes]) {
         count.fetch_add(more, Ordering::Relaxed);
     }
 }
 
-/// Watches a process from now on.
+/// Starts to profile a process.
 pub(crate) fn watch(process: &Process) {
     if PROCESS.set(process.clone()).is_ok() {
         ffi::lock(&WATCH).switch_on(process);
     }
 }
 
-/// `MPI_Pcontrol`: 0 ceases to note, 1 goes on, 2 forgets what was noted; others mean nothing.
+/// `MPI_Pcontrol`: 0 stops profiling, 1 continues it, 2 clears it; other levels have no effect.
 pub(crate) fn control(level: i32) {
     let Some(process) = PROCESS.get() else { return };
     let mut watch = ffi::lock(&WATCH);
@@ -122,7 +122,7 @@ pub(crate) fn control(level: i32) {
     }
 }
 
-/// What was noted, to its end; nothing if nobody wants it.
+/// Ends profiling and returns the profile; `None` if it was not requested.
 pub(crate) fn finish() -> Option<Profile> {
     let process = PROCESS.get()?;
     let mut watch = ffi::lock(&WATCH);
@@ -136,7 +136,7 @@ pub(crate) fn finish() -> Option<Profile> {
     Some(Profile { watched: watch.watched, calls, sent: std::mem::take(&mut watch.sent) })
 }
 
-/// What has left for each process of the job, and last for those of other jobs.
+/// The traffic to each process of the job, followed by that to other jobs.
 fn sent(process: &Process) -> Vec<Traffic> {
     let mut sent = process.world().traffic();
     let mut known = Traffic::default();

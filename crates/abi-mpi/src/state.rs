@@ -1,7 +1,7 @@
-//! The one process of MPI that a program is: its start, its end, and what it was started with.
+//! The state of the program's MPI process: initialization, termination, configuration.
 //!
-//! It begins with `MPI_Init` or the first session, whichever is first, and that is collective over the job. It leaves the job with
-//! `MPI_Finalize` if there was no session, and else when the program exits, since there may be another session until then.
+//! The process joins its job with `MPI_Init` or the first session, whichever is first; this is collective over the job. It leaves the job
+//! with `MPI_Finalize` if there was no session, and otherwise when the program exits, since more sessions may follow until then.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,15 +20,15 @@ use crate::constants as c;
 use crate::launch::{Launch, at_exit};
 use crate::profile;
 
-/// What `MPI_Init` has made; it stays after `MPI_Finalize`, and is used no more then.
+/// The initialized process; it stays allocated after `MPI_Finalize`, but unused.
 pub(crate) struct State {
     pub(crate) process: Process,
     pub(crate) launch: Arc<Launch>,
     /// The thread that called `MPI_Init`.
     pub(crate) main: ThreadId,
-    /// Where this process is reached by sockets.
+    /// This process's address for sockets.
     pub(crate) address: IpAddr,
-    /// Attributes of the job that programs read by their addresses.
+    /// Attributes of the job; programs read them through their addresses.
     pub(crate) appnum: i32,
     pub(crate) universe: i32,
     /// Whether extensions that other implementations share are errors (`NICETY_STRICT`).
@@ -36,24 +36,24 @@ pub(crate) struct State {
 }
 
 static STATE: OnceLock<State> = OnceLock::new();
-/// Where the program is between `MPI_Init` and `MPI_Finalize`.
+/// The phase of the world model: before, between or after `MPI_Init` and `MPI_Finalize`.
 static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
 const BEFORE: u8 = 0;
 const RUNNING: u8 = 1;
 const OVER: u8 = 2;
-/// Sessions that are open, and whether there was one.
+/// The number of open sessions, and whether there ever was one.
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 static HAD_SESSIONS: AtomicBool = AtomicBool::new(false);
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
-/// The highest level of thread support that anybody was given so far, and what `MPI_Init` was.
+/// The highest thread level provided so far, and the one of `MPI_Init`.
 static LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 static WORLD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
-/// Algorithms that a tool has named before `MPI_Init`.
+/// Algorithms that a tool selected before `MPI_Init`.
 pub(crate) static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
-/// Held by whoever starts or ends something.
+/// Serializes initialization and termination.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The state between `MPI_Init` and `MPI_Finalize`, and while there is a session.
+/// The state between `MPI_Init` and `MPI_Finalize`, or while a session is open.
 #[inline]
 pub(crate) fn state() -> Answer<&'static State> {
     match STATE.get() {
@@ -70,7 +70,7 @@ fn of_session(state: Option<&'static State>) -> Answer<&'static State> {
     state.ok_or_else(|| Fault::new(c::MPI_ERR_OTHER, why))
 }
 
-/// The communicator of all processes, between `MPI_Init` and `MPI_Finalize`.
+/// `MPI_COMM_WORLD`, between `MPI_Init` and `MPI_Finalize`.
 #[inline]
 pub(crate) fn world() -> Option<&'static mpi::Comm> {
     let state = STATE.get().filter(|_| WORLD.load(Ordering::Relaxed) == RUNNING);
@@ -90,7 +90,7 @@ pub(crate) fn is_finalized() -> bool {
     WORLD.load(Ordering::Relaxed) == OVER
 }
 
-/// Joins the job, once in the life of a program.
+/// Joins the job, once per program.
 fn join() -> Answer<&'static State> {
     if HAS_LEFT.load(Ordering::Relaxed) {
         return Err(Fault::new(
@@ -114,31 +114,31 @@ fn join() -> Answer<&'static State> {
     Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe, is_strict }))
 }
 
-/// The address of a device that others reach, or of this host alone.
+/// The address of a device that other hosts reach, or the loopback address.
 fn address(config: &Config) -> IpAddr {
     let mut all = config.ports.iter().map(|port| port.address).chain(config.addresses.iter().copied());
     all.find(|address| !address.is_loopback() && !address.is_unspecified())
         .unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// Gives the program a level of thread support. Where it never was given the highest one, its calls come one behind the other.
+/// Provides a thread level. Unless it was ever `MPI_THREAD_MULTIPLE`, the program's calls are serialized.
 pub(crate) fn give_level(level: i32) {
     LEVEL.fetch_max(level, Ordering::Relaxed);
 }
 
-/// Whether all calls of the program come one behind the other.
+/// Whether the program's calls are serialized.
 #[inline]
 pub(crate) fn is_one_thread() -> bool {
     LEVEL.load(Ordering::Relaxed) < c::MPI_THREAD_MULTIPLE
 }
 
-/// The level of thread support that `MPI_Init` has given.
+/// The thread level of `MPI_Init`.
 pub(crate) fn world_level() -> i32 {
     WORLD_LEVEL.load(Ordering::Relaxed)
 }
 
-/// Begins what `MPI_Init` begins, at a level of thread support; once in the life of a program. Nobody else starts or ends anything
-/// while the caller holds the result.
+/// Initializes the world model at a thread level; once per program. While the caller holds the result, no other thread can initialize or
+/// finalize.
 pub(crate) fn start(level: i32) -> Answer<MutexGuard<'static, ()>> {
     let turn = lock(&TURN);
     if is_initialized() {
@@ -151,7 +151,7 @@ pub(crate) fn start(level: i32) -> Answer<MutexGuard<'static, ()>> {
     Ok(turn)
 }
 
-/// Ends what `MPI_Init` began.
+/// Finalizes the world model.
 pub(crate) fn finish() -> Answer {
     let _turn = lock(&TURN);
     if WORLD.load(Ordering::Relaxed) != RUNNING {
@@ -169,16 +169,16 @@ pub(crate) fn finish() -> Answer {
     Ok(part(state)?)
 }
 
-/// Leaves the job; the launcher gets the profile before, if it wants one.
+/// Leaves the job, after sending the profile to the launcher if it was requested.
 fn part(state: &State) -> mpi::Result<()> {
     if let Some(profile) = profile::finish() {
-        // Who cannot tell it has none; the launcher says so.
+        // If this fails, there is no profile; the launcher reports that.
         let _ = state.launch.tell(&profile);
     }
     state.launch.leave()
 }
 
-/// Begins a session.
+/// Opens a session.
 pub(crate) fn begin_session() -> Answer<&'static Process> {
     let _turn = lock(&TURN);
     let state = join()?;
@@ -189,7 +189,7 @@ pub(crate) fn begin_session() -> Answer<&'static Process> {
     Ok(&state.process)
 }
 
-/// Ends a session. What was sent in the last one has arrived.
+/// Closes a session. After the last one, everything that was sent has arrived.
 pub(crate) fn end_session() -> Answer {
     let _turn = lock(&TURN);
     if SESSIONS.load(Ordering::Relaxed) == 1 && WORLD.load(Ordering::Relaxed) != RUNNING {
@@ -199,11 +199,11 @@ pub(crate) fn end_session() -> Answer {
     Ok(())
 }
 
-/// Leaves the job when the program exits, unless something has not been ended, which is for the launcher to see.
+/// Leaves the job when the program exits. If the program did not finalize, the launcher reports a premature exit.
 extern "C" fn leave() {
     let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
-        // Nobody is there to hear of an error.
+        // Errors cannot be reported any more.
         let _ = ffi::contain(|| {
             state.process.leave();
             part(state)
@@ -211,7 +211,7 @@ extern "C" fn leave() {
     }
 }
 
-/// Ends the whole job; the message is for people who read what this process says.
+/// Ends the whole job, after the message on standard error.
 pub(crate) fn abort(code: i32, message: &str) -> ! {
     remark(message);
     if let Some(state) = STATE.get() {
@@ -220,7 +220,7 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
     std::process::exit(pmi::abort_status(code).into());
 }
 
-/// Ends this process with a sentence and SIGABRT, as a C++ program ends that nothing can go on in.
+/// Ends this process with a message and SIGABRT, as an uncaught C++ exception does.
 pub(crate) fn die(message: &str) -> ! {
     warn(message);
     std::process::abort();
@@ -232,7 +232,7 @@ pub(crate) fn warn(message: &str) {
     remark(format_args!("{rank}{message}"));
 }
 
-/// The rank in the job, for messages; nothing before there is one.
+/// The rank in the job, for messages; `None` before the process has joined.
 pub(crate) fn rank() -> Option<u32> {
     STATE.get().map(|state| state.launch.rank())
 }
@@ -246,7 +246,7 @@ pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>
     }
 }
 
-/// The predefined handle of the communicator with this [`mpi::Comm::id`], if it is one of these.
+/// The predefined handle of the communicator with this [`mpi::Comm::id`], if it has one.
 pub(crate) fn handle_of(id: u64) -> Option<usize> {
     let process = &STATE.get()?.process;
     let is = |other: &mpi::Comm| other.id() == id;
@@ -254,13 +254,12 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
     world.or_else(|| is(process.alone()).then_some(c::MPI_COMM_SELF))
 }
 
-/// The devices, as `NICETY_DEVICE` names them: one, or several that are tried in this order, with `+` between them. Without it,
-/// `shm`, and behind it `iwarp` where not all of the job is on this host; that is reached by the address of this host that the other
-/// one is nearest to, of those in the network that `NICETY_NETWORK` names, if it does. `NICETY_CONNECT=all` connects at the start, and
-/// `NICETY_ALGORITHMS` names algorithms. `NICETY_FAST_PATH=1` writes short messages to where their receiver looks, and
-/// `NICETY_ONE_SIDED=messages` sends puts and gets as messages between a start and its completion, where memory cannot be mapped.
-/// `NICETY_LANE=portals` has Portals carry messages, and `NICETY_PORTALS_ENGINE` says where it
-/// matches them.
+/// The devices that `NICETY_DEVICE` names: one, or several in the order of preference, joined by `+`. The default is `shm`, followed by
+/// `iwarp` unless the whole job is on this host; `iwarp` uses the local address that is nearest to the peer, within the network that
+/// `NICETY_NETWORK` names, if it is set. `NICETY_CONNECT=all` connects all processes at the start, and `NICETY_ALGORITHMS` selects
+/// algorithms. `NICETY_FAST_PATH=1` writes short messages directly to memory that the receiver polls, and `NICETY_ONE_SIDED=messages`
+/// sends puts and gets as messages between a start and its completion, where memory cannot be mapped. `NICETY_LANE=portals` transports
+/// messages over Portals, and `NICETY_PORTALS_ENGINE` selects where Portals matches them.
 fn config(launch: &Launch) -> mpi::Result<Config> {
     let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
     let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
@@ -273,7 +272,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
         Ok("all") => Connect::All,
         _ => Connect::OnDemand,
     };
-    // What a tool has set goes before the environment.
+    // A tool's selection has precedence over the environment.
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
     named.extend(lock(&CHOSEN).clone());
     let tuning = Tuning { algorithms: named, costs: None };
@@ -300,7 +299,7 @@ fn is_set(name: &str) -> mpi::Result<bool> {
     }
 }
 
-/// Whether short messages go by the fast path, and which one-sided operations as messages.
+/// Whether short messages use the fast path, and which one-sided operations are sent as messages.
 fn designs() -> mpi::Result<(bool, OneSided)> {
     let fast_path = is_set("NICETY_FAST_PATH")?;
     let one_sided = match set("NICETY_ONE_SIDED") {
@@ -324,7 +323,7 @@ fn lane() -> mpi::Result<Lane> {
     }
 }
 
-/// Algorithms of collectives by name, `allreduce=ring,bcast=chain`; those of process 0 count for all.
+/// Parses algorithms of collectives, `allreduce=ring,bcast=chain`; the selection of process 0 applies to all.
 fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
     let wrong = |part: &str| {
         let kinds: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
@@ -340,15 +339,15 @@ fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
     parts.map(pair).collect()
 }
 
-/// The addresses by which other hosts reach this one.
+/// The addresses under which other hosts reach this one.
 fn own_addresses() -> mpi::Result<Vec<IpAddr>> {
     let network = env::var("NICETY_NETWORK").ok().filter(|network| !network.is_empty());
     host::real::addresses(network.as_deref())
         .map_err(|why| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_NETWORK: {why}")))
 }
 
-/// Where a device without an address of its own listens: at the host's only address, or at all of `addresses`, since the peer decides which of
-/// them it uses. IPv4 is preferred. A job on one host uses the loopback.
+/// The listening address of a device without an address of its own: the host's only address, or the wildcard for all of `addresses`,
+/// since the peer decides which one it uses. IPv4 is preferred. A job on one host uses the loopback.
 fn listening(addresses: &[IpAddr]) -> IpAddr {
     let four: Vec<IpAddr> = addresses.iter().copied().filter(IpAddr::is_ipv4).collect();
     match if four.is_empty() { addresses } else { &four } {
@@ -359,7 +358,7 @@ fn listening(addresses: &[IpAddr]) -> IpAddr {
     }
 }
 
-/// A device and where it listens. Other hosts have to reach it at one of `addresses`, if there are any.
+/// A device and its listening address. Other hosts must reach it at one of `addresses`, if there are any.
 fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
@@ -370,7 +369,7 @@ fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     Ok(Port { device, address, fabric })
 }
 
-/// What processes that can share memory have in common: the host, by its boot, and its network namespace, in which they meet.
+/// The identity of processes that can share memory: the host's boot id, and the network namespace, in which they find each other.
 fn node() -> String {
     let boot = host::bounded::kernel_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();

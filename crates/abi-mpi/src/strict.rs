@@ -1,6 +1,6 @@
-//! Extensions of the MPI standard that MPICH and Open MPI share and programs use: reductions of `MPI_CHAR`, computed as `MPI_SIGNED_CHAR`,
-//! and `MPI_Compare_and_swap` of characters. The first such call of a process prints a warning; `NICETY_STRICT=1` makes all of them errors.
-//! An extension that only one of the two implements is always an error here.
+//! Extensions of the MPI standard that MPICH and Open MPI share and programs use: reductions of `MPI_CHAR`, computed as
+//! `MPI_SIGNED_CHAR`, and `MPI_Compare_and_swap` on characters. The first such call of a process prints a warning; with `NICETY_STRICT=1`
+//! each one fails. An extension that only one of the two implements is always an error here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +20,7 @@ pub(crate) fn allows(basic: Basic) -> bool {
     basic != Basic::Char || WARNED.load(Ordering::Relaxed)
 }
 
-/// Checks that an operator may reduce elements of a type, where that is `MPI_CHAR`.
+/// Checks that an operator may reduce elements of a type, if the type is `MPI_CHAR`.
 pub(crate) fn check(op: &Op, datatype: types::Datatype) -> Answer {
     let Op::Predefined(operator) = op else { return Ok(()) };
     let is_reduced = !operator.takes_a_side() && Basic::Char.is_reduced_by(*operator);
@@ -31,7 +31,7 @@ pub(crate) fn check(op: &Op, datatype: types::Datatype) -> Answer {
     concede(c::MPI_ERR_OP, &what, "6.9.2, reduces no text")
 }
 
-/// Checks that elements of a type may be compared and swapped, if the type is one of characters.
+/// Checks that elements of a type may be compared and swapped, if it is a character type.
 pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     let basic = u16::try_from(datatype.value()).ok().and_then(Basic::from_abi);
     match basic.filter(|basic| basic.kind() == Kind::Character) {
@@ -43,7 +43,7 @@ pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     }
 }
 
-/// Prints the warning, once in a process; under `NICETY_STRICT=1` an error instead.
+/// Prints the warning, once per process; with `NICETY_STRICT=1`, returns an error instead.
 fn concede(class: i32, what: &str, rule: &str) -> Answer {
     if state::state()?.is_strict {
         let text = format!("{what}, but MPI 5.0, section {rule}, and NICETY_STRICT is set");
@@ -55,7 +55,7 @@ fn concede(class: i32, what: &str, rule: &str) -> Answer {
     Ok(())
 }
 
-/// Whether all elements of a datatype are of `MPI_CHAR`. Invalid handles are reported elsewhere.
+/// Whether all elements of a datatype are `MPI_CHAR`. Invalid handles are reported elsewhere.
 fn is_char(handle: types::Datatype) -> bool {
     if handle.is_predefined() {
         return handle.value() == c::MPI_CHAR;

@@ -1,15 +1,15 @@
-//! The types of the standard ABI as they are passed: handles, statuses, addresses, integers of both widths.
+//! The argument types of the standard ABI: handles, statuses, addresses, integers of both widths.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use ffi::Out;
 
-/// A handle of one kind of object: a predefined value below [`PREDEFINED`], or what the table of objects gave.
+/// A handle of one kind of object: a predefined value below [`PREDEFINED`], or a value from the table of objects.
 #[repr(transparent)]
 pub(crate) struct Handle<K>(usize, PhantomData<K>);
 
-/// User's handles are never below this: the predefined ones are in the page that no program maps.
+/// The lower bound of a program's handles: predefined ones are in the first page, which no program maps.
 pub(crate) const PREDEFINED: usize = 0x1000;
 
 impl<K> Handle<K> {
@@ -46,7 +46,7 @@ impl<K> fmt::Debug for Handle<K> {
     }
 }
 
-/// Names for the kinds of objects, and the handle of each.
+/// Names of the kinds of objects, and the handle type of each.
 macro_rules! kinds {
     ($($name:ident),*) => {
         /// The kinds of objects, as names.
@@ -59,20 +59,20 @@ macro_rules! kinds {
 
 kinds!(Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win);
 
-/// An address that a program passes, and that nobody looks at here: a buffer, a function, a word of the program's own.
+/// An address that is passed through unread: a buffer, a function, or a program's own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Address(pub(crate) usize);
 
 impl Address {
-    /// The place of a result, where the standard has `void *` for it.
+    /// The address of a result, for arguments of type `void *`.
     pub(crate) fn out<T>(self) -> Out<T> {
-        // SAFETY: a program passes NULL or a place for what the call answers with. Test: `attributes` of tests/c/alone.c.
+        // SAFETY: a program passes NULL or the address of a result of this type. Test: `attributes` of tests/c/alone.c.
         unsafe { Out::new(std::ptr::with_exposed_provenance_mut(self.0)) }
     }
 }
 
-/// `MPI_Status`. The words behind the three public ones hold the bytes received, low half first, and whether it was cancelled.
+/// `MPI_Status`. The words after the three public ones hold the bytes received, low half first, and whether it was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Status {
@@ -89,12 +89,12 @@ impl Status {
         Self { source, tag, error, internal }
     }
 
-    /// How many bytes came.
+    /// The number of received bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(self.internal[0] as u32) | u64::from(self.internal[1] as u32) << 32
     }
 
-    /// The status of an operation, but for its error, which calls about one operation leave as it is.
+    /// The status of an operation with this error; calls for one operation keep the old error instead.
     #[inline]
     pub(crate) fn of(status: &mpi::Status, error: i32) -> Self {
         Self::new(status.source, status.tag, error, status.bytes, status.cancelled)
@@ -116,10 +116,10 @@ impl Status {
 
 /// An integer of a call that has two forms: `int`, and `MPI_Count` for large counts.
 pub(crate) trait Number: Copy {
-    /// Whether this is the form for large counts.
+    /// Whether this is the large-count form.
     const IS_LARGE: bool;
     fn wide(self) -> i64;
-    /// A result in this form; nothing if it does not fit.
+    /// A result in this form; `None` if it does not fit.
     fn narrow(wide: i64) -> Option<Self>;
 }
 

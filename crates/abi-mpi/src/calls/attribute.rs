@@ -33,7 +33,7 @@ impl Key {
 
 static KEYS: Mutex<Keys> = Mutex::new(Keys { by_number: BTreeMap::new(), last: FIRST });
 
-/// Keys of programs are behind the predefined ones.
+/// Numbers of a program's keys follow the predefined ones.
 const FIRST: i32 = 1023;
 
 struct Keys {
@@ -43,7 +43,7 @@ struct Keys {
 
 struct Known {
     key: Key,
-    /// The program has freed it; it is known as long as there are values of it.
+    /// The program has freed the key; it stays in the map while objects have a value of it.
     is_freed: bool,
 }
 
@@ -54,7 +54,7 @@ impl Keys {
     }
 }
 
-/// A new key, made with its number.
+/// Stores a new key, which `key` makes from its number.
 fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
     let mut keys = lock(&KEYS);
     keys.last += 1;
@@ -64,8 +64,8 @@ fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
     Ok(())
 }
 
-/// Frees a key, which goes when the last value of it has gone: by its number values can be read and deleted until then, and it can be
-/// freed again.
+/// Frees a key, which is removed with its last value: until then its number can be used to read and delete values, and it can be freed
+/// again.
 pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
     let mut keys = lock(&KEYS);
@@ -141,7 +141,7 @@ pub(crate) use comm_free_keyval as keyval_free;
 pub(crate) use comm_free_keyval as type_free_keyval;
 pub(crate) use comm_free_keyval as win_free_keyval;
 
-/// Where a predefined attribute of communicators lies; programs read the integer there. Nothing for what is not known.
+/// The address of a predefined attribute of communicators, where programs read the integer; the outer `None` is an unknown key.
 fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
     static TAG_UB: i32 = mpi::TAG_MAX;
     static HOST: i32 = c::MPI_PROC_NULL;
@@ -160,11 +160,11 @@ fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
         c::MPI_UNIVERSE_SIZE => known(&state.universe),
         _ => return Ok(None),
     };
-    // Without `MPI_Init`, of sessions alone, there is but one (MPI 5.0, 9.1.2).
+    // With sessions alone, without `MPI_Init`, `MPI_TAG_UB` is the only one (MPI 5.0, 9.1.2).
     Ok(Some(value.filter(|_| number == c::MPI_TAG_UB || state::is_initialized())))
 }
 
-/// Answers with a value, if there is one.
+/// Returns a value to the program, if the attribute is set.
 fn found(value: Option<usize>, attribute_val: Address, flag: Out<i32>) -> Answer {
     flag.set(value.is_some().into());
     if let Some(value) = value {
@@ -230,7 +230,7 @@ pub(crate) fn type_set_attr(datatype: types::Datatype, keyval: i32, attribute_va
 
 pub(crate) fn type_delete_attr(datatype: types::Datatype, keyval: i32) -> Answer {
     let (object, key) = (get(datatype, "datatype")?, type_key(keyval)?);
-    // The function is called before the value is taken away, and without the lock.
+    // The function is called before the value is removed, and without the lock.
     let value = lock(&object.attributes).get(&key);
     if let Some(value) = value {
         key.delete(&datatype, value)?;

@@ -1,6 +1,6 @@
-//! Collective operations: each waits, or begins with a request, or is made a persistent one.
+//! Collective operations in their blocking, nonblocking and persistent forms.
 //!
-//! What MPI calls not significant at a process is not looked at: there may be anything.
+//! Arguments that MPI calls not significant at a process are not read: they may have any value.
 
 use datatypes::{Datatype, Operator};
 use ffi::{In, Out};
@@ -21,27 +21,28 @@ const RECEIVE_ALL: Names = Names { count: "recvcounts", ..RECEIVE };
 const REDUCE_FROM: Names = Names { count: "count", datatype: "datatype", ..SEND };
 const REDUCE_INTO: Names = Names { count: "count", datatype: "datatype", ..RECEIVE };
 
-/// Whether a process gets what a rooted operation gathers, or has what it scatters: the root.
+/// Whether this process is the root: it receives what is gathered, or holds what is scattered.
 fn is_root(comm: &mpi::Comm, root: i32) -> bool {
     root == if comm.is_inter() { mpi::ROOT } else { comm.rank() }
 }
 
-/// Whether a process has a part of its own in a rooted operation. In an intercommunicator, that is who names a root of the other side.
+/// Whether a process has its own block in a rooted operation. In an intercommunicator, these are the processes that name a root of the
+/// remote group.
 fn has_part(comm: &mpi::Comm, root: i32) -> bool {
     !comm.is_inter() || root >= 0
 }
 
-/// A buffer that may be `MPI_IN_PLACE`.
+/// A buffer, or `None` for `MPI_IN_PLACE`.
 fn unless_in_place(address: Address, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Option<Buffer>> {
     if address.0 == c::MPI_IN_PLACE { Ok(None) } else { buffer().map(Some) }
 }
 
-/// A buffer where it is significant.
+/// A buffer if it is significant, otherwise an empty one.
 fn where_it_counts(is_significant: bool, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Buffer> {
     if is_significant { buffer() } else { Ok(Buffer::nothing()) }
 }
 
-/// Blocks one behind the other, for so many ranks.
+/// One contiguous buffer with a block for each of `ranks` ranks.
 fn blocks<N: Number>(
     names: Names,
     address: Address,
@@ -50,7 +51,7 @@ fn blocks<N: Number>(
     ranks: i32,
 ) -> Answer<Buffer> {
     let (count, ranks) = (count.wide(), i64::from(ranks));
-    // A negative count stays one, for whoever checks it.
+    // A negative count stays negative, so that the later check reports it.
     let all = if count < 0 { Some(count) } else { count.checked_mul(ranks) };
     let too_many =
         || Fault::new(c::MPI_ERR_COUNT, format!("sendcount or recvcount: {count} for {ranks} ranks"));
@@ -62,7 +63,7 @@ fn nothing(counts: &[i64]) -> Option<Vec<Buffer>> {
     counts.iter().all(|count| *count == 0).then(|| vec![Buffer::nothing(); counts.len()])
 }
 
-/// Blocks of one datatype that lie anywhere: displacements are in extents.
+/// Blocks of one datatype at displacements in extents.
 fn scattered<N: Number>(
     names: Names,
     address: Address,
@@ -83,7 +84,7 @@ fn scattered<N: Number>(
     counts.into_iter().zip(displacements).map(block).collect()
 }
 
-/// Blocks of a datatype each that lie anywhere: displacements are in bytes.
+/// Blocks of one datatype each at displacements in bytes.
 fn typed<N: Number, D: Number>(
     names: Names,
     address: Address,
@@ -112,7 +113,7 @@ fn operator(op: Op, datatype: types::Datatype) -> Answer<datatypes::Op> {
     Ok(op)
 }
 
-/// Carries out what is short and simple, if that goes at once.
+/// The fast path: runs a short collective without a schedule; `None` if that is not possible.
 #[inline]
 fn at_once(comm: Comm, call: impl FnOnce() -> Option<PlainCall>) -> Option<Answer> {
     let done = objects::comm_at_once(comm, |comm| comm.collective_at_once(&call()?)).flatten()?;
@@ -153,7 +154,7 @@ pub(crate) fn allreduce<N: Number>(
     at_once(comm, call).unwrap_or_else(|| allreduce_by_plan(sendbuf, recvbuf, count, datatype, op, comm))
 }
 
-/// The calls that give blocks to all, one of them or one for each.
+/// Allgather and alltoall: try the fast path, then the general one. Each rank sends one block, or one to each rank.
 macro_rules! exchanges {
     ($($name:ident, $long:ident, $call:ident, $is_one_given:literal;)*) => {
         $(
@@ -190,7 +191,8 @@ exchanges! {
     alltoall, alltoall_by_plan, Alltoall, false;
 }
 
-/// The three forms of each operation. `comm` is the communicator in the body, which says what is to be done.
+/// The blocking, nonblocking and persistent form of each operation. `comm` names the communicator in the body, which builds the
+/// operation.
 macro_rules! collectives {
     ($(fn $wait:ident, $begin:ident, $make:ident [$($number:ident)?] ($comm:ident $(, $name:ident: $kind:ty)*) $body:block)*) => {
         $(
@@ -447,7 +449,7 @@ collectives! {
     }
 }
 
-/// Both forms of a reduction of which each rank gets a block.
+/// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`: each rank receives a block of the result.
 fn reduce_scattered(
     comm: &mpi::Comm,
     sendbuf: Address,

@@ -1,4 +1,4 @@
-//! Communicators: what they are, and how others are made of them.
+//! Communicators: queries and constructors.
 
 use ffi::{Out, Text};
 
@@ -96,7 +96,7 @@ pub(crate) fn comm_create_group(comm: Comm, group: types::Group, tag: i32, newco
     Ok(())
 }
 
-/// A tag for what is made by groups alone, from the text that tells calls apart.
+/// A tag for constructors that have groups only, hashed from the string tag that distinguishes concurrent calls.
 fn tag_of(stringtag: Text) -> Answer<i32> {
     let text = stringtag.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "stringtag: it is NULL"))?;
     let hash = text.bytes().fold(0_i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
@@ -135,7 +135,7 @@ pub(crate) fn intercomm_create_from_groups(
     let local = world.create_group(&*get(local_group, "local_group")?, tag)?;
     let none = || Fault::new(c::MPI_ERR_GROUP, "local_group: this process is not in it");
     let local = local.ok_or_else(none)?;
-    // The leaders talk in the world.
+    // The leaders communicate over the world.
     let leader = get(remote_group, "remote_group")?.translate(&[remote_leader], world.group())?;
     let made = local.intercomm_create(local_leader, Some(world), leader[0], tag)?;
     local.free()?;
@@ -154,7 +154,7 @@ pub(crate) fn intercomm_create(
     newintercomm: Out<Comm>,
 ) -> Answer {
     let local = get(local_comm, "local_comm")?;
-    // Only the leader looks at the peer's communicator.
+    // The peer communicator is significant only at the leader.
     let peer = (local.rank() == local_leader).then(|| get(peer_comm, "peer_comm")).transpose()?;
     let made = local.intercomm_create(local_leader, peer.as_deref(), remote_leader, tag)?;
     newintercomm.set(insert_comm(Some(made))?);
@@ -170,7 +170,7 @@ pub(crate) fn comm_free(comm: Out<Comm>) -> Answer {
     give_up(comm, mpi::Comm::free)
 }
 
-/// As freeing, when all that is under way is over.
+/// Frees the communicator after its pending operations have completed.
 pub(crate) fn comm_disconnect(comm: Out<Comm>) -> Answer {
     give_up(comm, mpi::Comm::disconnect)
 }

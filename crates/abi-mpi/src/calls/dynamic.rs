@@ -1,4 +1,4 @@
-//! Processes of other jobs: ports, names, connections, and jobs that this one starts.
+//! Processes of other jobs: ports, service names, connections, and spawned jobs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,10 +21,10 @@ use crate::port::{Port, connect};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle};
 
-/// The ports of this process that are open, by name.
+/// This process's open ports, by name.
 static PORTS: Mutex<BTreeMap<String, Arc<Port>>> = Mutex::new(BTreeMap::new());
 
-/// How long a connection may take to come about, without a word by the info key `timeout`, in seconds.
+/// The default time limit of a connection; the info key `timeout` sets another one, in seconds.
 const PATIENCE: Span = Span::from_secs(60);
 
 fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
@@ -49,14 +49,14 @@ pub(crate) fn close_port(port_name: Text) -> Answer {
     lock(&PORTS).remove(&name).map(drop).ok_or_else(no_port)
 }
 
-/// The patience that a program asks for.
+/// The time limit that the info key `timeout` sets.
 fn timeout(info: types::Info) -> Answer<Option<Span>> {
     let Some(value) = hints(info)?.get("timeout")?.map(str::to_owned) else { return Ok(None) };
     let wrong = || Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of {value:?} is no seconds"));
     value.trim().parse().map(|seconds| Some(Span::from_secs(seconds))).map_err(|_| wrong())
 }
 
-/// Makes an intercommunicator by the way that the root has.
+/// Creates an intercommunicator over the root's connection.
 fn join(comm: &mpi::Comm, root: i32, mut wire: mpi::Result<Option<Wire>>) -> Answer<mpi::Comm> {
     let bridge = match &mut wire {
         Ok(wire) => Ok(wire.as_mut().map(|wire| wire as &mut dyn Bridge)),
@@ -108,7 +108,7 @@ pub(crate) fn comm_connect(
 pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     let process = state::process()?;
     let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
-    // The socket is the program's, and so is the choice of the process at its other end.
+    // The program owns the socket and chose the process at its other end.
     let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE)).trust(None);
     intercomm.set(insert_comm(Some(join(process.alone(), 0, Ok(Some(wire)))?))?);
     Ok(())
@@ -133,7 +133,7 @@ pub(crate) fn lookup_name(service_name: Text, _info: types::Info, port_name: Out
     Ok(())
 }
 
-/// A program that is to be started.
+/// Reads the arguments of one program to spawn.
 fn program(command: String, argv: Address, maxprocs: i32, info: types::Info) -> Answer<Program> {
     let none = || Fault::new(c::MPI_ERR_SPAWN, format!("maxprocs: {maxprocs} processes cannot be started"));
     let processes = u32::try_from(maxprocs).ok().filter(|processes| *processes > 0).ok_or_else(none)?;
@@ -146,8 +146,8 @@ fn program(command: String, argv: Address, maxprocs: i32, info: types::Info) -> 
     Ok(Program { file, processes, arguments: strings(argv), info: hinted })
 }
 
-/// Where a program lies that is named without a directory: in one of the info key `path`, or in the working directory if the launcher
-/// would find none.
+/// The path of a program that is named without a directory: found in the directories of the info key `path`, or in the working directory
+/// if the launcher's `PATH` has no such program.
 fn located(command: String, path: &str, directory: &str) -> String {
     if command.contains('/') {
         return command;
@@ -164,7 +164,7 @@ fn located(command: String, path: &str, directory: &str) -> String {
     found.and_then(|file| file.into_os_string().into_string().ok()).unwrap_or(command)
 }
 
-/// Starts programs as one job, and makes an intercommunicator with it.
+/// Spawns programs as one job, and returns the intercommunicator with it.
 fn spawn(
     comm: Comm,
     root: i32,
@@ -239,10 +239,10 @@ pub(crate) fn comm_spawn_multiple(
     spawn(comm, root, programs, intercomm, errcodes)
 }
 
-/// The communicator with those who have started this job, until it is freed.
+/// The communicator with the job that spawned this one, until it is freed.
 static PARENT: Mutex<Comm> = Mutex::new(Handle::new(c::MPI_COMM_NULL));
 
-/// Joins those who have started this job, if somebody has. Collective over the job.
+/// Connects to the job that spawned this one, if any. Collective over the job.
 pub(crate) fn join_parent() -> Answer {
     let Some(port) = state::state()?.launch.parent()? else { return Ok(()) };
     let world = state::process()?.world();

@@ -1,4 +1,4 @@
-//! Start and end, and what is asked of the library and of the machine: versions, time, memory, addresses.
+//! Initialization and termination, and queries of the library and the machine: versions, time, memory, addresses.
 
 use ffi::Out;
 
@@ -31,14 +31,14 @@ pub(crate) fn get_library_version(version: Out<u8>, resultlen: Out<i32>) -> Answ
     Ok(())
 }
 
-/// `MPI_MAX_LIBRARY_VERSION_STRING`, with the zero.
+/// `MPI_MAX_LIBRARY_VERSION_STRING`, with the terminating zero.
 const LIBRARY_VERSION_MAX: usize = c::MPI_MAX_LIBRARY_VERSION_STRING as usize;
 
 pub(crate) fn wtime() -> f64 {
     host().now().since(host::Time::ZERO).as_secs_f64()
 }
 
-/// The clock's unit: picoseconds, in which it counts.
+/// The resolution of `MPI_Wtime` in seconds: a nanosecond.
 pub(crate) fn wtick() -> f64 {
     1e-9
 }
@@ -60,14 +60,14 @@ pub(crate) fn init(_argc: Out<i32>, _argv: Address) -> Answer {
     start(c::MPI_THREAD_SINGLE)
 }
 
-/// Begins what `MPI_Init` begins. Nobody else starts or ends anything until the processes are joined that have started this job.
+/// Runs `MPI_Init`. Until the parent job is connected, no other thread can initialize or finalize anything.
 fn start(level: i32) -> Answer {
     let _turn = state::start(level)?;
     listen_to_events();
     join_parent()
 }
 
-/// Every level is there: what is asked for is given, and no more, so that programs that do not need locks go without.
+/// All thread levels are supported. Exactly the required level is provided, so that programs that need no locks use none.
 pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provided: Out<i32>) -> Answer {
     if !(c::MPI_THREAD_SINGLE..=c::MPI_THREAD_MULTIPLE).contains(&required) {
         return Err(Fault::new(
@@ -138,7 +138,7 @@ pub(crate) fn abi_get_info(info: Out<Info>) -> Answer {
     Ok(())
 }
 
-/// For `nicety mpirun --profile`; without it, profiling is the business of whoever puts itself before this library.
+/// Has an effect under `nicety mpirun --profile`; otherwise, profiling is left to tools that interpose on this library.
 pub(crate) fn pcontrol(level: i32) -> Answer {
     profile::control(level);
     Ok(())

@@ -1,4 +1,4 @@
-//! Error handlers of communicators, windows, files and sessions, and those that a program makes.
+//! Error handlers of communicators, windows, files and sessions, predefined and user-defined.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::handler::{errhandler_of_file, set_errhandler_of_no_file};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
-/// A handler of a program's; functions of all kinds of objects are called alike.
+/// A program's handler; the handler functions of all kinds of objects are called the same way.
 pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::Errhandler>) -> Answer {
     if function == Address(0) {
         return Err(Fault::new(c::MPI_ERR_ARG, "the function is NULL"));
@@ -79,7 +79,7 @@ pub(crate) fn session_call_errhandler(session: Session, errorcode: i32) -> Answe
     raise(errorcode)
 }
 
-/// A handle of an error handler.
+/// The handle of an error handler.
 fn handle(errhandler: Errhandler) -> Answer<types::Errhandler> {
     Ok(match errhandler {
         Errhandler::Fatal => Handle::new(c::MPI_ERRORS_ARE_FATAL),
@@ -99,7 +99,7 @@ pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -
     Ok(())
 }
 
-/// Has the handler of the object that the call names called for a code.
+/// Invokes the error handler of the object that the call names, with a code.
 fn raise(errorcode: i32) -> Answer {
     let unknown = || Fault::new(c::MPI_ERR_ARG, format!("errorcode: there is no {errorcode}"));
     super::error::class(errorcode).ok_or_else(unknown)?;
@@ -119,7 +119,7 @@ pub(crate) fn win_call_errhandler(win: Win, errorcode: i32) -> Answer {
 pub(crate) fn errhandler_free(errhandler: Out<types::Errhandler>) -> Answer {
     let handle = errhandler.get().unwrap_or(Handle::new(c::MPI_ERRHANDLER_NULL));
     get(handle, "errhandler")?;
-    // Predefined ones have no handle of their own, and may be freed as often as they were got.
+    // Predefined handlers are not reference-counted: freeing one only resets the handle.
     remove(handle);
     errhandler.set(Handle::new(c::MPI_ERRHANDLER_NULL));
     Ok(())

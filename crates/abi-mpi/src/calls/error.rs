@@ -1,4 +1,4 @@
-//! Error classes and codes: the standard's, texts of calls that failed, and those that a program adds.
+//! Error classes and codes: the standard's, codes of failed calls, and a program's own.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,16 +11,16 @@ use crate::constants as c;
 use crate::handler::{class_of, text_of};
 use crate::memory::put_text;
 
-/// What a program added.
+/// A class or code that the program added.
 struct Added {
-    /// Its class; a class is its own.
+    /// The class of a code; a class is its own.
     class: i32,
     text: String,
 }
 
 static ADDED: Mutex<BTreeMap<i32, Added>> = Mutex::new(BTreeMap::new());
 
-/// The attribute `MPI_LASTUSEDCODE`, which programs read by its address.
+/// The attribute `MPI_LASTUSEDCODE`; programs read it through its address.
 pub(crate) static LAST_USED: AtomicI32 = AtomicI32::new(c::MPI_ERR_LASTCODE);
 
 fn add(class: Option<i32>) -> i32 {
@@ -31,7 +31,7 @@ fn add(class: Option<i32>) -> i32 {
     code
 }
 
-/// Takes away what satisfies this, which must be there: a class without codes, what has no text.
+/// Removes an added class or code; an error unless `allowed` (a class without codes, a code without a text).
 fn take(code: i32, argument: &str, allowed: impl Fn(i32, &BTreeMap<i32, Added>) -> bool) -> Answer {
     let mut added = lock(&ADDED);
     if !added.contains_key(&code) || !allowed(code, &added) {

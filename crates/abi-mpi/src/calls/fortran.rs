@@ -1,4 +1,4 @@
-//! What a layer for Fortran above this library says of its compiler, and what it is told of ours.
+//! The ABI for Fortran bindings on top of this library: they describe their compiler and query the Fortran types of this library.
 
 use std::sync::Mutex;
 
@@ -11,10 +11,10 @@ use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
 use crate::types::{Address, Info};
 
-/// What `.TRUE.` and `.FALSE.` were set to: their bytes, of a `LOGICAL` of so many.
+/// The bytes of `.TRUE.` and `.FALSE.` that were set, for a `LOGICAL` of this length.
 static BOOLEANS: Mutex<Option<[Vec<u8>; 2]>> = Mutex::new(None);
 
-/// Sizes and presence of Fortran's types, as `datatypes` has them.
+/// Sizes and availability of Fortran's types in `datatypes`.
 fn known() -> Answer<mpi::Info> {
     let mut pairs = mpi::Info::default();
     for basic in Basic::ALL {
@@ -39,7 +39,7 @@ pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
     Ok(())
 }
 
-/// What a layer says must be what is there: sizes of types cannot be changed.
+/// Accepts only values that match the existing ones: sizes of types cannot be changed.
 pub(crate) fn abi_set_fortran_info(info: Info) -> Answer {
     let (known, given) = (known()?, hints(info)?);
     for (key, value) in given.pairs() {
@@ -67,7 +67,7 @@ fn logical(size: i32, at: Address, argument: &str) -> Answer<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Logical operators take what is not zero for true and give 1, so that `.TRUE.` must have its lowest bit set, and `.FALSE.` be 0.
+/// Logical operators treat any nonzero value as true and return 1, so `.TRUE.` must have its lowest bit set, and `.FALSE.` must be 0.
 pub(crate) fn abi_set_fortran_booleans(size: i32, logical_true: Address, logical_false: Address) -> Answer {
     let given =
         [logical(size, logical_true, "logical_true")?, logical(size, logical_false, "logical_false")?];
@@ -93,7 +93,7 @@ pub(crate) fn abi_get_fortran_booleans(
     let Some(known) = &*set else { return Ok(()) };
     for (at, value) in [logical_true, logical_false].into_iter().zip(known) {
         let room = logical(size, at, "logical_true or logical_false")?.len();
-        // On a little-endian machine the longer one is the shorter one with its sign behind it.
+        // On a little-endian machine, the longer value is the shorter one followed by its sign extension.
         let fill = if value[value.len() - 1] & 0x80 == 0 { 0 } else { 0xff };
         let mut bytes = value.clone();
         bytes.resize(room, fill);

@@ -9,12 +9,12 @@ use crate::objects::{get, insert, remove};
 use crate::state;
 use crate::types::{self, Handle};
 
-/// A new handle; the predefined one for the group of nobody.
+/// A new handle; the predefined one for an empty group.
 pub(crate) fn new_group(group: Group) -> Answer<types::Group> {
     if group.size() == 0 { Ok(Handle::new(c::MPI_GROUP_EMPTY)) } else { insert(group) }
 }
 
-/// So many integers.
+/// Reads an array of `count` integers.
 pub(crate) fn integers(array: In<i32>, count: i32, argument: &str) -> Answer<Vec<i32>> {
     let count = usize::try_from(count)
         .map_err(|_| Fault::new(c::MPI_ERR_ARG, format!("{argument}: a count is negative")))?;
@@ -88,7 +88,7 @@ pub(crate) fn group_excl(group: types::Group, n: i32, ranks: In<i32>, newgroup: 
     Ok(())
 }
 
-/// Triples of first rank, last rank and stride. C passes them as integers behind each other.
+/// Reads triples of first rank, last rank and stride, which C passes as consecutive integers.
 fn ranges(array: Out<i32>, count: i32) -> Answer<Vec<[i32; 3]>> {
     let wrong = |why| Fault::new(c::MPI_ERR_ARG, format!("ranges: {why}"));
     let count = usize::try_from(count).map_err(|_| wrong("their number is negative"))?;
@@ -119,7 +119,7 @@ pub(crate) fn group_range_excl(
 pub(crate) fn group_free(group: Out<types::Group>) -> Answer {
     let handle = group.get().unwrap_or(Handle::new(c::MPI_GROUP_NULL));
     get(handle, "group")?;
-    // The empty group has no handle of its own, and may be freed.
+    // The empty group has only its predefined handle; freeing it resets the variable.
     remove(handle);
     group.set(Handle::new(c::MPI_GROUP_NULL));
     Ok(())

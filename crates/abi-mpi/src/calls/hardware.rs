@@ -1,4 +1,4 @@
-//! What the machine consists of: which parts of it this process is restricted to, and communicators of those who share a part.
+//! Hardware resources: those that contain this process, and communicators of the processes that share a resource.
 
 use std::fs;
 
@@ -13,17 +13,17 @@ use crate::constants as c;
 use crate::objects::{get, insert_comm};
 use crate::types::{self, Comm, Info};
 
-/// The kinds of parts, from large to small: a host, of which the standard has the name, and what sysfs knows of one.
+/// The resource types, from large to small: a host, under the standard's name, and the types from sysfs.
 const KINDS: [&str; 5] =
     ["mpi_shared_memory", "sysfs://package", "sysfs://numa_node", "sysfs://core", "sysfs://processor"];
-/// The hint that names a kind.
+/// The info key that names a resource type.
 const HINT: &str = "mpi_hw_resource_type";
-/// Of those that sysfs knows.
+/// The number of types from sysfs.
 const PARTS: usize = KINDS.len() - 1;
-/// No part, or more than one.
+/// The process is not restricted to a single resource of this type.
 const NONE: u32 = u32::MAX;
 
-/// The number of the one part of each kind that a process is restricted to, which may use these processors.
+/// The number of the resource of each sysfs type that contains all of these processors; [`NONE`] without such a resource.
 fn parts_of(processors: &[usize], number: impl Fn(usize, usize) -> Option<u32>) -> [u32; PARTS] {
     let mut parts = [NONE; PARTS];
     for (kind, part) in parts.iter_mut().enumerate() {
@@ -34,7 +34,7 @@ fn parts_of(processors: &[usize], number: impl Fn(usize, usize) -> Option<u32>) 
     parts
 }
 
-/// Those of this thread now.
+/// The resources that this thread is currently restricted to.
 fn own_parts() -> [u32; PARTS] {
     let Ok(set) = sched_getaffinity(None) else { return [NONE; PARTS] };
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|processor| set.is_set(*processor)).collect();
@@ -49,14 +49,14 @@ fn own_parts() -> [u32; PARTS] {
                 .ok()?
                 .filter_map(Result::ok)
                 .find_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()),
-            // Packages number their cores for themselves.
+            // Core numbers are per package.
             2 => Some((package()? << 16) | read("core_id")?),
             _ => u32::try_from(processor).ok(),
         }
     })
 }
 
-/// Of each kind of part whether this process is restricted to one of them. All have a host.
+/// For each resource type, whether this process is restricted to one resource. Every process has a host.
 pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
     let mut pairs = mpi::Info::default();
     pairs.set(KINDS[0], "true")?;
@@ -67,7 +67,7 @@ pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
     Ok(())
 }
 
-/// Which part each member is restricted to, from hosts on: the lowest rank on a host stands for it. Collective.
+/// The resources that each member is restricted to, beginning with its host, identified by the lowest rank on it. Collective.
 fn parts_of_all(comm: &mpi::Comm) -> Answer<Vec<[u32; PARTS + 1]>> {
     let host = comm.split_type(&SplitType::Shared, 0)?;
     let lowest = host.map_or(comm.rank(), |host| {
@@ -81,7 +81,7 @@ fn parts_of_all(comm: &mpi::Comm) -> Answer<Vec<[u32; PARTS + 1]>> {
     Ok(bytes.chunks_exact(4 * (PARTS + 1)).map(of).collect())
 }
 
-/// Colours by the parts down to a kind that members are restricted to.
+/// The color of each member for splitting by a resource type within a host.
 fn colors(all: &[[u32; PARTS + 1]], kind: usize) -> Vec<i32> {
     let same = |a: &[u32; PARTS + 1], b: &[u32; PARTS + 1]| a[0] == b[0] && a[kind] == b[kind];
     let color = |own: &[u32; PARTS + 1]| match own[kind] {
@@ -91,7 +91,7 @@ fn colors(all: &[[u32; PARTS + 1]], kind: usize) -> Vec<i32> {
     all.iter().map(color).collect()
 }
 
-/// The largest kind of part that not all members share: those who share one of these are a smaller whole.
+/// The largest resource type that does not cover all members, so that a split by it makes smaller groups.
 fn next_kind(all: &[[u32; PARTS + 1]]) -> Option<usize> {
     (0..=PARTS).find(|kind| {
         let colors = colors(all, *kind);
@@ -122,13 +122,13 @@ pub(crate) fn comm_split_type(
         let kind = if kind == Some(Some(0)) { SplitType::Shared } else { SplitType::Undefined };
         return put(comm.split_type(&kind, key)?, newcomm);
     }
-    // Members of one call say the same, but for those who want none.
+    // Members pass the same type, or `MPI_UNDEFINED`.
     let all = parts_of_all(&comm)?;
     let is_guided = kind.is_some();
     let kind = kind.unwrap_or_else(|| next_kind(&all));
     let color = kind.map_or(UNDEFINED, |kind| colors(&all, kind)[comm.rank() as usize]);
     let part = comm.split(color, key)?;
-    // Who did not name a kind is told of it (MPI 5.0, 7.4.2).
+    // An unguided split reports the resource type that it chose (MPI 5.0, 7.4.2).
     if let Some(kind) = kind.filter(|_| !is_guided && part.is_some())
         && info.value() != c::MPI_INFO_NULL
     {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_process_is_restricted_to_what_all_its_processors_share() {
-        // Two packages of two cores of two processors.
+        // Two packages, each with two cores of two processors.
         let number = |kind: usize, processor: usize| {
             let number = [processor / 4, processor / 4, processor / 2, processor][kind];
             u32::try_from(number).ok()

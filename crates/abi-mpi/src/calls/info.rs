@@ -12,7 +12,7 @@ use crate::memory::{put_text, some_strings};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Handle, kind};
 
-/// What a call is given, where `MPI_INFO_NULL` stands for no hints.
+/// The pairs of an info argument; `MPI_INFO_NULL` has none.
 pub(crate) fn hints(info: types::Info) -> Answer<Info> {
     if info.value() == c::MPI_INFO_NULL {
         return Ok(Info::default());
@@ -33,7 +33,7 @@ pub(crate) fn info_create(info: Out<types::Info>) -> Answer {
     Ok(())
 }
 
-/// Without arguments, those of the process are taken.
+/// Without arguments, those of the process are used.
 pub(crate) fn info_create_env(argc: i32, argv: Address, info: Out<types::Info>) -> Answer {
     let given = match usize::try_from(argc) {
         Ok(count @ 1..) if argv != Address(0) => some_strings(argv, count).into_iter().flatten().collect(),

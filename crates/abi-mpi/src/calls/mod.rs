@@ -1,20 +1,20 @@
-//! The functions of the ABI, each under its name without `MPI_` and in small letters; forms for large counts are the same function.
+//! The functions of the ABI, each under its lower-case name without `MPI_`; the large-count form is the same function.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `environment` | start and end, versions, time, memory, names |
+//! | `environment` | initialization and termination, versions, time, memory, names |
 //! | `error`, `errhandler` | error codes; error handlers |
 //! | `integers` | handles as integers |
-//! | `info`, `group`, `comm`, `attribute` | those objects |
-//! | `types` | datatypes: made, asked, packed; operators |
-//! | `collective`, `topology` | collective operations; who is whose neighbour |
+//! | `info`, `group`, `comm`, `attribute` | info objects, groups, communicators, attributes |
+//! | `types` | datatypes: constructors, queries, packing; operators |
+//! | `collective`, `topology` | collective operations; process topologies |
 //! | `p2p` | messages, requests and statuses |
-//! | `rma` | memory that others reach; operations on it |
-//! | `io` | files; reading and writing them |
+//! | `rma` | windows and one-sided operations |
+//! | `io` | files, reading and writing |
 //! | `session` | sessions and sets of processes |
 //! | `dynamic` | processes of other jobs |
-//! | `tool` | the tool interface: variables that tools read and set |
-//! | `hardware` | the machine's parts, and communicators of those who share one |
+//! | `tool` | the tool interface `MPI_T` |
+//! | `hardware` | hardware resources, and communicators by resource |
 //! | `fortran` | Fortran's types and values |
 
 mod attribute;

@@ -1,4 +1,4 @@
-//! Sessions, and the sets of processes that they know: all of the job, and this process alone.
+//! Sessions and process sets: all processes of the job, and this process alone.
 
 use std::sync::Mutex;
 
@@ -15,12 +15,12 @@ use crate::objects::{get, insert, remove};
 use crate::state;
 use crate::types::{self, Handle, Session, kind};
 
-/// Sets of processes that every session knows.
+/// The process sets that every session has.
 const WORLD: &str = "mpi://WORLD";
 const ALONE: &str = "mpi://SELF";
 const SETS: [&str; 2] = [WORLD, ALONE];
 
-/// Levels of thread support, as hints name them.
+/// Thread levels, as hints name them.
 const LEVELS: [&str; 4] =
     ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
 
@@ -30,7 +30,7 @@ pub(crate) fn session_init(
     session: Out<Session>,
 ) -> Answer {
     let (given, errhandler) = (hints(info)?, get(errhandler, "errhandler")?.clone());
-    // Of the hints, this one alone has a meaning, and every level is there, whatever is asked for.
+    // This is the only hint with a meaning. All levels are supported.
     if let Some(level) = given.get("thread_level")?.filter(|level| !LEVELS.contains(level)) {
         return Err(Fault::new(
             c::MPI_ERR_INFO_VALUE,
@@ -98,11 +98,11 @@ pub(crate) fn session_get_nth_pset(
     Ok(())
 }
 
-/// The processes of a set.
+/// The group of a process set.
 fn set(pset_name: Text) -> Answer<mpi::Group> {
     let process = state::process()?;
     let name = pset_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_name: it is NULL"))?;
-    // Whatever the letters' case, as MPI has it.
+    // Names are case-insensitive (MPI).
     match SETS.into_iter().find(|known| known.eq_ignore_ascii_case(&name)) {
         Some(WORLD) => Ok(process.world().group().clone()),
         Some(ALONE) => Ok(process.alone().group().clone()),

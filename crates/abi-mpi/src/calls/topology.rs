@@ -1,4 +1,4 @@
-//! Topologies: grids, graphs, and graphs of which each process knows its own edges.
+//! Topologies: Cartesian grids, graphs, and distributed graphs, where each process knows only its own edges.
 
 use ffi::{In, Out};
 use mpi::{Distributed, Graph, Grid, Topology, fill_dims};
@@ -13,7 +13,7 @@ fn wrong(what: &str) -> Fault {
     Fault::new(c::MPI_ERR_TOPOLOGY, format!("comm: it is no {what}"))
 }
 
-/// The communicator, with its topology.
+/// The communicator, which must have a topology.
 fn of(comm: Comm) -> Answer<Ref<kind::Comm>> {
     let object = get(comm, "comm")?;
     if object.topology().is_none() {
@@ -43,7 +43,7 @@ fn distributed(comm: &mpi::Comm) -> Answer<&Distributed> {
     }
 }
 
-/// How many sources and destinations a process has in its communicator's topology.
+/// The number of sources and destinations of a process in its communicator's topology.
 pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
     let (sources, destinations) = match comm.topology() {
         None => {
@@ -62,7 +62,7 @@ pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
     Ok((sources as i32, destinations as i32))
 }
 
-/// Puts numbers into an array that has room for so many.
+/// Stores numbers in an array of `room` elements.
 fn put(numbers: &[i32], array: Out<i32>, room: i32) {
     let room = usize::try_from(room).unwrap_or(0);
     numbers.iter().take(room).enumerate().for_each(|(at, number)| array.nth(at).set(*number));
@@ -111,7 +111,7 @@ pub(crate) fn cart_map(comm: Comm, ndims: i32, dims: In<i32>, periods: In<i32>, 
     put_rank(&*get(comm, "comm")?, size, c::MPI_ERR_DIMS, newrank)
 }
 
-/// The rank that a process would have in a topology of this size.
+/// Returns the rank of this process in a topology of this size.
 fn put_rank(comm: &mpi::Comm, size: i32, too_large: i32, newrank: Out<i32>) -> Answer {
     if size > comm.size() {
         let text = format!("comm: the topology has {size} processes, but it has {}", comm.size());
@@ -216,7 +216,7 @@ pub(crate) fn graph_get(comm: Comm, maxindex: i32, maxedges: i32, indx: Out<i32>
     Ok(())
 }
 
-/// The neighbours of a rank that must be there.
+/// The neighbours of a valid rank.
 fn neighbours(comm: &mpi::Comm, rank: i32) -> Answer<&[i32]> {
     let graph = graph(comm)?;
     if !(0..comm.size()).contains(&rank) {
@@ -236,7 +236,7 @@ pub(crate) fn graph_neighbors(comm: Comm, rank: i32, maxneighbors: i32, array: O
     Ok(())
 }
 
-/// Weights of so many edges; none for `MPI_UNWEIGHTED`. With `MPI_WEIGHTS_EMPTY` there are none to read.
+/// The weights of `count` edges; `None` for `MPI_UNWEIGHTED`. `MPI_WEIGHTS_EMPTY` is an empty list.
 fn weights(array: In<i32>, count: i32, argument: &str) -> Answer<Option<Vec<i32>>> {
     match array.addr() {
         c::MPI_UNWEIGHTED => Ok(None),
@@ -249,7 +249,7 @@ fn weights(array: In<i32>, count: i32, argument: &str) -> Answer<Option<Vec<i32>
     }
 }
 
-/// Nothing is done with hints; weights count where ranks are changed.
+/// Hints are ignored; weights matter if ranks are reordered.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn dist_graph_create_adjacent(
     comm_old: Comm,
@@ -340,7 +340,7 @@ pub(crate) fn dist_graph_neighbors(
     Ok(())
 }
 
-/// Puts weights into an array, unless the program wants none.
+/// Stores weights in an array, unless the program passed `MPI_UNWEIGHTED`.
 fn put_weights(weights: &[i32], array: Out<i32>, room: i32) {
     if ![c::MPI_UNWEIGHTED, c::MPI_WEIGHTS_EMPTY].contains(&array.addr()) {
         put(weights, array, room);

@@ -1,4 +1,4 @@
-//! Files: how they are opened and closed, and what is asked of them and said about them.
+//! Files: opening, closing, queries, views and hints.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub(crate) fn file_open(comm: Comm, filename: Text, amode: i32, info: types::Inf
         fh.set(insert::<kind::File>(file)?);
         Ok(())
     };
-    // The communicator's handler is not responsible.
+    // Errors of opening do not invoke the communicator's handler.
     open().map_err(|fault: Fault| fault.at(Whose::no_file()))
 }
 

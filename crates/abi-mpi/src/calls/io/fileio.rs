@@ -1,5 +1,5 @@
-//! Reading and writing files, in all forms: at an offset, at the process's pointer and at the shared one; alone and together; waiting,
-//! with a request, and in two halves.
+//! Reading and writing files in all forms: at an offset, at the individual and at the shared file pointer; independent and collective;
+//! blocking, nonblocking and split.
 
 use ffi::Out;
 use mpi::Position;
@@ -10,7 +10,7 @@ use crate::memory::buffer;
 use crate::objects::get;
 use crate::types::{self, Address, File, Number, Status};
 
-/// Calls that wait. Those at an offset have one more argument.
+/// Blocking calls. Those with an explicit offset have one more argument.
 macro_rules! waits {
     ($($name:ident($($offset:ident)?): $call:ident $place:expr;)*) => {
         $(
@@ -44,7 +44,7 @@ waits! {
     file_write_ordered(): write_all Position::Shared;
 }
 
-/// Calls with a request. Those that are collective may not wait for others, and so do their part alone.
+/// Nonblocking calls. Collective ones must not wait for other processes, so they work independently.
 macro_rules! begins {
     ($($name:ident($($offset:ident)?): $call:ident $place:expr;)*) => {
         $(
@@ -75,7 +75,7 @@ begins! {
     file_iwrite_shared(): iwrite Position::Shared;
 }
 
-/// The two halves of collective calls.
+/// The begin and end calls of split collectives.
 macro_rules! halves {
     ($($begin:ident($($offset:ident)?) $end:ident: $begins:ident $ends:ident $place:expr, $kind:expr;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Space for buffered sends, of the process, of communicators and of sessions.
+//! Buffers for buffered sends: of the process, of communicators and of sessions.
 
 use ffi::Out;
 use mpi::BsendSpace;
@@ -23,7 +23,7 @@ fn space<N: Number>(buffer: Address, size: N) -> Answer<BsendSpace> {
     }
 }
 
-/// Answers with what was attached.
+/// Returns the address and size of the attached buffer.
 fn put<N: Number>(space: BsendSpace, buffer_addr: Address, size: Out<N>) {
     let (address, bytes) = match space {
         BsendSpace::Given { address, size } => (address, size),

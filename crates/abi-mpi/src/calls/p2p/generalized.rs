@@ -1,4 +1,4 @@
-//! Generalized requests: operations of the program's own.
+//! Generalized requests: operations that the program itself defines.
 
 use std::sync::Arc;
 

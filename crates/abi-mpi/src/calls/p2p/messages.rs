@@ -1,4 +1,4 @@
-//! Sends and receives, blocking and not, and persistent ones.
+//! Sends and receives: blocking, nonblocking and persistent.
 
 use ffi::Out;
 use mpi::{Mode, RequestId, With};
@@ -9,7 +9,7 @@ use crate::memory::{RECEIVE, SEND, buffer, named_buffer, piece};
 use crate::objects::{comm_at_once, get};
 use crate::types::{self, Address, Comm, Number, Status};
 
-/// Whether a message is short and simple, and has left.
+/// The fast path: sends a short contiguous message; returns whether it was sent.
 #[inline(always)]
 fn sends_at_once<N: Number>(
     (buf, count, datatype): (Address, N, types::Datatype),
@@ -20,7 +20,7 @@ fn sends_at_once<N: Number>(
         .is_some_and(|piece| comm_at_once(comm, |comm| comm.send_at_once(piece, to)) == Some(true))
 }
 
-/// The calls of each mode of sending.
+/// The calls of each send mode.
 macro_rules! sends {
     ($($mode:ident: $send:ident, $isend:ident, $init:ident;)*) => {
         $(

@@ -3,12 +3,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `messages` | sends and receives |
-//! | `probe` | messages that are received after they were looked at |
+//! | `probe` | probes, and receives of matched messages |
 //! | `request` | requests of all operations: waiting, testing, persistent ones |
 //! | `status` | statuses |
 //! | `buffered` | buffers of buffered sends |
-//! | `partitioned` | messages whose parts become ready one by one |
-//! | `generalized` | operations of the program's own |
+//! | `partitioned` | partitioned communication |
+//! | `generalized` | operations that the program defines |
 
 pub(super) mod buffered;
 pub(super) mod generalized;

@@ -11,7 +11,7 @@ use crate::memory::buffer;
 use crate::objects::get;
 use crate::types::{self, Address, Comm, Info};
 
-/// All parts of a message.
+/// One buffer with all partitions of a message.
 fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -> Answer<Buffer> {
     if partitions < 1 {
         return Err(Fault::new(c::MPI_ERR_ARG, format!("partitions: there must be some, not {partitions}")));

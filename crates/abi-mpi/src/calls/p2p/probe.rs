@@ -1,4 +1,4 @@
-//! Probes, and the messages that matched probes give.
+//! Probes, and the messages that matched probes return.
 
 use std::sync::Mutex;
 
@@ -58,7 +58,7 @@ pub(crate) fn improbe(
     answer_status(found, status, Whose::Comm(comm))
 }
 
-/// Takes the message of a handle, which is then `MPI_MESSAGE_NULL`.
+/// Removes the message of a handle, and sets the handle to `MPI_MESSAGE_NULL`.
 fn take(place: Out<types::Message>) -> Answer<Message> {
     let handle = place.get().unwrap_or(Handle::new(c::MPI_MESSAGE_NULL));
     let taken = if handle.value() == c::MPI_MESSAGE_NO_PROC {
@@ -100,7 +100,7 @@ pub(crate) fn imrecv<N: Number>(
     let buffer = buffer(buf, count, datatype)?;
     let message = take(message)?;
     if message.is_no_proc() {
-        // As a receive from nobody, which is over at once and has a request all the same.
+        // A receive from `MPI_PROC_NULL`, which completes immediately but still has a request.
         let nobody = With { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
         return new_request(state::process()?.alone().ireceive(buffer, nobody)?, request);
     }

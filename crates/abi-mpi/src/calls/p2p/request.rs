@@ -1,7 +1,7 @@
-//! Requests: waiting for one or several, persistent ones, and what may be done with one under way.
+//! Requests: waiting and testing, persistent requests, and operations on pending ones.
 //!
-//! A handle is the number of a request of `mpi`'s, which is odd, or one of two predefined values: null, and that of all requests
-//! that were over when they began and have nothing to say.
+//! A handle is the number of an `mpi` request, which is odd, or a predefined value: null, or the shared handle of all requests that
+//! completed at their start with an empty status.
 
 use ffi::{In, Out};
 use mpi::{Any, Ended, Request, RequestId};
@@ -14,12 +14,12 @@ use crate::state;
 use crate::types::{self, Handle, Status};
 
 const NULL: types::Request = Handle::new(c::MPI_REQUEST_NULL);
-/// Behind null, in the part of the page that the standard leaves to requests.
+/// The value after null, in the part of the page that the standard leaves to requests.
 const OVER: types::Request = Handle::new(c::MPI_REQUEST_NULL + 1);
-/// A number that names nothing.
+/// A number of no request.
 const NOTHING: u64 = 2;
 
-/// The number that a handle is, which may name nothing.
+/// The request number of a handle, valid or not.
 #[inline]
 fn id_of(handle: types::Request) -> RequestId {
     if !handle.is_predefined() {
@@ -34,7 +34,7 @@ fn id_of(handle: types::Request) -> RequestId {
     }
 }
 
-/// Answers with the handle of a request.
+/// Stores the handle of a request.
 #[inline]
 pub(crate) fn put_request(id: RequestId, place: Out<types::Request>) {
     place.set(match id {
@@ -44,13 +44,13 @@ pub(crate) fn put_request(id: RequestId, place: Out<types::Request>) {
     });
 }
 
-/// Answers with a handle for a request.
+/// Stores a handle of a new request.
 pub(crate) fn new_request(request: Request, place: Out<types::Request>) -> Answer {
     put_request(request.into_id(), place);
     Ok(())
 }
 
-/// A handle as an integer: predefined ones are their own values, others are more than 2^30.
+/// A handle as an integer: predefined handles keep their values, others are above 2^30.
 pub(crate) fn request_toint(request: types::Request) -> i32 {
     if request.is_predefined() {
         return request.value() as i32;
@@ -58,7 +58,7 @@ pub(crate) fn request_toint(request: types::Request) -> i32 {
     state::process().ok().and_then(|process| process.requests().integer(id_of(request))).unwrap_or(-1)
 }
 
-/// The handle that an integer is; whatever is none is one that no call accepts.
+/// The handle of an integer; an invalid integer gives a handle that no call accepts.
 pub(crate) fn request_fromint(number: i32) -> types::Request {
     match usize::try_from(number) {
         Ok(value) if value < types::PREDEFINED => Handle::new(value),
@@ -69,7 +69,7 @@ pub(crate) fn request_fromint(number: i32) -> types::Request {
     }
 }
 
-/// Puts that so many bytes came from a rank, under a tag. The error's field stays as it is.
+/// Stores source, tag and length of a received message in a status. The error field is not changed.
 #[inline]
 pub(crate) fn put_received((source, tag): (i32, i32), len: usize, place: Out<Status>) {
     if let Some(old) = place.get() {
@@ -77,7 +77,7 @@ pub(crate) fn put_received((source, tag): (i32, i32), len: usize, place: Out<Sta
     }
 }
 
-/// Puts how one operation ended. The error's field is not such a call's to set, but for the empty status of no operation.
+/// Stores the status of one operation. The error field is not changed, except for the empty status.
 #[inline]
 pub(crate) fn put_status(found: &mpi::Status, place: Out<Status>) {
     if !place.is_some() {
@@ -87,7 +87,7 @@ pub(crate) fn put_status(found: &mpi::Status, place: Out<Status>) {
     place.set(Status::of(found, old.map_or(c::MPI_SUCCESS, |old| old.error)));
 }
 
-/// Answers with how one operation ended, and with its error.
+/// Stores the status of one operation, and returns its error.
 #[inline]
 pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, whose: Whose) -> Answer {
     put_status(&found, place);
@@ -97,12 +97,12 @@ pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, whose: Whose
     }
 }
 
-/// Whose error handler hears of an error of a request of this communicator.
+/// The error handler of a request that belongs to this communicator.
 fn whose(comm: Option<u64>) -> Whose {
     comm.map_or(Whose::Process, |id| Whose::Comm(comm_handle(id)))
 }
 
-/// What is wrong with a number that an argument names.
+/// Maps an error of a request number to the argument's name.
 fn wrong(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
     move |error| match error.class {
         mpi::Class::REQUEST => Fault::new(error.class.0, format!("{argument}: {}", error.text)),
@@ -117,7 +117,7 @@ fn given(place: Out<types::Request>) -> RequestId {
     place.get().map_or(RequestId::NULL, id_of)
 }
 
-/// Answers with how the operation of one request ended; the handle is null then, unless it can be started again.
+/// Returns the status of a completed request; sets the handle to null, unless the request is persistent.
 #[inline]
 fn answer_ended(ended: Ended, request: Out<types::Request>, status: Out<Status>) -> Answer {
     if !ended.is_persistent {
@@ -158,7 +158,7 @@ fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> 
     several(count, |at| array.nth(at).get())
 }
 
-/// Puts how several operations ended. If one failed, each status has its own error, and the call says so.
+/// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns `MPI_ERR_IN_STATUS`.
 fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Answer {
     let failed = found.iter().find_map(|ended| Some((ended.comm, ended.status.error.as_ref()?)));
     for (nth, Ended { status, .. }) in found.iter().enumerate() {
@@ -175,7 +175,7 @@ fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Ans
     }
 }
 
-/// Answers with how all operations of an array ended.
+/// Returns the statuses of all completed operations of an array.
 fn answer_all(ended: &[Ended], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
     for (at, ended) in ended.iter().enumerate() {
         if !ended.is_persistent {
@@ -214,7 +214,7 @@ pub(crate) fn testall(
     ended.map_or(Ok(()), |ended| answer_all(&ended, requests, statuses))
 }
 
-/// Answers with which of several is over; `MPI_UNDEFINED` where none is active.
+/// Returns the index and status of a completed request; the index is `MPI_UNDEFINED` if none is active.
 fn answer_any(
     found: Option<(usize, Ended)>,
     requests: Out<types::Request>,
@@ -261,7 +261,7 @@ pub(crate) fn testany(
     }
 }
 
-/// Answers with which of several are over.
+/// Returns the indices and statuses of completed requests.
 fn answer_some(
     found: Option<Vec<(usize, Ended)>>,
     requests: Out<types::Request>,
@@ -308,12 +308,12 @@ pub(crate) fn testsome(
     answer_some(found, requests, outcount, indices, statuses)
 }
 
-/// How a request of an array ended, if it has; it stays as it is.
+/// The status of a request of an array, if it has completed; the request stays unchanged.
 fn peek(id: RequestId) -> Answer<Option<mpi::Status>> {
     state::process()?.requests().peek(id).map_err(wrong(ARRAY))
 }
 
-/// Which of several are neither null nor inactive.
+/// The indices of requests that are neither null nor inactive.
 fn active(ids: &[RequestId]) -> Answer<Vec<usize>> {
     let requests = state::process()?.requests();
     let mut active = Vec::new();
@@ -401,7 +401,7 @@ pub(crate) fn request_get_status_some(
     Ok(())
 }
 
-/// What a call does with one request that may not be null.
+/// Runs `act` for one request, which must not be null.
 fn with(
     place: Out<types::Request>,
     body: impl FnOnce(mpi::Requests<'_>, RequestId) -> mpi::Result<()>,
@@ -426,19 +426,19 @@ pub(crate) fn cancel(request: Out<types::Request>) -> Answer {
     with(request, |requests, id| requests.cancel(id))
 }
 
-/// The operation goes on.
+/// The operation continues.
 pub(crate) fn request_free(request: Out<types::Request>) -> Answer {
     with(request, |requests, id| requests.free(id))?;
     request.set(NULL);
     Ok(())
 }
 
-/// Another thread may wait for it.
+/// Another thread may be waiting for the request.
 pub(crate) fn grequest_complete(request: types::Request) -> Answer {
     state::process()?.requests().complete(id_of(request)).map_err(wrong(ONE))
 }
 
-/// Parts of a request's message are ready. Other threads may wait for the request.
+/// Marks partitions as ready. Other threads may be waiting for the request.
 pub(crate) fn pready_range(low: i32, high: i32, request: types::Request) -> Answer {
     state::process()?.requests().parts_ready(id_of(request), low, high).map_err(wrong(ONE))
 }

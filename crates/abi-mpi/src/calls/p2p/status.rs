@@ -1,4 +1,4 @@
-//! Statuses: their public fields, and what may be set of the others.
+//! Statuses: their public fields, and setters of the others.
 
 use ffi::{In, Out};
 
@@ -6,12 +6,12 @@ use crate::answer::{Answer, Fault};
 use crate::constants::MPI_ERR_ARG;
 use crate::types::Status;
 
-/// A status that is passed, which may not be `MPI_STATUS_IGNORE`.
+/// Reads a status argument, which must not be `MPI_STATUS_IGNORE`.
 pub(crate) fn given(status: In<Status>) -> Answer<Status> {
     status.required(Fault::new(MPI_ERR_ARG, "status: MPI_STATUS_IGNORE holds nothing"))
 }
 
-/// Changes a status that is passed.
+/// Changes a status argument.
 pub(crate) fn change(status: Out<Status>, how: impl FnOnce(&mut Status)) -> Answer {
     let ignored = || Fault::new(MPI_ERR_ARG, "status: MPI_STATUS_IGNORE cannot be set");
     let mut changed = status.get().ok_or_else(ignored)?;

@@ -2,8 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `window` | memory that others reach |
-//! | `onesided` | operations on it |
+//! | `window` | windows |
+//! | `onesided` | one-sided operations and synchronisation |
 
 pub(super) mod onesided;
 pub(super) mod window;

@@ -15,7 +15,7 @@ use crate::types::{self, Address, Number, Win};
 
 const ORIGIN: Names = Names { address: "origin_addr", count: "origin_count", datatype: "origin_datatype" };
 const RESULT: Names = Names { address: "result_addr", count: "result_count", datatype: "result_datatype" };
-/// Of calls that have one element of each.
+/// Argument names of `MPI_Compare_and_swap`, whose count is always 1.
 const COMPARED: Names = Names { address: "compare_addr", count: "count", datatype: "datatype" };
 
 fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype) -> Answer<At> {
@@ -26,7 +26,7 @@ fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype
     Ok(At { rank, displacement, count: count.wide(), datatype })
 }
 
-/// An operator, checked for accumulating elements of a datatype, and whether it reads the origin.
+/// An operator, checked for accumulating elements of a datatype, and whether it reads the origin buffer.
 fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
     let op = objects::get(op, "op")?.0.clone();
     strict::check(&op, datatype)?;
@@ -34,17 +34,17 @@ fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
     Ok((op, looks))
 }
 
-/// Whether so many elements have as many bytes.
+/// Whether `count` elements have the length of a piece.
 #[inline(always)]
 fn has_as_many<N: Number>(piece: Piece, count: N, handle: types::Datatype) -> bool {
     Datatype::predefined_dense(handle.value()).checked_mul(count.wide()) == i64::try_from(piece.len()).ok()
 }
 
-/// Where the handles of predefined datatypes and of predefined operators begin.
+/// The first handles of predefined datatypes and of predefined operators.
 const DATATYPES: usize = 0x200;
 const OPS: usize = 0x20;
 
-/// Bytes of the predefined integers of a word or half of one, by handle; 0 for all else.
+/// The size of predefined integer types of 8 or 4 bytes, by handle; 0 for all other types.
 static INTEGERS: [u8; 256] = {
     let mut bytes = [0; 256];
     let words = [
@@ -72,7 +72,7 @@ static INTEGERS: [u8; 256] = {
     bytes
 };
 
-/// What becomes of an integer by a predefined operator, by handle; nothing for those that need to know more of it.
+/// The atomic change of a predefined operator, by handle; `None` for operators without one.
 static CHANGES: [Option<Change>; 32] = {
     let mut changes = [None; 32];
     changes[c::MPI_SUM - OPS] = Some(Change::Add);
@@ -84,14 +84,14 @@ static CHANGES: [Option<Change>; 32] = {
     changes
 };
 
-/// Bytes of the integers of a datatype that are changed at once; nothing for other types.
+/// The size of a datatype's integers, if the fast path supports it; `None` for other types.
 #[inline(always)]
 fn integer(datatype: types::Datatype) -> Option<usize> {
     let bytes = INTEGERS.get(datatype.value().wrapping_sub(DATATYPES)).copied().unwrap_or(0);
     (bytes > 0).then_some(bytes.into())
 }
 
-/// As [`is_changed_by`], for calls that need not be as short as can be.
+/// [`is_changed_by`] out of line, for callers that are less sensitive to latency.
 #[inline(never)]
 fn is_changed(
     pieces: (Address, Option<Address>),
@@ -103,8 +103,8 @@ fn is_changed(
     is_changed_by::<false>(pieces, datatype, place, op, win)
 }
 
-/// Changes an integer of a member's at once, and reads what it was if there is a place for that. Whether it was done. Each of the two
-/// forms has one caller, which the compiler makes all of it a part of.
+/// The fast path for one integer: changes it at the target, and fetches the old value if there is a result address. Returns whether that
+/// was done. The compiler inlines each of the two forms into its only caller.
 #[inline(always)]
 fn is_changed_by<const IS_FETCH: bool>(
     (origin, result): (Address, Option<Address>),
@@ -117,7 +117,7 @@ fn is_changed_by<const IS_FETCH: bool>(
     let Some(change) = CHANGES.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
     let from = bytes_at(origin, bytes);
     let into = result.and_then(|result| bytes_at(result, bytes));
-    // Without a place for what it was, `MPI_NO_OP` is wrong; with one, the origin may be missing.
+    // Without a result, `MPI_NO_OP` is an error; with one, the origin may be missing.
     let is_complete = if change == Change::None { into.is_some() } else { from.is_some() };
     if !is_complete || into.is_some() != result.is_some() {
         return false;
@@ -127,8 +127,8 @@ fn is_changed_by<const IS_FETCH: bool>(
     at_once(win, act) == Some(true)
 }
 
-/// Reduces elements of a member's at once, and reads what they were if there is a place for that. Whether it was done. All have as many
-/// bytes, of one datatype; with `MPI_NO_OP` the origin is not looked at.
+/// The fast path for arrays: reduces elements at the target, and fetches the old values if there is a result buffer. Returns whether that
+/// was done. All buffers have the same length and datatype; `MPI_NO_OP` does not read the origin.
 #[inline(never)]
 fn is_reduced(
     (origin, result): (Option<Piece>, Option<Piece>),
@@ -153,14 +153,14 @@ fn is_reduced(
     at_once(win, act) == Some(true)
 }
 
-/// What is not done at once, apart from what is: that needs no room on the stack for it.
+/// Runs the slow path out of line, so that the fast path reserves no stack for it.
 #[cold]
 #[inline(never)]
 fn long_way(act: impl FnOnce() -> Answer) -> Answer {
     act()
 }
 
-/// The calls that move elements, in both forms.
+/// Put and get, with and without a request.
 macro_rules! transfers {
     ($($name:ident, $requested:ident, $at_once:ident;)*) => {
         $(
@@ -272,7 +272,7 @@ pub(crate) fn raccumulate<N: Number>(
     new_request(win.window.raccumulate(&origin, &target, &op)?, request)
 }
 
-/// The buffer that an operator looks at; nothing for one that does not look at it.
+/// The origin buffer, or an empty one if the operator does not read it.
 fn origin_of<N: Number>(looks: bool, address: Address, count: N, handle: types::Datatype) -> Answer<Buffer> {
     if looks { named_buffer(ORIGIN, address, count, handle) } else { Ok(Buffer::nothing()) }
 }
@@ -459,7 +459,7 @@ pub(crate) fn win_flush_all(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.flush_all()?)
 }
 
-/// What is over at the target is over here.
+/// A flush completes operations at the origin and the target, so local flushes are the same.
 pub(crate) use win_flush as win_flush_local;
 pub(crate) use win_flush_all as win_flush_local_all;
 

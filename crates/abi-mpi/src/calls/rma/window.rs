@@ -1,4 +1,4 @@
-//! Windows: how they are made and freed, and what they are.
+//! Windows: creation, freeing and queries.
 
 use ffi::{Out, Text};
 use mpi::Window;
@@ -20,13 +20,13 @@ pub(crate) fn win_create<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    // SAFETY: what this asks for is what MPI asks of a program that passes the memory. Test: `windows_are_used_on_shm`.
+    // SAFETY: MPI makes the same demands on a program that passes the memory. Test: `windows_are_used_on_shm`.
     let window = unsafe { Window::create(&comm, base.0, size, disp_unit.wide(), hints(info)?) }?;
     win.set(insert_win(window)?);
     Ok(())
 }
 
-/// Answers with a window that has memory of its own, and with where that is.
+/// Returns a window that allocated its memory, and the address of the memory.
 fn answer_own(window: Window, baseptr: Address, win: Out<Win>) -> Answer {
     baseptr.out::<usize>().set(window.base());
     win.set(insert_win(window)?);

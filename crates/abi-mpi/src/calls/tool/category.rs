@@ -1,4 +1,4 @@
-//! Categories: which variables belong together. None lies in another.
+//! Categories of variables and events. They are not nested.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::open::{answer_text, check_open, indexed, named};
 use super::{cvar, pvar};
 use crate::answer::Answer;
 
-/// A category: control variables, performance variables and events, each one behind the other.
+/// A category: ranges of control variables, performance variables and events.
 struct Category {
     name: &'static str,
     about: &'static str,
@@ -47,7 +47,7 @@ pub(crate) fn t_category_get_num(count: Out<i32>) -> Answer {
     Ok(())
 }
 
-/// They are the same from the beginning to the end.
+/// Categories never change.
 pub(crate) fn t_category_changed(update_number: Out<i32>) -> Answer {
     check_open()?;
     update_number.set(0);
@@ -81,7 +81,7 @@ pub(crate) fn t_category_get_info(
     Ok(())
 }
 
-/// As many of the indices as there is room for.
+/// Returns as many indices as fit.
 fn list(range: &Range<usize>, len: i32, indices: Out<i32>) {
     let room = usize::try_from(len).unwrap_or(0);
     range.clone().take(room).enumerate().for_each(|(at, index)| indices.nth(at).set(index as i32));

@@ -1,4 +1,4 @@
-//! Control variables. What goes by process 0 at the start can be set before `MPI_Init` alone; limits of protocols at any time after it.
+//! Control variables. Variables under the control of process 0 can be set only before `MPI_Init`; protocol limits at any time after it.
 
 use ffi::{Out, Text, lock};
 use mpi::{Kind, Limits, Process, Tuning};
@@ -15,9 +15,9 @@ use crate::types::{Address, Datatype};
 enum Control {
     /// A limit, in bytes or slots.
     Limit(Limit),
-    /// What a cost is taken to be, in seconds, seconds for a byte, or seconds for a byte that is reduced.
+    /// An assumed cost, in seconds, seconds per byte, or seconds per reduced byte.
     Cost(usize),
-    /// The algorithm of a kind of collective operations: 0 for the cheapest, or the place of a name among those of the kind.
+    /// The algorithm of a kind of collective: 0 for the cheapest, or 1 plus the index of a name among those of the kind.
     Algorithm(Kind),
 }
 
@@ -34,7 +34,7 @@ enum Limit {
     SharedMax,
 }
 
-/// Each with its name and what it is.
+/// Each limit with its name and description.
 const LIMITS: [(Limit, &str, &str); 9] = [
     (Limit::EagerMax, "eager_max", "bytes of the longest message that brings its data along"),
     (
@@ -65,9 +65,9 @@ const COSTS: [(&str, &str); 4] = [
     ("cost_gamma", "seconds that a byte takes to be reduced, as algorithms are chosen by"),
 ];
 
-/// Limits, costs, and an algorithm for each kind.
+/// The number of variables: limits, costs, and an algorithm for each kind.
 pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + Kind::ALL.len();
-/// Where costs and algorithms begin.
+/// The index of the first cost; algorithms follow the costs.
 pub(super) const COLLECTIVES: usize = LIMITS.len();
 
 fn controls() -> Vec<Control> {
@@ -76,7 +76,7 @@ fn controls() -> Vec<Control> {
     limits.chain(costs).chain(Kind::ALL.into_iter().map(Control::Algorithm)).collect()
 }
 
-/// The names of a kind's algorithms, behind the word for the cheapest.
+/// The names of a kind's algorithms, after the word for the cheapest.
 fn algorithms(kind: Kind) -> Vec<&'static str> {
     ["cheapest"].into_iter().chain(Tuning::algorithms_of(kind)).collect()
 }
@@ -116,7 +116,7 @@ impl Control {
         }
     }
 
-    /// Its value as a program has it in memory.
+    /// Its value in the program's representation.
     fn read(self) -> Answer<Vec<u8>> {
         match self {
             Self::Limit(limit) => Ok(limit.of(&process()?.limits()).to_ne_bytes().to_vec()),
@@ -125,7 +125,7 @@ impl Control {
                 let costs = [costs.alpha, costs.gap, costs.beta, costs.gamma];
                 Ok(costs[cost].to_ne_bytes().to_vec())
             }
-            // The others are known with the job.
+            // Other values are known after the job was joined.
             Self::Algorithm(kind) => {
                 let named = match state::process() {
                     Ok(process) => process.tuning().algorithms.get(&kind).cloned(),
@@ -238,7 +238,7 @@ pub(crate) fn t_cvar_get_info(
     Ok(())
 }
 
-/// Handles of variables are their numbers from 1 on.
+/// A variable's handle is its index plus 1.
 pub(crate) fn t_cvar_handle_alloc(
     index: i32,
     _object: Address,
@@ -277,7 +277,7 @@ pub(crate) fn t_cvar_write(handle: Address, buf: Address) -> Answer {
     control(handle)?.write(buf)
 }
 
-/// Enumerations are those of algorithms: the number of the kind from 1 on.
+/// Each kind has an enumeration of its algorithms: the number of the kind plus 1.
 fn enum_of(kind: Kind) -> Address {
     Address(kind as usize + 1)
 }

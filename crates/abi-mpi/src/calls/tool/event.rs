@@ -1,7 +1,7 @@
-//! Events: what a tool hears of when it happens. All come from one source, this process, and in the order in which they happened.
+//! Events of the tool interface. All come from one source, this process, in the order in which they happened.
 //!
-//! Callbacks are called when the call ends that has noticed the event, with no lock held and on its thread, so that they may use MPI as
-//! they like; events that come meanwhile are told of afterwards. An instance lives as long as its callback runs, on that thread.
+//! Callbacks run at the end of the call that noticed the event, with no lock held and on its thread, so they may use MPI freely; events
+//! that occur meanwhile are reported afterwards. An instance is valid while its callback runs, on that thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::profile;
 use crate::state;
 use crate::types::{Address, Datatype, Info};
 
-/// A kind of event: its elements are integers of four bytes, or unsigned ones of eight.
+/// An event type: its elements are integers of four bytes, or unsigned integers of eight.
 struct Kind {
     name: &'static str,
     about: &'static str,
@@ -50,7 +50,7 @@ const KINDS: [Kind; 4] = [
 ];
 const ERROR: usize = 0;
 
-/// Where an element lies in what is copied, and how long that is with all of them.
+/// The offset of each element in a copied instance, and the total length.
 fn layout(elements: &[usize]) -> (Vec<usize>, usize) {
     let mut end = 0_usize;
     let place = |len: &usize| {
@@ -62,7 +62,7 @@ fn layout(elements: &[usize]) -> (Vec<usize>, usize) {
     (places, end)
 }
 
-/// All handles, by number.
+/// All event handles, by number.
 struct Registrations {
     all: BTreeMap<usize, Registration>,
     last: usize,
@@ -70,14 +70,14 @@ struct Registrations {
 
 static REGISTRATIONS: Mutex<Registrations> = Mutex::new(Registrations { all: BTreeMap::new(), last: 0 });
 
-/// A callback, and what it is given.
+/// A callback and its user data.
 #[derive(Clone, Copy)]
 struct Callback {
     function: EventFunction,
     data: Address,
 }
 
-/// What a tool has registered: callbacks by how much they ask of where they are called.
+/// A tool's registration: callbacks by the safety level that they require.
 #[derive(Clone, Default)]
 struct Registration {
     kind: usize,
@@ -85,7 +85,7 @@ struct Registration {
     dropped: Option<EventsDropped>,
 }
 
-/// An event that is being told of.
+/// An event that is being reported.
 #[derive(Clone, Copy)]
 struct Instance {
     kind: usize,
@@ -94,12 +94,12 @@ struct Instance {
 }
 
 thread_local! {
-    /// The event that this thread tells of, if it does; and errors that it has raised.
+    /// The event that this thread is reporting, if any; and the errors that it has raised.
     static TOLD: RefCell<Option<Instance>> = const { RefCell::new(None) };
     static ERRORS: RefCell<Vec<Instance>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The handle of the instance that a thread tells of.
+/// The handle of the instance that a thread is reporting.
 const INSTANCE: Address = Address(1);
 
 fn instance(handle: Address) -> Answer<Instance> {
@@ -116,7 +116,7 @@ fn registered<T>(handle: Address, act: impl FnOnce(&mut Registration) -> Answer<
     done
 }
 
-/// Has calls look for events while somebody wants to hear of any.
+/// Enables event collection in calls while a callback is registered.
 fn listen(registrations: &Registrations) {
     let wants = |registration: &Registration| !registration.callbacks.is_empty();
     let is_wanted = registrations.all.values().any(wants);
@@ -127,7 +127,7 @@ fn listen(registrations: &Registrations) {
     }
 }
 
-/// MPI has begun: what was registered before is listened for from now on.
+/// Enables event collection after MPI was initialized, for callbacks registered before.
 pub(crate) fn listen_to_events() {
     let registrations = lock(&REGISTRATIONS);
     if registrations.all.values().any(|registration| !registration.callbacks.is_empty())
@@ -137,13 +137,13 @@ pub(crate) fn listen_to_events() {
     }
 }
 
-/// A call has failed with an error of this class.
+/// Records the failure of a call with an error of this class.
 pub(crate) fn note_error(class: i32) {
     let values = [class as u32 as u64, 0, 0];
     ERRORS.with_borrow_mut(|errors| errors.push(Instance { kind: ERROR, at: host().now(), values }));
 }
 
-/// Tells of all events that there are. Called when a call has ended.
+/// Reports all pending events. Runs at the end of a call.
 pub(crate) fn tell_of_events() {
     if TOLD.with_borrow(Option::is_some) {
         return;
@@ -179,7 +179,7 @@ pub(crate) fn tell_of_events() {
     }
 }
 
-/// More has happened than was kept: of which kinds is not known.
+/// Reports lost events to the callbacks of all types except errors: the types of the lost ones are unknown.
 fn tell_dropped(count: u64) {
     let of_messages = |registration: &&Registration| registration.kind != ERROR;
     let all = lock(&REGISTRATIONS).all.clone();
@@ -240,7 +240,7 @@ pub(crate) fn t_event_get_info(
     Ok(())
 }
 
-/// Hints are taken, and mean nothing.
+/// Hints are accepted and ignored.
 pub(crate) fn t_event_handle_alloc(
     index: i32,
     _object: Address,
@@ -292,7 +292,7 @@ pub(crate) fn t_event_callback_set_info(handle: Address, _safety: i32, info: Inf
     t_event_handle_set_info(handle, info)
 }
 
-/// Without a function there is no callback any more. Of several, the one is called that asks least of where it is called.
+/// A null function removes the callback. Of several callbacks, the one with the lowest safety requirement is called.
 pub(crate) fn t_event_register_callback(
     handle: Address,
     safety: i32,
@@ -327,7 +327,7 @@ pub(crate) fn t_event_set_dropped_handler(handle: Address, dropped: Address) -> 
     })
 }
 
-/// The bytes of an element, as they lie in memory.
+/// The bytes of an element in native byte order.
 fn bytes_of(event: &Instance, element: usize) -> Vec<u8> {
     let value = event.values[element];
     match KINDS[event.kind].elements[element] {
@@ -367,7 +367,7 @@ pub(crate) fn t_event_get_source(handle: Address, source: Out<i32>) -> Answer {
     Ok(())
 }
 
-/// Nanoseconds, in which the source counts.
+/// The source's timestamp, in nanoseconds.
 fn ticks(at: Time) -> i64 {
     (at.since(Time::ZERO).as_ps() / 1000) as i64
 }

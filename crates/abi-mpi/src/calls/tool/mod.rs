@@ -1,12 +1,12 @@
-//! The tool interface, `MPI_T`: variables that tools read and set, and events that they hear of.
+//! The tool interface, `MPI_T`: control and performance variables, and events.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `cvar` | control variables: limits of protocols, algorithms, costs |
 //! | `pvar` | performance variables, in sessions |
-//! | `event` | events, told of when the call ends that has noticed them |
-//! | `open` | whether a tool has opened the interface; answers in its way |
-//! | `category` | which belong together |
+//! | `event` | events, reported at the end of the call that noticed them |
+//! | `open` | whether a tool has opened the interface; results in its conventions |
+//! | `category` | categories of variables and events |
 
 mod category;
 mod cvar;

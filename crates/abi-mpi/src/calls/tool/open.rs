@@ -1,4 +1,4 @@
-//! Whether a tool has opened the interface, and answers in the way of `MPI_T`.
+//! Whether a tool has opened the interface, and results in the conventions of `MPI_T`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,19 +12,19 @@ use crate::constants::{
 use crate::memory::put_text;
 use crate::state::give_level;
 
-/// How often it was opened without being closed.
+/// The number of initializations without a finalization.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn check_open() -> Answer {
     if OPENED.load(Ordering::Relaxed) > 0 { Ok(()) } else { Err(none(MPI_T_ERR_NOT_INITIALIZED)) }
 }
 
-/// There is no handler to hear of it: a tool sees the code alone.
+/// `MPI_T` has no error handlers: a tool sees only the code.
 pub(super) fn none(code: i32) -> Fault {
     Fault::new(code, "there is none")
 }
 
-/// What an index is for.
+/// The element at an index.
 pub(super) fn indexed<T>(things: &[T], index: i32) -> Answer<&T> {
     let at = usize::try_from(index).ok().and_then(|index| things.get(index));
     at.ok_or_else(|| none(MPI_T_ERR_INVALID_INDEX))
@@ -37,7 +37,7 @@ pub(super) fn named(names: impl IntoIterator<Item = String>, name: Text) -> Answ
     at.map(|at| at as i32).ok_or_else(|| none(MPI_T_ERR_INVALID_NAME))
 }
 
-/// Answers with a text, as MPI_T does: as much as there is room for, and how much it would be with its zero.
+/// Returns a string in the convention of MPI_T: truncated to the buffer, with the full length including the zero.
 pub(super) fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
     let room = len.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
     if place.is_some() && room > 0 {
@@ -46,7 +46,7 @@ pub(super) fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
     len.set(text.len() as i32 + 1);
 }
 
-/// A tool's threads may call while the program's do, unless it says that they are the main one.
+/// A tool's threads may call concurrently with the program's, unless the tool promises to use only the main one.
 pub(crate) fn t_init_thread(required: i32, provided: Out<i32>) -> Answer {
     OPENED.fetch_add(1, Ordering::Relaxed);
     if required > MPI_THREAD_FUNNELED {

@@ -1,4 +1,4 @@
-//! Performance variables: sessions, and handles in them, each with a count of its own where the variable counts.
+//! Performance variables: sessions and their handles, each with its own count if the variable is a counter.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,19 +14,19 @@ use crate::objects::get;
 use crate::state;
 use crate::types::{Address, Comm, Datatype};
 
-/// A performance variable: an unsigned long, or one for each rank of a communicator.
+/// A performance variable: an unsigned long, or one per rank of a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Variable {
     Gauge(Gauge),
-    /// Messages that have left by a protocol, and their bytes.
+    /// Messages sent by a protocol, and their bytes.
     Messages(Proto),
     Bytes(Proto),
-    /// Messages that have left for each rank, and their bytes.
+    /// Messages sent to each rank, and their bytes.
     MessagesTo,
     BytesTo,
 }
 
-/// Each gauge with its name and what it is.
+/// Each gauge with its name and description.
 const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
     ("posted_receives", "receives that wait for a message"),
     ("unexpected_messages", "messages that wait for a receive"),
@@ -42,7 +42,7 @@ const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
     ("connections_refused", "connect requests that did not prove that they come from a known process"),
 ];
 
-/// Where those of protocols begin, and all of them.
+/// The index of the first variable of a protocol, and the number of variables.
 pub(super) const PROTOCOLS: usize = Gauge::ALL.len();
 pub(super) const COUNT: usize = PROTOCOLS + 2 * Proto::ALL.len() + 2;
 
@@ -53,7 +53,7 @@ fn variables() -> Vec<Variable> {
     all.chain([Variable::MessagesTo, Variable::BytesTo]).collect()
 }
 
-/// A protocol as a part of a variable's name: `eager_copy`, `rndv_shm_both`.
+/// A protocol's name as part of a variable's name: `eager_copy`, `rndv_shm_both`.
 fn variable(proto: Proto) -> String {
     proto.name().replace(['/', '-'], "_")
 }
@@ -88,7 +88,7 @@ impl Variable {
         }
     }
 
-    /// Whether handles count from when they are started on; others show what is, and cannot be set.
+    /// Whether handles count from their start; others show the current value and cannot be written.
     fn counts(self) -> bool {
         matches!(self.class(), c::MPI_T_PVAR_CLASS_COUNTER | c::MPI_T_PVAR_CLASS_AGGREGATE)
     }
@@ -97,7 +97,7 @@ impl Variable {
         matches!(self, Self::MessagesTo | Self::BytesTo)
     }
 
-    /// Its values now; nothing has happened before `MPI_Init`.
+    /// Its current values; zero before `MPI_Init`.
     fn now(self, comm: Option<&mpi::Comm>) -> Vec<u64> {
         let process = state::process().ok();
         let of = |read: &dyn Fn(&Process) -> u64| vec![process.map_or(0, read)];
@@ -115,13 +115,13 @@ impl Variable {
     }
 }
 
-/// A variable as a tool has it in a session.
+/// A tool's handle of a variable in a session.
 struct Handle {
     variable: Variable,
     comm: Option<mpi::Comm>,
-    /// What it has counted before it was last started.
+    /// The count up to the last start.
     counted: Vec<u64>,
-    /// What the variable was when it was started, while it counts.
+    /// The variable's values at the last start, while the handle is started.
     since: Option<Vec<u64>>,
 }
 
@@ -178,13 +178,13 @@ impl Handle {
 
 static SESSIONS: Mutex<Sessions> = Mutex::new(Sessions { open: BTreeMap::new(), last: FIRST });
 
-/// Sessions with their handles, all by numbers.
+/// Sessions and their handles, all by number.
 struct Sessions {
     open: BTreeMap<usize, BTreeMap<usize, Handle>>,
     last: usize,
 }
 
-/// Behind it come numbers that are neither null nor all handles.
+/// Numbers above this value are neither null nor `MPI_T_PVAR_ALL_HANDLES`.
 const FIRST: usize = c::MPI_T_PVAR_ALL_HANDLES;
 
 impl Sessions {
@@ -198,7 +198,7 @@ impl Sessions {
     }
 }
 
-/// Does something with a handle.
+/// Runs `act` with a handle.
 fn with<T>(session: Address, handle: Address, act: impl FnOnce(&mut Handle) -> Answer<T>) -> Answer<T> {
     check_open()?;
     let mut sessions = lock(&SESSIONS);
@@ -206,7 +206,7 @@ fn with<T>(session: Address, handle: Address, act: impl FnOnce(&mut Handle) -> A
     act(handles.get_mut(&handle.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))?)
 }
 
-/// Does something with a handle, or with all of a session for which it is possible.
+/// Runs `act` with a handle, or with all handles of a session that support it.
 fn with_all(session: Address, handle: Address, act: impl Fn(&mut Handle) -> Answer) -> Answer {
     if handle.0 != c::MPI_T_PVAR_ALL_HANDLES {
         return with(session, handle, act);

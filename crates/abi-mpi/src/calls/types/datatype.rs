@@ -1,4 +1,4 @@
-//! Datatypes: their handles, and the calls that make, name and free them.
+//! Datatypes: their handles, and the calls that create, name and free them.
 
 use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
 use ffi::{In, Out, Text, lock};
@@ -11,14 +11,14 @@ use crate::memory::put_text;
 use crate::objects::{Ref, datatype, get, insert, remove, type_handle};
 use crate::types::{self, Handle, Number, kind};
 
-/// Answers with a type that a constructor made; `N` says by which form.
+/// Returns a newly constructed type; `N` is the form of the constructor.
 fn made<N: Number>(datatype: Datatype, newtype: Out<types::Datatype>) -> Answer {
     let datatype = if N::IS_LARGE { datatype.with_large_counts() } else { datatype };
     newtype.set(insert::<kind::Datatype>(TypeObject::new(datatype))?);
     Ok(())
 }
 
-/// So many numbers of either width.
+/// Reads an array of `count` numbers of either width.
 pub(crate) fn numbers<N: Number>(array: In<N>, count: i64, argument: &str) -> Answer<Vec<i64>> {
     let wrong = |code, why| Fault::new(code, format!("{argument}: {why}"));
     let count = usize::try_from(count).map_err(|_| wrong(c::MPI_ERR_COUNT, "their number is negative"))?;
@@ -196,7 +196,7 @@ pub(crate) fn type_create_resized_c(
     made::<i64>(Datatype::resized(&old(oldtype)?.datatype, lb, extent)?, newtype)
 }
 
-/// Nothing for `MPI_UNDEFINED`.
+/// A number, or `None` for `MPI_UNDEFINED`.
 fn defined(number: i32) -> Option<i64> {
     (number != c::MPI_UNDEFINED).then_some(number.into())
 }
@@ -222,7 +222,7 @@ pub(crate) fn type_get_value_index(
     pair_type: Out<types::Datatype>,
 ) -> Answer {
     let (value, index) = (get(value_type, "value_type")?, get(index_type, "index_type")?);
-    // A pair without a name is what other libraries do not have, and programs do not expect.
+    // Other libraries lack pair types without a name, and programs do not expect them.
     let pair = Datatype::value_index(&value.datatype, &index.datatype)?;
     let pair = pair.filter(|pair| pair.combiner() == Combiner::Named);
     let handle = pair.map(|pair| type_handle(&pair)).transpose()?;

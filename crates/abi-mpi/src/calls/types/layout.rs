@@ -1,4 +1,4 @@
-//! What a datatype is: its size and bounds, how it was made, and how many elements came.
+//! Queries of datatypes: size, bounds, constructor, and the number of received elements.
 
 use datatypes::{Contents, Datatype, Envelope};
 use ffi::{In, Out};
@@ -9,7 +9,7 @@ use crate::constants as c;
 use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};
 
-/// Answers with a number, or with `MPI_UNDEFINED` if it is none or does not fit.
+/// Stores a number, or `MPI_UNDEFINED` if there is none or it does not fit.
 fn put<N: Number>(place: Out<N>, value: Option<i64>) {
     let undefined = || N::narrow(c::MPI_UNDEFINED.into());
     if let Some(value) = value.and_then(N::narrow).or_else(undefined) {
@@ -44,7 +44,7 @@ pub(crate) fn type_get_true_extent(handle: types::Datatype, lb: Out<i64>, extent
 pub(crate) use type_get_true_extent as type_get_true_extent_c;
 pub(crate) use type_get_true_extent as type_get_true_extent_x;
 
-/// What the form without large counts cannot say.
+/// The error for a type that only the large-count form can describe.
 fn large() -> Fault {
     Fault::new(
         c::MPI_ERR_TYPE,
@@ -87,7 +87,7 @@ pub(crate) fn type_get_envelope_c(
     Ok(())
 }
 
-/// Checks that a list has room.
+/// Checks the capacity of a list.
 fn check_room(argument: &str, room: i64, len: usize) -> Answer {
     if room < len as i64 {
         return Err(Fault::new(
@@ -106,7 +106,7 @@ fn put_wide(list: &[i64], place: Out<i64>) {
     list.iter().enumerate().for_each(|(at, number)| place.nth(at).set(*number));
 }
 
-/// Handles for the types inside, which the program frees.
+/// Stores handles of the contained types, which the program frees.
 fn put_types(list: &[Datatype], place: Out<types::Datatype>) -> Answer {
     for (at, inside) in list.iter().enumerate() {
         place.nth(at).set(type_handle(inside)?.0);

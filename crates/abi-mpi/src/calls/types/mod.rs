@@ -2,8 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `datatype` | datatypes: made, named, freed |
-//! | `layout` | what datatypes are asked |
+//! | `datatype` | construction, names, freeing |
+//! | `layout` | queries of datatypes |
 //! | `pack` | packing |
 //! | `op` | operators |
 

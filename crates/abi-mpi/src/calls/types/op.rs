@@ -1,4 +1,4 @@
-//! Operators of reductions, and the one reduction that needs nobody else.
+//! Operators of reductions, and `MPI_Reduce_local`.
 
 use std::sync::Arc;
 

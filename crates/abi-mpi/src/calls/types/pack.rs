@@ -1,4 +1,4 @@
-//! Packing and unpacking, in the form of this machine and in external32.
+//! Packing and unpacking, in native format and in external32.
 
 use ffi::{Out, Text};
 
@@ -11,7 +11,7 @@ use crate::types::{self, Address, Comm, Number};
 const INPUT: Names = Names { address: "inbuf", count: "incount", datatype: "datatype" };
 const OUTPUT: Names = Names { address: "outbuf", count: "outcount", datatype: "datatype" };
 
-/// Where the next bytes lie in a packed buffer, and how many are left.
+/// The current position in a packed buffer as an address, and the number of bytes left.
 fn room<N: Number>(buffer: Address, size: N, position: Out<N>) -> Answer<(Address, u64)> {
     let at =
         position.required(Fault::new(c::MPI_ERR_ARG, "position: it is NULL"))?.get().map_or(0, Number::wide);
@@ -23,7 +23,7 @@ fn room<N: Number>(buffer: Address, size: N, position: Out<N>) -> Answer<(Addres
 
 fn advance<N: Number>(position: Out<N>, bytes: u64) {
     let next = position.get().and_then(|at| N::narrow(at.wide() + bytes as i64));
-    // Behind the last byte of a buffer whose size is of this width.
+    // The new position fits, as the buffer's size has the same width.
     next.into_iter().for_each(|next| position.set(next));
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn unpack<N: Number>(
     Ok(())
 }
 
-/// Answers with a number of bytes.
+/// Returns a number of bytes.
 fn put_size<N: Number>(size: Out<N>, bytes: u64) -> Answer {
     let narrow = i64::try_from(bytes).ok().and_then(N::narrow);
     let large = || Fault::new(c::MPI_ERR_VALUE_TOO_LARGE, format!("size: {bytes} does not fit"));
