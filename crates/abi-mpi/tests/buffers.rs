@@ -31,20 +31,20 @@ struct Argument<'a> {
     name: &'a str,
 }
 
-/// A function that takes data.
+/// A function with data arguments.
 struct Function<'a> {
     name: &'a str,
     arguments: Vec<Argument<'a>>,
 }
 
-/// What a call is made with.
+/// The data arguments of a call.
 #[derive(Clone, Copy, PartialEq)]
 enum Data {
     /// Elements in every buffer.
     Some,
-    /// No elements, of a datatype.
+    /// No elements, with a valid datatype.
     None,
-    /// No elements, of no datatype.
+    /// No elements, with a null datatype.
     Untyped,
 }
 
@@ -71,7 +71,7 @@ impl Function<'_> {
         self.arguments.iter().map(|argument| argument.name).filter(|name| BUFFERS.contains(name))
     }
 
-    /// Whether a reduction, a scatter, or another collective operation takes `MPI_IN_PLACE` there, at the only process.
+    /// Whether a collective operation on one process accepts `MPI_IN_PLACE` for this buffer.
     fn may_be_in_place(&self, buffer: &str) -> bool {
         let name = self.name.trim_start_matches("MPI_").to_lowercase();
         if name.contains("neighbor") || name.contains("sendrecv") || name.contains("local") {
@@ -80,7 +80,7 @@ impl Function<'_> {
         buffer == if name.contains("scatter") && !name.contains("reduce") { "recvbuf" } else { "sendbuf" }
     }
 
-    /// Whether an argument is a count of elements.
+    /// Whether a function has a count of elements.
     fn is_counted(&self) -> bool {
         self.arguments.iter().any(|argument| argument.name.contains("count"))
     }
@@ -121,7 +121,7 @@ impl Function<'_> {
         }
     }
 
-    /// A call in which some arguments have other values, and what it must return.
+    /// A call with some arguments replaced, and the class that it must return.
     fn call(&self, data: Data, others: &[(&str, &str)], class: &str) -> String {
         let other = |name: &str| others.iter().find(|(other, _)| *other == name).map(|(_, value)| *value);
         let value = |argument: &Argument| {
@@ -154,7 +154,7 @@ impl Function<'_> {
     }
 }
 
-/// Makes the calls, and returns the complaints.
+/// Compiles and runs the calls, and returns the complaints.
 fn made(name: &str, calls: &str) -> Vec<String> {
     let source = format!(
         "#include \"buffers.h\"\nint main(void) {{\nbegin();\n{calls}fflush(stdout);\nOK(MPI_Win_unlock_all(win));\n_exit(0);\n}}\n"

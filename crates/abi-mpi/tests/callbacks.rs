@@ -9,15 +9,15 @@ use common::{Compiled, Language, compile, compile_as, has_compiler};
 
 const OPTIONS: [&str; 3] = [concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/c"), "-Wall", "-Werror"];
 
-/// The program of exceptions.cc; nothing without a compiler.
+/// The compiled exceptions.cc; `None` without a compiler.
 fn exceptions() -> Option<Compiled> {
     let source = include_str!("c/exceptions.cc");
     Language::Cpp.has_compiler().then(|| compile_as(Language::Cpp, "exceptions", source, &OPTIONS))
 }
 
-/// Goal: an exception of any callback leaves the MPI call that ran the callback, and the objects of that call work afterwards, in blocking
-/// and other calls. Method: error handlers of all kinds of objects, operators, functions of attributes, generalized requests, data
-/// representations and events throw; the program identifies each exception by its text.
+/// Goal: an exception of any callback leaves the MPI call that ran the callback, and the objects of that call work afterwards, in
+/// blocking and other calls. Method: error handlers of all kinds of objects, operators, functions of attributes, generalized requests,
+/// data representations and events throw; the program identifies each exception by its text.
 #[test]
 fn exceptions_of_callbacks_leave_the_call() {
     let Some(program) = exceptions() else { return };

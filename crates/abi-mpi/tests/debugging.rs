@@ -1,4 +1,4 @@
-//! Ranks that somebody debugs: what valgrind reports of them, and the core that one leaves.
+//! Debugging of ranks: valgrind's report, and the core dump of a crash.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::job::run_job_to_its_end;
 use common::{compile, has_compiler};
 
-/// A script in a folder.
+/// Writes an executable script into a folder.
 fn script(folder: &Path, body: &str) -> PathBuf {
     let path = folder.join("script");
     fs::write(&path, format!("#!/bin/sh\n{body}\n")).expect("written");
@@ -18,8 +18,8 @@ fn script(folder: &Path, body: &str) -> PathBuf {
     path
 }
 
-/// Goal: valgrind ends soon and reports no error with the suppressions that ship. Method: one rank and two, with the leak check; the
-/// calls that valgrind does not know are made once by each thread.
+/// Goal: valgrind finishes soon and reports no error with the shipped suppressions. Method: one rank and two, with the leak check; each
+/// thread makes the calls that valgrind does not know once.
 fn check_with_valgrind(device: &str) {
     let there = Command::new("valgrind").arg("--version").stdout(Stdio::null()).status();
     if !has_compiler() {
@@ -61,8 +61,8 @@ fn valgrind_on_iwarp_ends_and_reports_nothing() {
     check_with_valgrind("iwarp");
 }
 
-/// Goal: the core of a rank that has crashed is small, and has the memory of the program's window. Method: the limit is above the size
-/// that is allowed, so that a core which would be larger is cut there and fails.
+/// Goal: the core dump of a crashed rank is small, and contains the memory of the program's window. Method: the limit is above the
+/// accepted size, so that a larger core is truncated there and fails.
 #[test]
 fn the_core_of_a_rank_on_shm_is_small() {
     const MIB: u64 = 1 << 20;

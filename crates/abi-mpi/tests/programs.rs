@@ -1,4 +1,4 @@
-//! Programs in C, built with our header against our library: alone, and as ranks of a job. The sources are in tests/c.
+//! Programs in C, built with our header and our library: alone, and as ranks of a job. The sources are in tests/c.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use common::job::{run_job, run_job_on_hosts, run_job_to_its_end};
 use common::{Compiled, compile, has_compiler, run};
 
-/// A program of tests/c.
+/// Compiles a program of tests/c.
 fn program(name: &str, source: &str) -> Compiled {
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/tests/c");
     compile(name, source, &[include, "-std=gnu11", "-Wall", "-Werror"])
@@ -35,7 +35,7 @@ fn errors_have_their_class_and_name_the_argument() {
     assert_eq!(run(Command::new(errors.path())), "every error is named\n");
 }
 
-/// Memory alone limits objects and requests; if it is short, errors say so.
+/// Only memory limits the number of objects and requests; errors report a shortage.
 #[test]
 fn objects_are_as_many_as_memory_has() {
     if !has_compiler() {
@@ -55,7 +55,7 @@ fn with(mut command: Command, variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// The default error handler ends the program with one line, which says who did what wrong.
+/// The default error handler ends the program with one line that names the rank, the call and the cause.
 #[test]
 fn an_error_ends_the_program_with_a_line() {
     if !has_compiler() {
@@ -70,7 +70,7 @@ fn an_error_ends_the_program_with_a_line() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// Goal: no text of a variable acts on a terminal, and it cannot make up a line. Method: a device that there is not, with control
+/// Goal: the text of a variable in an error line cannot control a terminal or forge a line. Method: an unknown device with control
 /// characters in its name.
 #[test]
 fn error_line_has_no_control_characters_of_variables() {
@@ -85,8 +85,8 @@ fn error_line_has_no_control_characters_of_variables() {
     assert!(!said.trim_end().contains(char::is_control), "{said:?}");
 }
 
-/// Goal: without random numbers there are no keys that nobody can guess, and so no job: a sentence says why, where `iwarp` looked for a
-/// key without an end. Method: a filter that refuses getrandom(2) as forbidden, as unknown and as not ready, to a program alone.
+/// Goal: without random numbers there are no secret keys, and so no job: an error gives the reason, where `iwarp` retried forever.
+/// Method: a seccomp filter fails getrandom(2) as forbidden, unknown and not ready, in a program that runs alone.
 #[test]
 fn init_without_random_numbers_is_an_error() {
     if !has_compiler() {
@@ -111,7 +111,7 @@ fn init_without_random_numbers_is_an_error() {
     }
 }
 
-/// A program of ranks at several sizes over one device.
+/// Runs a program as ranks at several sizes over one device.
 fn ranks(name: &str, source: &str, device: &str, sizes: &[usize]) {
     if !has_compiler() {
         return;
@@ -133,11 +133,11 @@ fn messages_go_round_on_iwarp() {
     ranks("ring", include_str!("c/ring.c"), "iwarp", &[2, 4]);
 }
 
-/// Two networks of their own with a wire between them, which take no privilege. Each lasts as long as its process.
+/// Two network namespaces joined by a virtual wire, created without privileges. Each exists as long as its process.
 struct Wire([std::process::Child; 2]);
 
 impl Wire {
-    /// `None` where there can be none.
+    /// `None` if namespaces are unavailable.
     fn new() -> Option<Self> {
         let sleep = |command: &mut Command| {
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
@@ -146,7 +146,7 @@ impl Wire {
             std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).ok()?;
             (said == "there\n").then_some(child)
         };
-        // They end when this process does, whose end of the pipe they read.
+        // They exit with this process, which holds the other end of their pipe.
         let wait = ["sh", "-c", "echo there; exec cat"];
         let first = sleep(Command::new("unshare").args(["--user", "--map-root-user", "--net"]).args(wait))?;
         let of_first = first.id().to_string();
@@ -175,7 +175,7 @@ impl Wire {
         laid.then_some(wire)
     }
 
-    /// A script that runs a program in the first network for ranks that are even, and in the second one for the others.
+    /// A script that runs a program in the first namespace for even ranks, and in the second one for odd ranks.
     fn script(&self, program: &std::path::Path, place: &std::path::Path) {
         let [first, second] = self.0.each_ref().map(std::process::Child::id);
         let text = format!(
@@ -197,8 +197,8 @@ impl Drop for Wire {
     }
 }
 
-/// Goal: hosts reach each other without being told how: `shm` inside, `iwarp` between, by the address that both are near to. Method: ranks
-/// in two networks that a wire joins, and in which another address is the same.
+/// Goal: hosts reach each other without configuration: `shm` within a host, `iwarp` between hosts, at the address on the common network.
+/// Method: ranks in two namespaces joined by a wire, which also share another, identical address.
 #[test]
 fn hosts_reach_each_other() {
     if !has_compiler() {
@@ -231,7 +231,7 @@ fn hosts_reach_each_other() {
     assert!(said.contains("no address of this host lies in 10.1.0.0/16; it has 10.77.5.1"), "{said}");
 }
 
-/// Goal: processes listen no wider than they have to. Method: two hosts with two addresses each, of which a network may select one.
+/// Goal: processes listen only where necessary. Method: two hosts with two addresses each; `NICETY_NETWORK` may select one.
 #[test]
 fn ranks_on_several_hosts_listen_in_the_network_that_is_used() {
     if !has_compiler() {
@@ -262,7 +262,7 @@ fn ranks_on_several_hosts_listen_in_the_network_that_is_used() {
     assert_eq!(listens(&[("NICETY_NETWORK", "0.0.0.0/0")]), both);
 }
 
-/// Goal: what each level of thread support allows is right, with locks and without.
+/// Goal: every thread level allows what the standard says, with locks and without.
 #[test]
 fn threads_send_at_the_same_time() {
     if !has_compiler() {
@@ -286,7 +286,7 @@ fn windows_are_used_on_iwarp() {
     ranks("windows", include_str!("c/windows.c"), "iwarp", &[1, 3]);
 }
 
-/// Files at several sizes over one device.
+/// Runs the file tests at several sizes over one device.
 fn files(device: &str, sizes: &[usize]) {
     if !has_compiler() {
         return;
@@ -315,7 +315,7 @@ fn sessions_need_no_init() {
     ranks("sessions", include_str!("c/sessions.c"), "shm", &[1, 3]);
 }
 
-/// Two jobs that meet at a port, and talk across it in every form.
+/// Two jobs that connect through a port, and communicate over the intercommunicator in every form.
 fn two_jobs(device: &str) {
     if !has_compiler() {
         return;
@@ -344,7 +344,7 @@ fn two_jobs_meet_on_iwarp() {
     two_jobs("iwarp");
 }
 
-/// A job has its launcher start others by PMI-1, one that is not there first, and speaks with them.
+/// A job spawns others over PMI-1, including a program that does not exist, and communicates with them.
 #[test]
 fn jobs_start_others() {
     if !has_compiler() {
@@ -356,7 +356,7 @@ fn jobs_start_others() {
     }
 }
 
-/// Runs a job that starts two others in each round, and three at its end.
+/// Runs a job that spawns two others in each round, and three at its end.
 fn starts_others(program: &Compiled, (device, size): (&str, usize), rounds: usize, more: &[(&str, &str)]) {
     let count = rounds.to_string();
     let variables = [&[("NICETY_DEVICE", device), ("TEST_ROUNDS", &count)], more].concat();
@@ -369,7 +369,7 @@ fn starts_others(program: &Compiled, (device, size): (&str, usize), rounds: usiz
     assert_eq!(said, expected, "{size} ranks on {device}");
 }
 
-/// A child leaves right behind its last collective: no parent takes it for lost.
+/// A child leaves directly after its last collective: no parent reports it as lost.
 #[test]
 fn children_that_leave_are_not_lost() {
     if !has_compiler() {
@@ -390,7 +390,7 @@ fn arguments_of_started_programs_arrive_as_they_are() {
     assert_eq!(run_job(&program.path(), 1, &[("NICETY_DEVICE", "shm")]), ["all arguments arrived"]);
 }
 
-/// Who was started alone starts nobody: the error says so, and arguments of all kinds were looked at.
+/// A program that was started alone cannot spawn: the error says so, and arguments of all kinds were read.
 #[test]
 fn programs_are_started() {
     if !has_compiler() {
@@ -402,7 +402,7 @@ fn programs_are_started() {
     assert_eq!(run(alone), "rank 0 of 1 is done\n");
 }
 
-/// The example that writes its result together: the file has what one rank alone computes.
+/// The example that writes its result collectively: the file does not depend on the number of ranks.
 #[test]
 fn heat_is_written_by_any_number_of_ranks() {
     if !has_compiler() {
@@ -428,7 +428,7 @@ fn heat_is_written_by_any_number_of_ranks() {
     }
 }
 
-/// What the examples say, whatever the number of ranks and the device: life on a torus, a farm of tasks, a sort.
+/// The output of the examples is the same for any number of ranks and any device: life on a torus, a task farm, a sort.
 #[test]
 fn examples_say_what_is_so() {
     if !has_compiler() {
@@ -473,8 +473,8 @@ fn tools_see_what_happens_on_iwarp() {
     ranks("tools", include_str!("c/tools.c"), "iwarp", &[2, 3]);
 }
 
-/// Goal: whoever started ranks that were to be watched knows what they called and sent, and nothing of what was left out. Method: a
-/// program that switches notes off and on and has some forgotten; and the same program without being watched.
+/// Goal: a launcher that asks for profiles learns what ranks called and sent, without the parts that they excluded. Method: a program
+/// that switches profiling off and on and clears it; and the same program without profiling.
 #[test]
 fn ranks_leave_their_profiles() {
     if !has_compiler() {
@@ -508,7 +508,7 @@ fn messages_go_round_with_all_connected_at_the_start() {
     assert_eq!(said.len(), 3);
 }
 
-/// Goal: programs do over Portals what they do without, wherever it matches; and what is no lane is an error that says so.
+/// Goal: programs behave the same over Portals, wherever it matches messages; an unknown transport is an error that says so.
 #[test]
 fn messages_go_over_portals() {
     if !has_compiler() {
@@ -528,7 +528,7 @@ fn messages_go_over_portals() {
     }
 }
 
-/// Algorithms can be named: the collectives give what they give without, and a name that is none is an error that lists those there are.
+/// Algorithms can be selected: collectives return the same results, and an unknown name is an error that lists the known ones.
 #[test]
 fn algorithms_can_be_named() {
     if !has_compiler() {
@@ -550,7 +550,7 @@ fn algorithms_can_be_named() {
     assert!(said.contains("NICETY_ALGORITHMS") && said.contains("kinds are barrier, "), "{said}");
 }
 
-/// Functions that end or begin what the others need.
+/// Functions that initialize or end what the others need.
 const LEFT_OUT: [&str; 4] = ["MPI_Abort", "MPI_Finalize", "MPI_Init", "MPI_Init_thread"];
 
 /// A call of a function of the table: every number is 0, every address `address`, and every handle `handle`.
@@ -574,8 +574,7 @@ fn call(line: &str, address: &str, handle: &str) -> Option<String> {
     (!LEFT_OUT.contains(&name)).then(|| format!("{name}({});\n", arguments.join(", ")))
 }
 
-/// Every function bears zeros, null handles, and handles that are none, with no memory or some of zeros: it answers, and the
-/// process lives.
+/// Every function tolerates zeros, null handles and invalid handles, with NULL or zeroed memory: it returns, and the process survives.
 #[test]
 fn every_function_bears_nonsense() {
     if !has_compiler() {
@@ -592,7 +591,7 @@ fn every_function_bears_nonsense() {
         [("0", "0"), ("0", "0x400"), ("(void *) zeros", "0"), ("(void *) zeros", "0x123456789ab8")]
     {
         for call in lines().filter_map(|line| call(line, address, handle)) {
-            // What was not allocated cannot be freed.
+            // Memory that was not allocated cannot be freed.
             if address == "0" || !call.starts_with("MPI_Free_mem") {
                 source.push_str(&call);
             }
@@ -604,7 +603,7 @@ fn every_function_bears_nonsense() {
     assert_eq!(run(Command::new(compile("nonsense", &source, &[]).path())), "alive\n");
 }
 
-/// Ranks whose launcher speaks PMIx find each other through its library.
+/// Ranks of a PMIx launcher find each other through its library.
 #[test]
 fn ranks_join_by_pmix() {
     if !has_compiler() {
@@ -628,8 +627,8 @@ fn ranks_join_by_pmix() {
     assert!((0..3).all(|rank| folder.path().join(format!("left--{rank}")).exists()), "all have left");
 }
 
-/// A launcher that speaks PMIx without its library being found is an error that says so. The machine may have one: a file of its name
-/// that is none comes before it.
+/// A PMIx launcher without a loadable library is an error that says so. Since the machine may have the library, an invalid file of its
+/// name precedes it.
 #[test]
 fn pmix_that_is_not_there_is_an_error() {
     if !has_compiler() {
@@ -648,8 +647,8 @@ fn pmix_that_is_not_there_is_an_error() {
     );
 }
 
-/// Goal: whoever loses a process leaves it to the launcher to say how that ended, and says it himself if nobody does. Method: one of
-/// two ranks leaves without a word while the other waits for it; the time is what the launcher would have.
+/// Goal: a rank that loses a process lets the launcher report how that one ended, and reports the loss itself otherwise. Method: one of
+/// two ranks exits without leaving the job while the other waits for it; the time limit is what the launcher would have.
 #[test]
 fn a_lost_process_is_named() {
     if !has_compiler() {
@@ -664,7 +663,7 @@ fn a_lost_process_is_named() {
     assert!(said.starts_with("nicety: rank 0: MPI_Recv: process 1 of the job is lost"), "{said}");
 }
 
-/// A process manager that talks nonsense, lets nobody in or hangs up: the program ends with a line, and waits for nothing.
+/// A process manager that sends garbage, refuses the rank or closes the connection: the program ends with one line, and does not hang.
 #[test]
 fn a_manager_that_talks_nonsense_is_an_error() {
     if !has_compiler() {
@@ -679,7 +678,7 @@ fn a_manager_that_talks_nonsense_is_an_error() {
         command.env("PMI_FD", theirs.as_raw_fd().to_string()).env("PMI_RANK", "0").env("PMI_SIZE", "2");
         let child = command.stderr(Stdio::piped()).spawn().expect("it starts");
         drop(theirs);
-        // It need not listen to the end.
+        // The program need not read all of it.
         let _ = ours.write_all(answer.as_bytes()).and_then(|()| ours.shutdown(Shutdown::Write));
         let output = child.wait_with_output().expect("it ends");
         let said = String::from_utf8(output.stderr).expect("text");

@@ -1,4 +1,4 @@
-//! Operators and types in every call that reduces.
+//! Operators and types in every reducing call.
 
 mod common;
 
@@ -12,7 +12,7 @@ fn program() -> Option<Compiled> {
     has_compiler().then(|| compile("reductions", include_str!("c/reductions.c"), &OPTIONS))
 }
 
-/// What each rank says on standard error; all must succeed.
+/// The output of each rank on standard error; all must succeed.
 fn said(program: &Compiled, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
     let (ended, _) = run_job_to_its_end(&program.path(), size, variables);
     let said: Vec<String> = ended.iter().map(|rank| String::from_utf8_lossy(&rank.stderr).into()).collect();

@@ -1,5 +1,5 @@
-//! The tables of functions and constants agree with include/mpi.h, with the exported symbols and with the standard ABI. After a change of a
-//! table, `BLESS=1 cargo test -p abi-mpi --test table` writes the header.
+//! Checks files generated from the tables of functions and constants: include/mpi.h, the exported symbols, the list in CAVEATS.md. After
+//! a change of a table, `BLESS=1 cargo test -p abi-mpi --test table` writes the header and the list.
 
 mod common;
 
@@ -11,12 +11,12 @@ use std::process::Command;
 
 use common::{compile, has_compiler, library, run};
 
-/// Lines of a table that are no comments.
+/// The lines of a table, without comments.
 fn lines(table: &str) -> impl Iterator<Item = &str> {
     table.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A function of the table: how far it is there, what of it is not, its name and its prototype.
+/// A function of the table: its state, its missing parts, its name and its prototype.
 struct Function<'a> {
     state: &'a str,
     left_out: Option<&'a str>,
@@ -56,7 +56,7 @@ fn constants() -> (String, String) {
     (enumerations.into_iter().map(enumeration).collect(), macros)
 }
 
-/// `include/mpi.h`.
+/// The expected text of `include/mpi.h`.
 fn header() -> String {
     let (enumerations, macros) = constants();
     let mut text = include_str!("../header/types.h").replace("/* Enumerations. */\n", &enumerations);
@@ -84,7 +84,7 @@ fn header() -> String {
     text
 }
 
-/// Holds a file to what the tables make of it, or writes it.
+/// Checks that a file has the expected content, or writes it.
 fn hold(path: &Path, expected: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(path, expected).expect("written");
@@ -101,6 +101,69 @@ fn hold(path: &Path, expected: &str) {
 #[test]
 fn the_header_is_what_the_tables_say() {
     hold(&Path::new(env!("CARGO_MANIFEST_DIR")).join("include/mpi.h"), &header());
+}
+
+const BEGIN: &str = "<!-- From crates/abi-mpi/functions.txt: ";
+const END: &str = "<!-- End of the functions of MPI. -->";
+
+/// The list in CAVEATS.md: names without `MPI_`; `(_c)` means that the large-count form has the same state.
+fn list() -> String {
+    let functions = functions();
+    let states: BTreeMap<&str, &str> =
+        functions.iter().map(|function| (function.name, function.state)).collect();
+    let mut by_state: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut partial = String::new();
+    for Function { state, left_out, name, .. } in &functions {
+        let plain = name.strip_suffix("_c").and_then(|plain| states.get(plain));
+        if plain == Some(state) {
+            continue;
+        }
+        let twin = states.get(format!("{name}_c").as_str()) == Some(state);
+        let short = format!("{}{}", &name["MPI_".len()..], if twin { "(_c)" } else { "" });
+        if *state == "partial" {
+            let left_out = left_out.expect("what is partial says what is left out");
+            writeln!(partial, "- `{short}`: {left_out}").expect("a string");
+        } else {
+            by_state.entry(state).or_default().push(short);
+        }
+    }
+    let count = |wanted: &str| states.values().filter(|state| **state == wanted).count();
+    let mut text = format!("{BEGIN}BLESS=1 cargo test -p abi-mpi --test table -->\n");
+    for (state, word) in [("done", "Done"), ("partial", "Partial")] {
+        let names = by_state.get(state).map(|names| names.join(", ")).unwrap_or_default();
+        write!(text, "\n**{word}, {} of {}.**", count(state), states.len()).expect("a string");
+        if state == "partial" {
+            write!(text, "\n\n{partial}").expect("a string");
+        } else {
+            wrap(&mut text, &names);
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Appends words, in lines of at most 120 characters.
+fn wrap(text: &mut String, words: &str) {
+    let mut width = 40;
+    for word in words.split(' ') {
+        width += word.len() + 1;
+        let break_here = width > 120;
+        if break_here {
+            width = word.len();
+        }
+        text.push(if break_here { '\n' } else { ' ' });
+        text.push_str(word);
+    }
+    text.push('\n');
+}
+
+#[test]
+fn caveats_has_the_list() {
+    let path = root().join("CAVEATS.md");
+    let caveats = fs::read_to_string(&path).expect("it is there");
+    let (before, rest) = caveats.split_once(BEGIN).expect("the list has a beginning");
+    let (_, after) = rest.split_once(END).expect("and an end");
+    hold(&path, &format!("{before}{}{END}{after}", list()));
 }
 
 #[test]
@@ -138,7 +201,7 @@ fn every_function_is_exported_under_both_names() {
     assert!(more.is_empty(), "exported without being in the table: {more:?}");
 }
 
-/// The facts of the ABI as the header of another implementation states them, each with its kind.
+/// The facts of the ABI according to another implementation's header, each with its kind.
 fn facts() -> Vec<(&'static str, &'static str)> {
     lines(include_str!("mpi_abi.txt")).map(|fact| fact.split_once(' ').expect("a kind")).collect()
 }
@@ -171,7 +234,7 @@ fn functions_have_the_names_and_arguments_of_the_abi() {
     assert!(more.is_empty(), "functions that the ABI does not have: {more:?}");
 }
 
-/// C code that compiles where a header states this fact, outside of functions, and what a program returns where it is not so.
+/// C code for file scope that compiles if a header states this fact, and a value that a program returns if the fact is wrong.
 fn claim(kind: &str, fact: &str) -> (String, String) {
     let same = |one: &str, other: &str| {
         format!("_Static_assert(__builtin_types_compatible_p({one}, {other}), {fact:?});\n")
@@ -216,7 +279,7 @@ fn claim(kind: &str, fact: &str) -> (String, String) {
 }
 
 /// Goal: programs that were built against another header of the ABI, and tools that wrap its functions, agree with ours on every
-/// prototype, type of callback, handle, structure and constant. Method: what that header states is compiled against ours.
+/// prototype, callback type, handle, structure and constant. Method: each statement of that header is compiled against ours.
 #[test]
 fn the_header_states_what_the_abi_does() {
     if !has_compiler() {
@@ -235,7 +298,7 @@ fn the_header_states_what_the_abi_does() {
     run(Command::new(compile("facts", &source, &strict).path()));
 }
 
-/// The header in C and C++, with all warnings; and the layout of what is passed.
+/// The header compiles in C and C++ with all warnings, and passed structures have the standard layout.
 #[test]
 fn the_header_compiles() {
     if !has_compiler() {
@@ -252,8 +315,8 @@ fn the_header_compiles() {
     run(Command::new(program.path()));
 }
 
-/// Goal: programs from before the standard ABI compile, and those that know better are left alone. Method: handles and a status become
-/// integers and what they were; a program has names of its own.
+/// Goal: programs from before the standard ABI compile, and programs with their own definitions still do. Method: handles and a status
+/// are converted to integers and back; a program defines these names itself.
 #[test]
 fn handles_have_their_older_names() {
     if !has_compiler() {
@@ -284,7 +347,7 @@ fn handles_have_their_older_names() {
     run(Command::new(own.path()));
 }
 
-/// A tracer that is loaded before sees a call and passes it on.
+/// A preloaded tracer sees a call and passes it on.
 #[test]
 fn a_preloaded_tracer_sees_calls() {
     if !has_compiler() {

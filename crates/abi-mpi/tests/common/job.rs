@@ -1,4 +1,4 @@
-//! A job of ranks on this host, served by `pmi`: a thread for each rank moves its bytes. Jobs that it wants started are started.
+//! A job of ranks on this host with a `pmi` server: one thread per rank transfers its bytes. The server also starts spawned jobs.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -13,20 +13,20 @@ use pmi::profile::Profile;
 use pmi::server::{Event, Job, Placement, RankId, Server};
 use pmi::spawn::Spawn;
 
-/// The server, and our ends of the ranks' streams.
+/// The server, and its ends of the ranks' streams.
 struct Shared {
     server: Server,
     variables: Vec<(String, String)>,
     streams: Vec<(RankId, UnixStream)>,
-    /// Jobs that ranks want started, and processes of those that were.
+    /// Spawn requests of ranks, and the processes that were spawned.
     wanted: Vec<(RankId, Spawn)>,
     spawned: Vec<Child>,
-    /// What ranks have told before they left.
+    /// The profiles that ranks sent before they left.
     profiles: BTreeMap<u32, Profile>,
 }
 
 impl Shared {
-    /// Takes the profile of each rank that leaves, and notes what is to be started.
+    /// Stores the profile of each rank that leaves, and queues spawn requests.
     fn act(&mut self) {
         while let Some(event) = self.server.poll_event() {
             let id = match event {
@@ -47,7 +47,7 @@ impl Shared {
     fn write_all(&mut self) {
         for (id, stream) in &mut self.streams {
             while let [_, ..] = self.server.transmit(*id) {
-                // A rank that is gone reads nothing more.
+                // A rank that has exited reads no more.
                 let Ok(n) = stream.write(self.server.transmit(*id)) else { break };
                 self.server.sent(*id, n);
             }
@@ -55,7 +55,7 @@ impl Shared {
     }
 }
 
-/// What the ranks of a job say, sorted by lines; all must succeed.
+/// The output of a job's ranks, sorted by lines; all must succeed.
 pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -> Vec<String> {
     let (ended, _) = run_job_to_its_end(program, size, variables);
     let said = |rank: &Output| format!("{}: {}", rank.status, String::from_utf8_lossy(&rank.stderr));
@@ -66,7 +66,7 @@ pub(crate) fn run_job(program: &Path, size: usize, variables: &[(&str, &str)]) -
     lines
 }
 
-/// How each rank of a job ends, and the profiles that they have left.
+/// The output of each rank of a job, and their profiles.
 pub(crate) fn run_job_to_its_end(
     program: &Path,
     size: usize,
@@ -75,7 +75,7 @@ pub(crate) fn run_job_to_its_end(
     run_job_on_hosts(program, size, 1, variables)
 }
 
-/// As [`run_job_to_its_end`], with ranks on so many hosts in turn, as far as they are told.
+/// As [`run_job_to_its_end`], with ranks distributed round-robin over this many hosts, according to the server.
 pub(crate) fn run_job_on_hosts(
     program: &Path,
     size: usize,
@@ -104,7 +104,7 @@ pub(crate) fn run_job_on_hosts(
     (ended, profiles)
 }
 
-/// Starts the processes of a job, each with its command, and a thread for each.
+/// Starts the processes of a job, one per command, with a thread for each.
 fn start(
     shared: &Arc<Mutex<Shared>>,
     ids: &[RankId],
@@ -128,7 +128,7 @@ fn start(
     ids.iter().zip(commands).map(one).collect()
 }
 
-/// Starts what a rank wants started, unless it is not there.
+/// Starts the processes that a rank spawns, unless the program does not exist.
 fn spawn(shared: &Arc<Mutex<Shared>>, asker: RankId, spawn: Spawn) {
     let of = |(appnum, program): (u32, &pmi::spawn::Program)| {
         let command = || {

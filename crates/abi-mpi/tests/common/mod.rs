@@ -1,4 +1,4 @@
-//! Programs in C against the library and the header of this crate.
+//! Compiles and runs programs in C with the library and the header of this crate.
 #![allow(dead_code)] // each test file uses a part of it
 
 pub(crate) mod job;
@@ -14,7 +14,7 @@ pub(crate) fn library() -> PathBuf {
     found.filter(|path| Path::exists(path)).expect("cargo builds the library for its tests")
 }
 
-/// A language that programs are written in.
+/// The language of a test program.
 #[derive(Clone, Copy)]
 pub(crate) enum Language {
     C,
@@ -22,7 +22,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// The compiler, the end of a source's name, and the package that has the compiler.
+    /// The compiler, the file name extension of a source, and the package of the compiler.
     fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::C => ("cc", "c", "gcc"),
@@ -30,7 +30,7 @@ impl Language {
         }
     }
 
-    /// Whether there is a compiler; without one, says what is skipped.
+    /// Whether there is a compiler; prints what is skipped if not.
     pub(crate) fn has_compiler(self) -> bool {
         let (compiler, _, package) = self.parts();
         let probe =
@@ -43,30 +43,30 @@ impl Language {
     }
 }
 
-/// Whether there is a C compiler; without one, says what is skipped.
+/// Whether there is a C compiler; prints what is skipped if not.
 pub(crate) fn has_compiler() -> bool {
     Language::C.has_compiler()
 }
 
-/// What was compiled, in a folder of its own, with the library under the name that programs look for.
+/// A compiled program in its own folder, next to the library under its soname.
 pub(crate) struct Compiled {
     folder: tempfile::TempDir,
     name: String,
 }
 
 impl Compiled {
-    /// The program, or the library.
+    /// The path of the program or library.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name)
     }
 }
 
-/// Compiles a source in C with our header, and links it with our library.
+/// Compiles a C source with our header, and links it with our library.
 pub(crate) fn compile(name: &str, source: &str, options: &[&str]) -> Compiled {
     compile_as(Language::C, name, source, options)
 }
 
-/// As [`compile`], of a source in a language.
+/// As [`compile`], for a source in another language.
 pub(crate) fn compile_as(language: Language, name: &str, source: &str, options: &[&str]) -> Compiled {
     let (compiler, ending, _) = language.parts();
     let file = format!("source.{ending}");
@@ -83,7 +83,7 @@ pub(crate) fn compile_as(language: Language, name: &str, source: &str, options: 
     Compiled { folder, name: name.to_owned() }
 }
 
-/// Runs a program, which must succeed; what it says.
+/// Runs a program, which must succeed; returns its output.
 pub(crate) fn run(mut program: Command) -> String {
     let output = program.output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
