@@ -1,5 +1,5 @@
-/* A farm of tasks: rank 0 gives ranges of numbers to whoever asks next, and adds up how many primes they hold. Alone it counts
- * itself: farm [NUMBERS] */
+/* A task farm: rank 0 hands out ranges of numbers on request and sums up how many primes they contain. A single rank counts by itself:
+ * farm [NUMBERS] */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static long primes(long from, long to)
     return count;
 }
 
-/* Gives all tasks away, and then tells each worker to stop. */
+/* Hands out all tasks, and then sends each worker a stop message. */
 static long give(long numbers, int workers, int *tasks)
 {
     long next = 0, found = 0;

@@ -1,6 +1,5 @@
-/* Conway's life on a torus that is dealt out to a grid of ranks: each exchanges the edges of its part with its neighbours, by requests
- * that are started anew for each generation. A glider goes round once, so that the last generation is the first one:
- * halo [GENERATIONS] */
+/* Conway's life on a torus that is distributed over a grid of ranks: each exchanges the edges of its part with its neighbours by
+ * persistent requests. A glider travels around the torus once, so that the last generation equals the first one: halo [GENERATIONS] */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +7,7 @@
 
 enum { ROWS = 60, COLUMNS = 60 };
 
-/* This rank's part of a line of n cells, and where it begins. */
+/* This rank's part of a line of n cells, and its start. */
 static int part(int n, int parts, int which, int *start)
 {
     *start = n / parts * which + (which < n % parts ? which : n % parts);
@@ -40,7 +39,7 @@ int main(int argc, char **argv)
     }
     memcpy(first, now, cells);
 
-    /* First columns go west and east, then rows with the corners that have come north and south. */
+    /* Columns are sent west and east first, then rows with the corners received from north and south. */
     MPI_Datatype column;
     MPI_Request sides[4], ends[4];
     MPI_Type_vector(rows, 1, width, MPI_UNSIGNED_CHAR, &column);

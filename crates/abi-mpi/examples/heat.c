@@ -1,12 +1,12 @@
-/* Heat spreads over a plate that is dealt out to a grid of ranks; all write the result together, as one array of doubles, row by
- * row. The file is the same, whatever the number of ranks: heat FILE */
+/* Heat diffusion on a plate that is distributed over a grid of ranks; all write the result collectively, as one array of doubles in
+ * row order. The file is the same for any number of ranks: heat FILE */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { ROWS = 120, COLUMNS = 96, STEPS = 200 };
 
-/* This rank's part of a line of n cells, and where it begins. */
+/* This rank's part of a line of n cells, and its start. */
 static int part(int n, int parts, int which, int *start)
 {
     *start = n / parts * which + (which < n % parts ? which : n % parts);
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     int width = mine[1] + 2;
     double *now = calloc((size_t) (mine[0] + 2) * width, sizeof *now), *next = calloc((size_t) (mine[0] + 2) * width, sizeof *next);
 #define CELL(plate, row, column) plate[(size_t) (row) * width + (column)]
-    /* The northern edge is hot, and stays so. */
+    /* The northern edge has a fixed high temperature. */
     if (north == MPI_PROC_NULL)
         for (int column = 0; column < width; column++) CELL(now, 0, column) = CELL(next, 0, column) = 100;
 

@@ -1,4 +1,4 @@
-/* A token goes round all ranks once; each adds one to it. */
+/* A token travels around all ranks once; each adds one to it. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* Sorts numbers that lie with all ranks, by samples: each rank ends with a part of them in order, none below those of the rank before:
- * sort [NUMBERS OF EACH RANK] */
+/* Sample sort of numbers that are distributed over all ranks: each rank ends with a sorted part, with no number below those of the
+ * rank before: sort [NUMBERS OF EACH RANK] */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What sorting must not change: the sum, and the sum of what becomes of each number. */
+/* Invariants of sorting: the count, the sum, and the sum of a hash of each number. */
 static void sums(const uint64_t *numbers, long count, uint64_t all[3])
 {
     uint64_t mine[3] = {(uint64_t) count, 0, 0};
@@ -36,14 +36,14 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    /* No two ranks have as many. */
+    /* Every rank has a different count. */
     int count = (argc > 1 ? atoi(argv[1]) : 50000) + rank;
     uint64_t *numbers = malloc(sizeof *numbers * (count + 1)), before[3], after[3];
     for (int i = 0; i < count; i++) numbers[i] = mixed((uint64_t) rank << 32 | (uint64_t) i) >> (i % 3 ? 0 : 50);
     sums(numbers, count, before);
     qsort(numbers, count, sizeof *numbers, compare);
 
-    /* The borders between ranks are samples of all samples. */
+    /* Splitters between ranks are samples of all samples. */
     uint64_t *samples = malloc(sizeof *samples * size), *all = malloc(sizeof *all * size * size), *borders = malloc(sizeof *borders * size);
     for (int i = 0; i < size; i++) samples[i] = count ? numbers[(long) i * count / size] : 0;
     MPI_Gather(samples, size, MPI_UINT64_T, all, size, MPI_UINT64_T, 0, MPI_COMM_WORLD);
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     MPI_Alltoallv(numbers, to, to_at, MPI_UINT64_T, sorted, from, from_at, MPI_UINT64_T, MPI_COMM_WORLD);
     qsort(sorted, mine, sizeof *sorted, compare);
 
-    /* None is below the largest of all ranks before. */
+    /* No number is below the largest one of all ranks before. */
     uint64_t largest = mine ? sorted[mine - 1] : 0, largest_before = 0;
     MPI_Exscan(&largest, &largest_before, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
     int in_order = rank == 0 || mine == 0 || sorted[0] >= largest_before, all_in_order;

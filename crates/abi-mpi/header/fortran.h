@@ -1,7 +1,7 @@
 
 /*
- * Handles as Fortran's integers by their names until MPI 4.1, for programs from before the standard ABI, which has them as _toint and
- * _fromint alone. With NICETY_ABI_ONLY there is only what the standard has.
+ * Conversions of handles to Fortran integers under their names until MPI 4.1, for older programs; the standard ABI has only _toint
+ * and _fromint. NICETY_ABI_ONLY removes these names.
  */
 #ifndef NICETY_ABI_ONLY
 typedef int MPI_Fint;

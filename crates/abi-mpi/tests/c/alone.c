@@ -1,4 +1,4 @@
-/* What one process can do: the environment, objects, datatypes, messages to itself. */
+/* Everything that a single process can do: the environment, objects, datatypes, messages to itself. */
 #include "check.h"
 
 static void environment(void) {
@@ -96,7 +96,7 @@ static void attributes(void) {
     OK(MPI_Comm_create_keyval(copy, delete, &key, &copies));
     used = again = key;
     OK(MPI_Comm_set_attr(MPI_COMM_SELF, key, cells));
-    OK(MPI_Comm_free_keyval(&again)); /* it is in use: its number stays known */
+    OK(MPI_Comm_free_keyval(&again)); /* still in use: its number stays valid */
     OK(MPI_Comm_dup(MPI_COMM_SELF, &twin));
     OK(MPI_Comm_get_attr(twin, key, &value, &flag));
     CHECK(flag && value == cells + 1 && copies == 1);
@@ -202,7 +202,7 @@ static void datatypes(void) {
     FAILS(MPI_ERR_OP, MPI_Reduce_local(matrix, packed, 1, MPI_DOUBLE, MPI_BAND));
 }
 
-/* Requests under way, over when they began, persistent, and gone. */
+/* Requests that are pending, completed at their start, persistent, and freed. */
 static void handles(void) {
     int out = 41, in = 0, flag, index, integer;
     MPI_Request requests[2], twin, persistent;
@@ -341,7 +341,7 @@ static void generalized(void) {
     (void) twin;
 }
 
-/* Programs pass no datatype for no elements. */
+/* Programs pass a null datatype with a count of 0. */
 static void nothing(void) {
     MPI_Status status;
     OK(MPI_Sendrecv(NULL, 0, MPI_DATATYPE_NULL, 0, 9, NULL, 0, MPI_DATATYPE_NULL, 0, 9, MPI_COMM_SELF, &status));
@@ -366,7 +366,7 @@ static void space(void) {
     OK(MPI_Comm_free(&comm));
 }
 
-/* Splitting by parts of the hardware: alone there is no smaller whole, and no part of a name that means nothing. */
+/* Splitting by hardware resource: a single process has no smaller group, and an unknown resource type gives none. */
 static void hardware(void) {
     MPI_Info info;
     MPI_Comm part;

@@ -1,4 +1,4 @@
-/* Arguments of programs that are started arrive as they are, whatever characters they have. */
+/* Arguments of spawned programs arrive unchanged, with any characters. */
 #include "check.h"
 
 int main(int argc, char **argv) {

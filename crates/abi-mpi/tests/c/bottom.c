@@ -1,10 +1,10 @@
-/* Addresses in the place of buffers: MPI_BOTTOM with datatypes and displacements that are absolute is legal wherever data are; and
-   MPI_IN_PLACE is an error at ranks where it means nothing. */
+/* Absolute addresses: MPI_BOTTOM with absolute datatypes and displacements is valid in every data call; and MPI_IN_PLACE is an error
+   at ranks where it has no meaning. */
 #include "check.h"
 
 static int rank, size;
 
-/* So many integers at their own address. */
+/* A datatype of `count` integers at their absolute address. */
 static MPI_Datatype absolute(const void *data, int count) {
     MPI_Aint address;
     MPI_Datatype type;
@@ -33,7 +33,7 @@ static void bottom(void) {
     OK(MPI_Alltoallv(MPI_BOTTOM, ones, zero, from, MPI_BOTTOM, ones, zero, into, MPI_COMM_SELF));
     CHECK(memcmp(in, out, sizeof in) == 0);
     memset(out, 0, sizeof out);
-    /* Displacements of this form hold addresses. */
+    /* The displacements of this form can hold addresses. */
     OK(MPI_Get_address(out, places));
     OK(MPI_Allgatherv_c(in, 16, MPI_BYTE, MPI_BOTTOM, counts, places, MPI_BYTE, MPI_COMM_SELF));
     CHECK(memcmp(in, out, sizeof in) == 0);
@@ -49,7 +49,7 @@ static void bottom(void) {
     OK(MPI_Type_free(&into));
 }
 
-/* Each is an error before anybody else is spoken with. */
+/* Each call fails before it communicates. */
 static void misplaced(void) {
     int x[8] = {0}, counts[4] = {1, 1, 1, 1}, places[4] = {0, 1, 2, 3};
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -64,22 +64,22 @@ static void misplaced(void) {
         FAILS(MPI_ERR_BUFFER, MPI_Gather(x, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, 0, MPI_COMM_WORLD));
         FAILS(MPI_ERR_BUFFER, MPI_Scatter(MPI_IN_PLACE, 1, MPI_INT, x, 1, MPI_INT, 0, MPI_COMM_WORLD));
         FAILS(MPI_ERR_BUFFER, MPI_Reduce(x, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD));
-        /* A displacement that leads far away from NULL. */
+        /* A displacement far away from NULL. */
         places[0] = 1 << 20;
         FAILS(MPI_ERR_BUFFER, MPI_Scatterv(NULL, counts, places, MPI_INT, x, 1, MPI_INT, 0, MPI_COMM_WORLD));
         FAILS(MPI_ERR_BUFFER, MPI_Alltoallv(x, counts, places, MPI_INT, MPI_IN_PLACE, counts, places, MPI_INT, MPI_COMM_WORLD));
     }
     OK(MPI_Barrier(MPI_COMM_WORLD));
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
-    /* Members without elements go the same way, whatever they call their type. */
+    /* Members without elements take the same path with any datatype. */
     OK(MPI_Allreduce(NULL, NULL, 0, rank ? MPI_INT : MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
-    /* What is not significant is not looked at. */
+    /* Arguments that are not significant are not read. */
     OK(MPI_Gather(x, 1, MPI_INT, rank ? MPI_IN_PLACE : x + 1, 1, MPI_INT, 0, MPI_COMM_WORLD));
     OK(MPI_Reduce(x, rank ? NULL : x + 1, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD));
     OK(MPI_Bcast(x, 1, MPI_INT, 0, MPI_COMM_WORLD));
 }
 
-/* Memory that others are to reach. */
+/* Memory of windows. */
 static void windows(void) {
     MPI_Win win;
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));

@@ -1,11 +1,11 @@
-/* What the calls that tests/buffers.rs generates are made with. */
+/* The arguments and checks of the calls that tests/buffers.rs generates. */
 #include "check.h"
 #include <signal.h>
 #include <stdint.h>
 #include <unistd.h>
 
 enum { N = 4 };
-/* Without data, or with a buffer that is none. */
+/* Without data, or with an invalid buffer. */
 static MPI_Comm comm;
 static MPI_Win win;
 static MPI_File fh;
@@ -18,7 +18,7 @@ static MPI_Aint away[2] = {8, 8}, place_a;
 static MPI_Datatype ints[2], no_types[2];
 static char from[512] __attribute__((aligned(16))), into[512] __attribute__((aligned(16)));
 static char attached[4096];
-/* The call that is made now, and what was wrong so far. */
+/* The current call, and the complaints so far. */
 static const char *volatile now = "MPI_Init";
 static int wrong;
 
@@ -26,7 +26,7 @@ static void report(const char *what) {
     if (write(1, now, strlen(now)) < 0 || write(1, what, strlen(what)) < 0) _exit(9);
 }
 
-/* Without buffers of stdio, which may be in use. */
+/* Without the buffers of stdio, which may be in use. */
 static void dies(int signal) {
     report(signal == SIGALRM ? ": it does not return\n" : ": it dies by a signal\n");
     _exit(8);
@@ -49,7 +49,7 @@ static void begin(void) {
     for (int i = 0; i < 2; i++) ints[i] = MPI_INT, no_types[i] = MPI_DATATYPE_NULL;
 }
 
-/* A message of so many integers of this process's own, matched. */
+/* A matched message of `count` integers from this process to itself. */
 static void match(int count) {
     int data[N] = {0};
     OK(MPI_Send(data, count, MPI_INT, 0, 7, comm));
@@ -63,7 +63,7 @@ static void call(const char *what) {
     alarm(20);
 }
 
-/* After it: its class must be this. */
+/* After a call: its error must have this class. */
 static void expect(int class, int code) {
     int found = MPI_SUCCESS;
     char text[128];

@@ -1,4 +1,4 @@
-/* What the programs of the tests share: a check that says where it failed, and ends the job. */
+/* Shared by the test programs: a check that reports its location and aborts the job. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
         }                                                                                                                       \
     } while (0)
 
-/* That a call fails with this class. */
+/* Checks that a call fails with this class. */
 #define FAILS(class, call)                                                                                                      \
     do {                                                                                                                        \
         int code_ = (call), class_ = -1;                                                                                        \

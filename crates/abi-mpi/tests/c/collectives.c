@@ -1,4 +1,4 @@
-/* Collective operations through the C face: every family, each in all three forms, against what plain C computes. */
+/* Collective operations through the C ABI: every family, each in all three forms, compared with results of plain C. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <sched.h>
@@ -8,7 +8,7 @@
 static int rank, size;
 static MPI_Comm comm;
 
-/* Runs an operation in its three forms: `reset` before each, `verify` behind each. */
+/* Runs an operation in its three forms: `reset` before each, `verify` after each. */
 #define THRICE(reset, wait, begin, make, verify)                                                                                \
     do {                                                                                                                        \
         MPI_Request request_;                                                                                                   \
@@ -43,7 +43,7 @@ static void rooted(int root) {
            MPI_Ibcast_c(in, N, MPI_INT, root, comm, &request_),
            MPI_Bcast_init(in, N, MPI_INT, root, comm, MPI_INFO_NULL, &request_),
            for (int at = 0; at < N; at++) CHECK(in[at] == 1000 * root + at));
-    /* What is not significant is nonsense. */
+    /* Arguments that are not significant are invalid. */
     void *into = rank == root ? out : (void *) 8;
     MPI_Datatype type = rank == root ? MPI_INT : (MPI_Datatype) &rank;
     THRICE(fill(),
@@ -97,7 +97,7 @@ static void among_all(void) {
            MPI_Ialltoall(in, N, MPI_INT, out, N, MPI_INT, comm, &request_),
            MPI_Alltoall_init(in, N, MPI_INT, out, N, MPI_INT, comm, MPI_INFO_NULL, &request_),
            for (int at = 0; at < N * size; at++) CHECK(out[at] == 1000 * (at / N) + N * rank + at % N));
-    /* Each sends r + 1 to r, and gets rank + 1 from everyone. */
+    /* Each rank sends r + 1 elements to rank r, and receives rank + 1 elements from every rank. */
     int mine[64], places[64], mine_bytes[64];
     for (int r = 0; r < size; r++) mine[r] = rank + 1, places[r] = (rank + 1) * r, mine_bytes[r] = sizeof(int) * places[r];
     THRICE(fill(),
@@ -113,7 +113,7 @@ static void among_all(void) {
     THRICE(, MPI_Barrier(comm), MPI_Ibarrier(comm, &request_), MPI_Barrier_init(comm, MPI_INFO_NULL, &request_), );
 }
 
-/* Not commutative: of two linear functions, packed in two integers, the one behind the other. */
+/* A noncommutative operator: the composition of two linear functions, each packed in two integers. */
 static MPI_Datatype pair;
 
 static void chain(void *in_, void *inout_, int *count, MPI_Datatype *type) {
@@ -164,7 +164,7 @@ static void reductions(void) {
     OK(MPI_Type_free(&pair));
 }
 
-/* It points nowhere, and a compiler that sees that warns. */
+/* The address is invalid, and a compiler that sees that would warn. */
 static int *volatile unweighted = MPI_UNWEIGHTED;
 
 static void neighbours(void) {
@@ -217,7 +217,7 @@ static void neighbours(void) {
     OK(MPI_Comm_free(&ring));
 }
 
-/* Two pairs of the same tag: who belongs together is the order of making them, whatever is started first. */
+/* Two pairs with the same tag: they match in the order of their initialization, in any order of starts. */
 static void partitioned(void) {
     MPI_Request send[2], receive[2], none = MPI_REQUEST_NULL;
     MPI_Status statuses[2];
@@ -228,7 +228,7 @@ static void partitioned(void) {
     }
     OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
-    /* Of what is inactive, and of nothing, all is there. */
+    /* Inactive and null requests count as arrived. */
     flag = 0;
     OK(MPI_Parrived(receive[0], 1, &flag));
     CHECK(flag);
@@ -258,7 +258,7 @@ static void partitioned(void) {
     }
 }
 
-/* Ranks that have a processor each are parted by it, and are told so. */
+/* Ranks with a processor of their own are split by it, and receive the resource type. */
 static void hardware(void) {
     cpu_set_t all, own;
     MPI_Info info;

@@ -1,4 +1,4 @@
-// Two ranks that have sent messages and shared a window, of which rank 1 crashes.
+// Two ranks exchange messages and share a window; then rank 1 crashes.
 #include <mpi.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
-/* Wrong arguments: the class that each gives, and that the text names the argument. */
+/* Wrong arguments: the error class of each, and an error text that names the argument. */
 #include "check.h"
 
-/* That a call fails with this class and a text with these words. */
+/* Checks that a call fails with this class and a text with these words. */
 #define SAYS(class, words, call)                                                                                                \
     do {                                                                                                                        \
         char said_[MPI_MAX_ERROR_STRING] = "";                                                                                  \
@@ -15,7 +15,7 @@
 static int v = 1, flag, n;
 static MPI_Status status;
 static MPI_Comm self = MPI_COMM_SELF;
-/* An address of the program's: a handle of no kind. */
+/* An address of the program, which is an invalid handle of any kind. */
 #define NONE ((void *) &v)
 
 static void messages(void) {
@@ -59,7 +59,7 @@ static void truncation(void) {
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
-/* The same memory for what goes out and what comes in. */
+/* The same memory as send and receive buffer. */
 static void aliases(void) {
     int two[2] = {1, 2}, one = 1, ones[1] = {1}, start[1] = {0}, part[1] = {1};
     MPI_Datatype ints[1] = {MPI_INT};

@@ -1,13 +1,13 @@
-/* Functions of the program's that throw: the exception leaves the call that called them, and the objects stay usable. With
-   TEST_UNCAUGHT, an operator throws where nothing catches. */
+/* A program's functions that throw: the exception leaves the MPI call that ran the function, and the objects stay usable. With
+   TEST_UNCAUGHT, an operator throws without a matching catch. */
 #include "check.h"
 #include <stdexcept>
 #include <string>
 
-/* Throws with its name, so that each catch knows whose exception it has. */
+/* Throws with its name, so that each catch can identify the exception. */
 [[noreturn]] static void fail(const char *name) { throw std::runtime_error(name); }
 
-/* That a call throws this. */
+/* Checks that a call throws this exception. */
 #define THROWS(name, call)                                                                                                      \
     do {                                                                                                                        \
         std::string said_;                                                                                                      \
@@ -19,7 +19,7 @@
 static int rank, size;
 static bool armed;
 
-/* The communicator still works, and so nothing of it is locked. */
+/* The communicator still works, so it holds no lock. */
 static void together(MPI_Comm comm) {
     int one = 1, sum = 0, members;
     OK(MPI_Comm_size(comm, &members));
@@ -81,11 +81,11 @@ static void operators(void) {
     armed = true;
     for (int i = 0; i < 20; i++) THROWS("operator", MPI_Reduce_local(&one, &sum, 1, MPI_INT, op));
     if (size > 1) {
-        /* All members reduce, and each has its own exception; what the others learn is an error that goes to the handler. */
+        /* All members reduce, and each has its own exception; other members' failures are errors for the handler. */
         OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
         THROWS("operator", MPI_Allreduce(&one, &sum, 1, MPI_INT, op, MPI_COMM_WORLD));
         THROWS("operator", MPI_Allreduce(many, sums, 3000, MPI_INT, op, MPI_COMM_WORLD));
-        /* An operator runs in whichever call makes progress. */
+        /* An operator runs in any call that makes progress. */
         THROWS("operator", {
             MPI_Iallreduce(&one, &sum, 1, MPI_INT, op, MPI_COMM_WORLD, &request);
             MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -117,7 +117,7 @@ static int copy_type(MPI_Datatype, int, void *, void *in, void *out, int *flag) 
 static int delete_type(MPI_Datatype, int, void *, void *) { return delete_comm(MPI_COMM_NULL, 0, NULL, NULL); }
 static int delete_win(MPI_Win, int, void *, void *) { return delete_comm(MPI_COMM_NULL, 0, NULL, NULL); }
 
-/* A delete function that throws while another one's exception is on its way, and calls MPI: neither is lost nor mixed up. */
+/* A delete function that calls MPI while another one's exception is kept: no exception is lost or mixed up. */
 static int also_delete(MPI_Comm comm, int, void *, void *) {
     int members;
     OK(MPI_Comm_size(comm, &members));

@@ -1,4 +1,4 @@
-/* Files: the calls in all their forms, and what is wrong with their arguments. TEST_FILE names the file. */
+/* Files: the calls in all their forms, and errors of their arguments. TEST_FILE names the file. */
 #include "check.h"
 
 static int rank, size;

@@ -1,4 +1,4 @@
-/* A handler that leaves by longjmp, as programs from before exceptions do. */
+/* An error handler that leaves by longjmp, as programs did before exceptions. */
 #include "check.h"
 #include <setjmp.h>
 

@@ -1,5 +1,5 @@
-/* Many objects and requests at a time. With TEST_LIMITED, under a limit of memory for data: what cannot be had is an error that says so,
-   and the rest goes on. */
+/* Many objects and requests at the same time. With TEST_LIMITED, under a limit of data memory: a shortage is a reported error, and
+   everything else continues to work. */
 #include "check.h"
 
 enum { TYPES = 300000, OTHERS = 80000, REQUESTS = 100000 };
@@ -34,7 +34,7 @@ static void many(void) {
     FAILS(MPI_ERR_TYPE, MPI_Type_size((MPI_Datatype) &size, &size));
 }
 
-/* Datatypes with `blocks` blocks, until there is no memory for more; all are freed, and there is memory again. */
+/* Creates datatypes with `blocks` blocks until memory runs out; after all are freed, memory is available again. */
 static void exhausted(int blocks) {
     enum { MOST = 1000000 };
     static MPI_Datatype types[MOST], again;

@@ -1,5 +1,5 @@
-/* Refuses getrandom(2) to this process by a filter of system calls, as containers have, with the error number of the first
- * argument; then MPI_Init. What a program says behind that has been reached without random numbers. */
+/* Refuses getrandom(2) to this process by a seccomp filter, as containers do, with the error number in the first argument; then calls
+ * MPI_Init. Output after that was reached without random numbers. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <mpi.h>
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof steps / sizeof *steps, steps};
-    /* One that spins is no test that waits. */
+    /* An endless loop must not hang the test. */
     alarm(60);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
         perror("no filter");

@@ -1,4 +1,4 @@
-/* Operators of the program's that ask MPI while they reduce: all that does not communicate may be called there. */
+/* A program's operators that call MPI while they reduce: every function that does not communicate is allowed there. */
 #include "check.h"
 
 static int calls;

@@ -1,5 +1,5 @@
-/* A PMIx library for tests, with the interface of pmix.h as far as ranks need it. The rank is PMIX_RANK, the job has TEST_SIZE ranks,
-   and what they leave for each other are files in TEST_FOLDER. */
+/* A PMIx library for tests, with the part of pmix.h that ranks need. The rank is PMIX_RANK, the job has TEST_SIZE ranks, and the notes
+   that they exchange are files in TEST_FOLDER. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ enum { PMIX_BOOL = 1, PMIX_STRING = 3, PMIX_UINT32 = 14, PMIX_GLOBAL = 3, PMIX_E
 static uint32_t rank, size;
 static char path[4096];
 
-/* The file that stands for a note, or for a rank's arrival at a fence. */
+/* The file of a note, or of a rank's arrival at a fence. */
 static const char *file(const char *kind, const char *name, unsigned number) {
     snprintf(path, sizeof path, "%s/%s-%s-%u", getenv("TEST_FOLDER"), kind, name, number);
     return path;

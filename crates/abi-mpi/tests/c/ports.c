@@ -1,5 +1,5 @@
-/* Two jobs meet at a port: one accepts, the other connects, as TEST_SIDE says; TEST_FILE has the name of the port. Alone, what is wrong
- * is named. */
+/* Two jobs connect through a port: one accepts, the other connects, according to TEST_SIDE; TEST_FILE contains the name of the port.
+ * Alone, the program checks the errors. */
 #include "check.h"
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ static void look_up(char *port) {
     CHECK(fgets(port, MPI_MAX_PORT_NAME, file) && fclose(file) == 0);
 }
 
-/* Each rank sends to each of the other side, by a short message and by a long one; and all in one communicator. */
+/* Each rank sends a short and a long message to each remote rank; then all communicate in a merged communicator. */
 static void talk(MPI_Comm across) {
     enum { LONG = 300000 };
     int others, sum = 0, is_high = strcmp(getenv("TEST_SIDE"), "connect") == 0, all, mine;
@@ -62,7 +62,7 @@ static void meet(int accepts) {
     char port[MPI_MAX_PORT_NAME] = "";
     MPI_Comm across;
     for (int turn = 0; turn < 2; turn++) {
-        /* The port stays; the root is another one, that knows its name by then. */
+        /* The port stays the same; the root is another rank, which knows the port's name by then. */
         if (accepts && rank == 0 && turn == 0) {
             OK(MPI_Open_port(MPI_INFO_NULL, port));
             publish(port);
@@ -93,7 +93,7 @@ static void alone(void) {
     OK(MPI_Info_create(&hasty));
     OK(MPI_Info_set(hasty, "timeout", "1"));
     FAILS(MPI_ERR_PORT, MPI_Comm_accept(port, hasty, 0, MPI_COMM_SELF, &comm));
-    /* It is open, and nobody accepts. */
+    /* The port is open, and no process accepts. */
     FAILS(MPI_ERR_PORT, MPI_Comm_connect(port, hasty, 0, MPI_COMM_SELF, &comm));
     OK(MPI_Close_port(port));
     FAILS(MPI_ERR_PORT, MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &comm));

@@ -1,4 +1,4 @@
-/* What a profile has and what it leaves out: calls between MPI_Pcontrol(1) and MPI_Pcontrol(0), of which 2 forgets those before. */
+/* A profile includes calls between MPI_Pcontrol(1) and MPI_Pcontrol(0), and excludes those before MPI_Pcontrol(2). */
 #include "check.h"
 
 static int rank, size;

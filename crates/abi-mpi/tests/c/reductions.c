@@ -15,7 +15,7 @@ static const struct {
            NAMED(MPI_LAND), NAMED(MPI_LOR), NAMED(MPI_LXOR), NAMED(MPI_MINLOC), NAMED(MPI_MAXLOC), NAMED(MPI_REPLACE), NAMED(MPI_NO_OP)};
 enum { OPS = sizeof ops / sizeof *ops };
 
-/* A letter for each operator that reduces the type: of the two last ones none does, but in accumulating operations. */
+/* A letter per operator: y if it reduces the type. The last two reduce no type, except in accumulating operations. */
 static const struct {
     const char *name;
     MPI_Datatype type;
@@ -82,7 +82,7 @@ static void matrix(int is_strict) {
     }
 }
 
-/* Which types are compared and swapped: MPI's, and characters. */
+/* Which types can be compared and swapped: MPI's, and characters. */
 static void swaps(int is_strict) {
     static const char swapped[] = "yyyyyyyyy--" "--" "yy-";
     for (int i = 0; i < TYPES; i++) {
@@ -101,7 +101,7 @@ static void swaps(int is_strict) {
     }
 }
 
-/* What comes of MPI_CHAR is what comes of MPI_SIGNED_CHAR. */
+/* Results for MPI_CHAR equal those for MPI_SIGNED_CHAR. */
 static void values(void) {
     signed char from[32], chars[32], integers[32];
     for (int form = 0; form < FORMS; form++) {
@@ -115,7 +115,7 @@ static void values(void) {
             CHECK(memcmp(chars, integers, sizeof chars) == 0 && there == memory[0]);
         }
     }
-    /* Longer ones, which take other ways; and a datatype of characters. */
+    /* Longer buffers, which take other code paths; and a derived datatype of characters. */
     static signed char many[20000], sums[20000];
     MPI_Datatype pairs;
     memset(many, 1, sizeof many);

@@ -1,4 +1,4 @@
-/* Ranks in a ring, and among each other: small and large messages, both forms of counts, any source, communicators. */
+/* Ranks send in a ring and to each other: small and large messages, both forms of counts, any source, communicators. */
 #include "check.h"
 
 #define LARGE (1 << 20)

@@ -1,4 +1,4 @@
-/* Sessions without MPI_Init: sets of processes, groups and communicators of them, one after the other and two at a time. */
+/* Sessions without MPI_Init: process sets, their groups and communicators, one session after the other and two at a time. */
 #include "check.h"
 
 static int heard;
@@ -46,7 +46,7 @@ static void sets(MPI_Session session, int size) {
     FAILS(MPI_ERR_ARG, MPI_Group_from_session_pset(session, "mpi://NOWHERE", &group));
 }
 
-/* Sessions alone have one attribute. */
+/* With sessions alone there is only one attribute. */
 static void attributes(MPI_Comm comm) {
     const int keys[] = {MPI_TAG_UB, MPI_HOST, MPI_IO, MPI_WTIME_IS_GLOBAL, MPI_APPNUM, MPI_UNIVERSE_SIZE, MPI_LASTUSEDCODE};
     int *value, flag;
@@ -62,7 +62,7 @@ static void given(MPI_Comm *comm, int *code, ...) {
     *code = MPI_SUCCESS; /* what the call returns */
 }
 
-/* Who is given for what is made hears what went wrong before. */
+/* The error handler that is passed for a new object is called for errors in its creation. */
 static void handlers(MPI_Session session) {
     MPI_Errhandler handler;
     MPI_Session none;
@@ -113,7 +113,7 @@ int main(void) {
     OK(MPI_Barrier(all));
     OK(MPI_Comm_free(&all));
     OK(MPI_Session_finalize(&first));
-    /* Once more, and beside it the world. */
+    /* Again, together with the world model. */
     first = begun();
     OK(MPI_Init(NULL, NULL));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));

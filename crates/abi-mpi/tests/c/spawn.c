@@ -1,11 +1,11 @@
-/* Jobs that start others: all ranks of the first job start two more of this program, TEST_ROUNDS times (2), and then two programs at once;
- * parents and children speak across and in one communicator, and the children leave at once. With TEST_MISSING, the first call asks for a
- * program that does not exist. */
+/* Jobs that spawn others: all ranks of the first job spawn two more of this program, TEST_ROUNDS times (2), and then two programs in
+ * one call; parents and children communicate over the intercommunicator and in a merged communicator, and the children leave
+ * immediately. With TEST_MISSING, the first call names a program that does not exist. */
 #include "check.h"
 
 static int rank, size;
 
-/* What both sides do with each other: a sum across, a message to each, all in one communicator. */
+/* Communication of both sides: a sum across, a message to each, all in one communicator. */
 static void talk(MPI_Comm across, int is_child) {
     int others, sum = 0, got, all;
     MPI_Comm merged;

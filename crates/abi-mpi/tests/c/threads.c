@@ -1,4 +1,4 @@
-/* Levels of thread support, and two threads of each of two ranks that talk at the same time where the level is the highest. */
+/* Thread levels, and two threads in each of two ranks that communicate concurrently at the highest level. */
 #include "check.h"
 #include <pthread.h>
 

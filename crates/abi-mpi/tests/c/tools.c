@@ -30,7 +30,7 @@ static int set(const char *name, const void *value) {
     return done;
 }
 
-/* Every control variable tells of itself; algorithms by an enumeration. */
+/* Every control variable describes itself; algorithms have an enumeration. */
 static void controls(int *binomial) {
     int count, verbosity, bind, scope, name_len, desc_len, items, value;
     char name[64], desc[200];
@@ -87,7 +87,7 @@ static unsigned long number_of_long_ones(MPI_T_pvar_session session) {
     return sum;
 }
 
-/* What a rank sends to the next one is counted while the handle is started; what comes too early is seen. */
+/* Messages to the next rank are counted while the handle is started; unexpected messages are visible. */
 static void counts(void) {
     MPI_T_pvar_session session;
     MPI_Comm world = MPI_COMM_WORLD;
@@ -111,7 +111,7 @@ static void counts(void) {
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     OK(MPI_T_pvar_read(session, all, to));
     CHECK(to[next] == sizeof out && number_of_long_ones(session) == 0);
-    /* Longer than what is sent in fragments. */
+    /* Above the limit of fragmented messages. */
     static char block[300000], back[300000];
     OK(MPI_Sendrecv(block, sizeof block, MPI_BYTE, next, 4, back, sizeof back, MPI_BYTE, last, 4, world, MPI_STATUS_IGNORE));
     CHECK(number_of_long_ones(session) == (unsigned long) (size > 1));
@@ -132,7 +132,7 @@ static void counts(void) {
     OK(MPI_T_pvar_session_free(&session));
 }
 
-/* A limit that is set has messages go another way. */
+/* Changing a limit changes the protocol of messages. */
 static void limits(void) {
     unsigned long none = 0, eager = limit("eager_max"), both = limit("both_sides_min");
     MPI_T_pvar_session session;
@@ -177,7 +177,7 @@ static void categories(void) {
     CHECK(all == 4 && seen == 3);
 }
 
-/* What was heard of last, and how often. */
+/* The last reported event, and the number of reports. */
 static struct heard {
     int times, process, tag, class;
     unsigned long long bytes;
@@ -194,7 +194,7 @@ static void hear_message(MPI_T_event_instance instance, MPI_T_event_registration
     OK(MPI_T_event_get_timestamp(instance, &heard.at));
     CHECK(source == 0 && data == &heard && registration != NULL && safety == MPI_T_CB_REQUIRE_NONE && all.tag == tag);
     CHECK(MPI_T_event_read(instance, 3, &tag) == MPI_T_ERR_INVALID_INDEX);
-    /* MPI may be used here. */
+    /* MPI calls are allowed here. */
     OK(MPI_Iprobe(0, 77, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
     CHECK(flag);
     heard.times++, heard.process = all.process, heard.tag = all.tag, heard.bytes = all.bytes;
@@ -210,8 +210,7 @@ static void gone(MPI_T_event_registration registration, MPI_T_cb_safety safety, 
     ++*(int *) data;
 }
 
-/* Messages that come before their receive, and errors, are heard of when the call ends that has seen them; and what is freed hears
-   nothing more. */
+/* Unexpected messages and errors are reported at the end of the call that noticed them; freed handles receive no more events. */
 static void events(void) {
     int index = -1, elements = 3, x = 5, freed = 0, name_len = 64, bind = -1;
     char name[64];

@@ -1,4 +1,4 @@
-/* Windows of all kinds, their operations in both forms, and what is wrong with them. */
+/* Windows of all kinds, their operations in both forms, and errors of their arguments. */
 #include "check.h"
 
 static int rank, size;
@@ -64,7 +64,7 @@ static void objects(MPI_Win win) {
     CHECK(MPI_Win_fromint(MPI_Win_toint(win)) == win);
 }
 
-/* A ring of puts and gets, by fences. */
+/* A ring of puts and gets, with fences. */
 static void ring(MPI_Win win, int *mine) {
     int next = (rank + 1) % size, before = (rank + size - 1) % size, value = rank + 100, got = -1;
     OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, win));
@@ -107,7 +107,7 @@ static void counters(MPI_Win win, int *mine) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Single integers, of which most are changed at once: what each call does, and says was there before. */
+/* Single integers, most of them on the fast path: the result of each call, and the old value that it returns. */
 static void integers(MPI_Win win, int *mine) {
     static const struct {
         MPI_Op op;
@@ -153,7 +153,7 @@ static void integers(MPI_Win win, int *mine) {
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Rank 0 puts into the others. */
+/* Rank 0 puts to the other ranks. */
 static void posts(MPI_Win win, int *mine) {
     MPI_Group all, group;
     int zero = 0, flag = 0, numbers[8];
