@@ -25,7 +25,7 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
-/// A line of functions.txt.
+/// A function, from a line of functions.txt.
 struct Function<'a> {
     returns: &'a str,
     name: &'a str,
@@ -41,7 +41,7 @@ struct Argument {
 }
 
 impl Function<'_> {
-    /// The types of its arguments.
+    /// The argument types; the two forms of a function are compared by them.
     fn shape(&self) -> Vec<&str> {
         self.arguments.iter().map(|argument| argument.kind.as_str()).collect()
     }
@@ -93,7 +93,7 @@ fn plain(base: &str) -> &str {
         "double" => "f64",
         "MPI_Aint" | "MPI_Count" | "MPI_Offset" => "i64",
         "MPI_Status" => "Status",
-        // The functions of MPI_T are passed without a star.
+        // C declares callback types of MPI_T as functions, passed without a star.
         tool if tool.starts_with("MPI_T_") => "Address",
         handle => handle.strip_prefix("MPI_").expect("a type of MPI's"),
     }

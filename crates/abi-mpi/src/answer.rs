@@ -31,7 +31,7 @@ impl Whose {
     }
 }
 
-/// Why a call fails.
+/// The cause of a failed call.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     /// The error code or class.

@@ -22,8 +22,8 @@ impl Function {
     pub(crate) fn handle_error(self, handle: usize, code: i32) -> i32 {
         type Handler = unsafe extern "C-unwind" fn(*mut usize, *mut i32, ...);
         let (mut handle, mut code) = (handle, code);
-        // SAFETY: a program passes a function of this type, which reads both through their addresses while it runs. Test:
-        // `errors` of tests/c/alone.c.
+        // SAFETY: a program passes a function of this type, which accesses the handle and the code through their addresses while it runs.
+        // Test: `errors` of tests/c/alone.c.
         unsafe {
             let handler = std::mem::transmute::<usize, Handler>(self.0.0);
             handler(&raw mut handle, &raw mut code);
@@ -168,7 +168,7 @@ impl UserFunction for Operator {
         let count = few.as_mut().map_or_else(|| place(&mut count), place);
         let apply = |mut handle| called(self.function, [from, into, count, place(&mut handle)]);
         let wrong = |error: mpi::Error| Error { kind: ErrorKind::Op, text: error.text };
-        // It returns nothing.
+        // The function returns nothing.
         with_handle(datatype, apply).map(drop).map_err(wrong)
     }
 }
@@ -215,7 +215,7 @@ fn uncounted(error: datatypes::Error) -> mpi::Error {
 }
 
 impl ConversionFunctions {
-    /// Calls one of the two for all elements: `here` is the program's buffer, `there` their form in the file.
+    /// Converts all elements by one of the two functions: `here` is the program's buffer, `there` their form in the file.
     fn convert(
         self,
         (function, what): (Address, &str),

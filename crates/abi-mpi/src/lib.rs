@@ -19,7 +19,7 @@
 //! | `strict` | extensions that other implementations share, and `NICETY_STRICT` |
 //! | `profile` | time and traffic of calls, for `nicety mpirun --profile` |
 //! | `callback`, `memory`, `heap` | a program's functions and memory; the library's own memory |
-//! | `clock` | the host |
+//! | `clock` | the host, with its clock |
 //! | `calls` | the functions, by object |
 
 mod answer;

@@ -210,7 +210,7 @@ fn last_word(text: &str) -> &str {
     text.rsplit([' ', '*']).next().unwrap_or_default()
 }
 
-/// The name of a prototype, and those of its arguments in order.
+/// A prototype's function name, and its argument names in order.
 fn names_of(prototype: &str) -> (&str, Vec<&str>) {
     let (head, arguments) = prototype.trim_end_matches(')').split_once('(').expect("a prototype");
     let arguments =

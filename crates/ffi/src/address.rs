@@ -1,4 +1,4 @@
-//! Socket addresses as C passes and lays them out.
+//! Socket addresses in C's layout.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, SocketAddr};
@@ -8,12 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 #[repr(transparent)]
 pub struct SockAddr(*const c_void);
 
-/// What is wrong with an address that a program passes.
+/// Why an address is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadAddress {
-    /// It is NULL.
+    /// It is a NULL pointer.
     Missing,
-    /// It is of this family, and neither IPv4 nor IPv6.
+    /// Its family is neither IPv4 nor IPv6.
     Family(u16),
 }
 
@@ -25,18 +25,18 @@ const AF_INET: u16 = libc::AF_INET as u16;
 const AF_INET6: u16 = libc::AF_INET6 as u16;
 
 impl SockAddr {
-    /// An address, as C would pass it.
+    /// An address, as C passes it.
     ///
     /// # Safety
-    /// `place` must be NULL or hold a socket address of the size that its family says, for as long as this is used.
+    /// `place` must be NULL or hold a socket address of its family's size, for as long as this is used.
     pub unsafe fn new(place: *const c_void) -> Self {
         Self(place)
     }
 
-    /// The address and its port. An IPv4 address that is written as an IPv6 one is an IPv4 address.
+    /// The address and its port. An IPv4-mapped IPv6 address is returned as IPv4.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`BadAddress`], if the pointer is NULL or the family is unknown.
     pub fn get(self) -> Result<SocketAddr, BadAddress> {
         if self.0.is_null() {
             return Err(BadAddress::Missing);
@@ -58,15 +58,15 @@ impl SockAddr {
         Ok(SocketAddr::new(ip, u16::from_be_bytes([high, low])))
     }
 
-    /// Its first `N` bytes: two for the family, or as many as the family has.
+    /// Its first `N` bytes: two for the family, or the size of its family.
     fn bytes<const N: usize>(self) -> [u8; N] {
-        // SAFETY: not NULL (checked by `get`), and a program passes an address of the size that its family says. Test:
+        // SAFETY: not NULL (checked by `get`), and a program passes an address of its family's size. Test:
         // `addresses_go_out_and_come_back` in `loan.rs`.
         unsafe { self.0.cast::<[u8; N]>().read_unaligned() }
     }
 }
 
-/// A socket address as C lays it out, in the size of the largest.
+/// A socket address in C's layout, padded to the size of the largest.
 pub(crate) fn encode(address: SocketAddr) -> [u8; 28] {
     let mut bytes = [0; 28];
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());

@@ -1,4 +1,4 @@
-//! Calls of functions that a program passed, which may throw.
+//! Calls of a program's functions, which may throw C++ exceptions.
 //!
 //! A C++ exception must not unwind through our code: `catch_unwind` aborts on it, and callers would be left in the middle of a change.
 //! [`call`] stops an exception at the border, keeps it in thread-local storage, and reports a failed call, which returns up the stack as
@@ -68,12 +68,12 @@ pub fn rethrow() -> Result<(), Uncaught> {
     Err(Uncaught)
 }
 
-/// Takes the exception that this thread keeps, or null.
+/// Removes the kept exception; null if there is none.
 fn take() -> *mut Exception {
     OWN.replace(std::ptr::null_mut())
 }
 
-/// The frame that exceptions do not pass.
+/// The stack frame that stops exceptions.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod border {
     use super::Exception;
@@ -103,7 +103,7 @@ mod border {
         "mov rcx, [r10 + 24]",
         "mov r8, [r10 + 32]",
         "mov r9, [r10 + 40]",
-        // No floating point among variable arguments.
+        // Variadic functions: no floating-point arguments.
         "xor eax, eax",
         "call r11",
         "jmp .Lnicety_returned",
@@ -119,8 +119,8 @@ mod border {
         personality = sym personality,
     );
 
-    // SAFETY: the function above, and those of the unwinder that the standard library links; `_Unwind_RaiseException` returns only
-    // if nothing catches. Test: `exceptions_are_kept_until_rethrown`.
+    // SAFETY: the function above, and functions of the unwinder that the standard library links; `_Unwind_RaiseException` returns only if
+    // no frame catches. Test: `exceptions_are_kept_until_rethrown`.
     unsafe extern "C-unwind" {
         fn nicety_call_program(function: usize, words: *const usize, thrown: *mut *mut Exception) -> usize;
         fn _Unwind_RaiseException(exception: *mut Exception) -> i32;
@@ -136,10 +136,10 @@ mod border {
     const HANDLER_FOUND: i32 = 6;
     const INSTALL_CONTEXT: i32 = 7;
     const CONTINUE_UNWIND: i32 = 8;
-    /// The number of rax in unwind tables.
+    /// The register number of rax in unwind tables.
     const RAX: i32 = 0;
 
-    /// Catches everything but forced unwinding, and lands at the address that is the frame's language-specific data.
+    /// Catches everything but forced unwinding, and resumes at the address in the frame's language-specific data.
     unsafe extern "C" fn personality(
         _version: i32,
         actions: i32,

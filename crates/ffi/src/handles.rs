@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicPtr, Ordering as PlainOrdering};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
 
-/// A handle, as C has it.
+/// A handle, in C's type.
 pub type Handle = *mut c_void;
 
 /// The word behind a handle. This code only stores to it, so the loom models leave it out.
@@ -38,7 +38,7 @@ const LIVE: u64 = 1 << 32;
 const ENDING: u64 = 1 << 33;
 const GENERATION_SHIFT: u32 = 34;
 
-/// The first handle that is a number: not a canonical address of x86-64, so that no pointer of a program equals it.
+/// The first numeric handle: not a canonical address of x86-64, so that no pointer of a program equals it.
 const NUMBERS: usize = 1 << 62;
 
 /// Objects by handle: at most `CHUNKS` times `EACH` at a time, for `GENERATIONS` uses of each slot. Slots are allocated in chunks of
@@ -113,7 +113,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// An empty table that keeps `resting` freed slots unused; `None` if the words cannot be allocated.
     pub fn new(resting: usize) -> Option<Self> {
         let words = if WORDS {
-            // SAFETY: the layout has a size, as all numbers are at least 1. Test: all of this file, under Miri.
+            // SAFETY: the layout's size is not 0, as all factors are at least 1. Test: all of this file, under Miri.
             Some(NonNull::new(unsafe { alloc_zeroed(Self::LAYOUT) })?.cast())
         } else {
             None
@@ -467,7 +467,7 @@ mod tests {
     fn a_glance_finds_what_a_look_does() {
         let table = small();
         let handle = table.insert(7, null_mut()).expect("room");
-        // SAFETY: this thread alone has the table.
+        // SAFETY: only this thread uses the table.
         let glance = |handle| unsafe { table.glance(handle) }.copied();
         assert_eq!((glance(handle), glance(null_mut())), (Some(7), None));
         table.remove(handle);

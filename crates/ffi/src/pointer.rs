@@ -1,4 +1,4 @@
-//! Arguments that are addresses: each type says what the callee may do with it, and checks for NULL.
+//! Pointer arguments: each type limits how the callee can access the memory, and checks for NULL.
 //!
 //! These types have the layout of a pointer, so that `extern "C"` functions take them as arguments. A program that passes an address
 //! which is neither NULL nor what the function asks for has undefined behaviour before it gets here; that is the contract under which the
@@ -91,7 +91,7 @@ impl<T: Copy> In<T> {
     /// An argument, as C passes it.
     ///
     /// # Safety
-    /// `place` must be NULL or hold as many `T` as the call says, for as long as this is used.
+    /// `place` must be NULL or hold as many `T` as the call reads, for as long as this is used.
     pub unsafe fn new(place: *const T) -> Self {
         Self(place)
     }
@@ -153,7 +153,7 @@ impl<T: Copy> Iterator for Items<T> {
 #[repr(transparent)]
 pub struct Bytes(*const c_void);
 
-/// What is wrong with bytes that a program passes.
+/// Why bytes of a program are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBytes {
     /// Their number is negative, or more than [`Bytes::MOST`].
@@ -177,7 +177,7 @@ impl Bytes {
     /// A copy of `count` bytes.
     ///
     /// # Errors
-    /// What is wrong with the number or the address.
+    /// [`BadBytes`], for an invalid number or a NULL address.
     pub fn get(self, count: i32) -> Result<Vec<u8>, BadBytes> {
         let count = usize::try_from(count).ok().filter(|count| *count <= Self::MOST);
         let count = count.ok_or(BadBytes::Count)?;
@@ -192,10 +192,10 @@ impl Bytes {
 pub struct Text(*const c_char);
 
 impl Text {
-    /// A string, as C would pass it.
+    /// A string, as C passes it.
     ///
     /// # Safety
-    /// `place` must be NULL or a string that ends with a zero, for as long as this is used.
+    /// `place` must be NULL or a zero-terminated string, for as long as this is used.
     pub unsafe fn new(place: *const c_char) -> Self {
         Self(place)
     }

@@ -1,4 +1,4 @@
-//! [`Spare`]: an allocator that sets some memory aside, so that a shortage is an error of a call and does not end the program.
+//! [`Spare`]: an allocator with a reserve, so that a shortage is an error of a call and does not end the program.
 //!
 //! Most allocations of a call cannot fail in Rust: the process is aborted. With this allocator, the first small allocations that the
 //! system refuses are served from a reserve. A call that creates objects asks [`Spare::has_memory`], and returns an error when the
@@ -14,17 +14,17 @@ const PIECE: Layout = match Layout::from_size_align(1 << 20, 4096) {
     Ok(layout) => layout,
     Err(_) => panic!("a layout"),
 };
-/// Pieces that are set aside: a call may need several large lists.
+/// The number of pieces in the reserve: a call may need several large lists.
 const PIECES: usize = 4;
 
-/// The system's allocator, with 4 MiB set aside for a shortage. Made for `#[global_allocator]`.
+/// The system's allocator with a reserve of 4 MiB. Intended for `#[global_allocator]`.
 pub struct Spare {
-    /// The first ones are given back last.
+    /// The pieces; the last one is freed first.
     kept: [AtomicPtr<u8>; PIECES],
 }
 
 impl Spare {
-    /// An allocator with nothing set aside yet.
+    /// An allocator with an empty reserve.
     pub const fn new() -> Self {
         Self { kept: [const { AtomicPtr::new(null_mut()) }; PIECES] }
     }
@@ -72,7 +72,7 @@ fn fill(place: &AtomicPtr<u8>) -> bool {
     true
 }
 
-/// Gives a piece back; whether there was one.
+/// Frees a piece; returns whether there was one.
 fn empty(place: &AtomicPtr<u8>) -> bool {
     let piece = place.swap(null_mut(), Ordering::Relaxed);
     if !piece.is_null() {
@@ -88,8 +88,8 @@ impl Default for Spare {
     }
 }
 
-// SAFETY: the system's allocator, called a second time where it has refused. Test: `a_shortage_is_served_and_reported`, and all
-// tests of the library that has it.
+// SAFETY: forwards to the system's allocator, again after a refusal. Test: `a_shortage_is_served_and_reported`, and all tests of the
+// library that uses it.
 unsafe impl GlobalAlloc for Spare {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are the same.
@@ -119,7 +119,8 @@ mod tests {
 
     use super::*;
 
-    /// Goal: a shortage is survived as often as there are pieces, and known. Method: allocations that the test refuses once each.
+    /// Goal: the reserve serves one refused allocation per piece and reports its exhaustion. Method: allocations that the test refuses
+    /// once each.
     #[test]
     fn a_shortage_is_served_and_reported() {
         let spare = Spare::new();

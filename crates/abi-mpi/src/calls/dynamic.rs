@@ -38,7 +38,7 @@ pub(crate) fn open_port(_info: types::Info, port_name: Out<u8>) -> Answer {
     Ok(())
 }
 
-/// The text does not repeat the name, which contains the key of a port.
+/// The text omits the port's name, which contains its secret key.
 fn no_port() -> Fault {
     Fault::new(c::MPI_ERR_PORT, "port_name: this process has no open port of that name")
 }

@@ -141,7 +141,7 @@ pub(crate) fn test(request: Out<types::Request>, flag: Out<i32>, status: Out<Sta
     ended.map_or(Ok(()), |ended| answer_ended(ended, request, status))
 }
 
-/// The requests of an array.
+/// Reads an array of request handles.
 #[inline]
 fn several(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> Answer<Vec<RequestId>> {
     let negative = |_| Fault::new(c::MPI_ERR_COUNT, format!("count: {count} is negative"));
