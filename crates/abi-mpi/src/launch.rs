@@ -156,7 +156,7 @@ impl Launch {
         })
     }
 
-    /// Asks the launcher to end the job with this code; returns whether there was one to ask.
+    /// Asks the launcher to end the job with this code; returns whether the request was sent.
     pub(crate) fn abort(&self, code: i32) -> bool {
         let manager = match &self.board {
             Board::Manager(manager) => manager,

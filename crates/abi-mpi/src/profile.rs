@@ -53,7 +53,7 @@ struct Watch {
     sent: Vec<Traffic>,
 }
 
-/// The start time of a call whose end has something to do.
+/// The start time of a call; `None` if its end has nothing to do.
 #[inline(always)]
 pub(crate) fn begin() -> Option<Time> {
     if IS_ON.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
