@@ -125,7 +125,7 @@ impl Control {
                 let costs = [costs.alpha, costs.gap, costs.beta, costs.gamma];
                 Ok(costs[cost].to_ne_bytes().to_vec())
             }
-            // Other values are known after the job was joined.
+            // Unlike limits and costs, an algorithm can also be read before `MPI_Init`.
             Self::Algorithm(kind) => {
                 let named = match state::process() {
                     Ok(process) => process.tuning().algorithms.get(&kind).cloned(),

@@ -222,7 +222,7 @@ pub(crate) fn type_get_value_index(
     pair_type: Out<types::Datatype>,
 ) -> Answer {
     let (value, index) = (get(value_type, "value_type")?, get(index_type, "index_type")?);
-    // Other libraries lack pair types without a name, and programs do not expect them.
+    // Only predefined pair types are returned: other libraries have no others, and programs expect none.
     let pair = Datatype::value_index(&value.datatype, &index.datatype)?;
     let pair = pair.filter(|pair| pair.combiner() == Combiner::Named);
     let handle = pair.map(|pair| type_handle(&pair)).transpose()?;
