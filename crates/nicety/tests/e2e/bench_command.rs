@@ -1,4 +1,4 @@
-//! `nicety bench`, end to end: real measurements, made as short as they can be.
+//! `nicety bench`, end to end: real measurements, as short as possible.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -38,7 +38,7 @@ fn a_measurement_is_shown_and_written_three_ways() {
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 3, "no temporary files");
 }
 
-/// Goal: our MPI beside another library, in one run, each with its own name. Method: ours under both.
+/// Goal: our MPI and another library are measured in one run, each with its own name. Method: our library takes both roles.
 #[test]
 fn mpi_is_measured_beside_another_library() {
     let own = Path::new(env!("CARGO_BIN_EXE_nicety")).parent().expect("a directory");
@@ -81,10 +81,10 @@ fn what_no_other_mpi_library_has_is_refused() {
     nicety(["bench", "mpi-latency", "--against", "/no/such/file"]).is_error(2, "there is no such file");
 }
 
-/// A modelled card: exact, the same on every machine, and done at once.
+/// A modelled card: exact, the same on every machine, and computed without delay.
 const MODEL: &str = "model:mt23108-vapi";
 
-/// Goal: one number is one line, and one value for scripts; short options are those of perftest. Method: a modelled card.
+/// Goal: a single result is one line, and one value for scripts; short options are those of perftest. Method: a modelled card.
 #[test]
 fn one_number_is_one_line() {
     let one = ["bench", "latency", "--only", "op=write,source=host,sink=host", "-s", "8", "-d", MODEL];
@@ -108,7 +108,7 @@ fn one_number_is_one_line() {
     nicety(["bench", "latency", "--only", "op=rite"]).is_error(2, "did you mean \"write\"?");
 }
 
-/// Goal: a run ends with one screen, whatever it measured, and the same results give everything with --full.
+/// Goal: a run ends with one screen, whatever it measured; --full prints all tables of the same results.
 #[test]
 fn an_overview_ends_with_one_screen() {
     let dir = tempfile::tempdir().expect("directory");
@@ -126,7 +126,7 @@ fn an_overview_ends_with_one_screen() {
     }
 }
 
-/// Goal: what the configuration says holds unless the command line says otherwise; mistakes in it are named.
+/// Goal: settings of the configuration apply unless the command line overrides them; mistakes in it are named.
 #[test]
 fn a_configuration_is_the_default() {
     let dir = tempfile::tempdir().expect("directory");
@@ -196,7 +196,7 @@ fn what_there_is_not_is_refused_before_anything_runs() {
     assert_eq!(two.err.lines().count(), 2, "a line for each mistake: {two:?}");
 }
 
-/// Goal: a run that fails leaves the files of the run before as they were.
+/// Goal: a failed run leaves the files of an earlier run unchanged.
 #[test]
 fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
     let dir = tempfile::tempdir().expect("directory");
@@ -213,7 +213,7 @@ fn a_peer_that_is_not_there_is_named_and_nothing_is_overwritten() {
     assert_eq!(fs::read_to_string(dir.path().join("r.json")).expect("file"), "old");
 }
 
-/// Goal: options that a command does not obey are not taken from it in silence.
+/// Goal: an option that a command does not support is not ignored silently.
 #[test]
 fn a_dry_run_measures_nothing_and_fresh_belongs_to_plans() {
     let dir = tempfile::tempdir().expect("directory");
@@ -226,8 +226,8 @@ fn a_dry_run_measures_nothing_and_fresh_belongs_to_plans() {
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
 }
 
-/// Goal: who forgets --device iwarp does not get this machine's floors and status 0. Method: a peer at an address that
-/// only documents use, so that nothing would answer it.
+/// Goal: without --device iwarp, a remote peer is an error: the run must not report this machine's floors with status 0.
+/// Method: a peer at a documentation address (RFC 5737), where nothing would answer.
 #[test]
 fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_runs() {
     let dir = tempfile::tempdir().expect("directory");
@@ -239,7 +239,7 @@ fn a_device_of_this_machine_and_a_peer_elsewhere_are_refused_before_anything_run
     assert_eq!(fs::read_dir(dir.path()).expect("directory").count(), 0, "nothing was written");
 }
 
-/// Method: the peer's port takes connections, which the kernel does by itself, and never says a word.
+/// Method: the peer's port accepts connections, as the kernel completes them without the program, but never sends anything.
 #[test]
 fn a_peer_that_says_nothing_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -249,7 +249,7 @@ fn a_peer_that_says_nothing_is_given_up() {
     assert!(ended.err.lines().last().unwrap_or_default().starts_with("nicety: "), "{ended:?}");
 }
 
-/// A measurement of many minutes, once progress says that something has been measured.
+/// A measurement of many minutes; returns once progress shows that something was measured.
 pub(crate) fn long(dir: &Path, mark: &str, more: &[&str]) -> Child {
     let mut command = command();
     command
@@ -259,7 +259,7 @@ pub(crate) fn long(dir: &Path, mark: &str, more: &[&str]) -> Child {
     long_with(command, dir).0
 }
 
-/// The same with any command, and what it says from then on, line by line, until it ends.
+/// Like [`long`] for any command; also returns a thread that reads the remaining lines of standard error.
 pub(crate) fn long_with(mut command: Command, dir: &Path) -> (Child, JoinHandle<Vec<String>>) {
     let mut child = command
         .current_dir(dir)
@@ -272,11 +272,11 @@ pub(crate) fn long_with(mut command: Command, dir: &Path) -> (Child, JoinHandle<
     let measured = |line: &str| line.contains(", launch ") && !line.starts_with("nicety: 0/");
     let first = lines.find(|line| line.as_ref().is_ok_and(|line| measured(line)));
     first.expect("progress").expect("text");
-    // Somebody must read on, or the remarks to come would have nowhere to go.
+    // Standard error must be read to its end, or later remarks of the command would fail.
     (child, std::thread::spawn(move || lines.map_while(Result::ok).collect()))
 }
 
-/// Processes with this mark in their environment that have not ended.
+/// The number of running processes with this mark in their environment.
 fn marked(mark: &str) -> usize {
     let wanted = format!("NICETY_TEST_MARK={mark}");
     let of = |entry: fs::DirEntry| fs::read(entry.path().join("environ")).ok();
@@ -284,7 +284,8 @@ fn marked(mark: &str) -> usize {
     all.filter(|environ| environ.split(|byte| *byte == 0).any(|part| part == wanted.as_bytes())).count()
 }
 
-/// Goal: an interruption keeps what was measured, and the results of the time before, whichever signal it was.
+/// Goal: after an interruption by any of the signals, partial results are saved, earlier results are unchanged, and no process
+/// is left.
 #[test]
 fn interruptions_keep_what_was_measured_and_what_was_there_and_leave_no_process() {
     for (ending, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
@@ -301,7 +302,7 @@ fn interruptions_keep_what_was_measured_and_what_was_there_and_leave_no_process(
     }
 }
 
-/// Method: as nohup does it, the shell ignores the signal before it becomes the command.
+/// Method: as with nohup, the shell ignores the signal before it executes the command.
 #[test]
 fn what_is_to_outlive_its_terminal_does() {
     let mut child = Command::new("sh")
@@ -334,12 +335,12 @@ fn ctrl_c_twice_ends_at_once_and_leaves_no_process_either() {
     let mut child = long(dir.path(), &mark, &[]);
     let began = Instant::now();
     signal(&child, Signal::INT);
-    // Two signals at the same moment would be one.
+    // Two signals at the same moment would be merged into one.
     std::thread::sleep(Duration::from_millis(20));
     signal(&child, Signal::INT);
     assert_eq!(wait(&mut child), Some(130));
     assert!(began.elapsed() < Duration::from_secs(4), "took {:?}", began.elapsed());
-    // The kernel kills the workers with their parent; they need a moment to be gone.
+    // The kernel kills the workers when their parent dies, which takes a moment.
     let gone = (0..50).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         marked(&mark) == 0

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: running the built command as a user would.
+//! Helpers of the end-to-end tests: run the built command as a user would.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use results::schema::{Environment, Floor, Launch, Measurement, Run};
 
-/// The built command, without the surroundings' wishes about colour and width; `nohup` above the tests would hand its
-/// ignored SIGHUP on.
+/// The built command, without the environment's settings of colour and width, and with SIGHUP not ignored: it would be if the
+/// tests were started by `nohup`.
 pub(crate) fn command() -> Command {
     let mut command = Command::new("env");
     command
@@ -24,7 +24,7 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// What a run of the command gave.
+/// The result of a run of the command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Exit status; `None` after a signal.
@@ -43,8 +43,8 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// The house rule for errors: the status, nothing on standard output, one line that names the program, what is
-    /// wrong (`what`) and what to do (after a semicolon).
+    /// Checks the house rule for errors: this status, nothing on standard output, one line that names the program, the problem
+    /// (`what`) and, after a semicolon, the remedy.
     #[track_caller]
     pub(crate) fn is_error(&self, status: i32, what: &str) {
         assert_eq!(self.status, Some(status), "{self:?}");
@@ -56,7 +56,7 @@ impl Ended {
     }
 }
 
-/// Runs the command to its end.
+/// Runs the command and waits for its end.
 pub(crate) fn nicety(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Ended {
     command().args(args).output().expect("the command runs").into()
 }
@@ -66,7 +66,7 @@ pub(crate) fn nicety_in(dir: &Path, args: impl IntoIterator<Item = impl AsRef<Os
     command().current_dir(dir).args(args).output().expect("the command runs").into()
 }
 
-/// A run with six launches of 8 B latency and 64 KiB bandwidth around the given medians.
+/// A run with six launches of 8 B latency and 64 KiB bandwidth with these medians.
 pub(crate) fn made_up_run(latency_us: f64, bandwidth: f64) -> Run {
     let result = |experiment: &str, metric: &str, unit: &str, size_bytes: u64, median: f64| Measurement {
         experiment: experiment.to_owned(),
@@ -101,7 +101,7 @@ pub(crate) fn save(dir: &Path, name: &str, run: &Run) -> PathBuf {
     path
 }
 
-/// Text as JSON.
+/// Parses text as JSON.
 pub(crate) fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"))
 }
@@ -111,7 +111,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).expect("the child is there");
 }
 
-/// Waits for a child, killing it after a minute.
+/// Waits for a child; kills it after a minute.
 pub(crate) fn wait(child: &mut Child) -> Option<i32> {
     for _ in 0..600 {
         if let Some(status) = child.try_wait().expect("a status") {

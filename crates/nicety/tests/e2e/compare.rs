@@ -1,4 +1,4 @@
-//! `nicety compare`, end to end: verdicts, statuses, files that are wrong.
+//! `nicety compare`, end to end: verdicts, exit statuses, and invalid files.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ fn equal_runs_are_the_same_with_status_0() {
     assert_eq!(ended.err, "");
 }
 
-/// Goal: one worse cell decides the status, whichever direction its metric has.
+/// Goal: one worse cell determines the status, whether its metric is a time or a rate.
 #[test]
 fn a_regression_has_status_1_for_times_and_for_rates() {
     let dir = tempfile::tempdir().expect("directory");
@@ -38,7 +38,7 @@ fn a_regression_has_status_1_for_times_and_for_rates() {
     }
 }
 
-/// One cell is measured twice to see a run's own noise; that it was noisy hides no regression in the others.
+/// One cell is measured twice to find the noise of a run; if that cell is noisy, regressions of other cells are still reported.
 #[test]
 fn a_noisy_check_of_the_machine_hides_no_regression() {
     let dir = tempfile::tempdir().expect("directory");
@@ -66,7 +66,7 @@ fn what_cannot_be_told_is_loud_and_strict_makes_it_status_3() {
     assert_eq!(compare(&a, &a, &["--strict"]).status, Some(3));
 }
 
-/// Goal: a kept run is compared with by its name; names that are none, or that there are not, are told.
+/// Goal: a saved run is used by its name; invalid and unknown names are reported.
 #[test]
 fn a_named_baseline_is_kept_and_compared_with() {
     let dir = tempfile::tempdir().expect("directory");
@@ -89,7 +89,7 @@ fn a_named_baseline_is_kept_and_compared_with() {
         compare(&["--save-baseline", name], &a).is_error(2, "is no name of a baseline");
     }
     compare(&[], &a).is_error(2, "nothing to compare it with");
-    // Compared with the old one first, and then in its place.
+    // The comparison uses the old baseline, which is replaced afterwards.
     assert_eq!(compare(&["--baseline", "main", "--save-baseline", "main"], &b).status, Some(1));
     assert_eq!(compare(&["--baseline", "main"], &b).status, Some(0));
 }

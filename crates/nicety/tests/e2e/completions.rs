@@ -1,11 +1,11 @@
-//! Completion scripts, in the shells that they are for: bash is everywhere; fish and zsh where they are installed.
+//! Completion scripts in their shells: always bash; fish and zsh if they are installed.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::nicety;
 
-/// What is typed, and what it may become there.
+/// A typed line, and the completion of its last word.
 const TYPED: [(&str, &str); 7] = [
     ("nicety be", "bench"),
     ("nicety bench lat", "latency"),
@@ -16,7 +16,7 @@ const TYPED: [(&str, &str); 7] = [
     ("nicety bench --set verify=of", "verify=off"),
 ];
 
-/// A shell's output for a program in it; nothing if there is no such shell.
+/// The output of a program in a shell; `None` if that shell is not installed.
 fn shell(name: &str, options: &[&str], program: &str) -> Option<String> {
     let binaries = Path::new(env!("CARGO_BIN_EXE_nicety")).parent().expect("a folder");
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap_or_default());
@@ -38,7 +38,7 @@ fn script(shell: &str) -> String {
     ended.out
 }
 
-/// Method: the function is called as bash does, which puts what it says behind the last of its word breaks.
+/// Method: calls the function as bash does; bash appends the completion to the part of the word before its last word break.
 #[test]
 fn bash_completes() {
     for (line, expected) in TYPED {
@@ -70,7 +70,7 @@ fn fish_completes() {
     }
 }
 
-/// Method: what the script hands to zsh's `_describe`.
+/// Method: checks the words that the script passes to zsh's `_describe`.
 #[test]
 fn zsh_completes() {
     for (line, expected) in TYPED {

@@ -17,7 +17,8 @@ fn the_shared_memory_device_is_there_with_its_limits() {
     assert!(limit("max_msg_size").is_some_and(|n| n >= 1 << 30));
 }
 
-/// Goal: one look tells what there is. Method: a terminal of 24 lines and 80 columns holds the list and the command before it.
+/// Goal: the list can be read without scrolling. Method: it fits a terminal of 24 lines and 80 columns, together with its
+/// command line.
 #[test]
 fn the_list_fits_a_screen_with_rails_and_details_come_on_demand() {
     let mut list = command();

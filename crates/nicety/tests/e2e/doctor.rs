@@ -2,7 +2,7 @@
 
 use crate::common::{json, nicety};
 
-/// Goal: every check is usable by a script, and a complaint always comes with reason and remedy.
+/// Goal: scripts can use every check, and every problem has a reason and a remedy.
 #[test]
 fn every_check_has_a_state_and_complaints_have_a_remedy() {
     let ended = nicety(["doctor", "--json"]);

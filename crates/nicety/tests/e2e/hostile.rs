@@ -1,4 +1,4 @@
-//! Hostile input: files that never end or are far too large, and text that would act on a terminal.
+//! Hostile input: endless or very large files, and text that would act on a terminal.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::common::{Ended, command, made_up_run, save};
 
-/// Address space of a command that reads a hostile file, in KiB: above what it needs, far below what the file would need.
+/// Address space of a command that reads a hostile file, in KiB: more than it needs, much less than the file.
 const MEMORY_MAX_KIB: u32 = 2 << 20;
 
-/// Runs the command in a directory, with little memory, and with `input` as its standard input.
+/// Runs the command in a directory with limited memory and with `input` as its standard input.
 fn confined(dir: &Path, args: &[&str], input: Stdio) -> Ended {
     let nicety = command();
     let mut command = std::process::Command::new("sh");
@@ -39,7 +39,7 @@ fn confined(dir: &Path, args: &[&str], input: Stdio) -> Ended {
         .into()
 }
 
-/// Command lines that read `NAME` as each kind of file that there is.
+/// Command lines that read `NAME`, one for each kind of file.
 const READERS: &[&[&str]] = &[
     &["report", "NAME", "-o", "page.html"],
     &["report", "--text", "NAME"],
@@ -54,7 +54,7 @@ const READERS: &[&[&str]] = &[
     &["mpirun", "--hostfile", "NAME", "true"],
 ];
 
-/// A directory in which `name` is the file that [`READERS`] read, with a good run beside it.
+/// A directory that contains a valid run, and the hostile file under `name`, as [`READERS`] use it.
 fn stage(name: &str, target: &Path) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     save(dir.path(), "good.json", &made_up_run(1.0, 9000.0));
@@ -65,8 +65,8 @@ fn stage(name: &str, target: &Path) -> tempfile::TempDir {
     dir
 }
 
-/// Goal: no file that a command reads can fill the memory. Method: each kind of file is a device that never ends, then a
-/// terabyte of hole.
+/// Goal: no file that a command reads can exhaust the memory. Method: each kind of file is first an endless device, then a
+/// sparse file of one terabyte.
 #[test]
 fn endless_and_huge_files_are_refused_by_every_command() {
     let holes = tempfile::tempdir().expect("a directory");
@@ -87,7 +87,7 @@ fn endless_and_huge_files_are_refused_by_every_command() {
     }
 }
 
-/// As above, for a pipe that somebody writes to without an end.
+/// The same for a pipe with an endless writer.
 #[test]
 fn endless_pipes_are_refused() {
     let dir = stage("unused", Path::new("/dev/null"));
@@ -107,7 +107,7 @@ fn endless_pipes_are_refused() {
     }
 }
 
-/// The time for a host file grows with its length: a quadratic one would not end before the command is stopped.
+/// Reading a host file takes linear time: in quadratic time the command would be stopped before its end.
 #[test]
 fn host_file_at_its_limit_is_read_in_time() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -118,12 +118,12 @@ fn host_file_at_its_limit_is_read_in_time() {
     assert!(ended.out.contains("h0000000 is reached by"), "{ended:?}");
 }
 
-/// What a terminal acts on: it clears the screen, sets a title, hides text, goes back, turns the direction of writing, and hides
-/// in a character of C1.
+/// Text that acts on a terminal: it clears the screen, sets the title, hides text, moves the cursor back, changes the writing
+/// direction, and contains C1 controls.
 const EVIL: &str =
     "\u{1b}[2J\u{1b}]0;owned\u{7}\u{1b}[8m\r\u{8}\u{9b}1A\u{85}\u{202e}\u{2066}\u{200b}\u{7f}\nworse";
 
-/// A run in which every text is set. It names each field, so that a new one is not forgotten here.
+/// A run in which every text is set. It names each field, so that a new field cannot be forgotten here.
 fn full_run() -> Run {
     let text = || "text".to_owned();
     let noise = Some(NoiseSummary {
@@ -234,14 +234,14 @@ fn full_run() -> Run {
     }
 }
 
-/// The JSON with a text behind every text and every factor that may be anything.
+/// The JSON with [`EVIL`] appended to every string, and with a factor whose name contains it.
 fn with_evil(mut value: Value) -> Value {
     match &mut value {
         Value::String(text) => text.push_str(EVIL),
         Value::Array(list) => list.iter_mut().for_each(|item| *item = with_evil(item.take())),
         Value::Object(fields) => {
             for (key, field) in fields.iter_mut() {
-                // Words of a list, of which another is no result file.
+                // Keywords: with another value the file would not be a result file.
                 if !["schema", "clock", "kind", "origin"].contains(&key.as_str()) || field.is_object() {
                     *field = with_evil(field.take());
                 }
@@ -255,12 +255,12 @@ fn with_evil(mut value: Value) -> Value {
     value
 }
 
-/// Characters that a terminal acts on, but for line feeds.
+/// Characters that act on a terminal, except line feeds.
 fn acting(text: &str) -> Vec<char> {
     text.chars().filter(|letter| plain::acts(*letter) && *letter != '\n').collect()
 }
 
-/// Writes a run with [`EVIL`] behind every text into a file, its launches slower by `scale`.
+/// Writes a run with [`EVIL`] appended to every text, and with medians multiplied by `scale`.
 fn save_evil(dir: &Path, name: &str, scale: f64) {
     let mut run = full_run();
     run.results.iter_mut().for_each(|result| {
@@ -270,7 +270,7 @@ fn save_evil(dir: &Path, name: &str, scale: f64) {
     fs::write(dir.join(name), with_evil(json).to_string()).expect("a file");
 }
 
-/// Goal: on a terminal our own colours pass, and nothing else. Method: commands with a pseudo-terminal of script(1).
+/// Goal: only our own colours reach a terminal. Method: commands on a pseudo-terminal of script(1).
 #[test]
 fn only_own_styles_reach_a_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -304,9 +304,9 @@ fn only_own_styles_reach_a_terminal() {
     }
 }
 
-/// Goal: nothing of a result file reaches a terminal as it is, by whatever command. Method: files in which every text has
-/// control characters of all kinds; the bytes that every form of every command writes. A line that begins with the word behind
-/// a line feed would be one that the file has made up.
+/// Goal: no command prints text of a result file unescaped. Method: files in which every text contains control characters of
+/// all kinds; checks the output of every form of every command. A line that begins with the word after [`EVIL`]'s line feed
+/// would be forged by the file.
 #[test]
 fn no_text_of_result_files_acts_on_terminal() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Hosts, as network namespaces of this one that a switch connects. Needs the right to make namespaces.
+//! Hosts as network namespaces of this machine, connected by a bridge. Needs the right to create namespaces.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,19 +8,20 @@ use crate::common::command;
 const SUBNET: &str = "10.213.47";
 const TOKEN: &str = "shared by all hosts";
 
-/// Namespaces with a cable from each to a switch; dropping removes them all.
+/// Namespaces, each with a virtual cable to a bridge; removed when dropped.
 pub(crate) struct Hosts {
     names: Vec<String>,
 }
 
 impl Hosts {
-    /// So many hosts; `tag` tells those of one test from those of others. Why not, if the machine does not allow it.
+    /// Creates this many hosts; `tag` distinguishes the hosts of different tests. An error says why the machine does not allow
+    /// it.
     pub(crate) fn new(tag: &str, count: usize) -> Result<Self, String> {
         let name = |what: &str| format!("nic-{tag}-{}-{what}", std::process::id());
         let switch = name("switch");
         let mut names: Vec<String> = (1..=count).map(|n| name(&n.to_string())).collect();
         names.push(switch.clone());
-        // From here on dropping cleans up.
+        // From here on, an error drops `hosts`, which removes the namespaces.
         let hosts = Self { names };
         hosts.names.iter().try_for_each(|name| ip(&["netns", "add", name]))?;
         ip(&["-n", &switch, "link", "add", "br0", "type", "bridge"])?;
@@ -43,7 +44,7 @@ impl Hosts {
         format!("{SUBNET}.{}", host + 1)
     }
 
-    /// The command within a host.
+    /// The command, run inside a host.
     pub(crate) fn nicety(&self, host: usize, args: &[&str]) -> Command {
         let mut inside = Command::new("ip");
         let program = command();
@@ -52,12 +53,12 @@ impl Hosts {
             .arg(program.get_program())
             .args(program.get_args())
             .args(args);
-        // Every server here listens to a network.
+        // Every server here listens on a network, which requires a token.
         inside.env("TERM", "xterm").env("NICETY_TOKEN", TOKEN).stdin(Stdio::null());
         inside
     }
 
-    /// A server within a host, at its address and the usual port; it listens when this returns.
+    /// Starts a server inside a host, at its address and the default port; it listens when this returns.
     pub(crate) fn server(&self, host: usize, more: &[&str]) -> Server {
         let at = format!("{}:7471", Self::addr(host));
         let args: Vec<&str> = ["serve", "--listen", &at].iter().chain(more).copied().collect();
@@ -74,7 +75,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in &self.names {
-            // One that is not there needs no removing.
+            // Fails if the namespace was not created.
             let _ = ip(&["netns", "del", name]);
         }
     }
@@ -86,12 +87,12 @@ fn ip(args: &[&str]) -> Result<(), String> {
     if done.status.success() { Ok(()) } else { Err(format!("ip {}: {}", args.join(" "), said.trim())) }
 }
 
-/// A server; dropping kills it.
+/// A server, killed when dropped.
 pub(crate) struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // Fails if it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! The built command, end to end: what a user types and what comes of it.
+//! End-to-end tests of the built command, as a user runs it.
 
 mod bench_command;
 mod common;

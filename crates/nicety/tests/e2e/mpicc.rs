@@ -1,11 +1,11 @@
-//! `nicety mpicc`, which becomes a compiler.
+//! `nicety mpicc`, end to end.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::{command, wait};
 
-/// Goal: a script that calls this program may be what `CC` names, as where a build is told `CC=mpicc`: it compiles, and does not become
-/// itself again and again.
+/// Goal: `CC` may name a script that calls this program, as with a build's `CC=mpicc`: it compiles, and does not call itself
+/// endlessly.
 #[test]
 fn a_script_that_calls_it_may_be_named_by_cc() {
     let folder = tempfile::tempdir().expect("a folder");

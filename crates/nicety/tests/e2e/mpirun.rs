@@ -1,4 +1,4 @@
-//! `nicety mpirun`, end to end. After each job, nothing that it started is left.
+//! `nicety mpirun`, end to end. Every job must leave no process behind.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,12 +11,12 @@ use rustix::process::Signal;
 
 use crate::common::{Ended, command, signal, wait};
 
-/// What a test waits at most for what must happen.
+/// How long a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// By which processes of a stage are known.
+/// The variable that marks the processes of a stage.
 const MARK: &str = "NICETY_TEST_STAGE";
 
-/// Words of PMI-1 for ranks that are scripts.
+/// PMI-1 commands for ranks that are shell scripts.
 const PMI: &str = r#"#!/bin/bash
 pmi() { echo "cmd=$*" >&$PMI_FD; read -r answer <&$PMI_FD; }
 join() { pmi init pmi_version=1 pmi_subversion=1; pmi get_my_kvsname; kvs=${answer##*kvsname=}; }
@@ -29,7 +29,7 @@ ring() {
 }
 "#;
 
-/// A directory with programs, and the processes that are started from it.
+/// A directory with programs, and the processes started from it.
 struct Stage {
     dir: tempfile::TempDir,
     mark: String,
@@ -46,19 +46,19 @@ impl Stage {
         self.dir.path().join(name)
     }
 
-    /// Writes a program.
+    /// Writes a program and returns its path.
     fn program(&self, name: &str, text: &str) -> String {
         fs::write(self.path(name), text).expect("a file");
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("a mode");
         format!("./{name}")
     }
 
-    /// Writes a program of a rank.
+    /// Writes a rank's program, which can use the PMI commands.
     fn rank(&self, name: &str, body: &str) -> String {
         self.program(name, &format!("{PMI}{body}\n"))
     }
 
-    /// Writes what stands for ssh: it runs the command of the agent on this host.
+    /// Writes a replacement of ssh, which runs the agent's command on this host.
     fn rsh(&self) -> String {
         let path = self.program("rsh", "#!/bin/sh\necho welcome to $1 >&2\nshift\nexec sh -c \"$*\"\n");
         self.path(&path).to_str().expect("a path").to_owned()
@@ -71,7 +71,7 @@ impl Stage {
         mpirun
     }
 
-    /// Runs a job to its end.
+    /// Runs a job and waits for its end.
     #[track_caller]
     fn run(&self, args: &[&str]) -> Ended {
         let ended = self.mpirun(args).output().expect("the command runs").into();
@@ -79,7 +79,7 @@ impl Stage {
         ended
     }
 
-    /// Starts a job whose output is read here.
+    /// Starts a job and returns a reader of its output.
     fn start(&self, args: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
         let mut mpirun = self.mpirun(args);
         mpirun.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -88,7 +88,7 @@ impl Stage {
         (mpirun, out)
     }
 
-    /// The processes of this stage.
+    /// The running processes of this stage.
     fn processes(&self) -> Vec<String> {
         let entries = fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
         let is_ours = |path: &PathBuf| {
@@ -102,7 +102,7 @@ impl Stage {
         entries.map(|entry| entry.path()).filter(is_ours).map(name).collect()
     }
 
-    /// Waits until no process is left.
+    /// Waits until all processes have ended.
     #[track_caller]
     fn is_empty(&self) {
         let began = Instant::now();
@@ -113,14 +113,14 @@ impl Stage {
     }
 }
 
-/// Lines in order, as ranks write in any.
+/// The lines in sorted order, as the order of ranks varies.
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
 }
 
-/// Reads lines until so many have come.
+/// Reads this many lines.
 #[track_caller]
 fn lines(from: &mut impl std::io::BufRead, count: usize) -> Vec<String> {
     let lines: Vec<String> = from.lines().take(count).map(|line| line.expect("text")).collect();
@@ -128,7 +128,7 @@ fn lines(from: &mut impl std::io::BufRead, count: usize) -> Vec<String> {
     lines
 }
 
-/// What it says when it ends.
+/// Waits for the end of a job, and returns its remaining output.
 fn rest(mut mpirun: Child) -> Ended {
     let status = wait(&mut mpirun);
     let mut err = String::new();
@@ -136,12 +136,12 @@ fn rest(mut mpirun: Child) -> Ended {
     Ended { status, out: String::new(), err }
 }
 
-/// Without the remark that ranks share cores, which depends on the machine.
+/// The remarks except the one about ranks that share cores, which depends on the machine.
 fn remarks(ended: &Ended) -> Vec<&str> {
     ended.err.lines().filter(|line| !line.contains("so their times say little")).collect()
 }
 
-/// The one remark of a job that failed, and its status.
+/// Checks that a failed job has this status and one remark, and returns the remark.
 #[track_caller]
 fn remark(ended: &Ended, status: i32) -> &str {
     assert_eq!(ended.status, Some(status), "{ended:?}");
@@ -165,7 +165,7 @@ fn ranks_know_who_they_are_and_find_each_other() {
     assert_eq!(sorted(&ended.out), expected);
 }
 
-/// Goal: what ranks have left of their calls stands in tables and on a page, and who has left nothing is named.
+/// Goal: the ranks' profiles are printed as tables and written to a page, and ranks without a profile are named.
 #[test]
 fn a_profile_is_shown_at_the_end() {
     let stage = Stage::new();
@@ -184,7 +184,7 @@ tell 1 00000:5000,sent:$(( (PMI_RANK + 1) % PMI_SIZE )):eager/ring:10:5000";
     assert_eq!(row("MPI_Send"), "MPI_Send 20 2.00 ms 100 % 100.00 us rank 0 1.00 ms 9.8 KiB");
     let page = fs::read_to_string(stage.path("nicety-profile.html")).expect("a page");
     assert!(ended.err.ends_with("nicety-profile.html\n") && page.contains("rank 1 to rank 0"), "{ended:?}");
-    // One is killed before it has told anything, another tells nonsense.
+    // One rank is killed before it has sent a profile, another sends an invalid one.
     let killed = stage
         .rank("killed", &format!("[ $PMI_RANK = 1 ] && {{ join; kill -9 $$; }}\n{tell}\nleave; sleep 1000"));
     let ended = stage.run(&["-n", "2", "--profile=p.html", &killed]);
@@ -257,8 +257,8 @@ fn a_rank_that_leaves_the_others_waiting_ends_them() {
     assert!(ended.err.contains("without MPI_Init, which other ranks have called"), "{ended:?}");
 }
 
-/// Goal: processes that ranks have started end with the job, even those that nobody can ask. Method: children that sleep, some deaf
-/// to all but SIGKILL, of ranks that end well and of such that do not.
+/// Goal: processes started by ranks end with the job, even if they ignore requests to end. Method: sleeping children, some of
+/// which ignore all signals except SIGKILL, of ranks that succeed and of ranks that fail.
 #[test]
 fn children_of_ranks_go_too() {
     let stage = Stage::new();
@@ -269,7 +269,8 @@ fn children_of_ranks_go_too() {
     remark(&ended, 4);
 }
 
-/// Goal: there is no way to PMI for strangers. Method: no process of a job has a socket that listens, neither `mpirun` nor agents.
+/// Goal: other processes cannot connect to PMI. Method: checks that no process of a job, neither `mpirun` nor an agent, has a
+/// listening socket.
 #[test]
 fn launchers_and_agents_have_no_listening_socket() {
     let stage = Stage::new();
@@ -285,7 +286,7 @@ fn launchers_and_agents_have_no_listening_socket() {
         assert!(processes.len() >= 3, "{processes:?}");
         for process in processes {
             let (path, _) = process.split_once(':').expect("a path");
-            // Some are there for a moment only, such as a command of a rank's script.
+            // Some processes run only for a moment, such as a command of a rank's script.
             assert!(!has_listener(path), "{process}");
         }
         mpirun.kill().expect("it runs");
@@ -294,10 +295,10 @@ fn launchers_and_agents_have_no_listening_socket() {
     }
 }
 
-/// Whether a process, which is a folder of proc(5), has a socket that listens. A process that has ended meanwhile has none.
+/// Whether a process (a folder of proc(5)) has a listening socket; false if it has ended in the meantime.
 fn has_listener(process: &str) -> bool {
     let table = |name: &str| fs::read_to_string(format!("{process}/net/{name}")).unwrap_or_default();
-    // State 0A is LISTEN; of Unix sockets, those with the flag SO_ACCEPTCON.
+    // Listening: state 0A of TCP, flag SO_ACCEPTCON of Unix sockets.
     let of_tcp = ["tcp", "tcp6"].map(table).join("\n");
     let inode_of_tcp = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -350,7 +351,7 @@ fn signals_are_passed_on() {
         assert_eq!(lines(&mut out, 2), ["usr", "usr"]);
         let ended = rest(mpirun);
         assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]));
-        // Whoever does not listen dies of it, without many words.
+        // A rank that does not handle the signal dies of it; mpirun prints no remark about that.
         let (mpirun, _out) = with("echo up; sleep 1000; :");
         signal(&mpirun, Signal::TERM);
         let ended = rest(mpirun);
@@ -370,7 +371,7 @@ fn signals_are_passed_on() {
 fn input_goes_to_whom_it_is_for() {
     let stage = Stage::new();
     let rsh = stage.rsh();
-    // More than a pipe holds, and no newline at its end.
+    // More than a pipe holds, without a newline at the end.
     let input = "line of input\n".repeat(20_000) + "end";
     for hosts in [&[][..], &["--host", "a,b", "--rsh", &rsh]] {
         for (to, readers) in
@@ -378,7 +379,7 @@ fn input_goes_to_whom_it_is_for() {
         {
             let args = [hosts, to, &["-n", "2", "sh", "-c", "cat >in$PMI_RANK"]].concat();
             let (mut mpirun, _out) = stage.start(&args);
-            // Where nobody reads, it is not taken either.
+            // The write fails if no rank reads.
             let _ = mpirun.stdin.take().expect("its input").write_all(input.as_bytes());
             let ended = rest(mpirun);
             assert_eq!((ended.status, remarks(&ended)), (Some(0), vec![]), "{args:?}");
@@ -391,7 +392,8 @@ fn input_goes_to_whom_it_is_for() {
     }
 }
 
-/// Goal: what ranks write arrives whole, line by line, on either stream. Method: lines in pieces, from four ranks at once.
+/// Goal: ranks' output arrives completely and in whole lines, on both streams. Method: four ranks write lines in pieces at the
+/// same time.
 #[test]
 fn lines_of_output_stay_whole() {
     let stage = Stage::new();
@@ -462,12 +464,13 @@ fn ranks_are_bound_to_cores_in_turn() {
     let free = stage.run(&["-n", "1", "sh", "-c", print]);
     let lists = [bound.out.lines().collect::<Vec<_>>(), free.out.lines().collect()].concat();
     assert_eq!(lists.len(), 3, "{bound:?} {free:?}");
-    // On one core, or on two threads of one, all three are alike.
+    // With one core, or two threads of one core, all three are equal.
     let is_smaller = lists[0].len() <= lists[2].len() && lists[1].len() <= lists[2].len();
     assert!(is_smaller && (lists[0] != lists[1] || lists[0] == lists[2]), "{lists:?}");
 }
 
-/// Goal: what reads errors need not read that ranks share cores. Method: more ranks than there can be cores, without and with permission.
+/// Goal: the remark about shared cores can be suppressed, for scripts that read standard error. Method: more ranks than any
+/// machine has cores, without and with the option.
 #[test]
 fn ranks_may_be_allowed_to_share_cores() {
     let stage = Stage::new();
@@ -479,8 +482,8 @@ fn ranks_may_be_allowed_to_share_cores() {
     assert_eq!(said(&["--oversubscribe", "--allow-run-as-root"]), "");
 }
 
-/// Goal: ranks that fit on the host do not meet on a core, and others go where there is room. Method: what the kernel says of
-/// each, beside what it says of a rank that is alone, which has all.
+/// Goal: ranks do not share cores if there are enough, and are not bound otherwise. Method: compares the kernel's affinity list
+/// of each rank with that of a single rank, which may use all cores.
 #[test]
 fn ranks_have_their_shares_of_the_cores() {
     let stage = Stage::new();
@@ -538,8 +541,8 @@ fn hosts_are_reached_by_an_agent_each() {
     );
 }
 
-/// Goal: all that an mpirun starts shares a key, for programs that get none by PMI, and nobody else has it. Method: ranks say theirs; command lines
-/// that reach another host are kept.
+/// Goal: all processes of an mpirun share a key, for programs that get none by PMI, and nobody else can read it. Method: ranks
+/// print their key; the command lines that reach another host are recorded and searched for it.
 #[test]
 fn ranks_share_a_key_that_no_command_line_shows() {
     let stage = Stage::new();
@@ -569,7 +572,8 @@ fn ranks_share_a_key_that_no_command_line_shows() {
     assert_eq!(key(&["-x", "NICETY_JOB_KEY=mine"]), "mine", "it may be chosen");
 }
 
-/// Goal: a job whose hosts are joined by a network that is not private says so, once. Method: hosts with networks of their own.
+/// Goal: a job whose hosts reach each other by a public address prints one warning. Method: hosts with network namespaces of
+/// their own.
 #[test]
 fn a_network_that_is_not_private_is_warned_of() {
     let stage = Stage::new();
@@ -613,7 +617,7 @@ fn hosts_that_are_not_reached_end_the_job() {
     assert!(line.contains("the host b is lost: ./refuse ended (exit status: 255): b: no route; "), "{line}");
     let ended = stage.run(&["--host", "a", "--rsh", "./no-such-rsh", "sh"]);
     assert!(remark(&ended, 1).contains("./no-such-rsh cannot be started: "), "{ended:?}");
-    // A host that vanishes in the middle.
+    // A host that vanishes while the job runs.
     let rsh =
         stage.program("dying", "#!/bin/sh\nshift\nexec 3<&0\nsh -c \"$*\" <&3 & echo $! >agent; wait\n");
     let (mpirun, mut out) =
@@ -628,7 +632,7 @@ fn hosts_that_are_not_reached_end_the_job() {
     stage.is_empty();
 }
 
-/// `nicety serve` at an address that is not taken for this host, with its secret in a file of a stage.
+/// `nicety serve` at an address that does not count as this host, with its secret in a file of a stage.
 struct Hired {
     server: Child,
     /// `serve:PORT`.
@@ -654,7 +658,7 @@ impl Hired {
         Self { server, via }
     }
 
-    /// A job of so many ranks, of which the first is on this host and the others are there.
+    /// The arguments of a job of this many ranks: the first runs on this host, the others on the server's.
     fn args<'a>(&'a self, stage: &'a Stage, ranks: &'a str, program: &[&'a str]) -> Vec<&'a str> {
         let hosts = ["--host", "localhost,127.0.0.2:3", "--via", &self.via, "--token-file", "token"];
         [&hosts[..], &["-n", ranks, "-x", &stage.mark], program].concat()
@@ -663,7 +667,7 @@ impl Hired {
 
 impl Drop for Hired {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // Fails if it has ended already.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
@@ -789,12 +793,12 @@ fn too_many_ranks_for_the_limits_are_refused() {
     assert!(line.contains("40 ranks on one host need ") && line.contains("100 is the limit; "), "{line}");
 }
 
-/// Writes behind the end of the rank that started it, at which mpirun asks all that is left to end.
+/// Writes after the end of the rank that started it, when mpirun asks all remaining processes to end.
 const LATE: &str =
     "trap '' TERM; (until grep -q '^State:.Z' /proc/$$/status; do :; done; echo late) & exit 0";
 
-/// Goal: output that cannot be written is an error, however late it comes. Method: a full device behind standard output, for whole
-/// lines, unfinished ones, and what a rank's child writes when all ranks have ended.
+/// Goal: output that cannot be written is an error, at any time. Method: standard output is a full device; whole lines,
+/// unfinished lines, and output of a rank's child after all ranks have ended.
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     let stage = Stage::new();
@@ -810,7 +814,7 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
-/// As above, for standard error, of which nobody can be told.
+/// The same for standard error, where the failure itself cannot be reported.
 #[test]
 fn errors_that_cannot_be_written_are_a_status() {
     let stage = Stage::new();
@@ -823,7 +827,7 @@ fn errors_that_cannot_be_written_are_a_status() {
     }
 }
 
-/// Goal: a reader who has left ends the job without a word, with the status that shells give a program that writes to nobody.
+/// Goal: if the reader of the output has gone, the job ends without a message, with the status that shells report for SIGPIPE.
 #[test]
 fn output_without_reader_is_status_141() {
     let stage = Stage::new();
@@ -838,7 +842,7 @@ fn output_without_reader_is_status_141() {
     }
 }
 
-/// Goal: mpirun needs no /proc, neither to start ranks nor to say what fails. Method: a mount namespace in which it is empty.
+/// Goal: mpirun needs no /proc, neither to start ranks nor to report failures. Method: a mount namespace with an empty /proc.
 #[test]
 fn ranks_start_without_proc() {
     let stage = Stage::new();
@@ -854,8 +858,8 @@ fn ranks_start_without_proc() {
     assert_eq!((ended.status, sorted(&ended.out)), (Some(0), vec!["rank 0", "rank 1"]), "{ended:?}");
 }
 
-/// Writes a library that takes a program for a job of one, as other MPI libraries do without their launcher, and a program that is
-/// linked to it. Nothing where there is no compiler.
+/// Writes a library in which every process is a job of one rank, like other MPI libraries without their launcher, and a program
+/// linked to it. `None` without a compiler.
 fn other_mpi(stage: &Stage) -> Option<()> {
     let library = "int MPI_Init(void *a, void *b) { return 0; }\nint size(void) { return 1; }\n";
     let program = "#include <stdio.h>\nint size(void);\nint main(void) { printf(\"rank 0 of %d\\n\", size()); return 0; }\n";
@@ -910,8 +914,8 @@ fn ranks_of_another_mpi_library_are_told_why_they_are_alone() {
     );
 }
 
-/// Goal: nothing is said of MPI libraries where they are not the reason. Method: programs of none, a script and a shell whose command
-/// is missing, a static program, an interpreter, a rank that is alone rightly, and a program that lacks another library.
+/// Goal: mpirun does not mention MPI libraries when they are not the cause. Method: programs without one, a script and a shell
+/// whose command is missing, a static program, an interpreter, a job of one rank, and a program that lacks another library.
 #[test]
 fn programs_of_no_mpi_library_hear_nothing_of_them() {
     let stage = Stage::new();

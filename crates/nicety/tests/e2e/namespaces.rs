@@ -1,5 +1,5 @@
-//! Hosts, as network namespaces of this one: `nicety serve` in each but one, `nicety bench --peer` there, iWARP between
-//! them. Needs the right to make namespaces; without it a test says so and is over.
+//! iWARP between hosts, which are network namespaces: `nicety serve` runs in each but one, `nicety bench --peer` in that one.
+//! Needs the right to create namespaces; without it, a test prints that and returns.
 
 use results::variant::{Factor, factor};
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use crate::bench_command::long_with;
 use crate::common::{Ended, wait};
 use crate::hosts::Hosts;
 
-/// The hosts, or nothing with a remark where they cannot be made.
+/// The hosts; `None`, with a remark, if they cannot be created.
 fn hosts(tag: &str, count: usize) -> Option<Hosts> {
     let made = Hosts::new(tag, count);
     made.map_err(|why| {
@@ -19,7 +19,7 @@ fn hosts(tag: &str, count: usize) -> Option<Hosts> {
     .ok()
 }
 
-/// Goal: iWARP is measured between two hosts, on the sides that were named, beside what sockets do between the same two.
+/// Goal: iWARP is measured between two hosts, at the addresses of `--device`, with sockets between the same hosts as the floor.
 #[test]
 fn two_hosts_measure_each_other_over_iwarp() {
     let Some(hosts) = hosts("two", 2) else { return };
@@ -43,15 +43,15 @@ fn two_hosts_measure_each_other_over_iwarp() {
             |r: &&results::schema::Measurement| r.floor.as_ref().is_some_and(|f| f.what.contains("TCP"));
         assert!(of.iter().all(beside), "{experiment} stands beside sockets");
     }
-    // Another kind of device than the server offers, and one that does not reach other hosts anyway.
+    // A device other than the server's; shm cannot reach other hosts anyway.
     let refused = measure("shm", &["latency"]);
     assert_eq!(refused.status, Some(1), "{refused:?}");
     assert!(refused.err.contains("--device iwarp"), "{refused:?}");
     drop(server);
 }
 
-/// Goal: experiments of several processes run between several hosts, with as many processes as there are hosts. Method:
-/// four hosts; hot spots with every number of slaves there can be, in all their ways, chains and the ring of `park`.
+/// Goal: experiments of several processes run between as many hosts. Method: four hosts; hot spots with every possible number
+/// of slaves and in all variants, chains, and the ring of `park`.
 #[test]
 fn four_hosts_measure_hot_spots_chains_and_rings() {
     let Some(hosts) = hosts("four", 4) else { return };
@@ -91,8 +91,8 @@ fn four_hosts_measure_hot_spots_chains_and_rings() {
     drop(servers);
 }
 
-/// Goal: when one of several hosts dies in the middle, what was measured is kept, the dead one is named, and the others
-/// serve on. Method: its server is killed after the first cells; then the rest is measured with.
+/// Goal: when one of several hosts dies during a run, earlier results are kept, the dead host is named, and the other servers
+/// continue. Method: kills its server after the first cells, then measures with the others.
 #[test]
 fn a_host_that_dies_is_named_and_the_others_live_on() {
     let Some(hosts) = hosts("dies", 4) else { return };
@@ -107,7 +107,7 @@ fn a_host_that_dies_is_named_and_the_others_live_on() {
     assert_eq!(wait(&mut child), Some(1));
     let said = said.join().expect("no panic");
     let last = said.last().expect("a reason");
-    // It died in a cell, or between two launches.
+    // It died during a cell or between two launches.
     assert!(last.contains("hotspot") || last.contains("cannot be reached"), "{said:#?}");
     assert!(last.contains("is kept"), "{said:#?}");
     let named: Vec<usize> =

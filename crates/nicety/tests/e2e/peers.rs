@@ -1,4 +1,4 @@
-//! `nicety bench --peer` with several: which of them is wrong is said.
+//! `nicety bench` with several peers: errors name the peer that caused them.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ fn measure(peers: &[&str]) -> Ended {
     nicety(args.into_iter().chain(["--set", "patience=5", "--peer", &peers]))
 }
 
-/// The last line of a run that failed.
+/// The last line of a failed run.
 fn why(ended: &Ended) -> &str {
     assert_eq!((ended.status, ended.out.as_str()), (Some(1), ""), "{ended:?}");
     let last = ended.err.lines().last().unwrap_or_default();
@@ -39,12 +39,11 @@ fn a_peer_given_twice_is_named() {
     assert!(why(&ended).contains(&format!("peers {} and localhost:{port} are the same server", server.addr)));
 }
 
-/// Goal: all peers that are not there are named, and those that are there are not. Method: one server, two ports at
-/// which nobody listens.
+/// Goal: all unreachable peers are named, and no others. Method: one server, and two ports without a listener.
 #[test]
 fn all_peers_that_are_not_there_are_named() {
     let server = Server::start();
-    // Bound and dropped: free, and not given to anybody else soon.
+    // Bound and dropped: free, and unlikely to be assigned again soon.
     let free = || TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
     let (a, b) = (free(), free());
     let ended = measure(&[&server.addr, &a, &b]);
@@ -78,8 +77,8 @@ fn a_peer_of_another_version_is_named() {
     );
 }
 
-/// Goal: what a server says reaches the terminal as text. Method: one that puts escape sequences wherever a server says
-/// anything: into its hello, into a refusal, into what is no frame.
+/// Goal: control characters from a server do not reach the terminal. Method: a server that sends escape sequences in its hello,
+/// in a refusal, and in an invalid frame.
 #[test]
 fn a_server_does_not_reach_the_terminal() {
     let evil = "\\u001b]0;owned\\u0007\\u001b[2J";
@@ -97,7 +96,7 @@ fn a_server_does_not_reach_the_terminal() {
                 stream.write_all(&(frame.len() as u32).to_be_bytes()).expect("written");
                 stream.write_all(frame.as_bytes()).expect("written");
             }
-            // Until the client has heard enough.
+            // Keeps the connection open until the client closes it.
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         });
         let ended = measure(&[&addr]);

@@ -1,4 +1,4 @@
-//! `nicety bench --plan`, end to end: the example, interruptions of all kinds, changes, mistakes.
+//! `nicety bench --plan`, end to end: the example, interruptions, changed plans, and mistakes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 use crate::common::{Ended, command, nicety_in, signal, wait};
 
-/// Two parts of a few cells in six launches.
+/// Two parts with a few cells in six launches.
 const SMALL: &str = "\
 [defaults]
 launches = 6
@@ -39,7 +39,7 @@ fn run(dir: &Path, more: &[&str]) -> Ended {
     nicety_in(dir, ["bench", "--plan", "p.toml"].iter().chain(more))
 }
 
-/// The cells in the journal with their launches. No line is there twice.
+/// The cells in the journal with their launches. Checks that no line occurs twice.
 fn measured(dir: &Path) -> BTreeSet<(String, u64)> {
     let text = fs::read_to_string(dir.join("p.journal")).expect("a journal");
     let mut all = BTreeSet::new();
@@ -52,7 +52,7 @@ fn measured(dir: &Path) -> BTreeSet<(String, u64)> {
     all
 }
 
-/// A run under way, of which something has been measured.
+/// A running measurement that has already measured something.
 fn under_way(dir: &Path) -> Child {
     let mut child = command()
         .current_dir(dir)
@@ -78,7 +78,7 @@ fn under_way(dir: &Path) -> Child {
 #[test]
 fn the_example_is_measured_and_lies_beside_itself() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/survey.toml");
-    // As it is, but for the time that it takes.
+    // Unchanged, except for a shorter time.
     let example = fs::read_to_string(example).expect("the example");
     let (dir, _path) = plan(&example.replace("budget = 4", "budget = 1"));
     assert!(example.contains("budget = 4"), "the time is in it");
@@ -98,8 +98,8 @@ fn the_example_is_measured_and_lies_beside_itself() {
     assert!(ended.out.contains("Part crowd") && ended.out.contains("Report: p.html"), "{}", ended.out);
 }
 
-/// Goal: an interruption costs what was under way and nothing else. Method: a run is ended by Ctrl-C, the next killed, the
-/// third comes to its end; no cell of a launch is in the journal twice, and the results have every launch of every cell.
+/// Goal: an interruption loses only the cell being measured. Method: the first run is ended by Ctrl-C, the second is killed,
+/// the third completes; the journal contains no cell of a launch twice, and the results contain every launch of every cell.
 #[test]
 fn what_was_measured_before_an_interruption_is_not_measured_again() {
     let (dir, _path) = plan(SMALL);
@@ -128,7 +128,7 @@ fn what_was_measured_before_an_interruption_is_not_measured_again() {
         })
     };
     let before = there();
-    // With nothing left to do the results are as they were, and so are their files.
+    // With nothing left to measure, the results and their files stay unchanged.
     let again = run(dir.path(), &[]);
     assert_eq!(again.status, Some(0), "{again:?}");
     assert!(again.err.contains(&format!("all {} measurements are there", all.len())), "{}", again.err);
@@ -136,8 +136,8 @@ fn what_was_measured_before_an_interruption_is_not_measured_again() {
     assert_eq!(there(), before);
 }
 
-/// Goal: a modelled device beside a real one does not make the machine's numbers simulated ones, however often the plan is
-/// run. Method: the same plan twice, the second time with nothing to do.
+/// Goal: a modelled device in the same plan does not mark the machine's results as simulated, however often the plan is run.
+/// Method: runs the same plan twice, the second time with nothing left to measure.
 #[test]
 fn measured_on_says_the_same_after_a_rerun_with_a_modelled_device() {
     let (dir, _path) = plan(&SMALL.replace("launches = 6", "launches = 1"));
@@ -148,7 +148,7 @@ fn measured_on_says_the_same_after_a_rerun_with_a_modelled_device() {
     let first = environment();
     assert!(first.clock.kind != ClockKind::Virtual && !first.pinned_cores.is_empty(), "{first:?}");
     assert!(first.noise_before.is_some() && first.noise_after.is_some(), "{first:?}");
-    // Its date has seconds.
+    // The date has a resolution of one second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     assert_eq!(environment(), first);
 }
@@ -176,7 +176,8 @@ fn a_changed_plan_or_machine_is_noticed() {
     assert_eq!(measured(dir.path()).len(), after.len());
 }
 
-/// Goal: a part that fails costs itself, and is tried again. Method: its peer is not there at first.
+/// Goal: a part that fails does not affect other parts, and is measured again. Method: its peer cannot be reached in the first
+/// run.
 #[test]
 fn a_part_that_fails_leaves_the_others_and_is_tried_again() {
     let server = crate::serve::Server::start();

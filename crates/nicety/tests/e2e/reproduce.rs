@@ -16,7 +16,7 @@ fn what_there_is_not_is_answered_with_what_there_is() {
         .is_error(2, "both write to standard output");
 }
 
-/// Goal: one row gets its value, in the same way each time.
+/// Goal: a single row gets its value, the same in each run.
 #[test]
 fn a_row_is_computed_the_same_each_time() {
     let run = || nicety(["reproduce", "nm-056", "--json", "-"]);
@@ -28,7 +28,7 @@ fn a_row_is_computed_the_same_each_time() {
     assert_eq!((&row["id"], &row["published"]), (&"NM-056".into(), &1857.0.into()));
     assert!(row["modelled"].as_f64().is_some_and(|value| value > 0.0), "{row}");
     assert!(ended.err.contains("NM-056"), "the table goes to standard error: {}", ended.err);
-    // Goals and fitted values are of a whole paper: of one row they would say nonsense.
+    // Goals and fitted values belong to a whole paper; for a single row they would make no sense.
     for nonsense in ["goal", " of 0 ", "0 rows", "fitted values"] {
         assert!(!ended.err.contains(nonsense), "{nonsense}: {}", ended.err);
     }
@@ -36,7 +36,7 @@ fn a_row_is_computed_the_same_each_time() {
     assert_eq!(run().out, ended.out, "virtual time has no noise");
 }
 
-/// Goal: a changed value reaches the cards, and the result says so.
+/// Goal: a changed value affects the cards, and the result mentions it.
 #[test]
 fn a_changed_value_changes_what_follows() {
     let ended = nicety(["reproduce", "MT-065", "--set", "host.post_receive_ns=1000", "--json", "-"]);
@@ -61,7 +61,7 @@ fn rows_and_page_are_written() {
     assert!(fs::read_to_string(dir.path().join("page.html")).expect("the page").contains("MT-065"));
 }
 
-/// Goal: what was measured for real stands on the page in the paper's words, and other files are refused by name.
+/// Goal: real measurements are shown on the page in the paper's terms, and other files are refused by name.
 #[test]
 fn real_measurements_stand_beside_the_papers() {
     let dir = tempfile::tempdir().expect("directory");
@@ -76,7 +76,7 @@ fn real_measurements_stand_beside_the_papers() {
     run("other.csv").is_error(2, "other.csv: it does not begin with the conditions");
 }
 
-/// Goal: the score of the paper on MPI over iWARP does not sink unseen, and MPI takes the same time each time.
+/// Goal: a lower score of the paper on MPI over iWARP is noticed, and MPI takes the same virtual time in each run.
 #[test]
 fn the_iwarp_paper_comes_out_as_well_as_it_did() {
     let run = |what| json(&nicety(["reproduce", what, "--json", "-"]).out);
@@ -100,8 +100,8 @@ fn the_iwarp_paper_comes_out_as_well_as_it_did() {
     );
 }
 
-/// Goal: the score of the multirail paper does not sink unseen. Method: all of its rows, computed; docs/results/deviations.md
-/// has the lowest score that is allowed.
+/// Goal: a lower score of the multirail paper is noticed. Method: computes all of its rows; the scores in CAVEATS.md are the
+/// minimum.
 #[test]
 fn the_multirail_paper_comes_out_as_well_as_it_did() {
     let ended = nicety(["reproduce", "multirail-udapl", "--json", "-"]);

@@ -1,4 +1,4 @@
-//! `nicety run`: it becomes the program, so that whoever started it has the program's own process.
+//! `nicety run`, end to end: the program replaces its process, so the caller's child is the program itself.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{command, nicety};
 
-/// A file that stands for a library, in a folder of its own.
+/// A file that takes the place of the library, in a folder of its own.
 fn library() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("library.so");
@@ -38,7 +38,7 @@ fn what_is_started_is_the_program_and_a_signal_ends_it() {
         kill_process(pid(started.id()), Signal::TERM).expect("it is ours");
         let status = started.wait().expect("it ends");
         if !is_same {
-            // Left running, as it would be for a user.
+            // Not replaced: the program would be left running.
             let _ = kill_process(pid(program), Signal::KILL);
         }
         assert!(is_same, "{kind:?}: {program} is not the one that was started");
@@ -50,7 +50,7 @@ fn what_is_started_is_the_program_and_a_signal_ends_it() {
 fn a_program_of_udapl_and_its_children_read_their_dat_conf() {
     let (_folder, library) = library();
     let line = format!("nicety u2.0 nonthreadsafe default {library} nicety.2.0 \"shm(dm=1M)\" \"\"");
-    // The child has closed what it was left.
+    // The child closes the descriptors that it inherited.
     let script = format!(
         "grep -qxF '{line}' $DAT_OVERRIDE && sh -c 'exec 3<&- 4<&- 5<&- 6<&-; grep -c threadsafe $0' $DAT_OVERRIDE && exit 7"
     );

@@ -1,4 +1,4 @@
-//! `nicety serve`, end to end: clients, garbage, the end.
+//! `nicety serve`, end to end: clients, invalid input, and its end.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::bench_command::long;
 use crate::common::{Ended, command, json, nicety, signal, wait};
 
-/// A server at a free port, with its address. Dropping ends it.
+/// A server at a free port, and its address; ended when dropped.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) addr: String,
@@ -40,7 +40,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -69,8 +69,7 @@ fn measured(addr: &str, more: &[&str]) -> Ended {
     nicety(args.into_iter().chain(["--peer", addr]).chain(more.iter().copied()))
 }
 
-/// Goal: who reads a result knows both machines. Method: the peer is this machine, so what it says of itself is what the client
-/// says of itself.
+/// Goal: results describe both machines. Method: the peer is this machine, so its description must equal the client's.
 #[test]
 fn results_say_what_the_peer_is() {
     let server = Server::start();
@@ -87,8 +86,8 @@ fn results_say_what_the_peer_is() {
     assert_eq!(environment["nicety_version"], env!("CARGO_PKG_VERSION"));
 }
 
-/// Goal: the server outlives what clients do to it. Method: before, between and after good clients come bytes that
-/// are no protocol, a frame that claims 4 GiB, nothing at all, and a sender who stays connected.
+/// Goal: the server survives any behaviour of clients. Method: between valid clients, connections send bytes outside the
+/// protocol, a frame that claims 4 GiB, or nothing, and one client stays connected.
 #[test]
 fn garbage_is_refused_and_the_server_lives_on() {
     let server = Server::start();
@@ -96,7 +95,7 @@ fn garbage_is_refused_and_the_server_lives_on() {
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 3000], &[0, 0, 0, 4, b'n', b'u'], b""] {
         let mut stream = TcpStream::connect(&server.addr).expect("a connection");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
-        // The server may have hung up in the middle, which is an answer too.
+        // An error is a valid answer too: the server may have closed the connection already.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -108,7 +107,7 @@ fn garbage_is_refused_and_the_server_lives_on() {
     measure(&server.addr);
 }
 
-/// Goal: nobody keeps a client out by saying nothing. Method: more connections than there are places for, all silent.
+/// Goal: idle connections do not keep clients out. Method: more idle connections than the server admits.
 #[test]
 fn silent_clients_keep_nobody_out() {
     let server = Server::start();
@@ -118,8 +117,8 @@ fn silent_clients_keep_nobody_out() {
     drop(silent);
 }
 
-/// Goal: the number of clients of a server with a token is that of those who have it; the others are told what to do, and
-/// nobody listens to a network without one.
+/// Goal: a server with a token serves only clients with the same token; the others get an error with a remedy, and a server
+/// without a token refuses to listen on a network.
 #[test]
 fn only_who_has_the_token_is_served() {
     let dir = tempfile::tempdir().expect("directory");
@@ -158,8 +157,7 @@ fn clients_may_come_at_once() {
     });
 }
 
-/// Goal: a peer that dies in the middle costs what is not yet measured and nothing else. Method: its server is
-/// killed after the first cells.
+/// Goal: if the peer dies during a run, earlier results are kept. Method: kills its server after the first cells.
 #[test]
 fn when_the_peer_dies_what_was_measured_is_in_a_file_of_its_own() {
     let dir = tempfile::tempdir().expect("directory");
@@ -192,7 +190,7 @@ fn an_address_that_cannot_be_is_refused() {
         .is_error(2, "--listen <ADDR[:PORT]>: \"nowhere\" is not an address");
 }
 
-/// Goal: a server whose log is lost says so once, goes on, and does not end as if all were well.
+/// Goal: a server whose log cannot be written reports that once, continues, and ends with an error status.
 #[test]
 fn a_log_that_cannot_be_written_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");

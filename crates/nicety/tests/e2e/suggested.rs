@@ -1,4 +1,4 @@
-//! Commands that the program itself suggests: none of them is refused.
+//! Checks that the program accepts every command that it suggests.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::common::{nicety, nicety_in};
 use crate::documents;
 
-/// The words of a command as a shell has them, without what it is piped into and without the remark behind it.
+/// The words of a command after shell parsing, without pipes and without the remark after it.
 fn words(line: &str) -> Vec<String> {
     let command = line.trim().split("  ").next().unwrap_or_default().split(" | ").next().unwrap_or_default();
     command.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect()
@@ -15,14 +15,14 @@ fn words(line: &str) -> Vec<String> {
 
 /// The measurements that a text suggests.
 fn suggested(text: &str) -> Vec<Vec<String>> {
-    // At the beginning of a line, or behind what it is for.
+    // At the beginning of a line, or after its purpose and a colon.
     let commands = text.lines().map(|line| line.split_once(": ").map_or(line, |(_, rest)| rest).trim());
     let is_one = |line: &&str| line.starts_with("nicety bench ") && !line.contains("[OPTIONS]");
     commands.filter(is_one).map(|line| words(line)[1..].to_vec()).collect()
 }
 
-/// Goal: what the program suggests works. Method: every measurement in its help, its list of devices and its explanations
-/// is asked for, but not made.
+/// Goal: all suggested commands work. Method: every measurement in the help, the list of devices and the explanations is run
+/// with --dry-run.
 #[test]
 fn every_suggested_measurement_is_accepted() {
     let mut texts = vec![nicety(["bench", "--help"]).out, nicety(["devices"]).out, nicety([""; 0]).out];
@@ -35,7 +35,7 @@ fn every_suggested_measurement_is_accepted() {
     assert!(explained.len() >= 25, "{list}");
     assert!(explained.iter().all(|text| !suggested(text).is_empty()), "every page suggests something");
     texts.extend(explained);
-    // The plan of the example in the help lies there.
+    // The folder that contains the plan of the help's example.
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
     for command in texts.iter().flat_map(|text| suggested(text)) {
         let ended = nicety_in(&examples, command.iter().map(String::as_str).chain(["--dry-run"]));

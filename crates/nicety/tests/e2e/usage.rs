@@ -1,4 +1,4 @@
-//! The command line itself, end to end: start text, help, errors in one line, pipes.
+//! The command line, end to end: the start text, help, one-line errors, and pipes.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -62,8 +62,8 @@ fn what_is_unknown_is_answered_in_one_line_with_what_was_meant() {
     nicety(["--wrong"]).is_error(2, "there is no option '--wrong'");
 }
 
-/// Goal: what cannot be read is said in words of this program. Method: mistakes of every kind that the parser finds; each with
-/// what stands in its place, and none in the parser's own words.
+/// Goal: errors of the command line are reported in this program's words. Method: mistakes of every kind that the parser
+/// detects; each must give the expected text, without the parser's words.
 #[test]
 fn mistakes_are_said_in_our_words() {
     let mistakes: &[(&[&str], &str)] = &[
@@ -94,7 +94,8 @@ fn mistakes_are_said_in_our_words() {
     }
 }
 
-/// Goal: a script can tell a missing file from a failed run. Method: a file that is not there, wherever one may stand.
+/// Goal: scripts can distinguish a missing file from a failed run. Method: a missing file for every option and argument that
+/// names one.
 #[test]
 fn a_missing_file_is_status_2_everywhere() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -125,7 +126,7 @@ fn a_missing_file_is_status_2_everywhere() {
     }
 }
 
-/// Method: the pipe is closed before the command, which first watches the load, has written anything.
+/// Method: the pipe is closed before the command has written anything, as it first watches the load.
 #[test]
 fn a_reader_who_leaves_is_no_failure() {
     let mut child = command()
@@ -140,7 +141,7 @@ fn a_reader_who_leaves_is_no_failure() {
     assert_eq!((child.wait().expect("it ends").code(), err.as_str()), (Some(0), ""));
 }
 
-/// Goal: no command succeeds whose output is lost. Method: all that write to standard output, with a full device behind it.
+/// Goal: no command succeeds if its output is lost. Method: all commands that write to standard output, with a full device.
 #[test]
 fn full_disk_is_an_error_of_every_command() {
     let dir = tempfile::tempdir().expect("a directory");
