@@ -41,7 +41,7 @@ struct Agent {
 /// program.
 ///
 /// # Errors
-/// If the system refuses what it needs.
+/// If the system refuses resources that the agent needs.
 pub fn run(version: String) -> Outcome {
     let cores = host::real::allowed_cores().len() as u32;
     let addresses = hosts::own_addresses();

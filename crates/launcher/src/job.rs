@@ -113,10 +113,10 @@ pub struct Ended {
     pub profiles: Vec<JobProfile>,
 }
 
-/// Runs a job to its end. Standard input, output and error are the ranks' meanwhile.
+/// Runs a job to its end. Meanwhile standard input, output and error belong to the ranks.
 ///
 /// # Errors
-/// When the system refuses what mpirun itself needs.
+/// If the system refuses resources that mpirun itself needs.
 pub fn run(plan: Plan) -> Result<Ended, Failure> {
     let mut job = Job::new(&plan)?;
     job.begin(plan)?;
@@ -222,7 +222,7 @@ impl Job {
         Ok(())
     }
 
-    /// Handles all pending news and events, and further ones that they cause.
+    /// Handles all pending news and events, including further events that they cause.
     fn settle(&mut self) {
         loop {
             let mut is_quiet = true;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Options {
     /// The programs in the order of their ranks.
     pub programs: Vec<Program>,
-    /// Where ranks may go.
+    /// The hosts that ranks may run on.
     pub hosts: Hosts,
     /// How agents on other hosts are reached.
     pub reach: Reach,

@@ -240,7 +240,7 @@ fn examples(devices: &[Listed]) -> String {
     out
 }
 
-/// For an option with several possible words, such as `copy=auto|kernel|service`, the option with the last of them.
+/// For an option with several possible words, such as `copy=auto|kernel|service`, the option with its last word.
 fn example(form: &str) -> Option<String> {
     let (name, values) = form.split_once('=')?;
     let last = values.rsplit_once('|')?.1;

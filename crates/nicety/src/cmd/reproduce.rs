@@ -55,7 +55,7 @@ fn wanted(args: &ReproduceArgs) -> Vec<Wanted<'_>> {
         .collect()
 }
 
-/// Prints the table and writes the files; if one of them goes to standard output, the table goes to standard error.
+/// Prints the table and writes the files; if a file is standard output, the table goes to standard error.
 fn deliver(all: &Reproduction, wanted: &[Wanted<'_>], plain: bool) -> Result<(), Failure> {
     let taken = wanted.iter().any(|wanted| *wanted.target == Target::Stdout);
     let people = if taken { Stream::Err } else { Stream::Out };

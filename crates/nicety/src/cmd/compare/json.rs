@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::words::VERDICTS;
 
-/// Kind and version of the JSON.
+/// Type and version of the JSON.
 const SCHEMA: &str = "nicety-compare/1";
 
 /// The whole comparison.
