@@ -46,7 +46,7 @@ const DESCRIPTORS_BESIDE: u64 = 32;
 const NOT_LOADED: u8 = 127;
 /// The loader's search path for libraries.
 const SEARCHED: &str = "LD_LIBRARY_PATH";
-/// Variables of other launchers: a process that inherited them would connect to the wrong launcher.
+/// Variables removed from the environment: they name another launcher, or describe another job.
 const FOREIGN: [&str; 5] = ["PMI_PORT", "PMI_ID", "PMI_SPAWNED", "PMIX_NAMESPACE", "PMIX_RANK"];
 
 /// A descriptor of a process.

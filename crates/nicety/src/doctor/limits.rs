@@ -53,7 +53,7 @@ fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
     }
 }
 
-/// The number of processes that can still be started, by the limits of the user and of the control groups.
+/// The user's limit of processes, and how many more the control groups allow.
 pub(super) fn processes(system: &System) -> Check {
     let left = |group: String| {
         let number = |file: &str| system.number(&format!("sys/fs/cgroup/{group}/{file}"));
