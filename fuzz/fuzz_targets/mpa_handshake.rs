@@ -1,4 +1,4 @@
-//! A peer's request or reply, whatever it is.
+//! Arbitrary bytes as a peer's MPA request or reply.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| iwarp::fuzzing::mpa_handshake(data));

@@ -1,4 +1,4 @@
-//! A server's answers, whatever they are.
+//! Arbitrary answers of a PMI server.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| pmi::fuzzing::client(data));

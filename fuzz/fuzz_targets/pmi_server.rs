@@ -1,4 +1,4 @@
-//! What ranks say, whatever it is.
+//! Arbitrary requests of ranks to the PMI server.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| pmi::fuzzing::server(data));

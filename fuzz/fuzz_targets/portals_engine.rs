@@ -1,4 +1,4 @@
-//! Calls of an interface of Portals, in any order, beside the slow model.
+//! Calls of a Portals interface in any order, compared with a slow model.
 #![no_main]
 
 #[path = "../../crates/portals/tests/program/mod.rs"]

@@ -1,5 +1,5 @@
-//! Exactly what CI runs, in order, each step with its duration; the first failure ends it and says how to repeat it. What takes
-//! no part in the others' results runs beside the tests.
+//! Runs exactly what CI runs, in order, and reports each step's duration; the first failure ends it and is reported
+//! with the command that repeats it. Independent steps run in parallel with the tests.
 
 use crate::{corpora, deb, interop, licences, loom, miri, rows, ships, siege, suite, tidy};
 use anyhow::{Context, Result, bail};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use xtask::packages;
 use xtask::workspace::{Workspace, capture, counted, run as run_command};
 
-/// One thing that CI checks.
+/// One step of CI.
 struct Step {
     name: &'static str,
-    /// What it runs, as one would type it.
+    /// The command, as one would type it.
     command: &'static str,
     /// Returns a line to show when it passed, or nothing.
     run: fn(&Workspace) -> Result<String>,
@@ -44,7 +44,7 @@ const STEPS: &[Step] = &[
     Step { name: "test", command: "cargo test --workspace --no-fail-fast", run: suite::check },
     Step {
         name: "wasm",
-        // Proof that the protocol needs no operating system.
+        // Proves that the protocol needs no operating system.
         command: "cargo build --package iwarp --target wasm32-unknown-unknown",
         run: wasm,
     },
@@ -56,7 +56,7 @@ const STEPS: &[Step] = &[
     Step { name: "corpora", command: "cargo xtask corpora", run: corpora::check },
     Step {
         name: "siege",
-        // No clock decides here: the machine may be anybody's.
+        // Deadlines decide nothing here, since the machine may be shared.
         command: "cargo xtask siege --quick --minutes 1 --shared",
         run: short_siege,
     },
@@ -68,10 +68,10 @@ const STEPS: &[Step] = &[
     Step { name: "deb", command: "cargo xtask deb --try", run: |w| deb::check(w, true) },
 ];
 
-/// Has tests and models try what takes minutes, too.
+/// Makes tests and models also run their cases that take minutes.
 const WIDELY: (&str, &str) = ("NICETY_WIDE", "1");
 
-/// What takes long, downloads, or lets clocks decide: before a release, and after changes of what it is about.
+/// Steps that take long, download, or depend on deadlines: for releases, and after changes in their area.
 const WIDE: &[Step] = &[
     Step {
         name: "siege-long",
@@ -97,7 +97,7 @@ const WIDE: &[Step] = &[
     },
 ];
 
-/// The step that waits half of its time, and the steps that need nothing of any other and run beside it.
+/// The step that idles half of its time, and the independent steps that run in parallel with it.
 const HOST_STEP: &str = "test";
 const BESIDE: &[&str] = &["loom", "miri", "release", "deb"];
 
@@ -112,7 +112,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs the steps named by `only`, one after the other; without names all of them, the wide ones if asked, some side by side.
+/// Runs the steps named by `only`, in order; without names all of them, the wide ones if asked, some in parallel.
 pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<()> {
     let named = chosen(only, wide)?;
     let is_beside = |step: &&Step| only.is_empty() && BESIDE.contains(&step.name);
@@ -155,7 +155,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<
     Ok(())
 }
 
-/// The steps that run beside another: a second call of this command, whose output is kept until it ends.
+/// The steps that run in parallel with the tests: a second call of this command, whose output is kept until it ends.
 struct Beside {
     child: Child,
     log: PathBuf,
@@ -167,7 +167,7 @@ impl Beside {
         let log = workspace.target().join("ci-beside.log");
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let only = BESIDE.iter().flat_map(|name| ["--only", name]);
-        // Tests keep deadlines, builds have none: they take what the tests leave.
+        // Tests have deadlines, builds have none: builds get the processor time that the tests leave.
         let child = Command::new("nice")
             .args(["-n", "10"])
             .arg(std::env::current_exe()?)
@@ -182,7 +182,7 @@ impl Beside {
         Ok(Self { child, log, began: Instant::now() })
     }
 
-    /// Waits for them and shows what they said.
+    /// Waits for these steps and prints their output.
     fn end(mut self, summary: &mut String) -> Result<()> {
         let status = self.child.wait()?;
         print!("{}", fs::read_to_string(&self.log)?);
@@ -198,7 +198,7 @@ impl Beside {
     }
 }
 
-/// The steps with these names, in CI's order; all of them when there are no names, the wide ones only if asked.
+/// The steps with these names, in CI's order; without names all of them, the wide ones only if asked.
 fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
     let all = || STEPS.iter().chain(WIDE);
     if let Some(unknown) = only.iter().find(|name| !all().any(|step| step.name == **name)) {
@@ -212,14 +212,14 @@ fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
     })
 }
 
-/// Runs cargo, its output visible.
+/// Runs cargo with its output visible.
 fn cargo(workspace: &Workspace, arguments: &[&str], variable: Option<(&str, &str)>) -> Result<String> {
     run_command(workspace.cargo(arguments).envs(variable))?;
     Ok(String::new())
 }
 
-/// Builds the protocol where there is no operating system. The target is fetched if rustup can; where it cannot, as without a
-/// network, the step says so instead of failing.
+/// Builds the protocol for a target without an operating system. The target is installed if rustup can; where it
+/// cannot, as without a network, the step says so instead of failing.
 fn wasm(workspace: &Workspace) -> Result<String> {
     const TARGET: &str = "wasm32-unknown-unknown";
     let libraries = capture(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
@@ -234,7 +234,7 @@ fn wasm(workspace: &Workspace) -> Result<String> {
     }
 }
 
-/// A short siege, and if the stack did not hold, another one: as [`suite`] does with tests.
+/// A short siege, repeated once if the stack fails: as [`suite`] does with tests.
 fn short_siege(workspace: &Workspace) -> Result<String> {
     let attack = || {
         let arguments = ["--minutes", "1", "--shared"].map(str::to_owned);
@@ -246,7 +246,7 @@ fn short_siege(workspace: &Workspace) -> Result<String> {
     Ok("siege: WAVERED: did not hold, and held the second time; find out why before anything else".into())
 }
 
-/// Builds what ships, starts the command once, and looks whether anything for tests came with it.
+/// Builds what ships, starts the command once, and checks that no test code is included.
 fn release(workspace: &Workspace) -> Result<String> {
     let packages = ships::SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
     run_command(workspace.cargo(&["build", "--release"]).args(packages))?;

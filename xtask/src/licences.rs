@@ -1,4 +1,4 @@
-//! Every dependency's licence must be one that a user of this project can accept without asking a lawyer.
+//! Checks that every dependency's licence is acceptable to users without legal advice.
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::MetadataCommand;
@@ -22,7 +22,7 @@ const ACCEPTED: &[&str] = &[
     "Zlib",
 ];
 
-/// Checks all packages that a build for this machine uses; says how many.
+/// Checks all packages that a build for this machine uses; returns their number in a sentence.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let platform = host_platform()?;
     let metadata = MetadataCommand::new()

@@ -1,4 +1,4 @@
-//! Programs that run for a limited time: each ends with the hold on it, by its own id.
+//! Programs that run for a limited time: each is killed, by its process id, when its [`Running`] is dropped.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
@@ -7,35 +7,35 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What anything small may take, in seconds, on a slow machine.
+/// A limit for any small operation on a slow machine, in seconds.
 pub const PATIENCE: u32 = 60;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A program that runs; dropped, it is killed.
+/// A running program; killed when dropped.
 pub struct Running {
     child: Child,
     log: PathBuf,
     name: String,
 }
 
-/// What came of a program.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its end; `None` if it took too long and was killed.
+    /// Its exit status; `None` if it took too long and was killed.
     pub status: Option<ExitStatus>,
-    /// All that it wrote.
+    /// All of its output.
     pub output: String,
 }
 
 impl Finished {
-    /// Whether it ended by itself and well.
+    /// Whether it exited successfully within its limit.
     pub fn is_good(&self) -> bool {
         self.status.is_some_and(|status| status.success())
     }
 }
 
 impl Running {
-    /// Starts a program; what it writes goes into the file `log`.
+    /// Starts a program; its output goes into the file `log`.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let path = Path::new(command.get_program());
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -45,12 +45,12 @@ impl Running {
         Ok(Self { child, log: log.to_owned(), name })
     }
 
-    /// What it has written so far.
+    /// Its output so far.
     pub fn output(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.log)?).into_owned())
     }
 
-    /// What it has written, if it has ended.
+    /// Its output, if it has exited.
     pub fn ended(&mut self) -> Result<Option<String>> {
         match self.child.try_wait()? {
             Some(status) => Ok(Some(format!("{} ended with {status}: {}", self.name, self.output()?))),
@@ -58,7 +58,7 @@ impl Running {
         }
     }
 
-    /// Waits until its output has `words`; whether that happened within `limit` and before its end.
+    /// Waits until its output contains `words`; false if it exits or `limit` passes before.
     pub fn says(&mut self, words: &str, limit: Duration) -> Result<bool> {
         let began = Instant::now();
         loop {
@@ -73,8 +73,8 @@ impl Running {
         }
     }
 
-    /// Waits until somebody listens at this port, by TCP or by a name of the device `shm`, without disturbing him. Programs say that
-    /// they listen before they do.
+    /// Waits until a program listens on this port, by TCP or by a name of the device `shm`, without connecting to it.
+    /// Programs print that they listen before they do.
     ///
     /// # Errors
     /// It ends before, or `limit` passes.
@@ -101,7 +101,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for its end; after `limit` it is killed.
+    /// Waits for its exit; kills it after `limit`.
     pub fn finish(mut self, limit: Duration) -> Result<Finished> {
         let began = Instant::now();
         while began.elapsed() < limit {
@@ -115,7 +115,7 @@ impl Running {
         Ok(Finished { status: None, output: self.output()? })
     }
 
-    /// Asks it to end, as Ctrl-C does, and waits for that.
+    /// Interrupts it as Ctrl-C does, and waits for its exit.
     pub fn interrupt(self, limit: Duration) -> Result<Finished> {
         let id = self.child.id().to_string();
         Command::new("kill").args(["-INT", &id]).stdin(Stdio::null()).status()?;
@@ -125,7 +125,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

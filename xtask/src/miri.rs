@@ -1,8 +1,8 @@
-//! Tests under Miri: no undefined behaviour in what they run, dependencies included, and no leak.
+//! Runs tests under Miri: no undefined behaviour and no leak in the code that they execute, dependencies included.
 //!
-//! The crate `iwarp` has no unsafe code of its own: Miri sees to it that what it stands on does nothing undefined where its tests
-//! come. The crate `ffi` is unsafe code between C and handles. Of `portals`, the engine is tried, which others drive and which holds all
-//! that it was given by number.
+//! The crate `iwarp` has no unsafe code of its own: Miri checks that its dependencies do nothing undefined where its
+//! tests reach them. The crate `ffi` is the unsafe code between C and handles. Of `portals`, the engine is tested,
+//! which callers drive and which refers to all of its resources by number.
 
 use anyhow::{Result, bail};
 use std::process::Command;
@@ -10,14 +10,14 @@ use xtask::workspace::{Workspace, run};
 
 /// A toolchain that has Miri; pinned, so that a new one does not decide whether old code passes.
 const TOOLCHAIN: &str = "nightly-2026-05-20";
-/// The crates, which of their tests, and the machines that are interpreted for them.
+/// The crates, the selected tests of each, and the interpreted targets.
 const RUNS: &[(&str, &str, &str)] = &[
     ("iwarp", "--lib", "x86_64-unknown-linux-gnu"),
     ("ffi", "--lib", "x86_64-unknown-linux-gnu"),
     ("portals", "--test=random", "x86_64-unknown-linux-gnu"),
 ];
-/// Tests that are left out: they repeat much for the sake of the protocol, would take minutes each, and say no more about
-/// memory than the others.
+/// Tests that are left out: they repeat operations to test the protocol, would take minutes each, and check no more
+/// about memory than the others.
 const LEFT_OUT: &[&str] = &[
     "connection::",
     "crc::tests::crc_agrees_with_other_crate",
@@ -29,11 +29,11 @@ const LEFT_OUT: &[&str] = &[
     "rx::tests::fast_path",
     "tx::tests::segments_cover_their_message",
 ];
-/// Inputs that a property is tried with; as many as usual would take minutes.
+/// Inputs per property test; the usual number would take minutes.
 const CASES: &str = "4";
 
-/// Runs the tests. The toolchain is fetched if rustup can; where it cannot, as without a network, the step says so instead of
-/// failing.
+/// Runs the tests. The toolchain is installed if rustup can; where it cannot, as without a network, the step says so
+/// instead of failing.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     if !is_there() && fetch().is_err() {
         println!("miri: NOT CHECKED: {TOOLCHAIN} with Miri is missing and could not be fetched");
@@ -60,7 +60,7 @@ fn fetch() -> Result<()> {
     run(Command::new("rustup").args(["toolchain", "install", TOOLCHAIN]).args(parts))
 }
 
-/// `cargo miri test` of one package, and of `which` of its targets.
+/// `cargo miri test` for the targets `which` of one package.
 fn test(workspace: &Workspace, package: &str, which: &str, target: &str) -> Command {
     let mut command = Command::new("rustup");
     command
@@ -79,11 +79,11 @@ fn test(workspace: &Workspace, package: &str, which: &str, target: &str) -> Comm
             "--",
         ])
         .args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]))
-        // Set by the cargo that runs this; they would choose that one's toolchain again.
+        // Set by the cargo that runs this; they would select its toolchain again.
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("CARGO")
         .env_remove("RUSTC")
-        // Tests of properties look where they are, and read how often they are to try.
+        // Property tests read their working directory, and the number of inputs from the environment.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("PROPTEST_CASES", CASES)
         .env("CARGO_TARGET_DIR", workspace.target().join("miri"));

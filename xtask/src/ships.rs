@@ -1,7 +1,7 @@
-//! What ships has nothing in it that is there for tests: no package, no feature, and no symbol of the finished files.
+//! Checks that what ships contains nothing for tests: no package, no feature, and no symbol in the built files.
 //!
-//! Packages and features are asked of cargo, for exactly the packages that ship. The files are searched, because a build of
-//! more packages at once could have given their libraries more features.
+//! Cargo lists packages and features for exactly the packages that ship. The built files are searched as well, because
+//! a build of more packages in one command could have enabled more features of their libraries.
 
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ const MODULES: [(&str, &str); 9] = [
     ("results", "stats::draw"),
 ];
 
-/// Checks packages and features, and then the files of a release build; says what was looked at.
+/// Checks packages and features, and then the files of a release build; returns a summary.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let mut wrong = wrong_packages(&tree(workspace)?);
     for (_, file) in SHIPPED {
@@ -59,7 +59,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     Ok(format!("ships: {files}, with nothing in them that is for tests"))
 }
 
-/// The packages that those which ship are built of, a line each: name, version, path and `|` features.
+/// The dependency tree of the packages that ship, a line each: name, version, path and `|` features.
 pub(crate) fn tree(workspace: &Workspace) -> Result<String> {
     let packages = SHIPPED.iter().flat_map(|(package, _)| ["--package", package]);
     capture(
@@ -69,13 +69,13 @@ pub(crate) fn tree(workspace: &Workspace) -> Result<String> {
     )
 }
 
-/// What of cargo's tree is for tests, in words.
+/// Describes the entries of cargo's tree that are for tests.
 fn wrong_packages(tree: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in tree.lines() {
         let (package, features) = line.split_once('|').unwrap_or((line, ""));
         let name = package.split(' ').next().unwrap_or_default();
-        // Packages of others may call their features as they like; ours are those with a path.
+        // Third-party packages may name their features as they like; ours are those with a path.
         if !package.contains(" (/") {
             continue;
         }
@@ -92,21 +92,21 @@ fn wrong_packages(tree: &str) -> Vec<String> {
     wrong
 }
 
-/// The modules for tests of which a finished file has symbols, or places in their source.
+/// The test modules whose symbols or source paths a built file contains.
 fn traces(file: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     MODULES.into_iter().filter(|(package, module)| {
         file.contains(&mangled(package, module)) || file.contains(&source(package, module))
     })
 }
 
-/// The name of a module as it stands in symbols: each part with its length before it.
+/// The name of a module in mangled symbols: each part with its length before it.
 fn mangled(package: &str, module: &str) -> String {
     let parts = module.split("::").filter(|part| !part.is_empty());
     let package = package.replace('-', "_");
     std::iter::once(package.as_str()).chain(parts).map(|part| format!("{}{part}", part.len())).collect()
 }
 
-/// How the path of a module's source begins, as panics name it.
+/// The beginning of the path of a module's source, as panic messages show it.
 fn source(package: &str, module: &str) -> String {
     match module {
         "" => format!("crates/{package}/src/"),

@@ -1,14 +1,14 @@
-//! The siege: attacks on the stack (`siege/`), built and run.
+//! Builds and runs the siege: attacks on the stack (`siege/`).
 
 use anyhow::Result;
 use xtask::workspace::{Workspace, run};
 
-/// Builds the siege as it ships, or `quick` as the tests are built, and runs it with these arguments.
+/// Builds the siege as it ships, or with `quick` as tests are built, and runs it with these arguments.
 pub(crate) fn check(workspace: &Workspace, arguments: &[String], quick: bool) -> Result<()> {
-    // All tests with it: then it is made of the very libraries that `cargo test` has built, features and all.
+    // Builds all tests as well: then it uses the libraries that `cargo test` has built, with the same features.
     let what: &[&str] = match quick {
         true => &["--workspace", "--bins", "--tests"],
-        // Some attacks compile programs in C against these libraries.
+        // Some attacks compile C programs against these libraries.
         false => &[
             "--release",
             "--package=siege",

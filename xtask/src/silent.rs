@@ -1,4 +1,4 @@
-//! Programs that say nothing any more: found in /proc among those that a process has started, told of, and ended.
+//! Finds a silent program among the descendants of a process in /proc, describes it, and kills it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 /// A process that descends from another.
 struct Descendant {
     id: u32,
-    /// Its command, and what it waits in.
+    /// Its command, and the kernel function in which it waits.
     told: String,
 }
 
-/// Ends all that this process has started, and what those have started; says what each was. The process itself goes on.
+/// Kills all descendants of a process, and returns a description of each. The process itself goes on.
 pub(crate) fn end_descendants(of: u32) -> Vec<String> {
     let all = descendants(of);
     let ids = all.iter().map(|one| one.id.to_string());
-    // One that has just ended is as good.
+    // A process that has just exited needs no signal.
     let _ = Command::new("kill").arg("-KILL").args(ids).stdin(Stdio::null()).stderr(Stdio::null()).status();
     all.into_iter().map(|one| one.told).collect()
 }
@@ -43,7 +43,7 @@ fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
     children
 }
 
-/// The second word behind the name, which stands in brackets and may hold anything.
+/// The parent's id is the second word after the name, which is in parentheses and may contain anything.
 fn parent(id: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
@@ -59,12 +59,12 @@ fn told(id: u32) -> String {
 mod tests {
     use super::*;
 
-    /// Goal: a program ends with what it has started, and nobody else does.
+    /// Goal: the descendants of a program are killed, and no other process is.
     #[test]
     fn children_and_theirs_are_ended() {
         let shell = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
         let (mut stays, mut parent) = (shell("exec sleep 300"), shell("sh -c 'sleep 301; :'; exit 7"));
-        // The innermost one has to be there.
+        // The innermost process must exist.
         while descendants(parent.id()).len() < 2 {
             std::thread::yield_now();
         }

@@ -1,8 +1,9 @@
 //! The test step: all tests, and once more, alone, the few that failed.
 //!
-//! Tests start hundreds of programs, ours and others', on machines whose cores somebody else may use. One that fails and then
-//! passes has a defect, in itself or in what it tests; it is named where nobody can overlook it, and does not keep everything
-//! else from being checked. What fails twice has failed. A program that says nothing for long hangs: it is ended, and has failed.
+//! Tests start hundreds of programs, ours and third-party ones, on machines whose cores may be shared. A test that
+//! fails and then passes has a defect, in itself or in the tested code; it is named prominently, and does not prevent
+//! the other checks. A test that fails twice has failed. A program that is silent for long has hung: it is killed, and
+//! has failed.
 
 use crate::silent;
 use anyhow::{Context, Result, bail};
@@ -13,22 +14,22 @@ use std::thread;
 use std::time::Duration;
 use xtask::workspace::{Workspace, counted, run};
 
-/// So many failures at most can be accidents.
+/// Only up to this many failures can be accidents.
 const FEW: usize = 5;
-/// What is silent for so long hangs: the longest test takes a minute, on busy machines ten times that.
+/// A program that is silent for this long has hung: the longest test takes a minute, on busy machines ten times that.
 const SILENCE: Duration = Duration::from_secs(600);
 
-/// A test program that failed: the options of cargo that run it again, and the names of the tests that failed. Without names it
-/// was the program that ended.
+/// A test program that failed: the cargo options that run it again, and the names of the failed tests. Without names
+/// the program itself died.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Failed {
     options: Vec<String>,
     names: Vec<String>,
 }
 
-/// Runs all tests. Returns the line that names those that wavered.
+/// Runs all tests. Returns the line that names the tests that passed only the second time.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
-    // By itself: a compiler says nothing for as long as it takes, and must not pass for a test that hangs.
+    // Separate from the tests: a compiler is silent for as long as it takes, and must not count as a hung test.
     run(&mut workspace.cargo(&["test", "--workspace", "--no-run"]))?;
     let mut command = workspace.cargo(&["test", "--workspace", "--no-fail-fast"]);
     let mut listener = Listener::default();
@@ -55,24 +56,24 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
 }
 
 impl Failed {
-    /// What to call it.
+    /// The names for a report.
     fn shown(&self) -> Vec<&str> {
         let of = if self.names.is_empty() { &self.options } else { &self.names };
         of.iter().map(String::as_str).collect()
     }
 }
 
-/// Runs a command, and shows each line and passes it on. Whether it was successful.
+/// Runs a command, prints each line and passes it to `hear`. Returns whether the command succeeded.
 fn run_listening(command: &mut Command, hear: impl FnMut(&str)) -> Result<bool> {
     run_until_silent(command, SILENCE, hear)
 }
 
-/// As [`run_listening`]; whenever there is no line for so long, what the command has started is ended.
+/// Like [`run_listening`], but after each `silence` without a line, the command's descendants are killed.
 fn run_until_silent(command: &mut Command, silence: Duration, mut hear: impl FnMut(&str)) -> Result<bool> {
     let (reader, writer) = pipe().context("no pipe for what tests print")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
-    // Its ends of the pipe go with it; ours would keep the reader waiting.
+    // The command's copies of the pipe are dropped; they would keep the reader waiting.
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let lines = lines(reader);
     loop {
@@ -94,7 +95,7 @@ fn run_until_silent(command: &mut Command, silence: Duration, mut hear: impl FnM
     }
 }
 
-/// The lines of a pipe as they come, until all have closed it.
+/// The lines of a pipe as they arrive, until all writers have closed it.
 fn lines(pipe: PipeReader) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -105,7 +106,7 @@ fn lines(pipe: PipeReader) -> Receiver<String> {
     receiver
 }
 
-/// What of the output says which tests failed.
+/// Parses from the output which tests failed.
 #[derive(Default)]
 struct Listener {
     failed: Vec<Failed>,
@@ -114,7 +115,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// The next line. A program lists the names at its end, behind a line "failures:"; then cargo says how to run it again.
+    /// Processes a line. A program lists failed tests at its end, after a line "failures:"; then cargo prints how to
+    /// run it again.
     fn hear(&mut self, line: &str) {
         if let Some(rest) =
             line.split_once("failed, to rerun pass `").and_then(|(_, rest)| rest.strip_suffix('`'))
@@ -167,8 +169,8 @@ mod tests {
         assert_eq!(heard("test a ... ok\nerror: could not compile `x`\n"), []);
     }
 
-    /// Goal: a test that hangs fails, and keeps nothing else from running. Method: as cargo does, a shell that goes on when its first
-    /// program is ended.
+    /// Goal: a hung test fails, and does not prevent others from running. Method: like cargo, a shell that continues
+    /// when its first program is killed.
     #[test]
     fn what_says_nothing_is_ended() {
         let (mut shell, mut heard) = (Command::new("sh"), Vec::new());

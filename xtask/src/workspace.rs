@@ -1,12 +1,12 @@
-//! Where the workspace is, what it consists of, and how its tools are called.
+//! The workspace: its root, its packages, and calls of cargo and other tools.
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What `xtask` builds is built to be run once: nobody changes a line and builds again, and of a backtrace the functions are enough.
-/// Line numbers are a fifth of the time that building the tests takes. What the environment says otherwise goes first.
+/// `xtask` builds each thing once: incremental builds gain nothing, and backtraces need only function names. Line
+/// numbers take a fifth of the time of building the tests. The environment overrides these values.
 const BUILT_ONCE: [(&str, &str); 2] = [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")];
 
 /// The workspace that `xtask` was built in.
@@ -43,7 +43,7 @@ impl Workspace {
         command
     }
 
-    /// Every file that is tracked, or would be by the next `git add .`: paths from the root, sorted.
+    /// Every file that is tracked, or would be after `git add .`: paths from the root, sorted.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut git = Command::new("git");
         git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -57,7 +57,7 @@ impl Workspace {
     }
 }
 
-/// Runs a command with its output going where ours goes; an unsuccessful end is an error.
+/// Runs a command that inherits standard output and error; an error if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     let line = shown(command);
     let status = command.status().with_context(|| format!("cannot start `{line}`"))?;
@@ -67,7 +67,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns its standard output; standard error goes where ours goes.
+/// Runs a command and returns its standard output; standard error is inherited.
 pub fn capture(command: &mut Command) -> Result<String> {
     let line = shown(command);
     let output =

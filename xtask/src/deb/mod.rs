@@ -1,6 +1,6 @@
-//! `cargo xtask deb`: a Debian package of what ships, in the target folder: the command, libraries, manual pages, completions,
-//! an entry for dat.conf, the headers of MPI and Portals, suppressions for valgrind, and licences. `--try` installs it where
-//! nothing else is.
+//! `cargo xtask deb` builds a Debian package of what ships, in the target folder: the command, libraries, manual pages,
+//! completions, an entry for dat.conf, the headers of MPI and Portals, suppressions for valgrind, and licences. `--try`
+//! installs it in a minimal Debian.
 
 mod notices;
 mod root;
@@ -14,29 +14,29 @@ use std::process::Command;
 use xtask::workspace::{Workspace, capture, run as run_command};
 
 const NAME: &str = "nicety";
-/// Where libraries lie that nobody links with: the DAT registry is told of ours by its path.
+/// The folder of libraries that no program links with: the DAT registry gets the path of ours.
 const LIBRARIES: &str = "usr/lib/nicety";
 const DOC: &str = "usr/share/doc/nicety";
-/// Where programs of C find headers, and those that there are.
+/// The folder of the C headers, and the headers.
 const INCLUDE: &str = "usr/include/nicety";
 const HEADERS: [&str; 2] = ["crates/abi-mpi/include/mpi.h", "crates/abi-portals/include/portals4.h"];
 /// Suppressions for valgrind, and the folder in which the package has them.
 const SUPPRESSIONS: (&str, &str) = ("share/nicety.supp", "usr/share/nicety");
 
-/// The library for verbs programs, and the folder beside it of the names that they ask for, where `nicety run` has them look: in
-/// no folder that others search, as Debian's own have these names.
+/// The library for verbs programs, and the subfolder with links of the names that programs load, which `nicety run`
+/// puts on their search path. No other program searches that folder, as Debian's own libraries have these names.
 const VERBS: (&str, &str, [&str; 2]) =
     ("libnicety_verbs.so", "nicety-verbs", ["libibverbs.so.1", "librdmacm.so.1"]);
 
-/// Scripts of completion: the shell, and where it looks.
+/// Completion scripts: the shell, and the path where it finds them.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/nicety"),
     ("zsh", "usr/share/zsh/vendor-completions/_nicety"),
     ("fish", "usr/share/fish/vendor_completions.d/nicety.fish"),
 ];
 
-/// For programs that are started with DAT_OVERRIDE=/etc/nicety/dat.conf. The file /etc/dat.conf is another package's, which a
-/// package must not change (Debian policy 10.7.4).
+/// For programs that are started with DAT_OVERRIDE=/etc/nicety/dat.conf. The file /etc/dat.conf belongs to another
+/// package, so this one must not change it (Debian policy 10.7.4).
 const DAT_CONF: &str = "\
 # An adapter for programs built against uDAPL. Start them with DAT_OVERRIDE=/etc/nicety/dat.conf, or add these lines to
 # /etc/dat.conf. Another device than shm is a word: \"iwarp\", \"iwarp@10.0.0.1\"; `nicety devices` lists them.
@@ -44,7 +44,7 @@ nicety u2.0 nonthreadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"
 nicety u2.0 threadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"shm\" \"\"
 ";
 
-/// Builds the package and, if asked, tries it; says what was done.
+/// Builds the package and, if asked, tries it; returns a report.
 ///
 /// # Errors
 /// What cannot be built; what of the package does not work.
@@ -58,7 +58,7 @@ pub(crate) fn check(workspace: &Workspace, tried: bool) -> Result<String> {
     Ok(format!("{built}\n{}", root::check(&folder(workspace), &package)?))
 }
 
-/// The folder of all that is made here.
+/// The folder of all outputs.
 fn folder(workspace: &Workspace) -> PathBuf {
     workspace.target().join("deb")
 }
@@ -84,7 +84,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// Puts the command and libraries in their places, without what only a debugger needs.
+/// Copies the command and libraries to their places, stripped of debug information.
 fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
     let mut placed = Vec::new();
     for (_, file) in SHIPPED {
@@ -108,19 +108,19 @@ fn programs(workspace: &Workspace, stage: &Path) -> Result<Vec<PathBuf>> {
     Ok(placed)
 }
 
-/// What a library is called where it is installed: as programs ask for it, if they find it there.
+/// The installed name of a library: its SONAME, if programs find it under that name.
 fn name_of(file: &str, library: &Path) -> Result<String> {
     let soname = if file == VERBS.0 { None } else { soname(library)? };
     Ok(soname.unwrap_or_else(|| file.to_owned()))
 }
 
-/// The name by which programs ask for a library, if it says one.
+/// The SONAME of a library, if it has one.
 fn soname(library: &Path) -> Result<Option<String>> {
     let headers = capture(Command::new("objdump").arg("-p").arg(library))?;
     Ok(headers.lines().find_map(|line| line.trim().strip_prefix("SONAME")).map(|name| name.trim().to_owned()))
 }
 
-/// Writes what is read and not run. The command itself makes its manual pages and completions.
+/// Writes the files that are not executable code. The command itself generates its manual pages and completions.
 fn papers(workspace: &Workspace, stage: &Path) -> Result<()> {
     let command = workspace.target().join("release").join(NAME);
     for (shell, path) in COMPLETIONS {
@@ -155,10 +155,10 @@ fn version(workspace: &Workspace) -> Result<String> {
     own.map(|package| package.version.to_string()).context("there is no package nicety")
 }
 
-/// The packages whose libraries these files load, with the versions that have what is used of them.
+/// The packages of the libraries that these files load, with the versions that have the symbols they use.
 fn depends(workspace: &Workspace, files: &[PathBuf]) -> Result<String> {
     let source = folder(workspace).join("source");
-    // Debian's tool asks for the description of a source package, and looks at nothing in it.
+    // Debian's tool requires the description of a source package, and ignores its contents.
     write(&source.join("debian/control"), "Source: nicety\n\nPackage: nicety\nArchitecture: any\n")?;
     let said = capture(Command::new("dpkg-shlibdeps").arg("-O").args(files).current_dir(&source))?;
     match said.trim().strip_prefix("shlibs:Depends=") {

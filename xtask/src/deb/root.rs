@@ -1,4 +1,4 @@
-//! The package where nothing else is: a minimal Debian in a folder, made once, into which it is installed, tried and removed.
+//! Tests the package in a minimal Debian: a root folder, made once, in which it is installed, tried and removed.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 use xtask::packages::is_root;
 use xtask::workspace::run as run_command;
 
-/// What is in the root beside the essential packages: programs built against uDAPL, and what shows pages and completes.
+/// Packages in the root in addition to the essential ones: programs built against uDAPL, and viewers of pages and
+/// completions.
 const WITH: &str = "--include=dapl2-utils,ibverbs-utils,rdmacm-utils,man-db,bash-completion";
-/// A root is made anew after so long, for Debian's updates.
+/// After this time a root is made anew, for Debian's updates.
 const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What happens in the root, as its shell has it. Each step says what works.
+/// The trial, as a script for the root's shell. Each step prints what works.
 const TRIAL: &str = r#"
 set -e
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 HOME=/root MANPAGER=cat
@@ -74,7 +75,7 @@ apt-get purge -y -qq nicety </dev/null >/dev/null
 works "removing, with nothing left"
 "#;
 
-/// Tries the package, with a root made in `folder`. Where no root can be made, says so loudly, and fails if this is CI.
+/// Tries the package in a root made in `folder`. Where no root can be made, reports that prominently, and fails in CI.
 pub(super) fn check(folder: &Path, package: &Path) -> Result<String> {
     let began = Instant::now();
     match base(folder) {
@@ -89,14 +90,14 @@ pub(super) fn check(folder: &Path, package: &Path) -> Result<String> {
     }
 }
 
-/// The archive of a root of this machine's release of Debian, from an earlier time if it is not too old.
+/// The archive of a root with this machine's release of Debian; an earlier one if it is not too old.
 fn base(folder: &Path) -> Result<PathBuf> {
     if !is_root() {
         bail!("only root can make one; try: sudo cargo xtask deb --try");
     }
     let release = fs::read_to_string("/etc/os-release").context("no /etc/os-release")?;
     let suite = suite(&release).context("/etc/os-release names no release of Debian")?;
-    // What is in it is in its name: one with less is another.
+    // Its name contains its packages, so that a change of the list makes another archive.
     let packages = WITH.trim_start_matches("--include=").replace(',', "+");
     let archive = folder.join(format!("{suite}+{packages}.tar"));
     let age = |path: &Path| SystemTime::now().duration_since(fs::metadata(path).ok()?.modified().ok()?).ok();
@@ -127,14 +128,14 @@ fn trial(folder: &Path, base: &Path, package: &Path) -> Result<()> {
     run_command(Command::new("tar").arg("-xf").arg(base).arg("-C").arg(&root))?;
     fs::copy(package, root.join("nicety.deb"))?;
     fs::write(root.join("trial"), TRIAL)?;
-    // Namespaces of its own: what it mounts and starts goes with it, and its ports are nobody else's.
+    // It has its own namespaces: its mounts and processes end with it, and its ports do not conflict.
     let inside = "ip link set lo up; mount -t proc proc proc; mount --bind /sys sys; mount -t tmpfs tmpfs tmp; \
                   exec chroot . /bin/bash /trial";
     let mut shell = Command::new("unshare");
     shell
         .args(["--mount", "--pid", "--fork", "--kill-child", "--net", "sh", "-ec", inside])
         .current_dir(&root)
-        // Nothing of this machine's surroundings, such as TMPDIR, is there.
+        // The host's environment, such as TMPDIR, is not passed on.
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     let done = run_command(shell.stdin(Stdio::null()));

@@ -1,21 +1,21 @@
-//! What is measured beside other libraries, and what is to be reached.
+//! The cells: what is measured for each library, and the bound of each.
 
 use std::fmt;
 
-/// Where ranks are and what carries their messages.
+/// The placement of ranks and the transport of their messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Setting {
     /// Two ranks, shared memory.
     Shm2,
-    /// Four ranks, shared memory: more than the machine that this was written on has cores.
+    /// Four ranks, shared memory: more ranks than cores on the original development machine.
     Shm4,
-    /// Two ranks over TCP on the loopback interface; ours by iWARP.
+    /// Two ranks over TCP on the loopback interface; ours over iWARP.
     Tcp2,
-    /// Four ranks so.
+    /// Four ranks over TCP on the loopback interface; ours over iWARP.
     Tcp4,
-    /// Two ranks, shared memory, that do nothing.
+    /// Two ranks, shared memory, empty program.
     Start,
-    /// 64 ranks, shared memory, that do nothing.
+    /// 64 ranks, shared memory, empty program.
     Idle64,
 }
 
@@ -42,14 +42,14 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What runs under a library: a file of C beside this crate.
+/// The program that runs under a library: a C file in `xtask/peers/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Program {
-    /// Operations one by one.
+    /// Single operations.
     Probe,
-    /// Two of NAS' kernels.
+    /// Two NAS kernels.
     Nas,
-    /// An array written into a file.
+    /// An array that is written into a file.
     Write,
 }
 
@@ -65,34 +65,34 @@ impl Program {
     }
 }
 
-/// Which library a cell is held against.
+/// The library that a cell is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Against {
     Mpich,
     OpenMpi,
-    /// The one of both that is better in this run.
+    /// The better one of both in this run.
     Better,
-    /// A figure, and no library.
+    /// No library: the figure itself has a bound.
     Nobody,
 }
 
-/// What is to be reached.
+/// The bound of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bound {
-    /// Time, ours by theirs, at most.
+    /// Maximal ratio of times, ours by theirs.
     Time(f64),
-    /// Speed, ours by theirs, at least; what is measured is the time of a message.
+    /// Minimal ratio of bandwidths, ours by theirs; the time of a message is measured.
     Speed(f64),
-    /// A value at least.
+    /// Minimal value.
     Least(f64),
-    /// A value at most.
+    /// Maximal value.
     Most(f64),
 }
 
-/// One thing that is measured.
+/// One measurement with its bound.
 pub(crate) struct Cell {
     pub(crate) setting: Setting,
-    /// What the measuring program calls it; nothing if the job itself is timed.
+    /// The measuring program's name for it; empty if the whole job is timed.
     pub(crate) probe: &'static str,
     pub(crate) bound: Bound,
     pub(crate) against: Against,
@@ -113,7 +113,7 @@ impl Cell {
         }
     }
 
-    /// The bound in words.
+    /// The bound as text.
     pub(crate) fn bound(&self) -> String {
         let against = match self.against {
             Against::Mpich => "MPICH",
@@ -144,7 +144,7 @@ use Against::{Better, Mpich, Nobody, OpenMpi};
 use Bound::{Least, Most, Speed, Time};
 use Setting::{Idle64, Shm2, Shm4, Start, Tcp2, Tcp4};
 
-/// Collective operations of long messages, which are alike wherever ranks are.
+/// Collective operations with long messages, the same in each setting.
 const LONG_COLLECTIVES: [&str; 8] = [
     "allreduce:65536",
     "allgather:65536",
@@ -156,7 +156,7 @@ const LONG_COLLECTIVES: [&str; 8] = [
     "alltoall:1048576",
 ];
 
-/// All of them, in the order of the table.
+/// All cells, in the order of the table.
 pub(crate) fn cells() -> Vec<Cell> {
     let long = |setting| LONG_COLLECTIVES.map(|probe| cell(setting, probe, Time(0.9), Better));
     let mut cells: Vec<Cell> = SHORT.into();
@@ -165,7 +165,7 @@ pub(crate) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Operations between two ranks, and collective operations of few bytes.
+/// Operations between two ranks, and collective operations with short messages.
 const SHORT: [Cell; 26] = [
     cell(Shm2, "latency:8", Time(0.6), OpenMpi),
     cell(Shm2, "latency:1024", Time(0.8), Better),
@@ -195,7 +195,7 @@ const SHORT: [Cell; 26] = [
     cell(Tcp2, "overlap:1048576", Least(0.8), Nobody),
 ];
 
-/// What is a program by itself.
+/// Cells that are a whole program each.
 const JOBS: [Cell; 11] = [
     cell(Shm2, "is:A", Time(1.0), Better),
     cell(Shm2, "cg:A", Time(1.0), Better),

@@ -1,4 +1,4 @@
-//! The libraries: ours, and those of others as Python packages.
+//! The MPI libraries: ours, and others as Python packages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use xtask::workspace::{Workspace, run};
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     kind: Kind,
-    /// What starts a job.
+    /// The launcher of its jobs.
     launcher: PathBuf,
     folder: PathBuf,
 }
@@ -26,7 +26,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// A program's file: by the ABI it is one for two libraries.
+    /// A program's file name; two libraries share one file thanks to the common ABI.
     fn file(self, program: Program) -> String {
         match self {
             Self::Ours | Self::Mpich => program.name().to_owned(),
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// All libraries, ours first; what is missing is installed and built.
+/// All libraries, ours first; missing ones are installed, and programs are built.
 pub(crate) fn provide(workspace: &Workspace) -> Result<[Library; 3]> {
     let (mpich, open_mpi) = (installed(workspace, MPICH)?, installed(workspace, OPEN_MPI)?);
     run(&mut workspace.cargo(&[
@@ -69,10 +69,10 @@ fn compile(workspace: &Workspace, program: Program, compiler: &Path, file: &Path
 }
 
 impl Library {
-    /// The command that starts a program on as many ranks as the setting has; what is to be measured follows.
+    /// The command that starts a program with the setting's number of ranks; the caller appends the probes.
     pub(crate) fn job(&self, setting: Setting, program: Program) -> Command {
         let mut command = Command::new(&self.launcher);
-        // Cargo's has our own build for tests, which the program would take for MPICH.
+        // Cargo's value contains our own test build, which the program would load instead of MPICH.
         command.env_remove("LD_LIBRARY_PATH");
         match self.kind {
             Kind::Ours => {

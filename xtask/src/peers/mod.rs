@@ -1,16 +1,18 @@
-//! Ours beside other MPI libraries: the same measuring programs under each, turn by turn in one run. `xtask/peers/probe.c` measures
-//! operations, `nas.c` has two of NAS' kernels, and `write.c` writes an array into a file.
+//! Compares our MPI with other MPI libraries: the same measuring programs run under each, alternating.
+//! `xtask/peers/probe.c` measures operations, `nas.c` contains two NAS kernels, and `write.c` writes an array into a
+//! file.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `libraries` | the libraries: how each is installed, programs built for it, and a job started |
+//! | `libraries` | the libraries: installation, programs built for each, and the start of a job |
 //! | `cells` | what is measured, and the bound of each |
 //! | `table` | medians, ratios and the table |
-//! | `output` | what a program says under a library |
+//! | `output` | a program's output under a library |
 //! | `paper` | the experiments of the paper on MPI over iWARP, for `nicety reproduce mpi-iwarp --real` |
 //!
-//! A turn is a job under each library, one after the other, so that what disturbs the machine disturbs all alike; cells come in
-//! another order in each turn. A ratio is that of one turn; the table has the median of all turns and the least and the most.
+//! A turn is one job under each library in succession, so that disturbances of the machine affect all alike; each turn
+//! has another order of cells. A ratio is computed within one turn; the table has the median, least and greatest of all
+//! turns.
 
 mod cells;
 mod libraries;
@@ -91,12 +93,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What jobs there can be in a turn.
+/// All jobs of a turn.
 fn jobs() -> impl Iterator<Item = (Setting, Program)> {
     Setting::ALL.into_iter().flat_map(|setting| Program::ALL.map(|program| (setting, program)))
 }
 
-/// Runs a program under a library: of each cell the median of its samples.
+/// Runs a program under a library; returns the median of each cell's samples.
 fn job<'a>(
     workspace: &Workspace,
     library: &Library,

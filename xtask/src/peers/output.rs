@@ -1,4 +1,4 @@
-//! What a measuring program says under a library.
+//! The output of a measuring program under a library.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use xtask::workspace::Workspace;
 /// How long a job may run: four of MPICH's ranks on two cores wait for each other most of the time.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// All that a program says under a library, if it ends well.
+/// The whole output of a program under a library, if it succeeds.
 pub(super) fn said(workspace: &Workspace, name: &str, command: &mut Command) -> Result<String> {
     let log = python::folder(workspace).join(format!("{name}.log"));
     let finished = Running::start(command, &log)?.finish(LIMIT)?;

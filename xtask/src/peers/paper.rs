@@ -1,5 +1,6 @@
-//! What the paper on MPI over iWARP measures, for real: our MPI on iWARP as its three variants, MPICH and Open MPI over TCP, two
-//! processes on this machine's loopback interface. A line of the file is one library's median of one cell in one turn.
+//! Measures the experiments of the paper on MPI over iWARP: our MPI on iWARP as its three variants, MPICH and Open MPI
+//! over TCP, two processes on this machine's loopback interface. A line of the file is one library's median of one cell
+//! in one turn.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,10 +14,10 @@ use super::output::{middle, said};
 use xtask::python::{MPICH, OPEN_MPI};
 use xtask::workspace::Workspace;
 
-/// What all are asked for.
+/// Probes for all libraries.
 const ALL: &[&str] =
     &["latency:4", "bandwidth:65536", "bandwidth:1048576", "allreduce:4", "allgather:4", "barrier:0"];
-/// What is asked of one-sided operations, too.
+/// Additional probes with one-sided operations.
 const SIDED: &[&str] = &[
     "putepoch:4",
     "putwindow:65536",
@@ -26,7 +27,7 @@ const SIDED: &[&str] = &[
     "getwindow:1048576",
 ];
 
-/// A library as the paper names it: the word of the file, which of ours it is, and the variables that make it so.
+/// A library as the paper names it: its name in the file, our variant, and the environment variables that select it.
 struct Variant {
     word: &'static str,
     library: usize,
@@ -44,7 +45,7 @@ const VARIANTS: [Variant; 5] = [
     Variant { word: "open-mpi", library: 2, variables: &[] },
 ];
 
-/// Measures turn by turn, all libraries in each, and writes the file.
+/// Measures in turns, with all libraries in each, and writes the file.
 pub(super) fn run(workspace: &Workspace, libraries: &[Library; 3], turns: u32, file: &Path) -> Result<()> {
     let mut text = format!("# {}\nlibrary,cell,turn,ns\n", conditions(turns));
     for turn in 1..=turns {
@@ -52,7 +53,7 @@ pub(super) fn run(workspace: &Workspace, libraries: &[Library; 3], turns: u32, f
             eprintln!("turn {turn} of {turns}: {word}");
             let cells = match word {
                 "one-sided" => SIDED.to_vec(),
-                // Its windows are shared memory within a host, whatever carries messages.
+                // Its windows are shared memory within a host, whatever the transport of messages.
                 "open-mpi" => ALL.to_vec(),
                 _ => [ALL, SIDED].concat(),
             };
@@ -69,7 +70,7 @@ pub(super) fn run(workspace: &Workspace, libraries: &[Library; 3], turns: u32, f
     Ok(())
 }
 
-/// On what this was measured, in a line.
+/// The conditions of the measurement, in a line.
 fn conditions(turns: u32) -> String {
     let said = |program: &str, option: &str| {
         let output = Command::new(program).arg(option).output().ok();

@@ -1,4 +1,4 @@
-//! What came of it: medians, ratios turn by turn, and whether each bound holds.
+//! Evaluates measurements: medians, ratios by turn, and whether each bound holds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::cells::{Against, Bound, Cell};
 use super::libraries::Library;
 
-/// Of each cell and library, a value for each turn.
+/// For each cell and library, a value per turn.
 #[derive(Default)]
 pub(crate) struct Measured(BTreeMap<(String, &'static str), Vec<f64>>);
 
@@ -20,14 +20,14 @@ impl Measured {
     }
 }
 
-/// The middle one; of an even number, the mean of the two in the middle.
+/// The middle value; for an even number of values, the mean of the middle two.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.get(values.len().checked_sub(1)? / 2)?, values.get(values.len() / 2)?);
     Some((low + high) / 2.0)
 }
 
-/// A cell's verdict: what is held against the bound, in the middle, at least and at most, and whether the bound holds.
+/// A cell's verdict: the median, least and greatest of the value that the bound limits, and whether the bound holds.
 struct Verdict {
     middle: f64,
     least: f64,
@@ -89,7 +89,7 @@ pub(crate) fn shown(measured: &Measured, cells: &[&Cell], libraries: &[Library])
     text
 }
 
-/// A value with its unit.
+/// A value with its unit, as text.
 fn in_words(cell: &Cell, value: f64) -> String {
     match cell.probe.split(':').next().unwrap_or_default() {
         "overlap" => format!("{value:.2}"),
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn ratios_are_those_of_turns() {
         let latency = &cell("shm 2 latency:1024");
-        // The machine was half as fast in the second turn, for all.
+        // The machine was half as fast in the second turn, for all libraries.
         let found = verdict(
             &measured(latency, [70.0, 140.0, 70.0], [300.0, 600.0, 300.0], [100.0, 200.0, 100.0]),
             latency,

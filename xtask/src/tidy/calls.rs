@@ -1,4 +1,4 @@
-//! Calls that code in the rows may not make, each with what to call instead.
+//! Banned calls in the crates of the rows, each with its replacement.
 //!
 //! Waiting, clocks and the environment belong to `host` and to the programs: everything between must run in virtual time too.
 
@@ -11,11 +11,11 @@ use syn::UseTree;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// What is looked for.
+/// A pattern of tokens.
 enum Pattern {
     /// A path's last names, called or imported.
     Path(&'static [&'static str]),
-    /// An identifier, wherever it stands.
+    /// An identifier, wherever it occurs.
     Name(&'static str),
     /// A method called without arguments (with any number, if `true`).
     Method(&'static str, bool),
@@ -132,7 +132,7 @@ const BANS: &[Ban] = &[
             Method("read_line", true),
         ],
         instead: "read through host::bounded, with a limit for what the input may hold",
-        // The second reads /proc/self/maps line by line, in a crate that depends on no other.
+        // The second file reads /proc/self/maps line by line, in a crate without dependencies.
         holds: |source| !under(source, &["crates/host/src/bounded.rs", "crates/uaccess/src/mapping.rs"]),
     },
     Ban {
@@ -179,7 +179,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
 }
 
 impl Pattern {
-    /// The lines that it stands on.
+    /// The lines on which it occurs.
     fn lines(&self, tokens: &[Token]) -> Vec<usize> {
         (0..tokens.len()).filter(|&at| self.is_at(tokens, at)).map(|at| tokens[at].line).collect()
     }
@@ -267,7 +267,7 @@ impl<'ast> Visit<'ast> for Imports {
 mod tests {
     use super::*;
 
-    /// The rules that object to `body`, the body of a function in the file at `path`.
+    /// The rules that a function `body` in the file at `path` breaks.
     fn objections(path: &str, body: &str) -> Vec<&'static str> {
         let source = Source::parse(path, &format!("fn f() {{ {body} }}"));
         assert!(source.unparsable().is_none(), "{body}");

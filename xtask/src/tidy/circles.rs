@@ -1,11 +1,11 @@
-//! Circles in what uses what.
+//! Finds circles in a graph of uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which modules each module uses.
 pub(super) type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Modules that reach each other, in order; each in at most one circle.
+/// Groups of modules that use each other, directly or not, in order; each module is in at most one group.
 pub(super) fn circles(uses: &Uses) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         uses.keys().map(|name| (name.as_str(), reach(uses, name))).collect();

@@ -1,6 +1,6 @@
-//! `xtask/exceptions.toml`: where a rule does not hold, how far, and why.
+//! `xtask/exceptions.toml`: files and functions for which a rule does not hold, to what extent, and why.
 //!
-//! An exception that no longer excepts anything is itself a finding, so the list only gets shorter by itself.
+//! An exception that is no longer needed is itself a finding, so the list shrinks over time.
 
 use super::Finding;
 use anyhow::{Context, Result};
@@ -43,7 +43,7 @@ impl Exceptions {
         toml::from_str(&text).with_context(|| format!("{PATH} is not what it should be"))
     }
 
-    /// Takes out the findings that are excepted, and adds one for each exception that is of no use.
+    /// Removes the excepted findings, and adds a finding for each useless exception.
     pub(super) fn apply(self, mut findings: Vec<Finding>) -> Vec<Finding> {
         let mut idle = Vec::new();
         for allow in &self.allow {
@@ -67,7 +67,7 @@ impl Exceptions {
 }
 
 impl Allow {
-    /// Whether the finding is of this rule in this place.
+    /// Whether the finding has this rule and this place.
     fn concerns(&self, finding: &Finding) -> bool {
         let here =
             finding.path == self.path || (self.path.ends_with('/') && finding.path.starts_with(&self.path));
@@ -75,7 +75,7 @@ impl Allow {
         finding.rule == self.rule && here && self.function.as_ref().is_none_or(named)
     }
 
-    /// Whether the finding is excepted: concerned, and within the length that was granted.
+    /// Whether the finding is excepted: it has this rule and place, and its length is within the limit.
     fn covers(&self, finding: &Finding) -> bool {
         let granted = |most: usize| finding.length.as_ref().is_none_or(|(_, lines)| *lines <= most);
         self.concerns(finding) && self.lines.is_none_or(granted)

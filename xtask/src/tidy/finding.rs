@@ -1,15 +1,15 @@
-//! [`Finding`]: what a rule objects to.
+//! [`Finding`]: a breach of a rule.
 
 use std::fmt;
 
-/// Something that a rule objects to.
+/// A breach of a rule, at a place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Finding {
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) rule: &'static str,
     pub(super) what: String,
-    /// The function and its lines, or the file's lines: what an exception may grant.
+    /// The function and its lines, or the file's lines: an exception may permit them.
     pub(super) length: Option<(String, usize)>,
 }
 

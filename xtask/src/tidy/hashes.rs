@@ -1,4 +1,4 @@
-//! No map below the faces may iterate in an order that changes from run to run: virtual time must be repeatable.
+//! Finds maps with random iteration order below the faces: virtual time must be repeatable.
 
 use super::tokens::starts_with_path;
 use super::{Finding, Source};

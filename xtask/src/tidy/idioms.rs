@@ -14,7 +14,7 @@ const SLACK: u64 = 2;
 /// How many lines a finding names.
 const WORST: usize = 12;
 
-/// What a phrase is made of: a word, one of several words separated by `|`, with a leading `!` none of them.
+/// A phrase's elements: a word, or one of several words separated by `|`; with a leading `!`, none of these words.
 type Phrase = &'static [&'static str];
 
 /// The phrases, and what to write instead.

@@ -1,5 +1,5 @@
-//! Functions that one can still read: a limit, with a list of the exceptions that were worth it. Files have none: one is as long
-//! as its one purpose.
+//! Limits the length of functions, with a list of justified exceptions. Files have no limit: one is as long as its one
+//! purpose requires.
 
 use super::{Finding, Source};
 use proc_macro2::Span;
@@ -12,7 +12,7 @@ pub(super) const FUNCTION_LINES_MAX: usize = 70;
 /// The rule's name for functions.
 pub(super) const FUNCTION_RULE: &str = "long-function";
 
-/// Findings for one file. Test code may be as long as it likes.
+/// Findings for one file. Test code has no limit.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for function in functions(source).into_iter().filter(|function| function.lines > FUNCTION_LINES_MAX) {

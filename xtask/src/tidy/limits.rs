@@ -1,7 +1,7 @@
-//! `xtask/limits.toml`: what is still larger than it may be, with numbers that only fall.
+//! `xtask/limits.toml`: limits for what is still too large, which may only fall.
 //!
-//! A number that is higher than what there is, or no longer needed, is a finding: so the table follows every improvement, and is
-//! empty in the end.
+//! A limit that is higher than the actual value, or no longer needed, is a finding: so the table follows every
+//! improvement, and is empty in the end.
 
 use super::idioms::{self, Rates};
 use super::{Finding, Source};
@@ -23,7 +23,7 @@ const HEADER: &str = "\
 # idioms: phrases in 10,000 words that hide the subject or the noun of a sentence; `xtask/src/tidy/idioms.rs` has them.
 ";
 
-/// The table, or what there is.
+/// The table of limits, or of actual values.
 #[derive(Default, Serialize, Deserialize, PartialEq, Eq, Debug)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Limits {
@@ -32,7 +32,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Reads the table; a missing file allows nothing.
+    /// Reads the table; a missing file permits nothing.
     pub(super) fn read(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
@@ -41,7 +41,7 @@ impl Limits {
         toml::from_str(&text).with_context(|| format!("{PATH} is not what it should be"))
     }
 
-    /// This table, lowered to what there is. Nothing is added or raised.
+    /// This table, lowered to the actual values. Nothing is added or raised.
     pub(super) fn lowered(&self, sources: &[Source], texts: &BTreeMap<String, String>) -> Self {
         let rates = idioms::rates(texts);
         let idioms = Rates {
@@ -65,7 +65,7 @@ impl Limits {
         Ok(format!("{HEADER}\n{}", toml::to_string_pretty(self)?))
     }
 
-    /// Findings: folders with too many files, too many phrases of the odd kind, and numbers that can fall.
+    /// Findings: folders with too many files, too many odd phrases, and limits that can fall.
     pub(super) fn check(&self, sources: &[Source], texts: &BTreeMap<String, String>) -> Vec<Finding> {
         let mut findings = idioms::check(texts, self.idioms, PATH);
         for (folder, files) in folders(sources) {

@@ -1,10 +1,10 @@
-//! No unfinished marks in code: what is left to do is an issue, what is missing is a line in docs/limits.md.
+//! Forbids unfinished marks in code: open work is an issue, omitted features are listed in CAVEATS.md.
 
 use super::tokens::Kind;
 use super::{Finding, Source};
 use proc_macro2::Delimiter;
 
-/// The marks, in pieces so that this file does not carry them.
+/// The marks, in pieces so that this file does not contain them.
 const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Endings of the files that are code.
@@ -30,7 +30,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// Finds tests that do not run.
+/// Finds ignored tests.
 pub(super) fn ignored_tests(source: &Source) -> Vec<Finding> {
     let ignored = source.tokens.windows(3).filter(|window| {
         window[0].kind == Kind::Punct('#')

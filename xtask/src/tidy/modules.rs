@@ -1,4 +1,4 @@
-//! Module tables and `//!` lines that stay true: the files and folders they name exist.
+//! Checks module tables and `//!` lines: the files and folders that they name must exist.
 
 use super::Finding;
 use super::docs::quoted;
@@ -69,14 +69,14 @@ fn is_path(name: &str) -> bool {
     ends && name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// Where the names in a file are looked for.
+/// The folders in which the names of a file are searched.
 struct Place {
     /// Folders, each with a `/` at its end; the root of the repository is empty.
     folders: Vec<String>,
 }
 
 impl Place {
-    /// The folder of the module's parts, the folder of the file, that of the crate, `crates/` and the root.
+    /// The folder of its submodules, the folder of the file, that of the crate, `crates/` and the root.
     fn of(path: &str) -> Option<Self> {
         let (folder, name) = path.strip_suffix(".rs")?.rsplit_once('/')?;
         let parts = match name {

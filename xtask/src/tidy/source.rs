@@ -1,4 +1,4 @@
-//! One Rust file as the rules see it: where it belongs, its tokens, its syntax, and which of its lines are test code.
+//! One Rust file as the rules see it: its crate, its tokens, its syntax, and which of its lines are test code.
 
 use super::Finding;
 use super::tokens::{Token, flatten};
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Reads a file; one that does not parse is still a source, with less known about it.
+    /// Reads a file. If it does not parse, the syntax is missing and `error` is set.
     pub(crate) fn parse(path: &str, text: &str) -> Self {
         let tokens = text.parse().map(flatten).unwrap_or_default();
         let (syntax, error) = match syn::parse_file(text) {
@@ -54,7 +54,7 @@ impl Source {
         self.test_file || self.test_ranges.iter().any(|&(first, last)| (first..=last).contains(&line))
     }
 
-    /// The crate of `crates/NAME/src/…`; `None` for what is outside, build scripts and integration tests included.
+    /// The crate of `crates/NAME/src/…`; `None` for other files, build scripts and integration tests included.
     pub(super) fn package(&self) -> Option<&str> {
         let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
         rest.starts_with("src/").then_some(name)
@@ -73,7 +73,7 @@ impl Source {
         })
     }
 
-    /// The files that `mod name;` items under a test attribute stand for, without their ending.
+    /// The files of `mod name;` items under a test attribute, without extensions.
     fn test_modules(&self) -> Vec<String> {
         let path = Path::new(&self.path);
         let parent = path.parent().unwrap_or(Path::new(""));
@@ -125,7 +125,7 @@ pub(super) fn mark_test_files(sources: &mut [Source]) {
     }
 }
 
-/// Whether everything under this path is test code by its place alone.
+/// Whether everything under this path is test code because of the path alone.
 fn is_test_path(path: &str) -> bool {
     let folders = path.rsplit_once('/').map_or("", |(folders, _)| folders);
     folders.split('/').any(|folder| matches!(folder, "tests" | "benches" | "examples" | "fuzz"))
@@ -135,7 +135,7 @@ fn is_test_path(path: &str) -> bool {
 struct TestRanges(Vec<(usize, usize)>);
 
 impl TestRanges {
-    /// Notes the item if it is a test; says whether it was.
+    /// Records the item if it is a test; returns whether it is.
     fn note(&mut self, attributes: &[Attribute], item: &impl Spanned) -> bool {
         let test = has_test_attribute(attributes);
         if test {

@@ -1,15 +1,15 @@
-//! Doc comments that stand alone: rustdoc shows the first sentence of each without its neighbours.
+//! Checks that doc comments stand on their own: rustdoc shows the first sentence of each without its neighbours.
 
 use super::{Finding, Source};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Field, ForeignItem, ImplItem, Item, Lit, Meta, TraitItem, Variant};
 
-/// Words that the comment of an item has at least, unless it names code. A field or a variant may say less, as its type says
-/// what it belongs to.
+/// The minimal number of words in the comment of an item, unless it contains code. A field or a variant may have fewer,
+/// as its type gives the context.
 const WORDS: usize = 3;
 
-/// Findings of a file; test code is shown to nobody.
+/// Findings of a file, except its test code, which has no published documentation.
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut visitor = Summaries { source, findings: Vec::new() };
     if let Some(file) = &source.syntax {
@@ -42,7 +42,7 @@ impl Summaries<'_> {
     }
 }
 
-/// The first line of a doc comment, and which line of the file it is.
+/// The first line of a doc comment, with its line number in the file.
 fn doc(attrs: &[Attribute]) -> Option<(usize, String)> {
     let attr = attrs.iter().find(|attr| attr.path().is_ident("doc"))?;
     let Meta::NameValue(meta) = &attr.meta else { return None };

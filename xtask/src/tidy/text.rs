@@ -1,4 +1,4 @@
-//! What holds for files as text: a header that says what the file is for, no machine's paths, no trailing blanks, no blobs.
+//! Rules for files as text: a header that gives the file's purpose, no machine's paths, no trailing blanks, no blobs.
 
 use super::{Finding, Source};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The largest file that may be tracked.
 const BYTES_MAX: u64 = 200 * 1000;
 
-/// What belongs to one machine or one mirror, in pieces so that this file does not carry it.
+/// Words that belong to one machine or one mirror, in pieces so that this file does not contain them.
 const FOREIGN: [&str; 10] = [
     concat!("/wo", "rk/"),
     concat!("/fa", "rm/"),
@@ -20,12 +20,12 @@ const FOREIGN: [&str; 10] = [
     concat!("registry.", "npmjs"),
 ];
 
-/// Recorded bytes, which are as they are.
+/// Recorded data, which is exempt.
 fn is_recorded(path: &str) -> bool {
     path.starts_with("fuzz/corpus/") || path.ends_with(".snap") || path.ends_with(".lock")
 }
 
-/// A Rust file begins by saying what it is for.
+/// A Rust file begins with a line that gives its purpose.
 pub(super) fn header(source: &Source) -> Option<Finding> {
     let first = source.text.lines().next().unwrap_or("");
     let said = first.strip_prefix("//!").is_some_and(|rest| !rest.trim().is_empty());

@@ -1,4 +1,5 @@
-//! A file's tokens in one flat list with their lines: what a rule sees is code, also inside macros, never a comment or a text.
+//! A flat list of a file's tokens with their lines: rules see code, also inside macros, and neither comments nor
+//! strings.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
@@ -7,7 +8,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 pub(crate) enum Kind {
     /// An identifier or keyword.
     Ident(String),
-    /// One character of punctuation; `::` is two of them.
+    /// One character of punctuation; `::` is two tokens.
     Punct(char),
     /// The beginning of a group.
     Open(Delimiter),
@@ -31,7 +32,7 @@ impl Token {
     }
 }
 
-/// All tokens of a stream, groups opened up.
+/// All tokens of a stream, groups flattened.
 pub(crate) fn flatten(stream: TokenStream) -> Vec<Token> {
     let mut tokens = Vec::new();
     append(stream, &mut tokens);

@@ -1,7 +1,7 @@
-//! Modules that use each other only one way: no module of a crate may use one that, directly or not, uses it.
+//! Checks for circular uses: no module of a crate may use a module that, directly or not, uses it.
 //!
-//! Every crate is checked, and every file of it at every depth, also those that put parts together; only test code may use what it
-//! likes. A file that uses a re-export uses the module where the re-export leads. Paths in arguments of macros count, too.
+//! Every crate is checked, with every file at every depth; only test code is exempt. A file that uses a re-export uses
+//! the module to which the re-export leads. Paths in arguments of macros count, too.
 
 use super::circles::{Uses, circles};
 use super::tokens::{Kind, Token, flatten};
@@ -11,7 +11,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// Where the files of a crate begin.
+/// The folder of a crate's sources, as part of a path.
 const SRC: &str = "/src/";
 
 /// A finding for each circle of each crate.
@@ -20,24 +20,24 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
     roots.into_iter().flat_map(|tree| in_tree(tree, sources)).collect()
 }
 
-/// The root of a crate's modules, `crates/verbs/src/`, of a file below it; tests and benches have none.
+/// The root of a crate's modules, such as `crates/verbs/src/`, for a file below it; `None` for tests and benches.
 fn root(path: &str) -> Option<&str> {
     path.find(SRC).map(|at| &path[..at + SRC.len()])
 }
 
-/// A module's path from the root of its crate, or that of something in it.
+/// The path of a module or an item from the root of its crate.
 type Path = Vec<String>;
 
-/// What a file says of others.
+/// A file as a module, with its uses of others.
 #[derive(Default)]
 struct Module {
     path: Path,
     file: String,
     /// The modules below it.
     children: BTreeSet<String>,
-    /// Names that it hands on, and where they lead.
+    /// Re-exported names, and the paths to which they lead.
     exports: BTreeMap<String, Path>,
-    /// What it names outside of its test code, as written.
+    /// Paths outside of its test code, as written.
     names: Vec<Path>,
 }
 
@@ -66,7 +66,7 @@ fn shown(path: &Path) -> String {
     if path.is_empty() { "crate".to_owned() } else { path.join("::") }
 }
 
-/// A file of the tree; `None` for others, and for files that are tests as a whole.
+/// A file of the tree; `None` for files of other trees, and for test files.
 fn read(tree: &str, source: &Source) -> Option<Module> {
     let name = source.path.strip_prefix(tree)?.strip_suffix(".rs")?;
     let syntax = source.syntax.as_ref().filter(|_| !source.is_test(1))?;
@@ -85,7 +85,7 @@ fn read(tree: &str, source: &Source) -> Option<Module> {
     Some(names.module)
 }
 
-/// From the root of the crate; `None` for what is not of this crate.
+/// Converts a path to one from the root of the crate; `None` for paths of other crates.
 fn absolute(module: &Module, name: &Path) -> Option<Path> {
     let mut base = module.path.clone();
     let mut rest = name.as_slice();
@@ -108,13 +108,13 @@ fn absolute(module: &Module, name: &Path) -> Option<Path> {
     Some(base)
 }
 
-/// The module in which lies what a path names.
+/// The module that contains the item of a path.
 fn resolve(modules: &BTreeMap<&Path, &Module>, path: Path, turns: usize) -> Option<Path> {
     let depth = (0..=path.len()).rev().find(|&depth| modules.contains_key(&path[..depth].to_vec()))?;
     let module = modules[&path[..depth].to_vec()];
     let export = path.get(depth).and_then(|name| module.exports.get(name));
     match export.and_then(|export| absolute(module, export)) {
-        // More re-exports of a name than there are modules lead nowhere.
+        // A chain of more re-exports than modules is circular.
         Some(further) if turns < modules.len() => resolve(modules, further, turns + 1),
         _ => Some(module.path.clone()),
     }
@@ -123,12 +123,12 @@ fn resolve(modules: &BTreeMap<&Path, &Module>, path: Path, turns: usize) -> Opti
 struct Names<'a> {
     source: &'a Source,
     module: Module,
-    /// How many modules within the file lie around what is being read.
+    /// The nesting depth of inline modules at the current item.
     depth: usize,
 }
 
 impl Names<'_> {
-    /// Every path of a tree of names.
+    /// Adds every path of a `use` tree.
     fn add(&mut self, prefix: &Path, tree: &UseTree, exported: bool) {
         let with = |name: String| prefix.iter().cloned().chain([name]).collect::<Path>();
         match tree {
@@ -143,7 +143,7 @@ impl Names<'_> {
         }
     }
 
-    /// A name that is only handed on is used by whoever takes it.
+    /// A name that is only re-exported is used by the importing modules.
     fn end(&mut self, path: Path, rename: Option<String>, exported: bool) {
         if let (true, Some(last)) = (exported, path.last()) {
             self.module.exports.insert(rename.unwrap_or_else(|| last.clone()), path.clone());
@@ -151,7 +151,7 @@ impl Names<'_> {
         self.name(path);
     }
 
-    /// A path as it is written; in a module within the file, as the file would write it.
+    /// A path as written; if it is in an inline module, as the file itself would write it.
     fn name(&mut self, mut path: Path) {
         let up = path.iter().take(self.depth).take_while(|part| *part == "super").count();
         if up > 0 {
@@ -192,7 +192,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
     }
 }
 
-/// Paths of two parts or more among tokens, each with its line.
+/// Paths of two or more segments among tokens, each with its line.
 fn paths(tokens: &[Token]) -> Vec<(usize, Path)> {
     let ident = |at: usize| match tokens.get(at).map(|token| &token.kind) {
         Some(Kind::Ident(ident)) => Some(ident.clone()),

@@ -21,7 +21,7 @@ const HEADER: &str = "\
 # test, model or Miri run that would notice if it were wrong.
 ";
 
-/// What is granted, or what there is, by crate.
+/// The permitted or the actual amount of unsafe code, by crate.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Counts(BTreeMap<String, Count>);
 
@@ -34,7 +34,7 @@ struct Count {
 }
 
 impl Counts {
-    /// Reads what is granted; a missing file grants nothing.
+    /// Reads the permitted amounts; a missing file permits nothing.
     pub(super) fn read(path: &Path) -> Result<Self> {
         if !path.exists() {
             return Ok(Self::default());
@@ -43,7 +43,7 @@ impl Counts {
         toml::from_str(&text).with_context(|| format!("{PATH} is not what it should be"))
     }
 
-    /// What there is.
+    /// Counts the actual unsafe code.
     pub(super) fn of(sources: &[Source]) -> Self {
         let mut counts = Self::default();
         for source in sources {
@@ -97,7 +97,7 @@ pub(super) fn check(sources: &[Source], granted: &Counts) -> Vec<Finding> {
     findings
 }
 
-/// Files that are listed and hold no unsafe code.
+/// Files that are listed without containing unsafe code.
 fn stale(actual: &Counts, granted: &Counts) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (package, count) in &granted.0 {
@@ -128,7 +128,7 @@ pub(super) fn summary(sources: &[Source], granted: &Counts) -> String {
     format!("unsafe: {}", actual.0.iter().map(line).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether the file is where a crate begins.
+/// Whether the file is the root of a crate.
 fn is_root(source: &Source) -> bool {
     let file = source.path.rsplit_once("/src/").map_or("", |(_, file)| file);
     let beside = source.package().is_some()
@@ -137,7 +137,7 @@ fn is_root(source: &Source) -> bool {
     beside && (file == "lib.rs" || file == "main.rs")
 }
 
-/// The finding for the root of a crate that has no unsafe code, not even in tests, and does not forbid it.
+/// The finding for a crate root without `forbid` although the crate has no unsafe code, not even in tests.
 fn unforbidden(sources: &[Source], root: &Source) -> Option<Finding> {
     let folder = root.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut own = sources.iter().filter(|source| source.path.starts_with(&format!("{folder}/")));
@@ -168,7 +168,7 @@ fn unsafe_lines(source: &Source) -> Vec<usize> {
     found.map(|at| tokens[at].line).collect()
 }
 
-/// Whether what follows `unsafe` makes it a type: `[extern ["C"]] fn (`.
+/// Whether the tokens after `unsafe` make it a type: `[extern ["C"]] fn (`.
 fn is_pointer_type(mut rest: &[Token]) -> bool {
     if let [first, tail @ ..] = rest
         && first.is("extern")
