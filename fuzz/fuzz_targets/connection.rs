@@ -1,4 +1,4 @@
-//! Two ends, their operations, and damage between them.
+//! Two connected endpoints, their operations, and damage to the bytes between them.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| iwarp::fuzzing::connection(data));

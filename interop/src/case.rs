@@ -1,16 +1,16 @@
-//! [`Case`]: something to be shown against others' programs.
+//! [`Case`]: one test against third-party programs.
 
 use anyhow::Result;
 
-/// That a case holds, with what was seen.
+/// A passed case, with the observed results.
 pub(crate) struct Verdict(pub(crate) String);
 
-/// Something to be shown with what a party `P` needs.
+/// One test, with the environment `P` that its party needs.
 pub(crate) struct Case<P: 'static> {
-    /// How it is called on the command line.
+    /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// What it shows, in a line.
+    /// A one-line description.
     pub(crate) shows: &'static str,
-    /// Shows it.
+    /// Runs the test.
     pub(crate) run: fn(&mut P) -> Result<Verdict>,
 }

@@ -1,4 +1,4 @@
-//! What a process holds and leaves behind: descriptors, mappings, children, names.
+//! Counts what a process holds and leaves behind: descriptors, mappings, children, names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use rustix::process::Pid;
 
 use crate::attack::Tally;
 
-/// What this process holds: how many of each kind of descriptor, of mapped segments, children and files.
+/// The resources of this process: numbers of descriptors by kind, of mapped segments, children and files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holdings(BTreeMap<String, usize>);
 
 impl Holdings {
-    /// As it is now.
+    /// The current resources.
     pub(crate) fn now() -> Self {
         let mut held = descriptors();
         held.insert("mapped segment".into(), mapped_segments());
@@ -21,7 +21,8 @@ impl Holdings {
         Self(held)
     }
 
-    /// How many more things are held now than then, once things have had `patience` to go away. What they are is noted.
+    /// Counts the resources that are held now in addition, after up to `patience` for their release, and notes their
+    /// kinds.
     pub(crate) fn more_now(&self, patience: Duration, tally: &mut Tally) {
         let began = Instant::now();
         loop {
@@ -42,11 +43,11 @@ impl Holdings {
     }
 }
 
-/// Descriptors by what they lead to, without numbers.
+/// Descriptors by their targets, without numbers.
 fn descriptors() -> BTreeMap<String, usize> {
     let mut held = BTreeMap::new();
     for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
-        // It may have been closed meanwhile.
+        // The descriptor may have been closed meanwhile.
         let Ok(target) = std::fs::read_link(entry.path()) else { continue };
         let kind = target.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
         *held.entry(kind).or_insert(0) += 1;
@@ -54,7 +55,7 @@ fn descriptors() -> BTreeMap<String, usize> {
     held
 }
 
-/// Segments that are mapped, each counted once for every range of addresses.
+/// Mapped segments, each counted once for every range of addresses.
 fn mapped_segments() -> usize {
     count_segments(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }
@@ -82,7 +83,7 @@ fn hex(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Bytes of memory of this process: its own that are resident, and those of segments that it owns.
+/// Memory of this process in bytes: its resident private memory, and the segments that it owns.
 pub(crate) fn memory_here() -> u64 {
     memory_in("/proc/self")
 }
@@ -96,14 +97,14 @@ fn memory_in(process: &str) -> u64 {
     resident_bytes(process) + segment_bytes(process)
 }
 
-/// Bytes of a process's own memory that are resident: not of files, and not shared.
+/// Resident private memory of a process in bytes: neither file-backed nor shared.
 fn resident_bytes(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
 }
 
-/// What a measure falls to within a second; it is not waited for less than `enough`.
+/// The lowest value of a measure within a second; returns early when it falls to `enough`.
 pub(crate) fn settled(enough: u64, measure: impl Fn() -> u64) -> u64 {
     let began = Instant::now();
     let mut least = measure();
@@ -134,7 +135,7 @@ fn children() -> usize {
         .sum()
 }
 
-/// Names of ours where a file system could keep them.
+/// Nicety's names in the folders where files of ours could remain.
 fn files() -> usize {
     let named = |folder: &str| {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -4,7 +4,7 @@ use crate::tidy::Source;
 use anyhow::{Context, Result, bail};
 use xtask::workspace::Workspace;
 
-/// Checks all corpora; says how many there are.
+/// Checks all corpora; returns their number in a sentence.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     let corpora = folders(workspace)?;
     let files = workspace.files()?;
@@ -50,7 +50,7 @@ fn test_lines(path: &str, text: &str) -> String {
     lines.map(|(_, line)| format!("{line}\n")).collect()
 }
 
-/// Whether `text` names the corpus, and not merely one whose name begins alike.
+/// Whether `text` names the corpus, and not merely another one whose name begins with it.
 fn names(text: &str, corpus: &str) -> bool {
     let wanted = format!("fuzz/corpus/{corpus}");
     text.match_indices(&wanted).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! The laboratory that tries ours against programs of others (`interop/`), built and run.
+//! Builds and runs the laboratory that tests Nicety against third-party programs (`interop/`).
 
 use anyhow::Result;
 use std::process::Command;

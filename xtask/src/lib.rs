@@ -1,11 +1,11 @@
-//! What the checks of `cargo xtask` and the laboratory of `interop/` share.
+//! Code shared by the checks of `cargo xtask` and the laboratory of `interop/`.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`workspace`] | where the workspace is, and how its tools are called |
+//! | [`workspace`] | the workspace, and calls of cargo and other tools |
 //! | [`packages`] | Debian's packages that are needed |
-//! | [`python`] | MPI libraries that come as packages of Python |
-//! | [`limited`] | programs with a limit of time |
+//! | [`python`] | MPI libraries from Python packages |
+//! | [`limited`] | programs with a time limit |
 
 #![forbid(unsafe_code)]
 

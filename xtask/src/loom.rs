@@ -10,12 +10,12 @@ use xtask::workspace::{Workspace, capture, run};
 /// Crates that may have models; one without a `loom` dependency is skipped.
 const PACKAGES: &[&str] = &["ffi", "host", "nic-util"];
 
-/// Runs the models; says which crates had some.
+/// Runs the models; returns which crates have some.
 pub(crate) fn check(workspace: &Workspace) -> Result<String> {
     check_with(workspace, &[])
 }
 
-/// As [`check`], with these variables for the models.
+/// Like [`check`], with these environment variables for the models.
 pub(crate) fn check_with(workspace: &Workspace, variables: &[(&str, &str)]) -> Result<String> {
     let mut checked = Vec::new();
     for package in PACKAGES.iter().filter(|package| has_models(workspace, package)) {
@@ -35,7 +35,7 @@ pub(crate) fn check_with(workspace: &Workspace, variables: &[(&str, &str)]) -> R
     })
 }
 
-/// Whether the package exists and depends on loom, for whatever target or purpose.
+/// Whether the package exists and depends on loom, for any target or purpose.
 fn has_models(workspace: &Workspace, name: &str) -> bool {
     let packages = workspace.metadata.workspace_packages();
     let package = packages.iter().find(|package| package.name == name);
@@ -49,12 +49,12 @@ fn cargo_test(workspace: &Workspace, package: &str) -> Command {
     command
         .env("RUSTFLAGS", format!("{flags} --cfg loom").trim_start())
         .env("CARGO_TARGET_DIR", workspace.target().join("loom"))
-        // Optimised code matters here, the last per cent of it does not: build it quickly.
+        // Optimised code matters here, the last per cent of speed does not: build it quickly.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "none")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
-        // loom's own advice: two or three preemptions find nearly everything in a bearable time.
+        // loom's own advice: two or three preemptions find nearly everything in acceptable time.
         command.env("LOOM_MAX_PREEMPTIONS", "3");
     }
     command

@@ -1,6 +1,6 @@
-//! `cargo xtask`: the checks that hold the workspace together, the same on a desk and in CI.
+//! `cargo xtask`: the checks of the workspace, the same for developers and in CI.
 //!
-//! Each check is a module that returns `Err` with what is wrong and what to do about it; `ci` runs them all in order.
+//! Each check is a module that returns `Err` with the fault and its remedy; `ci` runs them all in order.
 
 #![forbid(unsafe_code)]
 

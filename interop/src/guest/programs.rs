@@ -1,5 +1,5 @@
-//! Programs that nobody wrote for us, at both ends: Debian's on our libraries here, started by `nicety run` on `iwarp`, and the same
-//! ones on Linux's siw in the guest.
+//! Third-party programs at both ends: Debian's on our libraries here, started by `nicety run` on `iwarp`, and the same
+//! programs on Linux's siw in the guest.
 
 use super::lab::{Lab, OURS, Siw};
 use super::{GUEST_INSIDE, HOST_INSIDE, tail};
@@ -37,7 +37,7 @@ fn rping(lab: &mut Lab) -> Result<Verdict> {
     Ok(Verdict(format!("{} sizes, both ways", TEXTS.len())))
 }
 
-/// What of perftest siw can do; before it goes the side that speaks first once both are connected.
+/// The programs of perftest that siw supports, each with the side that speaks first once both are connected.
 const PERFTEST: [(Speaks, &str); 6] = [
     (Speaks::Client, "ib_send_lat -s 64"),
     (Speaks::Client, "ib_send_bw -s 4096"),
@@ -59,14 +59,14 @@ fn perftest(lab: &mut Lab) -> Result<Verdict> {
         lab.siw(Siw::default())?;
         let server = format!("{program} -R -F -n 200 -p PORT");
         theirs_serves(lab, &server, &format!("{server} 127.0.0.1")).context(program)?;
-        // Where siw is the client, our server may not speak first unless siw asks for that (13).
+        // Where siw is the client, our server may not speak first unless siw requests peer-to-peer mode (13).
         lab.siw(Siw { peer_to_peer: speaks == Speaks::Server, ..Siw::default() })?;
         ours_serves(lab, &server, &format!("{server} {HOST_INSIDE}")).context(program)?;
     }
     Ok(Verdict(format!("{} programs, both ways", PERFTEST.len())))
 }
 
-/// A program in the guest is the server of one here.
+/// Runs the server in the guest and the client here.
 fn theirs_serves(lab: &mut Lab, theirs: &str, ours: &str) -> Result<()> {
     let port = lab.guest.port()?;
     let job = lab.serve(theirs, port)?;
@@ -76,7 +76,7 @@ fn theirs_serves(lab: &mut Lab, theirs: &str, ours: &str) -> Result<()> {
     theirs?.good().map(drop)
 }
 
-/// A program here is the server of one in the guest.
+/// Runs the server here and the client in the guest.
 fn ours_serves(lab: &mut Lab, ours: &str, theirs: &str) -> Result<()> {
     let port = Lab::free_port()?;
     let mut ours = lab.program(&ours.replace("PORT", &port.to_string()))?;

@@ -1,5 +1,5 @@
-//! The case of MPI's header: the facts of MPICH's `mpi_abi.h` are those of `crates/abi-mpi/tests/mpi_abi.txt`, to which a test of that crate
-//! holds our `mpi.h`.
+//! The case of MPI's header: the declarations in MPICH's `mpi_abi.h` must equal `crates/abi-mpi/tests/mpi_abi.txt`,
+//! with which a test of that crate compares our `mpi.h`.
 
 use super::launchers::Mpich;
 use crate::case::{Case, Verdict};
@@ -42,8 +42,8 @@ fn header(mpich: &Mpich) -> Result<Verdict> {
     )))
 }
 
-/// What a header of the ABI declares, one fact a line: `function`, `callback`, `constant`, `type`, `handle` and `struct`, in this
-/// order of the alphabet. Names of MPICH's own (`MPIX_`) are left out, and `PMPI_` names must have the prototypes of the others.
+/// The declarations of an ABI header, one a line: `function`, `callback`, `constant`, `type`, `handle` and `struct`,
+/// sorted. MPICH's own names (`MPIX_`) are left out, and `PMPI_` names must have the prototypes of the others.
 fn facts(header: &str) -> Result<BTreeSet<String>> {
     let text = plain(header)?;
     let (directives, code): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
@@ -60,7 +60,7 @@ fn facts(header: &str) -> Result<BTreeSet<String>> {
     header.checked()
 }
 
-/// A header without comments, its part for C++ and broken lines.
+/// Removes comments, the part for C++, and line continuations from a header.
 fn plain(header: &str) -> Result<String> {
     let mut text = String::new();
     let mut rest = header;
@@ -101,7 +101,7 @@ fn statements(code: &str) -> Vec<String> {
     found.into_iter().map(spaced).filter(|statement| !statement.is_empty()).collect()
 }
 
-/// A header while its declarations are read.
+/// A header whose declarations are being parsed.
 struct Header {
     macros: BTreeMap<String, String>,
     facts: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Our MPI against programs, libraries and launchers of others, on this machine.
+//! Our MPI against third-party programs, libraries and launchers, on this machine.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `mpi4py` | mpi4py and its tests |
 //! | `mpich/` | MPICH's own tests, from a checkout |
 //! | `launchers` | MPICH's launchers and programs |
-//! | `ring`, `slurm` | a program of our MPI under launchers of others; Slurm on this machine alone |
-//! | `hpcc`, `libraries`, `debian` | programs and libraries of others, compiled for our MPI; their sources |
+//! | `ring`, `slurm` | a program of our MPI under third-party launchers; Slurm on this machine alone |
+//! | `hpcc`, `libraries`, `debian` | third-party programs and libraries, compiled for our MPI; their sources |
 
 mod debian;
 pub(crate) mod header;

@@ -1,4 +1,4 @@
-//! mpi4py, built from its source against our header and library, and its own tests on it: by module, ranks and device.
+//! mpi4py, built from its source against our header and library, and its own tests: by module, ranks and device.
 
 use super::launchers::Mpich;
 use crate::case::{Case, Verdict};
@@ -104,7 +104,7 @@ const MODULES: &[&str] = &[
     "test_win",
 ];
 
-/// Python with mpi4py in an environment of its own, built against our header and our library.
+/// Python in a virtual environment with mpi4py, built against our header and our library.
 struct Python {
     python: PathBuf,
     tests: PathBuf,
@@ -130,7 +130,7 @@ impl Python {
     }
 }
 
-/// Fetches mpi4py's source, and builds it.
+/// Downloads mpi4py's source, and builds it.
 fn install(mpich: &Mpich, folder: &Path, python: &Path, source: &Path) -> Result<()> {
     let library = folder.join("libmpi_abi.so.1");
     if library.symlink_metadata().is_err() {
@@ -171,10 +171,10 @@ fn import(mpich: &Mpich) -> Result<Verdict> {
     Ok(Verdict(said.join("; ")))
 }
 
-/// How many ranks, on which device, and what carries their messages.
+/// The number of ranks, the device, and the transport of messages.
 type Column = (&'static str, &'static str, &'static str);
 
-/// Runs a module: the seconds that it took, if it passed.
+/// Runs a module; returns its duration in seconds if it passed.
 fn module(mpich: &Mpich, python: &Python, name: &str, (ranks, device, lane): Column) -> Result<Option<f64>> {
     let mut command = Command::new(mpich.program("mpiexec.hydra"));
     command.args(["-n", ranks, "-genv", "NICETY_DEVICE", device, "-genv", "NICETY_LANE", lane]);
@@ -182,7 +182,7 @@ fn module(mpich: &Mpich, python: &Python, name: &str, (ranks, device, lane): Col
     let began = Instant::now();
     let log = python.logs.join(format!("{name}-{ranks}-{device}-{lane}"));
     let finished = Running::start(&mut command, &log)?.finish(LIMIT)?;
-    // A module in which nothing ran has shown nothing.
+    // A module in which no test ran does not count as passed.
     let has_run = finished.output.lines().any(|line| line.starts_with("Ran ") && !line.starts_with("Ran 0"));
     Ok((finished.is_good() && has_run).then(|| began.elapsed().as_secs_f64()))
 }

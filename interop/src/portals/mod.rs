@@ -1,4 +1,4 @@
-//! Our Portals under tests and libraries of others, from checkouts, on this machine.
+//! Our Portals under third-party tests and libraries, from checkouts, on this machine.
 //!
 //! | file | what it holds |
 //! |---|---|

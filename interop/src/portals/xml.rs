@@ -1,4 +1,4 @@
-//! Portals: the tests in XML of Sandia's reference, run by its own program, which leaves some limits unset.
+//! Portals: the XML tests of Sandia's reference, run by its own program, which leaves some limits unset.
 
 use super::basic::{Bench, DEVICES};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -11,7 +11,7 @@ use xtask::limited::Running;
 use xtask::packages::{Needed, provide};
 use xtask::workspace::{Workspace, counted};
 
-/// What the program is linked with.
+/// Libraries that the program is linked with.
 const NEEDED: &Needed = &[("xml2-config", "libxml2-dev")];
 /// The C sources of the program, in `test/sfw`.
 const SOURCES: [&str; 8] = ["api", "cio", "dict", "enum", "main", "mask", "rt", "run"];
@@ -20,7 +20,7 @@ const FOLDERS: [(&str, &str); 2] = [("test_n1", "1"), ("test_n2", "2")];
 /// How long a test may run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Tests that fail here, and why: each contradicts the header of the reference, or the launcher.
+/// Tests that fail here, with the reason: each contradicts the reference's header, or the launcher.
 const CONTRARY: [(&str, &[&str]); 3] = [
     (
         "`ptl_ni_limits_t` demands a max_pt_index of at least 63",
@@ -72,7 +72,7 @@ fn try_on(bench: &Bench, test: &Path, (device, ranks): (&str, &str)) -> Result<O
     Ok((!finished.is_good()).then_some(finished.output))
 }
 
-/// Builds the program, runs all tests on each device, and says how many passed.
+/// Builds the program, runs all tests on each device, and reports how many passed.
 pub(crate) fn check(workspace: &Workspace, source: &Path) -> Result<()> {
     provide(NEEDED).map_err(|why| anyhow!(why))?;
     let bench = Bench::open(workspace, source)?;

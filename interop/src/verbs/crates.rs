@@ -1,5 +1,6 @@
-//! Rust crates that wrap libibverbs and librdmacm: the example programs of `sideway`, built by cargo as it publishes them, on our
-//! devices. It binds the libraries when it is built, with headers of its own, and loads them by name when it runs.
+//! Rust crates that wrap libibverbs and librdmacm: the example programs of `sideway`, built by cargo as published, on
+//! our devices. The crate generates bindings from its own headers when it is built, and loads the libraries by name
+//! when it runs.
 
 use super::programs::{Clients, End, Row, alone, same};
 use crate::case::{Case, Verdict};
@@ -14,7 +15,7 @@ pub(crate) const CASES: &[Case<Clients>] = &[Case {
     run: |clients| sideway(clients),
 }];
 
-/// The crate, at the version that was tried.
+/// The crate and its tested version.
 const CRATE: [&str; 3] = ["sideway", "--version", "0.4.3"];
 /// Generates its bindings.
 const CLANG: &str = "libclang-14-dev";
@@ -28,7 +29,7 @@ const PROGRAMS: &[Row] = &[
     same("rc_pingpong_split -p PORT"),
     Row {
         server: "cmtime -b 127.0.0.1 -p PORT",
-        // With -b, too, the crate would pass an address that is gone by then.
+        // With -b as well, the crate would pass a dangling address.
         end: End::ClientOf("cmtime -s 127.0.0.1 -p PORT"),
         says: "Disconnect",
     },
@@ -39,7 +40,7 @@ fn sideway(clients: &mut Clients) -> Result<Verdict> {
     clients.all_from(programs, PROGRAMS)
 }
 
-/// Builds the programs below this folder; where they are.
+/// Builds the programs below this folder; returns their folder.
 fn install(folder: &Path) -> Result<PathBuf> {
     if !Path::new(CLANG_FOLDER).join("libclang.so").exists() {
         let mut apt = Command::new("apt-get");

@@ -1,6 +1,6 @@
-//! libfabric's own tests (fabtests), from a checkout of its public repository, built against Debian's libfabric and run over its provider for
-//! verbs on our libraries: endpoints of type msg, and of type rdm through its layer rxm. The checkout is copied, because the build writes
-//! into the folders of its sources.
+//! libfabric's own tests (fabtests), from a checkout of its public repository, built against Debian's libfabric and run
+//! over its verbs provider on our libraries: endpoints of type msg, and of type rdm through its layer rxm. The checkout
+//! is copied, because the build writes into the source folders.
 
 use super::programs::Clients;
 use crate::guest::tail;
@@ -13,7 +13,7 @@ use xtask::limited::{Finished, Running};
 use xtask::packages::{Needed, provide};
 use xtask::workspace::{Workspace, counted, run};
 
-/// What builds the tests.
+/// Needed to build the tests.
 const NEEDED: &Needed = &[
     ("/usr/include/rdma/fabric.h", "libfabric-dev"),
     ("autoreconf", "autoconf"),
@@ -22,14 +22,15 @@ const NEEDED: &Needed = &[
     ("make", "make"),
 ];
 const DEVICES: [&str; 2] = ["shm", "iwarp"];
-/// Each provider, and the list of tests that libfabric itself leaves out for it.
+/// Each provider, with libfabric's own list of excluded tests.
 const PROVIDERS: [(&str, &str); 2] =
     [("verbs", "verbs/verbs.exclude"), ("verbs;ofi_rxm", "ofi_rxm/ofi_rxm.exclude")];
-/// The lists of tests that the script calls quick.
+/// The lists of tests that make up the script's quick run.
 const LISTS: [&str; 3] = ["unit_tests", "functional_tests", "short_tests"];
-/// Where programs of tests are built.
+/// Folders of the test programs.
 const FOLDERS: [&str; 3] = ["unit", "functional", "benchmarks"];
-/// An address of this host. With 127.0.0.1 the provider ignores the port at which a program wants to listen (`vrb_fill_addr`).
+/// An address of this host. With 127.0.0.1 the provider ignores the port on which a program wants to listen
+/// (`vrb_fill_addr`).
 const ADDRESS: &str = "127.0.0.2";
 /// The port that all tests use.
 const PORT: u16 = 9228;
@@ -38,13 +39,13 @@ const BUILD_LIMIT: Duration = Duration::from_secs(600);
 /// How long a test may run, and how long a server may take until it listens.
 const LIMIT: Duration = Duration::from_secs(120);
 const LISTEN_LIMIT: Duration = Duration::from_secs(10);
-/// With these both ends say that a provider lacks what is tested (`ENODATA`, `ENOSYS`).
+/// Exit statuses for a missing feature of the provider, at both ends (`ENODATA`, `ENOSYS`).
 const LACKING: [i32; 2] = [61, 38];
 
-/// What came of a test.
+/// The result of a test.
 enum Came {
     Passed,
-    /// The provider lacks what is tested.
+    /// The provider lacks the tested feature.
     Lacking,
     Failed(String),
 }
@@ -56,7 +57,7 @@ fn listed<'a>(script: &'a str, list: &str) -> Result<Vec<&'a str>> {
     Ok(body.lines().map(|line| line.trim().trim_matches('"')).filter(|line| !line.is_empty()).collect())
 }
 
-/// Whether a list of expressions leaves a test out. They are plain text, but for `^`, `$` and `|`.
+/// Whether a list of expressions excludes a test. They are plain text, except for `^`, `$` and `|`.
 fn leaves_out(excluded: &str, test: &str) -> bool {
     let lines = excluded.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.flat_map(|line| line.split('|')).any(|pattern| {
@@ -68,7 +69,7 @@ fn leaves_out(excluded: &str, test: &str) -> bool {
     })
 }
 
-/// The tests, built.
+/// The built tests.
 struct Bench {
     source: PathBuf,
     clients: Clients,
@@ -102,7 +103,7 @@ impl Bench {
         Ok(Self { source, clients: Clients::open(workspace)? })
     }
 
-    /// Starts a program of a test as the script does, with `more` after the test's own arguments.
+    /// Starts a test program as the script does, with `more` after the test's own arguments.
     fn start(&mut self, test: &str, provider: &str, device: &str, more: &[&str]) -> Result<Running> {
         let mut words = test.split_whitespace();
         let program = words.next().context("a test has a program")?;
@@ -120,7 +121,7 @@ impl Bench {
             return Ok(verdict(&[self.start(&line, provider, device, &[])?.finish(LIMIT)?]));
         }
         let mut server = self.start(test, provider, device, &["-s", ADDRESS])?;
-        // A server whose provider lacks something ends without listening, and its client will end as well.
+        // A server whose provider lacks a feature exits without listening, and its client will exit as well.
         let _ = server.listens(PORT, LISTEN_LIMIT);
         let client = self.start(test, provider, device, &["-s", ADDRESS, ADDRESS])?.finish(LIMIT)?;
         let left = if client.is_good() { LIMIT } else { LISTEN_LIMIT };
@@ -128,7 +129,7 @@ impl Bench {
     }
 }
 
-/// Whether a test is a server and a client: those of units are one program, which ends with `_test`.
+/// Whether a test has a server and a client: unit tests are one program, whose name ends with `_test`.
 fn has_two_ends(test: &str) -> bool {
     !test.split_whitespace().next().is_some_and(|program| program.ends_with("_test"))
 }
@@ -145,7 +146,7 @@ fn verdict(ends: &[Finished]) -> Came {
     Came::Failed(said.collect::<Vec<_>>().join("\n"))
 }
 
-/// Builds the tests, runs them with each provider on each device, and says how many passed.
+/// Builds the tests, runs them with each provider on each device, and reports how many passed.
 pub(crate) fn check(workspace: &Workspace, checkout: &Path) -> Result<()> {
     let script = checkout.join("fabtests/scripts/runfabtests.sh");
     let script = fs::read_to_string(&script).with_context(|| {

@@ -1,4 +1,4 @@
-//! One file or folder an attack, and their list.
+//! The attacks, each in a file or folder of its own, and their list.
 
 mod crowds;
 mod forks;
@@ -41,10 +41,10 @@ pub(crate) const ALL: &[Attack] = &[
     strangers::ATTACK,
 ];
 
-/// What a child does until it ends or is killed.
+/// The code of a child, which runs until it ends or is killed.
 type Role = fn() -> Result<()>;
 
-/// What children may be.
+/// The roles of children.
 const ROLES: &[(&str, Role)] = &[
     (kills::ROLE, kills::be_killed),
     (soak::ROLE, soak::partner),
@@ -60,7 +60,7 @@ const ROLES: &[(&str, Role)] = &[
     ("serve-worker", serve::worker),
 ];
 
-/// Is a child in the role of that name.
+/// Runs this process as a child in the role of that name.
 pub(crate) fn role(name: &str) -> Result<()> {
     let Some((_, body)) = ROLES.iter().find(|(known, _)| *known == name) else { bail!("no role `{name}`") };
     crate::child::begin()?;

@@ -1,4 +1,4 @@
-//! Whose work is in the package, and under which licences: ours, and that of every crate that is built into it.
+//! The authors and licences of the package's contents: ours, and those of every crate that is built into it.
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
@@ -20,7 +20,7 @@ pub(super) fn copyright(workspace: &Workspace) -> Result<String> {
     Ok(text)
 }
 
-/// Each crate of others in cargo's tree: name, version, licence, and the files of it that grant that licence.
+/// Each third-party crate in cargo's tree: name, version, licence, and its licence files.
 pub(super) fn third_party(workspace: &Workspace, tree: &str) -> Result<String> {
     let manifest = workspace.root.join("Cargo.toml");
     let metadata = MetadataCommand::new().manifest_path(manifest).exec().context("cargo metadata failed")?;
@@ -39,7 +39,7 @@ pub(super) fn third_party(workspace: &Workspace, tree: &str) -> Result<String> {
     Ok(text)
 }
 
-/// The notice of a package that has no licence file, if its licence is one of ours, whose text is in the package.
+/// The notice of a package without a licence file, if its licence is one of ours, whose text is in the package.
 fn without_file(package: &Package) -> Result<String> {
     let licence = package.license.as_deref().unwrap_or_default();
     if !licence.split(" OR ").any(|one| one == "Apache-2.0") {
@@ -49,7 +49,7 @@ fn without_file(package: &Package) -> Result<String> {
     Ok(format!("By {authors}, under Apache-2.0, the text of which stands in copyright.\n"))
 }
 
-/// Names and versions of the packages in the tree that are not ours, which have a path.
+/// Names and versions of the third-party packages in the tree; our own have a path.
 fn others(tree: &str) -> BTreeSet<(&str, &str)> {
     let packages = tree.lines().filter(|line| !line.contains(" (/"));
     packages
@@ -92,8 +92,8 @@ mod tests {
         assert_eq!(others(tree).into_iter().collect::<Vec<_>>(), [("libc", "0.2.9"), ("serde", "1.0.1")]);
     }
 
-    /// Goal: nobody's notice is left out. Method: every crate of others that ships has a licence file, or a licence whose text
-    /// is ours.
+    /// Goal: no notice is missing. Method: every third-party crate that ships has a licence file, or a licence whose
+    /// text is ours.
     #[test]
     fn every_crate_that_ships_grants_its_licence() {
         let workspace = Workspace::find().expect("the workspace");

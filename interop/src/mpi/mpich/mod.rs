@@ -1,5 +1,5 @@
-//! MPICH's own tests of MPI in C, from a checkout of its public repository: compiled by `nicety mpicc`, and run on our library as its
-//! lists say. Nothing of the checkout is changed or kept. `lists` reads those lists.
+//! MPICH's own MPI tests in C, from a checkout of its public repository: compiled by `nicety mpicc`, and run on our
+//! library according to its lists, which `lists` reads. The checkout is not changed.
 
 mod lists;
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 }
 
 const DEVICES: [&str; 2] = ["shm", "iwarp"];
-/// Folders of `test/mpi` whose programs are C and use what the standard has.
+/// Folders of `test/mpi` with C programs that use only the standard.
 const FOLDERS: [&str; 35] = [
     "attr",
     "coll",
@@ -67,7 +67,7 @@ const FOLDERS: [&str; 35] = [
     "threads/spawn",
     "topo",
 ];
-/// What programs are linked with as far as they use it.
+/// Sources that are linked into programs that need them.
 const HELPERS: [&str; 10] = [
     "util/mtest.c",
     "util/mtest_common.c",
@@ -80,7 +80,7 @@ const HELPERS: [&str; 10] = [
     "dtpools/src/dtpools_attr.c",
     "dtpools/src/dtpools_custom.c",
 ];
-/// What MPICH's configuration would find on Linux and in our header.
+/// Features that MPICH's configuration would detect on Linux and in our header.
 const FOUND: [&str; 37] = [
     "HAVE_ATOMIC",
     "HAVE_DOUBLE__COMPLEX",
@@ -120,11 +120,11 @@ const FOUND: [&str; 37] = [
     "HAVE__BOOL",
     "USE_LONG_DOUBLE_COMPLEX",
 ];
-/// Beyond what was found: nothing but the standard is tried, threads are POSIX's.
+/// Further configuration: only the standard is tested, and threads are POSIX threads.
 const CHOSEN: &str = "#define USE_STRICT_MPI 1\n#define ENABLE_STRICTMPI 1\n#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX\n\
     #define POINTERINT_t long\n#define MPIO_USES_MPI_REQUEST 1\n#define HAVE_MPI_TYPE_CREATE_STRUCT 1\n";
 
-/// Tests that ask for what MPI does not, and what that is.
+/// Tests that require more than MPI does, with the requirement.
 const LEFT_OUT: [(&str, &str); 15] = [
     ("datatype/indexed_misc", "uses a datatype that it has freed"),
     ("datatype/typename", "knows one of two names of MPI_C_FLOAT_COMPLEX"),
@@ -145,20 +145,20 @@ const LEFT_OUT: [(&str, &str); 15] = [
 const NO_SUM: &str = "wants MPI_CHAR summed up, which is no number in MPI";
 const OTHER_HANDLER: &str = "wants the handler of MPI_COMM_WORLD called for an object that has its own";
 
-/// How long `mpirun` may take to end ranks that took too long.
+/// How long `mpirun` may take to end ranks that have exceeded their time.
 const MANNERS: Duration = Duration::from_secs(60);
-/// What `mpirun` says where ranks share cores, which is no word of a test's.
+/// A remark of `mpirun` where ranks share cores, which is no output of the test.
 const SHARED: &str = "so their times say little";
 
-/// How a run ended.
+/// The result of a run.
 enum Outcome {
     Passed,
     Failed(String),
-    /// The program said so.
+    /// The program reported that it skips.
     Skipped,
 }
 
-/// How many runs of a folder ended how.
+/// The numbers of results of a folder's runs.
 #[derive(Default)]
 struct Counts {
     passed: usize,
@@ -166,12 +166,12 @@ struct Counts {
     left_out: usize,
 }
 
-/// The checkout, and where its tests are built.
+/// The checkout, and the folder in which its tests are built.
 struct Suite {
     tests: PathBuf,
     folder: PathBuf,
     nicety: PathBuf,
-    /// Programs that were compiled, and why one was not.
+    /// Compiled programs, with the error if that failed.
     built: BTreeMap<String, Result<(), String>>,
 }
 
@@ -205,7 +205,7 @@ impl Suite {
         cc
     }
 
-    /// Compiles what programs are linked with: an archive, and the helper for one thread and for many.
+    /// Compiles the support code of programs: an archive, and the helper for one thread and for several.
     fn helpers(&self) -> Result<()> {
         let compile = |source: &str, object: &Path| {
             let mut cc = self.cc();
@@ -232,7 +232,7 @@ impl Suite {
         compile("util/mtest_thread.c", &self.folder.join("threads.o"))
     }
 
-    /// What a folder's lists say.
+    /// The entries of a folder's lists.
     fn entries(&self, folder: &str) -> Result<Vec<Entry>> {
         let at = self.tests.join(folder);
         let lists = ["testlist", "testlist.in"].map(|name| at.join(name));
@@ -242,7 +242,7 @@ impl Suite {
         Ok(lists::entries(&(list + "\n" + &lists::pooled(&config, folder))))
     }
 
-    /// Compiles a program of a folder, the first time.
+    /// Compiles a program of a folder unless that was done before.
     fn built(&mut self, folder: &str, program: &str) -> Result<(), String> {
         let name = format!("{folder}/{program}");
         if let Some(built) = self.built.get(&name) {
@@ -253,7 +253,7 @@ impl Suite {
         built
     }
 
-    /// Compiles a program of a folder, as its makefile says.
+    /// Compiles a program of a folder with the options of its makefile.
     fn build(&self, folder: &str, program: &str) -> Result<()> {
         let built = self.folder.join(folder);
         fs::create_dir_all(&built)?;
@@ -299,7 +299,7 @@ impl Suite {
     }
 }
 
-/// Whether a run was as expected.
+/// Compares a run with its expected result.
 fn judge(expects: Expects, finished: &Finished) -> Outcome {
     let is = |line: &&str, words: &str| line.trim().eq_ignore_ascii_case(words);
     let says = |words: &str| finished.output.lines().any(|line| is(&line, words));
@@ -325,7 +325,7 @@ fn judge(expects: Expects, finished: &Finished) -> Outcome {
     Outcome::Failed(format!("{how}: {words}"))
 }
 
-/// What came of a folder's tests, by device, and why some were left out.
+/// The results of a folder's tests by device, and the reasons for tests that were left out.
 #[derive(Default)]
 struct Table {
     counts: BTreeMap<&'static str, BTreeMap<String, Counts>>,
@@ -342,7 +342,7 @@ impl Table {
         *self.left_out.entry(why).or_default() += 1;
     }
 
-    /// Prints it; how many failed.
+    /// Prints the table; returns the number of failures.
     fn print(&self, devices: &[&str]) -> usize {
         let heads: String =
             devices.iter().map(|device| format!("{device:>10}: passed failed left out")).collect();
@@ -359,7 +359,7 @@ impl Table {
     }
 }
 
-/// Runs a test on each device, and enters what came of it.
+/// Runs a test on each device, and records the results.
 fn run_test(
     suite: &mut Suite,
     folder: &'static str,

@@ -123,7 +123,7 @@ pub(crate) fn job() -> Result<()> {
             _ => break,
         }
     }
-    // They have to leave at the same time.
+    // Finalize is collective, so all processes call it concurrently.
     std::thread::scope(|scope| {
         processes.into_iter().for_each(|process| drop(scope.spawn(move || process.finalize())));
     });

@@ -120,7 +120,7 @@ impl Speech for Guest {
         Ok(Connecting::new(&self.challenge)?.context("no challenge")?.answer(&self.key).to_vec())
     }
 
-    /// A proof, and a message of 4 GiB behind it.
+    /// A proof, followed by the beginning of a 4 GiB message.
     fn huge(&mut self, rng: &mut Rng) -> Result<Vec<u8>> {
         let mut words = self.foreign(rng)?;
         words.extend(u32::MAX.to_le_bytes());

@@ -102,7 +102,7 @@ impl Speech for Client {
         Ok(words)
     }
 
-    /// A hello, and a frame of 4 GiB behind it.
+    /// A hello, followed by the beginning of a 4 GiB frame.
     fn huge(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
         let mut words = Vec::new();
         wire::write(&mut words, &Hello::own(Some(&self.token))?)?;
