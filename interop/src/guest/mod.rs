@@ -37,7 +37,7 @@ const PORTS: u16 = 96;
 const BOOT: Duration = Duration::from_secs(180);
 /// Seconds after which a guest that was left behind shuts down.
 const LIFETIME: u32 = 2400;
-/// What the guest prints when it is ready.
+/// The line that the guest prints when it is ready.
 const READY: &str = "interop: ready";
 
 /// The address of this host, as the guest sees it, and of the guest itself.
@@ -75,7 +75,7 @@ pub(crate) struct Job(JoinHandle<Result<Ended>>);
 pub(crate) struct Ended {
     /// Its exit status; 137 if it was killed after its limit.
     pub(crate) status: i32,
-    /// What it wrote.
+    /// Its output.
     pub(crate) output: String,
 }
 

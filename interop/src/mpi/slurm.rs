@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 use xtask::limited::Running;
 
-/// What either daemon may take to start.
+/// How long either daemon may take to start.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Needs no other services: no munge, no control groups, no accounts. The node claims more processors than there may
 /// be, so that four ranks start immediately.
@@ -36,7 +36,7 @@ pub(crate) struct Slurm {
 }
 
 impl Slurm {
-    /// Starts them; what they write goes into `folder`.
+    /// Starts both daemons; their output goes into `folder`.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let _ = fs::remove_dir_all(folder);
         let [state, spool] = ["state", "spool"].map(|name| folder.join(name));

@@ -28,7 +28,7 @@ const SUPPORT: [&str; 4] = [
 /// Folders of the checkout's headers, except its `portals4.h`.
 const INCLUDES: [&str; 5] =
     ["test", "test/basic", "src/runtime", "src/runtime/pmi-simple", "src/runtime/portals4"];
-/// What the reference's configuration would find on Linux.
+/// Features that the reference's configuration would detect on Linux.
 const FOUND: [&str; 12] = [
     "UNISTD_H",
     "STDLIB_H",

@@ -18,13 +18,13 @@ use host::Rng;
 
 /// The name of the parents' role.
 pub(crate) const ROLE: &str = "forking";
-/// How long a forked child lives if nobody ends it.
+/// How long a forked child lives unless it is killed.
 const LIFE: Duration = Duration::from_secs(5);
 
 /// What a forked child does with the inherited device.
 const DEEDS: &[&str] = &["sleeps", "drops", "exits", "posts", "polls", "registers", "connects", "opens"];
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "forks",
     about: "peers that fork in the middle of traffic and are killed, while the forked child lives",
@@ -35,7 +35,7 @@ pub(crate) const ATTACK: Attack = Attack {
 
 /// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
-    // Forked children become ours when their parents die.
+    // Forked children are reparented to this process when their parents die.
     set_child_subreaper(Some(getpid()))?;
     let mut ends: Vec<End> = DEVICES.iter().map(|name| End::open(name)).collect::<Result<_>>()?;
     let (mut at, mut level) = (0, None);
@@ -145,7 +145,7 @@ impl Drop for Forked {
     }
 }
 
-/// The role: connects, storms, forks, and storms until it is killed.
+/// The role: connects, sends, forks, and sends until it is killed.
 pub(crate) fn parent() -> Result<()> {
     let Some(line) = hear()? else { return Ok(()) };
     let words: Vec<&str> = line.splitn(4, ' ').collect();

@@ -12,7 +12,7 @@ use crate::end::End;
 use crate::traces::{Holdings, memory_here, settled};
 use host::Rng;
 
-/// What is exhausted.
+/// The exhausted resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greed {
     NicMemory,
@@ -50,7 +50,7 @@ const SLACK: u64 = 16 << 20;
 /// their largest size.
 const TABLES: u64 = 128 << 20;
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "memory",
     about: "NIC memory, regions and queues until they are refused, huge ones and thousands, and given back",

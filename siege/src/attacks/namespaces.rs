@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "namespaces",
     about: "peers in namespaces of processes, users and networks, and in two beside each other, and their deaths",

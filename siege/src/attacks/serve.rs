@@ -1,5 +1,5 @@
 //! `nicety serve` with clients that are silent, greedy, slow, unresponsive or lying: an honest client must be answered
-//! within a second whatever the others do, and nothing of them may be left when they have gone.
+//! within a second whatever the others do, and nothing may be left after they have gone.
 //!
 //! One server has a token, another none. In a round some connections follow one row of the table of [`Way`]; then an
 //! honest client connects and must learn its place in the queue or that its device is open; then the others hang up,
@@ -43,7 +43,7 @@ const HUGE: [u64; 4] = [1 << 62, u64::MAX, 1 << 32, (1 << 31) + 1];
 /// What a hostile client does.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silent,
     /// Sends part of a frame, then nothing.
     Partial,
@@ -65,7 +65,7 @@ enum Way {
     Burn,
     /// Names files as devices.
     Paths,
-    /// Puts escape sequences into every word.
+    /// Puts escape sequences into every text.
     Escapes,
     /// Connects and disconnects, as fast as it can.
     Flood,

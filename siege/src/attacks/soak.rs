@@ -62,7 +62,7 @@ struct Pair {
     resident: (u64, u64),
 }
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "soak",
     about: "checked traffic both ways on connections that come and go; memory does not grow",

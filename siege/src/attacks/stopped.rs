@@ -61,7 +61,7 @@ impl Peer {
     }
 }
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "stopped",
     about: "peers stopped in the middle of traffic, which go on or are killed",

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::attack::{Attack, Budget, Tally};
 use crate::programs::{Source, with_program};
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "strangers",
     about: "another user's datagrams to queue pairs of type UD, and names taken that sockets on shm could have",

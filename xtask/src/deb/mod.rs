@@ -47,7 +47,7 @@ nicety u2.0 threadsafe default /usr/lib/nicety/libnicety_dat.so nicety.2.0 \"shm
 /// Builds the package and, if asked, tries it; returns a report.
 ///
 /// # Errors
-/// What cannot be built; what of the package does not work.
+/// A failed build step, or a part of the package that does not work.
 pub(crate) fn check(workspace: &Workspace, tried: bool) -> Result<String> {
     let package = build(workspace)?;
     let size = fs::metadata(&package)?.len() as f64 / 1e6;

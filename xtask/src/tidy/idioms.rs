@@ -123,7 +123,7 @@ fn measures(texts: &BTreeMap<String, String>) -> [Measure; 2] {
     [comments, documents]
 }
 
-/// What follows the first `//` of a line that is not part of an address.
+/// The text after the first `//` of a line that is not part of an address.
 fn comment(line: &str) -> &str {
     let starts = line.match_indices("//").map(|(at, _)| at);
     let start = starts.into_iter().find(|&at| !line[..at].ends_with(':'));
@@ -157,7 +157,7 @@ fn is_word(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_alphabetic())
 }
 
-/// What to write instead, for each phrase that begins at some word.
+/// The advice for each phrase that occurs among the words.
 fn hits(words: &[String]) -> Vec<&'static str> {
     let begins = |at: usize, phrase: Phrase| {
         phrase.iter().enumerate().all(|(step, choice)| {

@@ -3,7 +3,7 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// What kind of token it is.
+/// The kind of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An identifier or keyword.

@@ -1,7 +1,7 @@
 //! Unsafe code stays in few files and does not grow unnoticed.
 //!
 //! `xtask/unsafe-count.toml` lists for each crate the files that may hold unsafe code and how much the crate has. More than
-//! that, or another file, is a finding until somebody edits the number, which a reviewer sees. A crate without any says
+//! that, or another file, is a finding until the number is edited, which a reviewer sees. A crate without any says
 //! `#![forbid(unsafe_code)]`.
 
 use super::tokens::{Kind, Token};

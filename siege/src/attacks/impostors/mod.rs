@@ -125,7 +125,7 @@ trait Listener {
     /// Lets the next honest process connect and exchange its first message, without waiting for that.
     fn connect(&mut self) -> Result<()>;
 
-    /// Waits for that process; with how long it took.
+    /// Waits for that process; returns how long it took.
     fn connected(&mut self) -> Result<Duration>;
 
     /// Ends all processes, and returns what the listener counted.
@@ -146,7 +146,7 @@ trait Strangers {
     /// Another stranger connects.
     fn come(&mut self, rng: &mut Rng) -> Result<()>;
 
-    /// Closes all connections; with the outcomes so far.
+    /// Closes all connections; returns the outcomes so far.
     fn leave(&mut self, rng: &mut Rng) -> Result<Outcomes>;
 
     /// Gives the strangers what honest processes sent to the listener by TCP.
@@ -240,7 +240,7 @@ fn besiege<L: Listener>(
     Ok(Round { count, outcomes, touched: report.touched, grown, slowest })
 }
 
-/// Lets the first honest process connect while its packets are recorded; with how long it took.
+/// Lets the first honest process connect while its packets are recorded; returns how long it took.
 fn first(listener: &mut impl Listener, strangers: &mut impl Strangers) -> Result<Duration> {
     // Without the permission there are no replays, which the numbers by behaviour show.
     let wiretap = listener.addr().and_then(|addr| Wiretap::new(addr.port()).ok());

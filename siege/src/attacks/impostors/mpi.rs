@@ -56,7 +56,7 @@ struct Job {
 }
 
 impl Job {
-    /// Starts the job; with the seed of the challenges of its attacked process.
+    /// Starts the job; returns the seed of the challenges of its attacked process.
     fn start(device: &str) -> Result<(Self, Seed)> {
         let mut child = Child::start(ROLE)?;
         let place = child.ask(device)?;
@@ -90,7 +90,8 @@ impl Listener for Job {
     }
 }
 
-/// A child: a job whose processes are threads. The first one is attacked. The parent's lines say when it exchanges a message with the next.
+/// A child: a job whose processes are threads. The first one is attacked. Lines from the parent order it to exchange a
+/// message with the next one.
 pub(crate) fn job() -> Result<()> {
     let name = hear()?.context("a device's name")?;
     let host = host::real::host();

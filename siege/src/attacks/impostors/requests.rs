@@ -83,7 +83,7 @@ fn job_member(rank: u32, rng: &mut Rng) -> Identity {
 /// Requests in MPA's frames.
 pub(super) struct Mpa(pub(super) Forger);
 
-/// A request frame with private data, whose length field says `len` bytes of it.
+/// A request frame with private data, whose length field announces `len` bytes.
 fn frame(private: &[u8], len: usize) -> Vec<u8> {
     let mut frame = FRAME.to_vec();
     let len = u16::try_from(DEPTHS + len).unwrap_or(u16::MAX);

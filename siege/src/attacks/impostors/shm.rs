@@ -97,6 +97,6 @@ impl Strangers for ShmStrangers {
         Ok(self.outcomes)
     }
 
-    /// Nobody can record what others send through `shm`.
+    /// Messages on `shm` cannot be recorded.
     fn hear(&mut self, _: Vec<Vec<u8>>) {}
 }

@@ -20,9 +20,9 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Bytes of a stream behind which it is not ended any more: those of a whole batch.
+/// Streams are cut before this many bytes, which is the length of a whole batch.
 const LONGEST: [u64; 2] = [14_000, 4000];
-/// Within this time connections must have been established, and ended in their traffic, on each side.
+/// A run that has this much time must have established connections and cut them in their traffic, for each device.
 const ENOUGH: Duration = Duration::from_secs(3);
 
 const DEVICES: [&str; 5] = [

@@ -24,7 +24,7 @@ const SLOT: usize = 512;
 const ROOM: usize = (2 * BATCH + 1) * SLOT;
 const RECEIVES: usize = BATCH * SLOT;
 const COUNTER: usize = 2 * BATCH * SLOT;
-/// How long the end of a connection may take to be noticed before this program does not wait any more.
+/// How long this program waits until both sides have noticed the end of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A device with memory between canaries.
@@ -278,7 +278,7 @@ impl<'a> Round<'a> {
         let before = (tally.lost, tally.doubled, tally.outside, tally.hung);
         tally.doubled += self.doubled;
         tally.outside += self.a.outside()? + self.b.outside()?;
-        // Without CRCs, damage that nobody detected is no fault.
+        // Without CRCs, undetected damage is no fault.
         if crc || self.told {
             self.compare(crc, tally)?;
         }
@@ -290,7 +290,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// What was reported successful must have arrived, once and whole.
+    /// Requests reported successful must have arrived, once and whole.
     fn compare(&self, crc: bool, tally: &mut Tally) -> Result<()> {
         let mut came = self.received.iter();
         for (number, kind) in self.kinds.iter().enumerate() {

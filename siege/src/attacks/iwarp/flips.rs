@@ -32,7 +32,7 @@ const WAIT: Duration = Duration::from_millis(60);
 /// (pad and CRC). The middle byte represents those in between.
 const FRONT: usize = 64;
 const END: usize = 8;
-/// Within this time something must have been hit.
+/// A run that has this much time must have hit a target.
 const ENOUGH: Duration = Duration::from_secs(3);
 /// Damages a send, by which the peer ends the connection.
 const PROVOCATION: Aim = Aim { frame: Name { opcode: Some(3), nth: 2 }, byte: 13, bit: 0 };

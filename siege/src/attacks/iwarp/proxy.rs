@@ -20,7 +20,7 @@ pub(super) struct Aim {
     pub(super) bit: u32,
 }
 
-/// What the proxy does to the bytes of one direction.
+/// The damage to the bytes of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mischief {
     /// Flips this bit of the stream.
@@ -43,7 +43,7 @@ struct Shared {
     target: Mutex<SocketAddr>,
     /// Proxies the listener whose address ends the answers that pass here: for further lanes of rails.
     further: Option<(SocketAddr, Arc<Self>)>,
-    /// What is done to the next connections, in both directions.
+    /// The damage to the next connections, in both directions.
     mischief: Mutex<[Mischief; 2]>,
     open: Mutex<Vec<TcpStream>>,
     over: AtomicBool,
@@ -97,7 +97,7 @@ impl Proxy {
         Ok(Self { addr, shared })
     }
 
-    /// Sets what is done to connections from now on.
+    /// Sets the damage to connections from now on.
     pub(super) fn set(&self, mischief: [Mischief; 2]) {
         *lock(&self.shared.mischief) = mischief;
     }

@@ -21,7 +21,8 @@ const AFTERWARDS: u64 = 8;
 /// The longest time that one atomic may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What both the child and the neighbour do to the survivor's memory; a device without atomics reads it.
+/// The operation of both the child and the neighbour on the survivor's memory: an atomic, or a read if the device has
+/// none.
 pub(super) fn op(end: &End, link: &Link) -> SendOp {
     let remote = link.peer.offset(PEERS);
     match end.device.attr().atomic_cap {

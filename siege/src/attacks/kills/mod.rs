@@ -33,7 +33,7 @@ pub(crate) use nursery::ROLE;
 pub(crate) use state::State;
 pub(crate) use victims::be_killed;
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "kills",
     about: "peers killed at random instants in every state, on all devices",

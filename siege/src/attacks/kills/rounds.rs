@@ -43,7 +43,7 @@ pub(super) fn round(front: &mut Front, state: State, seed: u64, tally: &mut Tall
     Ok(late)
 }
 
-/// No completion and no event comes after the end.
+/// Checks that neither a completion nor an event is left after a round.
 fn nothing_is_left(end: &End) -> Result<()> {
     let mut wcs = [Wc::default(); 4];
     for cq in [&end.send_cq, &end.recv_cq] {

@@ -352,7 +352,7 @@ impl Traffic {
         }
     }
 
-    /// Writes to an address outside of the peer's region where this side would hit its own canary if nobody checked the
+    /// Writes to an address outside of the peer's region where this side would hit its own canary if nothing checked the
     /// region's end. The region itself is written right before, so that it is cached.
     pub(super) fn overreach(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
         let lab = Lab::of(qp).ok();

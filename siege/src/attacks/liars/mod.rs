@@ -52,7 +52,7 @@ const VICTIMS: usize = 4;
 const SILENCE: Duration = Duration::from_secs(20);
 const WAYS: [CopyPath; 2] = [CopyPath::Auto, CopyPath::Service];
 
-/// What this is, for the list.
+/// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "liars",
     about: "peers on shm that lie in one field at a time: every field of shared memory, every field of the hello",
@@ -231,7 +231,7 @@ fn sum(fields: &[Field], copy: CopyPath, tally: &mut Tally) {
     ));
 }
 
-/// What the columns of the table mean.
+/// The meaning of the table's columns.
 const LEGEND: &str = "\
 a row is a field: what the layout names. Of an array behind its first two words, of the equal words of a ring's slots, and of
 words without a name every lie takes one by chance; `places` says of how many. `distinct`: lies of another place or value than
