@@ -31,7 +31,7 @@ pub(crate) const RESULT: u64 = SOURCE + AREA;
 /// Bytes of each of the last three: enough for striping over rails.
 pub(crate) const AREA: u64 = 64 << 10;
 const LEN: usize = (RESULT + AREA) as usize;
-/// Canary bytes on each side of the region, and their value.
+/// The number of canary bytes on each side of the region, and their value.
 const MARGIN: usize = 4096;
 const CANARY: u8 = 0xc5;
 /// A wait that takes longer is aborted, and the attack has failed.

@@ -13,7 +13,7 @@ use verbs::{
 
 use crate::attack::Tally;
 
-/// Canary bytes before and after each region, and their value.
+/// The number of canary bytes on each side of a region, and their value.
 const MARGIN: usize = 4096;
 const CANARY: u8 = 0xc5;
 /// Requests of a batch, at most, and bytes of a slot.

@@ -42,7 +42,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Attacks until the budget is spent, and counts.
+/// Attacks until the budget is spent, and counts the results.
 fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
     // A process keeps what it opens only once, with its first device.
     drop(End::open(DEVICES[0])?);

@@ -30,7 +30,7 @@ pub(super) struct Arena {
     listener: Listener,
     bystander: Child,
     liar: Option<(Child, u64)>,
-    /// Lies since the last check.
+    /// Injections since the last check.
     recent: Vec<Lie>,
 }
 

@@ -9,11 +9,11 @@
 //! with each liar, on the kernel's copy path and the owner's, and finally accesses memory outside of the liar's region.
 //! Each of its requests must complete, once; nothing else may change; no call may take long; and a bystander that is
 //! connected to the same device must not notice. Several victims work in parallel, each with its own fields. With
-//! `--values N` each field gets N different lies, however long that takes, and a row in a table; otherwise all fields
+//! `--values N` each field gets N different values, however long that takes, and a row in a table; otherwise all fields
 //! get as many as there is time for.
 //!
 //! An injection is determined by its field, its number and the seed: `--values`, `--field` and `--seed` repeat it. A
-//! victim announces each one before it executes it, so that a crash or a hang can be attributed.
+//! victim announces each one in advance, so that a crash or a hang can be attributed.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -46,7 +46,7 @@ use field::Field;
 /// Different values for each field, unless the command line gives a number. At most a quarter more are injected, for
 /// narrow fields.
 const VALUES: u64 = 1000;
-/// Victims of each copy path that work in parallel: each of them may have to wait for a liar.
+/// Victims of each copy path that work in parallel: each victim may have to wait for its liar.
 const VICTIMS: usize = 4;
 /// A victim that is silent for this long counts as hung.
 const SILENCE: Duration = Duration::from_secs(20);
