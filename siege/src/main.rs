@@ -1,5 +1,5 @@
 //! Attacks on the stack as repeatable programs. `cargo xtask siege` builds and runs this; by hand, `siege --list` names the
-//! attacks and `siege --only NAME --minutes N` runs one of them.
+//! attacks and `siege --only NAME --minutes N` runs one attack.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -44,7 +44,7 @@ pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool)
     Ok(held)
 }
 
-/// The attacks with these names, in order; without names, all of them.
+/// The attacks with these names, in order; without names, all attacks.
 fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
     check_names(only)?;
     Ok(ALL.iter().filter(|attack| only.is_empty() || only.iter().any(|name| name == attack.name)).collect())

@@ -32,7 +32,7 @@ pub(crate) struct Storm {
     posted: u64,
     completed: u64,
     under_way: VecDeque<Kind>,
-    /// Messages posted, and how many of them were reported successful.
+    /// Messages posted, and messages reported successful.
     sent: u64,
     pub(crate) acknowledged: u64,
     receives: u64,
@@ -132,8 +132,8 @@ impl Storm {
         }
     }
 
-    /// Polls completions, each of which must be the next one of its queue; whether there were any. Receives are
-    /// replaced while the connection works.
+    /// Polls completions, which must come in the order of each queue; returns whether there were any. Replaces receives
+    /// while the connection works.
     pub(crate) fn poll(&mut self, end: &End, link: &Link, tally: &mut Tally) -> Result<bool> {
         let mut wcs = [Wc::default(); 16];
         let sends = end.send_cq.poll(&mut wcs)?;

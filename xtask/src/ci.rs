@@ -112,7 +112,7 @@ pub(crate) fn list() {
     }
 }
 
-/// Runs the steps named by `only`, in order; without names all of them, the wide ones if asked, some in parallel.
+/// Runs the steps named by `only`, in order; without names all steps, the wide ones if asked, some in parallel.
 pub(crate) fn run(workspace: &Workspace, only: &[String], wide: bool) -> Result<()> {
     let named = chosen(only, wide)?;
     let is_beside = |step: &&Step| only.is_empty() && BESIDE.contains(&step.name);
@@ -198,7 +198,7 @@ impl Beside {
     }
 }
 
-/// The steps with these names, in CI's order; without names all of them, the wide ones only if asked.
+/// The steps with these names, in CI's order; without names all steps, the wide ones only if asked.
 fn chosen(only: &[String], wide: bool) -> Result<Vec<&'static Step>> {
     let all = || STEPS.iter().chain(WIDE);
     if let Some(unknown) = only.iter().find(|name| !all().any(|step| step.name == **name)) {

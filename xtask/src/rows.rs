@@ -101,7 +101,7 @@ fn breach(nodes: &[Node], user: &str, row: usize, used: &str, kind: Use) -> Opti
             "`{user}` uses `{used}`, which is outside crates/: move what it needs into a crate of a lower row"
         ));
     }
-    // A crate without a row is reported once, by itself.
+    // A crate without a row is reported once, on its own.
     let used_row = self::row(used)?;
     match kind {
         Use::Build if used_row >= row => Some(format!(

@@ -14,7 +14,7 @@ const SLACK: u64 = 2;
 /// How many lines a finding names.
 const WORST: usize = 12;
 
-/// A phrase's elements: a word, or one of several words separated by `|`; with a leading `!`, none of these words.
+/// A phrase's elements: a word, or one of several words separated by `|`; with a leading `!`, any other word.
 type Phrase = &'static [&'static str];
 
 /// The phrases, and what to write instead.

@@ -1,4 +1,4 @@
-//! Checks that doc comments stand on their own: rustdoc shows the first sentence of each without its neighbours.
+//! Checks that doc comments are complete on their own: rustdoc shows the first sentence of each without its neighbours.
 
 use super::{Finding, Source};
 use syn::spanned::Spanned;

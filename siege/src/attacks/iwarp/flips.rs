@@ -124,9 +124,9 @@ impl Side {
         let mut round = Round::begin(&self.a, &self.b, self.proxy.addr, tally.tried)?;
         round.go_on(COUNT, WAIT)?;
         self.established += usize::from(round.is_established());
-        // A side that waits for the rest of a handshake waits for its whole timeout, so the proxy closes the
-        // connection. A successful completion has no CRC: after a flipped bit there, the ends may have agreed on
-        // completing what TCP has accepted.
+        // A side with an incomplete handshake waits for its whole timeout, so the proxy closes the connection. A
+        // successful completion has no CRC: after a flipped bit there, the ends may have agreed on completing what TCP
+        // has accepted.
         let may_close = target.frame != Name::HANDSHAKE && (!self.crc || rng.below(2) == 0);
         if may_close || !round.is_established() {
             self.proxy.close();

@@ -19,7 +19,7 @@ pub(crate) const ATTACK: Attack = Attack {
     run,
 };
 
-/// Connections that are open simultaneously, not counting those that the listener has closed already.
+/// Connections that are open simultaneously, not counting connections closed by the listener.
 const OPEN: usize = 400;
 /// Intruders between two honest clients.
 const WAVE: usize = 50;

@@ -402,7 +402,7 @@ impl Traffic {
         self.flushed = true;
     }
 
-    /// Whether requests were posted and all of them have completed.
+    /// Whether requests were posted and all have completed.
     pub(super) fn is_answered(&self) -> bool {
         self.sent > 0 && self.answered >= self.sent
     }

@@ -19,7 +19,7 @@ pub(super) struct Field {
     pub(super) tried: u64,
     /// False values after which all of the victim's requests succeeded.
     pub(super) went_on: u64,
-    /// False values after which some of them failed.
+    /// False values after which a request of the victim failed.
     pub(super) error: u64,
     /// False values with which no connection was established.
     pub(super) refused: u64,
