@@ -24,8 +24,8 @@ impl Datatype {
         i64::try_from(whole.checked_add(elements_before(self.typed(), bytes % size)?)?).ok()
     }
 
-    /// The bytes of this many basic elements, for `MPI_Status_set_elements`; `None` if this type has no data, the number is
-    /// negative, or the bytes exceed 64 bits.
+    /// The bytes of this many basic elements, for `MPI_Status_set_elements`; `None` for elements of a type without data,
+    /// a negative number, and more than 64 bits of bytes.
     pub fn bytes_of_elements(&self, count: i64) -> Option<u64> {
         let count = u64::try_from(count).ok()?;
         let each = elements(self.typed());

@@ -9,7 +9,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::p2p::wire::Label;
 
-/// The buffers of a call. Where each block has its own buffer, the type of a span is the block's number.
+/// The buffers of a call. Where each block has its own buffer, the index in a span's type is the block's number.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// Input buffers: one for each block, or a single one.

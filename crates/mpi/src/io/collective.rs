@@ -99,7 +99,7 @@ impl File {
         let hints = self.with(|state| state.hints);
         let buffering = if way == Direction::Read { hints.reading } else { hints.writing };
         let is_any = ranges.iter().any(|range| !range.is_empty());
-        // In atomic mode, and with a single range, each process locks the file for itself.
+        // In atomic mode each process locks the file for its own access. A single process has nothing to exchange.
         let is_possible = is_any && !self.is_atomic() && ranges.len() > 1;
         match buffering {
             Buffering::Always => is_possible,
@@ -128,7 +128,7 @@ impl File {
         let rounds = Rounds::begin(self, way, &domains, &mine, data)?;
         let mut done = Ok(());
         for round in 0..domains.rounds() {
-            // The others continue.
+            // An error must not end the loop, because the others continue.
             let carried_out = rounds.carry_out(round);
             done = done.and(carried_out);
         }

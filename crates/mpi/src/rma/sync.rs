@@ -20,7 +20,7 @@ const POSTED: i32 = 0;
 const COMPLETED: i32 = 1;
 
 impl Pending {
-    /// Whether the operation has completed, and no request reports its error.
+    /// Forgets the operation if it has completed, unless a flush must report its error. Returns whether it did.
     pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
             return engine.is_over(self.key);

@@ -187,7 +187,7 @@ impl Target {
     }
 }
 
-/// The contiguous runs of elements that begin `offset` bytes after `part`.
+/// The contiguous runs of elements that start `offset` bytes from `part`.
 pub(super) fn runs(part: RemoteAddr, offset: i64, at: &At) -> Result<Vec<(RemoteAddr, u64)>> {
     if let Some(run) = at.datatype.single_run(at.count) {
         return Ok(vec![(part.offset((offset + run.offset) as u64), run.length)]);

@@ -199,7 +199,7 @@ fn alone(process: u32) -> u64 {
 /// The result of an attempt.
 enum Try {
     Done,
-    /// One of these processes holds it.
+    /// Another process holds it, one from this list.
     Taken(Vec<u32>),
 }
 

@@ -422,7 +422,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends a rank's job, at any time. The message is everything after its key, because aborting programs do not always escape it.
+    /// Ends a rank's job, at any time. The message is everything after its key, because aborting programs may not format it properly.
     fn abort(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let rank = &mut job.ranks[id.rank as usize];
