@@ -58,7 +58,7 @@ impl Kind {
         matches!(self, Self::Gather | Self::Scatter | Self::Allgather | Self::Alltoall)
     }
 
-    /// All kinds.
+    /// All kinds of collectives.
     pub const ALL: [Self; 11] = [
         Self::Barrier,
         Self::Bcast,

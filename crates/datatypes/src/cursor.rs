@@ -50,7 +50,7 @@ impl Cursor {
         self.position
     }
 
-    /// Total bytes.
+    /// Bytes of the whole packed form.
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -46,7 +46,7 @@ impl Data {
         Self { blocks: Blocks::one(span(side, 0, buffer, buffer.count())), buffers: vec![buffer.clone()] }
     }
 
-    /// Consecutive blocks.
+    /// Consecutive blocks of one size.
     fn row(side: Side, buffer: &Buffer, count: usize) -> Result<Self> {
         let each = buffer.count() / count.max(1) as i64;
         if each * count as i64 != buffer.count() {
@@ -67,7 +67,7 @@ impl Data {
         Ok(Self { blocks: Blocks::Anywhere(spans.collect()), buffers: buffers.to_vec() })
     }
 
-    /// The same block, `count` times.
+    /// One block, used `count` times.
     fn same(buffer: &Buffer, count: usize) -> Self {
         let block = span(Side::Input, 0, buffer, buffer.count());
         Self { blocks: Blocks::Anywhere(vec![block; count].into()), buffers: vec![buffer.clone()] }

@@ -34,7 +34,7 @@ impl File {
         Ok(Access { view, from })
     }
 
-    /// Reads independently.
+    /// Reads without the other processes.
     pub(super) fn read_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let representation = access.view.representation();
         let bytes = match representation.raw(buffer)? {
@@ -47,7 +47,7 @@ impl File {
         Ok(Status { bytes, ..Status::empty() })
     }
 
-    /// Writes independently.
+    /// Writes without the other processes.
     pub(super) fn write_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let raw = access.view.representation().encode(buffer)?;
         self.in_turn(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;

@@ -26,7 +26,7 @@ pub(crate) struct Hints {
 
 /// Default of `cb_buffer_size`.
 const BUFFER: u64 = 4 << 20;
-/// Its minimum.
+/// Minimum of `cb_buffer_size`.
 const BUFFER_MIN: u64 = 4096;
 
 impl Default for Hints {

@@ -15,15 +15,15 @@ impl FileMode {
     pub const DELETE_ON_CLOSE: Self = Self(4);
     /// The file must not exist.
     pub const EXCL: Self = Self(8);
-    /// Read only.
+    /// The file is only read.
     pub const RDONLY: Self = Self(16);
-    /// Read and written.
+    /// The file is read and written.
     pub const RDWR: Self = Self(32);
     /// Only the shared pointer is used.
     pub const SEQUENTIAL: Self = Self(64);
     /// No other program has the file open.
     pub const UNIQUE_OPEN: Self = Self(128);
-    /// Write only.
+    /// The file is only written.
     pub const WRONLY: Self = Self(256);
 
     /// Checks a program's mode.

@@ -30,7 +30,7 @@ pub trait Conversion: Send + Sync {
 /// The representation of data in a file.
 #[derive(Clone, Default)]
 pub enum Representation {
-    /// The same as in memory (`native`).
+    /// As in memory (`native`).
     #[default]
     Native,
     /// The library's own choice, which is the same as in memory (`internal`).
@@ -58,7 +58,7 @@ impl Representation {
         [Self::Native, Self::Internal, Self::External32].into_iter().find(|known| known.name() == name)
     }
 
-    /// Its name.
+    /// Its name, such as `native`.
     pub fn name(&self) -> &str {
         match self {
             Self::Native => "native",

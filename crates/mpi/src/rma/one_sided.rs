@@ -10,6 +10,6 @@ pub struct OneSided {
 }
 
 impl OneSided {
-    /// All of them.
+    /// All operations are messages.
     pub const MESSAGES: Self = Self { put_max: u64::MAX, get_max: u64::MAX };
 }

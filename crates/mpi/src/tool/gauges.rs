@@ -30,7 +30,7 @@ pub enum Gauge {
 }
 
 impl Gauge {
-    /// All gauges.
+    /// All gauges, in order.
     pub const ALL: [Self; 12] = [
         Self::PostedReceives,
         Self::UnexpectedMessages,

@@ -34,7 +34,7 @@ pub enum Request<'a> {
     Barrier {
         /// The members.
         group: Group<'a>,
-        /// The same for all members, not 0, and different from those of this rank's pending barriers.
+        /// Equal at all members, not 0, and different from those of this rank's pending barriers.
         tag: u32,
     },
     /// Publish an address under the name of a service, for other jobs: [`Event::Done`](super::Event::Done).
