@@ -29,7 +29,7 @@ pub(crate) const CASES: &[Case<Programs>] = &[
 const RAILS: &str = "rails(iwarp@127.0.0.1,iwarp@127.0.0.2)";
 /// How long one of the programs may run.
 const LIMIT: Duration = Duration::from_secs(120);
-/// dapltest's commands, without the options that name the server: sends, writes and reads of several sizes, threads and
+/// Commands of dapltest, without the options that name the server: sends, writes and reads of several sizes, threads and
 /// queues, checked bytes, polling; then performance, blocking and polling.
 const DAPLTESTS: &[&str] = &[
     "-T T TO -i 200 client SR 4096 2 server SR 4096 2",

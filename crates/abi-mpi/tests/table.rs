@@ -1,5 +1,5 @@
-//! Checks files generated from the tables of functions and constants: include/mpi.h, the exported symbols, the list in CAVEATS.md. After
-//! a change of a table, `BLESS=1 cargo test -p abi-mpi --test table` writes the header and the list.
+//! Checks what is generated from the tables of functions and constants: include/mpi.h, the exported symbols, the standard ABI. After a
+//! change of a table, `BLESS=1 cargo test -p abi-mpi --test table` writes the header.
 
 mod common;
 
@@ -101,69 +101,6 @@ fn hold(path: &Path, expected: &str) {
 #[test]
 fn the_header_is_what_the_tables_say() {
     hold(&Path::new(env!("CARGO_MANIFEST_DIR")).join("include/mpi.h"), &header());
-}
-
-const BEGIN: &str = "<!-- From crates/abi-mpi/functions.txt: ";
-const END: &str = "<!-- End of the functions of MPI. -->";
-
-/// The list in CAVEATS.md: names without `MPI_`; `(_c)` means that the large-count form has the same state.
-fn list() -> String {
-    let functions = functions();
-    let states: BTreeMap<&str, &str> =
-        functions.iter().map(|function| (function.name, function.state)).collect();
-    let mut by_state: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut partial = String::new();
-    for Function { state, left_out, name, .. } in &functions {
-        let plain = name.strip_suffix("_c").and_then(|plain| states.get(plain));
-        if plain == Some(state) {
-            continue;
-        }
-        let twin = states.get(format!("{name}_c").as_str()) == Some(state);
-        let short = format!("{}{}", &name["MPI_".len()..], if twin { "(_c)" } else { "" });
-        if *state == "partial" {
-            let left_out = left_out.expect("what is partial says what is left out");
-            writeln!(partial, "- `{short}`: {left_out}").expect("a string");
-        } else {
-            by_state.entry(state).or_default().push(short);
-        }
-    }
-    let count = |wanted: &str| states.values().filter(|state| **state == wanted).count();
-    let mut text = format!("{BEGIN}BLESS=1 cargo test -p abi-mpi --test table -->\n");
-    for (state, word) in [("done", "Done"), ("partial", "Partial")] {
-        let names = by_state.get(state).map(|names| names.join(", ")).unwrap_or_default();
-        write!(text, "\n**{word}, {} of {}.**", count(state), states.len()).expect("a string");
-        if state == "partial" {
-            write!(text, "\n\n{partial}").expect("a string");
-        } else {
-            wrap(&mut text, &names);
-        }
-    }
-    text.push('\n');
-    text
-}
-
-/// Appends words, in lines of at most 120 characters.
-fn wrap(text: &mut String, words: &str) {
-    let mut width = 40;
-    for word in words.split(' ') {
-        width += word.len() + 1;
-        let break_here = width > 120;
-        if break_here {
-            width = word.len();
-        }
-        text.push(if break_here { '\n' } else { ' ' });
-        text.push_str(word);
-    }
-    text.push('\n');
-}
-
-#[test]
-fn caveats_has_the_list() {
-    let path = root().join("CAVEATS.md");
-    let caveats = fs::read_to_string(&path).expect("it is there");
-    let (before, rest) = caveats.split_once(BEGIN).expect("the list has a beginning");
-    let (_, after) = rest.split_once(END).expect("and an end");
-    hold(&path, &format!("{before}{}{END}{after}", list()));
 }
 
 #[test]

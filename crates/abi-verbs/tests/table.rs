@@ -1,4 +1,4 @@
-//! Checks what is generated from the table of functions: the exported symbols, and the list in CAVEATS.md. After a change of the table,
+//! Checks what is generated from the table of functions: the exported symbols. After a change of the table,
 //! `BLESS=1 cargo test -p abi-verbs --test table` writes the list.
 
 mod common;

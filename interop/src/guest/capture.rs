@@ -38,7 +38,7 @@ pub(crate) struct Judgement {
     /// Bytes that we sent, and the part covered by the frames and FPDUs above.
     sent: u64,
     covered: u64,
-    /// tshark's complaints about what we sent, except the expected ones.
+    /// Complaints of tshark about what we sent, except the expected ones.
     odd: Vec<String>,
     /// Terminate messages that we sent, as tshark describes them.
     pub(crate) terminates: Vec<String>,

@@ -39,7 +39,7 @@ pub(crate) const RTR_WRITE: u32 = 0x0080;
 pub(crate) const RTR_READ: u32 = 0x0040;
 
 impl Default for Siw {
-    /// Its defaults.
+    /// The defaults of the guest.
     fn default() -> Self {
         Self { crc: false, mpa: 2, peer_to_peer: false, rtr: RTR_WRITE | RTR_READ }
     }

@@ -191,7 +191,7 @@ const LIBFABRIC: &[Row] = &[
 /// The output of programs that use rsockets, which librdmacm here does not have.
 const RSOCKET: &str = "rsocket failed: Function not implemented";
 
-/// qperf's tests of connected queue pairs, in one session; those of datagrams need LIDs, which only `shm` has.
+/// Tests of qperf for connected queue pairs, in one session; those of datagrams need LIDs, which only `shm` has.
 const QPERF: &[Row] = &[two(
     "qperf --listen_port PORT",
     "qperf 127.0.0.1 --listen_port PORT -t 1 -cm 1 rc_lat rc_bw rc_bi_bw rc_rdma_write_lat rc_rdma_write_bw \

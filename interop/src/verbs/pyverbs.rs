@@ -27,7 +27,7 @@ const TESTS: &str = "usr/share/doc/rdma-core/tests";
 /// How long the tests of a module may take.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Tests that fail; CAVEATS.md lists the reasons.
+/// Tests that fail; docs/results/interop.md has the reasons.
 const KNOWN: &[(&str, &str)] = &[
     ("test_dm_write_bad_flow", "NIC memory is copied at any address, not at multiples of 4 alone"),
     ("test_dm_bad_access", "likewise"),

@@ -1,4 +1,4 @@
-//! Forbids unfinished marks in code: open work is an issue, omitted features are listed in CAVEATS.md.
+//! Forbids unfinished marks in code: open work is an issue, omitted features are listed in docs/limits.md.
 
 use super::tokens::Kind;
 use super::{Finding, Source};

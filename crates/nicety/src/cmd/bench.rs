@@ -68,6 +68,13 @@ pub(crate) fn run(args: &BenchArgs) -> Outcome {
     }
 }
 
+/// The status of a run that was measured: whether its results stay within the limits of `--fail-if`.
+fn thresholds(conditions: &[fail_if::Condition], run: &Run) -> Outcome {
+    let (fails, undecided) = fail_if::judge(conditions, run);
+    undecided.iter().for_each(remark);
+    if fails.is_empty() { Ok(OK) } else { Err(Failure { lines: fails, status: FAILED }) }
+}
+
 /// Handles a failed run: files are not overwritten; partial results go to the terminal and to files named `.partial`.
 fn failed(
     args: &BenchArgs,

@@ -100,7 +100,7 @@ fn the_iwarp_paper_comes_out_as_well_as_it_did() {
     );
 }
 
-/// Goal: a lower score of the multirail paper is noticed. Method: computes all of its rows; the scores in CAVEATS.md are the
+/// Goal: a lower score of the multirail paper is noticed. Method: computes all of its rows; the scores in docs/papers are the
 /// minimum.
 #[test]
 fn the_multirail_paper_comes_out_as_well_as_it_did() {
