@@ -144,7 +144,7 @@ struct Launching<'a, 'k> {
 }
 
 impl Launching<'_, '_> {
-    /// Every launch of these devices; why not, if one failed.
+    /// Runs every launch of the given devices; returns the error if one failed.
     fn all(mut self, devices: &[usize]) -> Result<(), BenchError> {
         let (plan, launches) = (self.plan, self.launches);
         let orders: Vec<Vec<usize>> = devices

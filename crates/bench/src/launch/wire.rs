@@ -316,7 +316,7 @@ impl<'a> Lock<'a> {
         Frame::Proof { proof: self.token.proof(who, [client, server]) }
     }
 
-    /// Whether `frame` is what `who` has to send.
+    /// Whether `frame` is the proof expected from `who`.
     ///
     /// # Errors
     /// [`WireError`] if it is not.

@@ -63,7 +63,7 @@ pub struct Sampled {
     pub because: Option<&'static str>,
     /// Time of all operations, warm-up and pilots included.
     pub elapsed_ns: f64,
-    /// What is odd about these samples; the caller may add what it saw (`context switches`).
+    /// Anomalies of the samples; the caller may add others (`context switches`).
     pub flags: Vec<String>,
 }
 

@@ -69,7 +69,7 @@ impl Limit<'_, '_> {
     }
 }
 
-/// To and fro.
+/// A ping-pong over one connection.
 pub(super) struct Pings {
     socket: Tcp,
     bytes: Vec<u8>,
@@ -246,7 +246,7 @@ fn ways(size: usize, both: bool) -> Vec<Streaming> {
     let mut all = Vec::new();
     for chunk in chunks {
         for socket in 0..BUFFERS.len() {
-            // In both directions simultaneously, a side cannot sleep for one of them.
+            // In both directions simultaneously, a side cannot sleep for a single direction.
             for sleeps in if both { &[false][..] } else { &[false, true] } {
                 all.push(Streaming { socket, chunk, sleeps: *sleeps });
             }

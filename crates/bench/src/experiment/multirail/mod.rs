@@ -26,7 +26,7 @@ const PART: Factor = factor::PART;
 /// A single rail, all rails by one thread, all rails by a thread each.
 const ENGINES: [&str; 3] = ["single", "serial", "threads"];
 
-/// A multirail experiment: which quantity it times of which flow.
+/// A multirail experiment: the timed part of a flow.
 pub(super) struct OverRails {
     name: &'static str,
     about: &'static str,

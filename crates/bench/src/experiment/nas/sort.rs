@@ -23,7 +23,7 @@ const BUCKETS_LOG2: u32 = 10;
 const BUCKETS: usize = 1 << BUCKETS_LOG2;
 /// Bytes of a key.
 const KEY: usize = size_of::<u32>();
-/// Keys that are read at a time.
+/// Uniform random numbers averaged into one key.
 const BLOCK: usize = 1024;
 /// Uniform random numbers summed into one key.
 const DRAWN: u64 = 4;
@@ -40,7 +40,7 @@ struct Problem {
     /// Positions of the keys with published ranks.
     places: [usize; KNOWN],
     ranks: [i64; KNOWN],
-    /// How each of these positions' ranks depends on the iteration n: by `sign * (n + offset)`.
+    /// How the rank of each such key depends on the iteration n: by `sign * (n + offset)`.
     moves: [(i64, i64); KNOWN],
 }
 

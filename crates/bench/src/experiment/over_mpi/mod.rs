@@ -255,7 +255,7 @@ impl OverMpi {
         self.metric.scale == Scale::Rate
     }
 
-    /// Processes of MPI.
+    /// Number of MPI processes of a cell.
     fn job(&self, variant: &Variant) -> u32 {
         let inside = |ranks: &u32| (RANKS.low..=RANKS.high).contains(&u64::from(*ranks));
         variant.get(RANKS.factor).and_then(|text| text.parse().ok()).filter(inside).unwrap_or(2)

@@ -140,7 +140,7 @@ impl Op {
         }
     }
 
-    /// The metric's name, what is timed, and how many of them are in one operation.
+    /// The metric's name, what is timed, and the number of timed things per operation.
     fn metric(self) -> (&'static str, &'static str, f64) {
         match self {
             Self::Write => ("completion_time", "from the post of an RDMA write until its completion", 1.0),
