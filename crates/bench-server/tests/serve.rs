@@ -108,7 +108,7 @@ fn a_server_outlives_hostile_clients_and_serves_many() {
     assert!(log.iter().filter(|l| l.contains("done")).count() >= 2, "{log:#?}");
 }
 
-/// Goal: a server with a token measures only for clients that have it, and others are told how to get in.
+/// Goal: a server with a token measures only for clients that have it, and others get advice.
 #[test]
 fn a_server_with_a_token_measures_for_who_has_it() {
     let token = |text: &str| Some(Token::new(text).expect("long enough"));
