@@ -66,7 +66,7 @@ pub struct Reproduction {
     /// The papers' tables, if all their rows were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<PaperTable>,
-    /// The fitted values of the cards that these rows are about.
+    /// The fitted values of the cards in these rows.
     pub fitted: Vec<Fitted>,
     /// The assumed values that move scored rows, and the effect of their ranges on the score.
     pub assumed: Vec<Assumed>,

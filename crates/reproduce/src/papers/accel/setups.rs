@@ -33,7 +33,7 @@ pub(crate) trait Measured {
     fn of(self, experiment: &str, factors: &[(&str, &str)], size: u64) -> Quantity;
     /// Microseconds one way.
     fn late(self, size: u64) -> Quantity;
-    /// This quantity after `entries` entries that do not match.
+    /// Latency after `entries` entries that do not match.
     fn behind(self, entries: u64) -> Quantity;
     /// Microseconds of that which a component takes, at the small size.
     fn part(self, component: &str) -> Quantity;
