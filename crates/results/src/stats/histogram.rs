@@ -6,7 +6,7 @@ use crate::schema;
 
 /// Counts per unit at the smallest resolved value: from here up a bin is at most 1/128 wide.
 const COUNTS_AT_SMALLEST: f64 = 256.0;
-/// Integers above this leave f64.
+/// Largest scaled value: integers above it lose precision in f64.
 const TOP: u64 = 1 << 52;
 
 /// Histogram of positive values; about 50 KiB for twelve decades, allocated up front.
