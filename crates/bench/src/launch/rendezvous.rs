@@ -11,7 +11,7 @@ use results::schema::PeerInfo;
 
 /// Beyond its own patience, for what a peer says at last.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long the first client may wait before it is informed that it waits.
+/// The first client in the queue is reported as waiting only after this time.
 const BUSY: Duration = Duration::from_secs(1);
 /// How long a peer may let this client wait for its turn.
 const WAIT_MAX: Duration = Duration::from_secs(600);

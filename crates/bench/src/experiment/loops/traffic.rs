@@ -193,7 +193,7 @@ impl Traffic {
         }
     }
 
-    /// The layout of a message within its buffer: offset and length of each piece.
+    /// The layout of a message within its buffer: offset and length of each segment.
     fn layout(&self, buffer: u64) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (size, count, stride) = (self.size, self.sges.len() as u64, self.stride);
         (0..count).map(move |index| {

@@ -74,7 +74,7 @@ fn config(session: &Session<'_>) -> Result<Config, Fault> {
         let own = device.attr().port_addrs.first().copied();
         Port { device, address: own.unwrap_or(address), fabric: fabric.to_owned() }
     };
-    // Ranks of one simulated machine share its node; all others of a job are processes of one host.
+    // Ranks of one simulated machine share its node name; without simulation all ranks are on this host.
     let node =
         device.host().node().map_or_else(|| "here".to_owned(), |node| format!("node-{}", node.index()));
     let mut ports = Vec::new();
