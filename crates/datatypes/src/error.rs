@@ -1,4 +1,4 @@
-//! Why an argument is wrong ([`enum@Error`]), with the error class of MPI and a text that names the argument.
+//! Why an argument is wrong ([`struct@Error`]), with the error class of MPI and a text that names the argument.
 
 use thiserror::Error;
 
