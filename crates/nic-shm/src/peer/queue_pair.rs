@@ -217,9 +217,10 @@ impl PeerQp {
         self.qp.access_error.store(self.generation, Ordering::Release);
     }
 
-    /// Moves the peer's queue pair to the error state.
+    /// Moves the peer's queue pair to the error state. States are tried in the order in which it passes them, so that one which
+    /// becomes ready to send meanwhile is not missed.
     pub(crate) fn fail(&self) {
-        for from in [state::RTS, state::RTR] {
+        for from in [state::RTR, state::RTS] {
             if self.advance(from, state::ERROR) {
                 self.kick();
             }
