@@ -91,7 +91,8 @@ impl Ep {
     /// Changes its configuration (`dat_ep_modify`).
     ///
     /// # Errors
-    /// As [`Ep::create`]; `InvalidState` unless it is unconnected, and nothing is posted.
+    /// As [`Ep::create`]; `InvalidState` unless it is unconnected or has a connection request that is not answered yet, and no
+    /// receive is posted.
     pub fn modify(&self, change: impl FnOnce(&mut EpConfig)) -> Result<()> {
         let inner = &self.0;
         let state = self.state();

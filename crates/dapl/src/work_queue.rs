@@ -137,8 +137,8 @@ impl WorkQueue {
         record.meta.store(meta, Ordering::Release);
     }
 
-    /// The event of a completion, and whether it wakes a waiter; `None` for suppressed events and requests of earlier
-    /// endpoints.
+    /// The event of a completion, and whether it wakes a waiter; `None` for suppressed events of requests that succeeded, and for
+    /// requests of earlier endpoints. Failures are never suppressed, and wake waiters.
     pub(crate) fn complete(&self, token: &mut CompletionToken, wc: &Wc) -> Option<(DtoEvent, bool)> {
         let record = self.record_of(wc)?;
         let meta = record.meta.load(Ordering::Acquire);

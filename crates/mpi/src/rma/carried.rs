@@ -175,7 +175,8 @@ impl Carrier {
         self.sent.lock(host).waiting.push(Waiting { rank, is_put, offset, buffer: buffer.clone() });
     }
 
-    /// Sends all queued operations, and ends the epoch at each of these ranks. Returns the started sends and receives, by rank.
+    /// Sends the queued operations, and ends the epoch at each of these ranks, which have to be all ranks with queued operations. Returns
+    /// the started sends and receives, by rank.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when a target is lost.
