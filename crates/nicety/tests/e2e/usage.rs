@@ -116,13 +116,26 @@ fn a_missing_file_is_status_2_everywhere() {
         &["report", there, "--output", "/no/page.html"],
         &["reproduce", "NM-054", "--json", "/no/rows.json"],
         &["run", "--dat", "--library", "/no/library.so", "--", "true"],
-        &["run", "--dat", "--library", there, "--", "/no/program"],
         &["man", "/no/folder"],
     ];
     for arguments in cases {
         let ended = nicety(*arguments);
         assert_eq!((ended.status, ended.out.as_str()), (Some(2), ""), "{arguments:?}: {ended:?}");
         assert!(ended.err.starts_with("nicety: ") && ended.err.contains(';'), "{arguments:?}: {ended:?}");
+    }
+}
+
+/// A program that does not exist has the status that shells give it.
+#[test]
+fn missing_program_is_status_127() {
+    let library = std::env::current_exe().expect("this test");
+    let library = library.to_str().expect("a name");
+    for arguments in
+        [&["run", "--", "/no/program"][..], &["run", "--dat", "--library", library, "--", "/no/program"]]
+    {
+        let ended = nicety(arguments);
+        assert_eq!((ended.status, ended.out.as_str()), (Some(127), ""), "{arguments:?}: {ended:?}");
+        assert!(ended.err.starts_with("nicety: cannot start /no/program: "), "{arguments:?}: {ended:?}");
     }
 }
 

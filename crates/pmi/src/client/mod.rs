@@ -16,7 +16,7 @@
 //! #     client.sent(client.transmit().len());
 //! #     client.handle_bytes(format!("cmd={reply}\n").as_bytes())?;
 //! # }
-//! And so on, until:
+//! // The replies to this and further requests arrive, and then:
 //! assert!(matches!(client.poll_event(), Some(Event::Joined)));
 //! client.request(&Request::Put { key: "card-0", value: "10.0.0.1:5000" }).expect("it fits");
 //! assert_eq!(client.transmit(), b"cmd=put kvsname=k key=card-0 value=10.0.0.1:5000\n");
