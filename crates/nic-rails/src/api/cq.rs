@@ -10,7 +10,7 @@ use crate::completion::announced::EventQueue;
 use crate::completion::completions::{Completions, Sink};
 use crate::completion::polling::Polling;
 use crate::inner::Inner;
-use crate::progress::poll::{progress, progress_into, watch};
+use crate::progress::poll::{progress, progress_into, wait_for_others, watch};
 
 pub(crate) struct CqHandle {
     device: Arc<Inner>,
@@ -27,20 +27,6 @@ impl CqHandle {
         let polling = Arc::new(Polling::new(&device.shared, completions));
         device.add_cq(&polling);
         Ok(Arc::new(Self { device: device.clone(), polling }))
-    }
-
-    /// The ring is empty, and another thread is taking completions from a rail: waits for these, so that a caller who
-    /// gets no completion can rely on it. Other threads hold at most a batch at a time, and never wait for pollers.
-    #[cold]
-    fn wait_for_others(&self) {
-        let polling = &self.polling;
-        let has_turned = polling.next_turns();
-        let look = || {
-            let is_done = progress(&self.device, polling) || has_turned();
-            (is_done || !polling.completions.is_empty()).then_some(())
-        };
-        // None: the world ends.
-        let _ = self.device.shared.host.poll("completions that another thread takes", None, look);
     }
 
     /// Takes completions from the ring.
@@ -86,7 +72,8 @@ impl CqOps for CqHandle {
             taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
         }
         if taken == 0 && !alone {
-            self.wait_for_others();
+            // So that a caller who gets no completion can rely on it.
+            wait_for_others(device, &self.polling, || !completions.is_empty());
             taken = self.poll_ring(wcs)?;
         }
         if taken > 0 {

@@ -29,13 +29,19 @@ pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'
 /// this call. A thread that is suspended while it takes may have polled before the completion came that this call is for, and
 /// nothing would report that again. In virtual time no thread is suspended there.
 fn progress_all(device: &Inner, polling: &Polling) {
-    let has_turned = polling.next_turns();
-    if progress(device, polling) || device.shared.host.node().is_some() {
-        return;
+    if !progress(device, polling) && device.shared.host.node().is_none() {
+        wait_for_others(device, polling, || false);
     }
-    let look = || (progress(device, polling) || has_turned()).then_some(());
-    // It has no deadline: others hold a rail for no more than a batch of completions.
-    let _ = device.shared.host.poll("completions that another thread takes", None, look);
+}
+
+/// Takes completions until this thread has skipped no rail, or other threads have polled each rail that expects something since this
+/// call, or `is_done`. It has no deadline: others hold a rail for no more than a batch of completions, and wait for no poller.
+#[cold]
+pub(crate) fn wait_for_others(device: &Inner, polling: &Polling, is_done: impl Fn() -> bool) {
+    let has_turned = polling.next_turns();
+    let poll = || (progress(device, polling) || has_turned() || is_done()).then_some(());
+    // `None` when simulated time ends.
+    let _ = device.shared.host.poll("completions that another thread takes", None, poll);
 }
 
 /// Reports to the program if the rails' reports satisfy its request.
