@@ -89,14 +89,21 @@ pub(crate) struct Sends {
     held: bool,
     /// The first request that failed.
     failed: Option<u64>,
-    /// Some request failed for a reason of its own, and not because its lane failed.
-    cause: bool,
+    /// The first request that failed for a reason of its own, and not because its lane failed.
+    cause: Option<u64>,
     killed: bool,
 }
 
 /// Whether a status says only that the lane failed.
 pub(crate) fn is_loss(status: WcStatus) -> bool {
     matches!(status, WcStatus::WrFlushErr | WcStatus::RetryExcErr)
+}
+
+/// The status that a request reports after all its parts have completed. Requests after the first failed one are
+/// flushed. The cause of the failure keeps its status even if an earlier request on another lane was flushed by it.
+fn reported_status(seq: u64, own: WcStatus, failed: Option<u64>, cause: Option<u64>) -> WcStatus {
+    let is_after_failed = failed.is_some_and(|failed| seq > failed);
+    if is_after_failed && cause != Some(seq) { WcStatus::WrFlushErr } else { own }
 }
 
 impl Sends {
@@ -141,7 +148,7 @@ impl Sends {
             reading_key: None,
             held: false,
             failed: None,
-            cause: false,
+            cause: None,
             killed: false,
         }
     }
@@ -335,7 +342,7 @@ impl Sends {
 
     /// A request failed, and everything before it has completed: the rest must be flushed.
     fn must_fail_lanes(&self) -> bool {
-        let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
+        let Some(failed) = self.failed.filter(|_| self.cause.is_some() && !self.killed) else { return false };
         (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
     }
 
@@ -389,8 +396,7 @@ impl Sends {
                 // here.
                 debug_assert!(false, "a lane refused: {why}");
                 self.slots[place].status = WcStatus::LocQpOpErr;
-                self.cause = true;
-                self.failed = Some(self.next - 1);
+                self.fail(self.next - 1, true);
                 return false;
             }
         }
@@ -450,8 +456,7 @@ impl Sends {
                 self.flight[lane].posted += 1;
             }
             Err(_) => {
-                self.cause = true;
-                self.failed = Some(self.next);
+                self.fail(self.next, true);
             }
         }
     }
@@ -581,8 +586,16 @@ impl Sends {
             self.held = true;
             return;
         }
-        self.cause |= !is_loss(wc.status);
-        self.failed = Some(self.failed.map_or(seq, |failed| failed.min(seq)));
+        self.fail(seq, !is_loss(wc.status));
+    }
+
+    /// Records that a request failed; `is_cause`: for a reason of its own.
+    fn fail(&mut self, seq: u64, is_cause: bool) {
+        let first = |known: Option<u64>| Some(known.map_or(seq, |known| known.min(seq)));
+        self.failed = first(self.failed);
+        if is_cause {
+            self.cause = first(self.cause);
+        }
     }
 
     /// Fast path: the oldest request, carried whole by one lane, has succeeded, and no request waits to start. Most do.
@@ -640,8 +653,7 @@ impl Sends {
             return;
         }
         self.slots[place].status = wc.status;
-        self.cause |= !is_loss(wc.status);
-        self.failed = Some(self.failed.unwrap_or(self.next));
+        self.fail(self.next, !is_loss(wc.status));
         if self.next < self.tail {
             // The request ends here, without a lane.
             self.next += 1;
@@ -721,9 +733,11 @@ impl Sends {
         if (started && open) || (!started && !self.killed) {
             return false;
         }
-        let behind = self.failed.is_some_and(|failed| self.head > failed);
         let known = started || (self.failed == Some(self.head) && slot.status == WcStatus::RetryExcErr);
-        let status = if !known || behind { WcStatus::WrFlushErr } else { slot.status };
+        let status = match known {
+            true => reported_status(self.head, slot.status, self.failed, self.cause),
+            false => WcStatus::WrFlushErr,
+        };
         let wc = Wc {
             wr_id: slot.wr_id,
             status,
@@ -743,5 +757,28 @@ impl Sends {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCESS: WcStatus = WcStatus::RemAccessErr;
+
+    #[test]
+    fn requests_after_the_failed_one_are_flushed() {
+        assert_eq!(reported_status(4, WcStatus::Success, Some(5), Some(5)), WcStatus::Success);
+        assert_eq!(reported_status(5, ACCESS, Some(5), Some(5)), ACCESS);
+        assert_eq!(reported_status(6, WcStatus::Success, Some(5), Some(5)), WcStatus::WrFlushErr);
+        assert_eq!(reported_status(6, ACCESS, Some(5), Some(5)), WcStatus::WrFlushErr);
+    }
+
+    /// Request 5 waited on one lane, request 6 failed on another, and the end of the connection flushed 5 first.
+    #[test]
+    fn cause_after_a_flushed_request_keeps_its_status() {
+        assert_eq!(reported_status(5, WcStatus::WrFlushErr, Some(5), Some(6)), WcStatus::WrFlushErr);
+        assert_eq!(reported_status(6, ACCESS, Some(5), Some(6)), ACCESS);
+        assert_eq!(reported_status(7, ACCESS, Some(5), Some(6)), WcStatus::WrFlushErr);
     }
 }
