@@ -45,8 +45,11 @@ static int try_to_bind(uint32_t ip, uint16_t port)
 	return why;
 }
 
-/* A port is taken from binding until its identifier is destroyed, in each form of its address. */
-static void taken_ports(void)
+/* How often a test of a freed port is repeated: another process may take the port meanwhile. */
+enum { TRIES = 8 };
+
+/* A port is taken from binding until its identifier is destroyed, in each form of its address. Returns whether the freed ports could be bound. */
+static int taken_ports(void)
 {
 	struct rdma_cm_id *one = bound(INADDR_LOOPBACK), *all = bound(INADDR_ANY);
 	uint16_t port = rdma_get_src_port(one), wide = rdma_get_src_port(all);
@@ -58,7 +61,7 @@ static void taken_ports(void)
 	}
 	CHECK(bind_to(one, INADDR_LOOPBACK, 0) == EINVAL);
 	CHECK(!rdma_destroy_id(one) && !rdma_destroy_id(all));
-	CHECK(!try_to_bind(INADDR_ANY, port) && !try_to_bind(INADDR_LOOPBACK, port) && !try_to_bind(INADDR_LOOPBACK, wide));
+	return !try_to_bind(INADDR_ANY, port) && !try_to_bind(INADDR_LOOPBACK, port) && !try_to_bind(INADDR_LOOPBACK, wide);
 }
 
 /* Another process cannot have the port either. */
@@ -127,6 +130,23 @@ static void connect_from(struct rdma_cm_id *id, struct rdma_cm_id *at)
 	CHECK(!rdma_destroy_id(id) && !rdma_destroy_id(seen));
 }
 
+/* Resolves with a source address whose port was just freed; returns the identifier, or NULL if another process took the port. */
+static struct rdma_cm_id *resolved_from_freed(struct sockaddr_in *given, uint16_t to)
+{
+	struct rdma_cm_id *freed = bound(INADDR_LOOPBACK), *id = identifier();
+	struct sockaddr_in dst = here(to);
+
+	*given = here(rdma_get_src_port(freed));
+	CHECK(!rdma_destroy_id(freed));
+	errno = 0;
+	if (rdma_resolve_addr(id, (struct sockaddr *)given, (struct sockaddr *)&dst, 1000)) {
+		CHECK(errno == EADDRINUSE && !rdma_destroy_id(id));
+		return NULL;
+	}
+	CHECK(!rdma_ack_cm_event(take(channel, RDMA_CM_EVENT_ADDR_RESOLVED)));
+	return id;
+}
+
 /* An identifier has a port when its address is resolved: a chosen one, that of the source address, or the one it was bound to, whatever
    the source address. */
 static void source_ports(void)
@@ -146,11 +166,10 @@ static void source_ports(void)
 	resolve(id, &any, to);
 	connect_from(id, at);
 
-	struct rdma_cm_id *free = bound(INADDR_LOOPBACK);
-	struct sockaddr_in given = here(rdma_get_src_port(free));
-	CHECK(!rdma_destroy_id(free));
-	id = identifier();
-	resolve(id, &given, to);
+	struct sockaddr_in given;
+	int tries = 0;
+	while (!(id = resolved_from_freed(&given, to)))
+		CHECK(++tries < TRIES);
 	CHECK(rdma_get_src_port(id) == given.sin_port);
 	connect_from(id, at);
 
@@ -226,7 +245,8 @@ int main(int argc, char **argv)
 	channel = rdma_create_event_channel();
 	if (argc > 2 && !strcmp(argv[1], "bind"))
 		return try_to_bind(INADDR_LOOPBACK, atoi(argv[2]));
-	taken_ports();
+	for (int tries = 0; !taken_ports(); tries++)
+		CHECK(tries < TRIES);
 	other_process(argv[0]);
 	shared_ports();
 	source_ports();
