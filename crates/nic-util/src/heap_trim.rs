@@ -169,8 +169,8 @@ fn return_end() {
     let mut blocks = [std::ptr::null_mut::<libc::c_void>(); BLOCKS_MAX];
     let mut count = 0;
     // SAFETY: it reads the allocator's counters under its locks. Test: `end_of_a_thread_heap_is_returned_although_glibc_keeps_it`.
-    let size = || unsafe { libc::mallinfo() }.arena;
-    let size_before = size();
+    let size_of_heaps = || unsafe { libc::mallinfo() }.arena;
+    let mut size_before = size_of_heaps();
     while count < BLOCKS_MAX {
         // SAFETY: freed below; nothing reads it. Test: as above.
         blocks[count] = unsafe { libc::malloc(BLOCK) };
@@ -178,10 +178,12 @@ fn return_end() {
             break;
         }
         count += 1;
-        if size() != size_before {
-            // The end is used up, and the heap had to grow.
+        let size = size_of_heaps();
+        if size != size_before && !is_resident(blocks[count - 1].wrapping_byte_add(BLOCK / 2)) {
+            // The end is used up, and the heap had to grow. If the block is resident, the heap of another thread changed.
             break;
         }
+        size_before = size;
     }
     for &block in blocks[..count].iter().rev() {
         let skip = block.addr().next_multiple_of(PAGE) - block.addr();
@@ -193,6 +195,17 @@ fn return_end() {
             libc::free(block);
         }
     }
+}
+
+/// Whether the page at an address is in memory.
+#[cfg(target_env = "gnu")]
+fn is_resident(address: *const libc::c_void) -> bool {
+    let page = address.wrapping_byte_sub(address.addr() % PAGE);
+    let mut state = 0;
+    // SAFETY: it reads the kernel's tables only; an address that is not mapped is an error. Test:
+    // `end_of_a_thread_heap_is_returned_while_another_heap_grows`.
+    let found = unsafe { libc::mincore(page.cast_mut(), 1, &mut state) };
+    found == 0 && state & 1 == 1
 }
 
 /// Bytes of a page; where pages are larger, madvise(2) refuses what is not aligned, and the end stays.
@@ -218,36 +231,61 @@ mod tests {
     /// Resident pages of these page-aligned addresses.
     #[cfg(target_env = "gnu")]
     fn resident(pages: &[usize]) -> usize {
-        let is_resident = |page: &&usize| {
-            let mut state = 0;
-            // SAFETY: it reads the kernel's tables only; an address that is not mapped any more is an error.
-            let found = unsafe { libc::mincore(std::ptr::without_provenance_mut(**page), 1, &mut state) };
-            found == 0 && state & 1 == 1
-        };
-        pages.iter().filter(is_resident).count()
+        pages.iter().filter(|page| is_resident(std::ptr::without_provenance(**page))).count()
     }
 
-    /// Goal: the end of a thread's heap is returned, too, where glibc keeps it. Method: a thread, which has a heap of its own, frees a
-    /// mapping of 24 MiB, after which glibc keeps heaps' ends of up to 48 MiB; then 6 MiB in small blocks, which become the end.
+    /// Resident pages of the end of a thread's heap before and after a trim: the thread frees a mapping of 24 MiB, after which glibc
+    /// keeps heaps' ends of up to 48 MiB; then 6 MiB in small blocks, which become the end.
+    #[cfg(target_env = "gnu")]
+    fn resident_before_and_after_trim() -> (usize, usize) {
+        drop(std::hint::black_box(vec![1_u8; 24 << 20]));
+        // Below the blocks.
+        let mut pages: Vec<usize> = Vec::with_capacity(BLOCKS);
+        let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; 1 << 10]).collect();
+        pages.extend(blocks.iter().map(|block| block.as_ptr().addr() & !(PAGE - 1)));
+        pages.dedup();
+        drop(blocks);
+        let before = resident(&pages);
+        trim();
+        (before, resident(&pages))
+    }
+
+    /// Goal: the end of a thread's heap is returned, too, where glibc keeps it. Method: a thread, which has a heap of its own.
     #[cfg(target_env = "gnu")]
     #[test]
     fn end_of_a_thread_heap_is_returned_although_glibc_keeps_it() {
-        let (before, after) = std::thread::spawn(|| {
-            drop(std::hint::black_box(vec![1_u8; 24 << 20]));
-            // Below the blocks.
-            let mut pages: Vec<usize> = Vec::with_capacity(BLOCKS);
-            let blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; 1 << 10]).collect();
-            pages.extend(blocks.iter().map(|block| block.as_ptr().addr() & !(PAGE - 1)));
-            pages.dedup();
-            drop(blocks);
-            let before = resident(&pages);
-            trim();
-            (before, resident(&pages))
-        })
-        .join()
-        .expect("a thread that counts");
+        let measure = std::thread::spawn(resident_before_and_after_trim);
+        let (before, after) = measure.join().expect("a thread that counts");
         assert!(before > 1000, "{before} pages: glibc returned the end by itself, which shows nothing");
         assert!(after < 100, "{after} of {before} pages are still resident");
+    }
+
+    /// Goal: heaps of other threads, which glibc's counters include, do not stop a trim. Method: another thread's heap grows all
+    /// the time.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn end_of_a_thread_heap_is_returned_while_another_heap_grows() {
+        let finished = std::sync::atomic::AtomicBool::new(false);
+        let results = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut blocks: Vec<Vec<u8>> = Vec::new();
+                while !finished.load(Ordering::Acquire) {
+                    // Only the first page is resident.
+                    blocks.push(Vec::with_capacity(64 << 10));
+                    if blocks.len() >= 4096 {
+                        blocks.clear();
+                    }
+                }
+            });
+            let rounds: Vec<_> =
+                (0..4).map(|_| threads.spawn(resident_before_and_after_trim).join()).collect();
+            finished.store(true, Ordering::Release);
+            rounds
+        });
+        for result in results {
+            let (before, after) = result.expect("a thread that counts");
+            assert!(after < 100, "{after} of {before} pages are still resident");
+        }
     }
 
     #[test]
