@@ -13,13 +13,13 @@ use rustix::net::{SocketFlags, accept_with};
 use verbs::provider::screen;
 use verbs::{CmEvent, CmFailure, ConnectRequest};
 
-use crate::connect::greeting::{link, report_link_failure};
-use crate::connect::registry::{BoundPort, CmEvents, Conn, Phase, failed};
+use crate::connect::handshake::{link, report_link_failure};
+use crate::connect::registry::{BoundPort, CmEvents, Conn, ConnPhase, failed};
 use crate::connect::request::{RequestHandle, answer};
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
 use crate::protocol::names::peer_port;
-use crate::protocol::socket::{receive, same_user, send};
+use crate::protocol::socket::{receive, same_user_pid, send};
 use crate::protocol::wire::{Hello, Message, PRIVATE_MAX, Shortage};
 use crate::qp::QpInner;
 use nic_util::fork::Fd;
@@ -33,7 +33,7 @@ const ACCEPTS: usize = 64;
 const SHORTAGE_PAUSE: Span = Span::from_ms(100);
 
 /// Handles a socket that is readable or has ended. Runs on the NIC thread.
-pub(crate) fn on_socket(device: &Arc<Inner>, id: u64) {
+pub(crate) fn on_socket(device: &Arc<DeviceInner>, id: u64) {
     let registry = &device.registry;
     if let Some(conn) = registry.conn(id) {
         return on_conn(device, &conn);
@@ -44,7 +44,7 @@ pub(crate) fn on_socket(device: &Arc<Inner>, id: u64) {
     }
 }
 
-fn accept_connections(device: &Arc<Inner>, bound: &Arc<BoundPort>) {
+fn accept_connections(device: &Arc<DeviceInner>, bound: &Arc<BoundPort>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     for _ in 0..ACCEPTS {
         match accept_with(&bound.socket, flags) {
@@ -66,13 +66,13 @@ fn accept_connections(device: &Arc<Inner>, bound: &Arc<BoundPort>) {
 }
 
 /// Pauses accepting; trying again immediately would only keep the thread busy.
-fn pause_accepting(device: &Inner, bound: &BoundPort) {
-    device.shared.reactor.rewatch(bound.socket.as_fd(), bound.id, false);
+fn pause_accepting(device: &DeviceInner, bound: &BoundPort) {
+    device.shared.reactor.set_events_enabled(bound.socket.as_fd(), bound.id, false);
     *unpoisoned(&device.registry.paused_until) = Some(device.shared.host.now() + SHORTAGE_PAUSE);
 }
 
 /// Resumes paused listeners when it is time; returns when that will be.
-pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
+pub(crate) fn resume_listeners(device: &DeviceInner, now: Time) -> Option<Time> {
     let mut paused_until = unpoisoned(&device.registry.paused_until);
     let until = (*paused_until)?;
     if now < until {
@@ -80,27 +80,27 @@ pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
     }
     *paused_until = None;
     for (id, bound) in unpoisoned(&device.registry.bound_ports).iter() {
-        device.shared.reactor.rewatch(bound.socket.as_fd(), *id, true);
+        device.shared.reactor.set_events_enabled(bound.socket.as_fd(), *id, true);
     }
     None
 }
 
 /// Waits for the request of a new connection.
-fn await_request(device: &Arc<Inner>, socket: Fd, bound: &Arc<BoundPort>) {
+fn await_request(device: &Arc<DeviceInner>, socket: Fd, bound: &Arc<BoundPort>) {
     // If it is another user's process, it sees that the socket is closed.
-    let Some(pid) = same_user(&socket) else { return };
+    let Some(pid) = same_user_pid(&socket) else { return };
     if let Some(silent) = device.registry.oldest_silent(bound.id, false) {
         device.registry.end_conn(&device.shared, &silent, &CmFailure::TimedOut);
     }
     let deadline = device.shared.host.now() + HELLO_PATIENCE;
-    let phase = Phase::AwaitRequest { bound: bound.clone(), deadline };
+    let phase = ConnPhase::AwaitRequest { bound: bound.clone(), deadline };
     let peer = SocketAddr::new(bound.addr.ip(), peer_port(&socket));
     if let Ok(conn) = device.registry.register_conn(&device.shared, socket, pid, (bound.addr, peer), phase) {
         on_conn(device, &conn);
     }
 }
 
-fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
+fn on_conn(device: &Arc<DeviceInner>, conn: &Arc<Conn>) {
     loop {
         match receive(&conn.socket) {
             Ok(None) => return,
@@ -123,61 +123,64 @@ fn on_conn(device: &Arc<Inner>, conn: &Arc<Conn>) {
             }
             Err(_) => return device.registry.end_conn(&device.shared, conn, &CmFailure::PeerGone),
         }
-        if matches!(*unpoisoned(&conn.phase), Phase::Closed) {
+        if matches!(*unpoisoned(&conn.phase), ConnPhase::Closed) {
             return;
         }
     }
 }
 
 /// Ends a connection that is being set up because a resource has run out, and reports that to both sides.
-pub(crate) fn refuse(device: &Arc<Inner>, conn: &Arc<Conn>, shortage: Shortage) {
+pub(crate) fn refuse(device: &Arc<DeviceInner>, conn: &Arc<Conn>, shortage: Shortage) {
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, &Message::Refuse(shortage), &[]);
     device.registry.end_conn(&device.shared, conn, &CmFailure::Shortage(shortage.explain("this process")));
 }
 
-fn on_message(device: &Arc<Inner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
+fn on_message(device: &Arc<DeviceInner>, conn: &Arc<Conn>, message: Message, fds: Vec<OwnedFd>) {
     let mut phase = unpoisoned(&conn.phase);
     device.registry.unindex_phase(conn.id, &phase);
-    match (std::mem::replace(&mut *phase, Phase::Closed), message) {
-        (Phase::AwaitRequest { bound, .. }, Message::Request(hello)) => {
-            *phase = Phase::Requested { hello: Box::new(hello.clone()), fds };
+    match (std::mem::replace(&mut *phase, ConnPhase::Closed), message) {
+        (ConnPhase::AwaitRequest { bound, .. }, Message::Request(hello)) => {
+            *phase = ConnPhase::Requested { hello: Box::new(hello.clone()), fds };
             drop(phase);
             on_request(device, conn, &bound, hello);
         }
-        (Phase::AwaitReply { qp, cm, .. }, Message::Reply(hello)) => {
+        (ConnPhase::AwaitReply { qp, cm, .. }, Message::Reply(hello)) => {
             drop(phase);
             on_reply(device, conn, qp, cm, hello, fds);
         }
-        (Phase::AwaitReply { qp, cm, .. }, Message::Reject(private_data)) => {
+        (ConnPhase::AwaitReply { qp, cm, .. }, Message::Reject(private_data)) => {
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             cm.push(CmEvent::Rejected { qp_num: qp.num(), private_data });
         }
-        (Phase::AwaitReply { qp, cm, .. }, Message::NoListener) => {
+        (ConnPhase::AwaitReply { qp, cm, .. }, Message::NoListener) => {
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             cm.push(failed(&qp, CmFailure::Refused(conn.info().peer)));
         }
-        (Phase::AwaitReady { qp, cm, .. }, Message::Ready) => {
-            *phase = Phase::Established { qp: qp.clone(), cm: cm.clone() };
+        (ConnPhase::AwaitReady { qp, cm, .. }, Message::Ready) => {
+            *phase = ConnPhase::Established { qp: qp.clone(), cm: cm.clone() };
             drop(phase);
             qp.connection.advance(state::RTR, state::RTS);
             let info = conn.info();
             cm.push(CmEvent::Established { qp_num: qp.num(), private_data: Vec::new(), info });
         }
-        (Phase::Established { qp, cm }, Message::Disconnect) => {
+        (ConnPhase::Established { qp, cm }, Message::Disconnect) => {
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             disconnected(&qp, &cm);
         }
-        (Phase::AwaitReady { qp, cm, .. }, Message::Disconnect) => {
+        (ConnPhase::AwaitReady { qp, cm, .. }, Message::Disconnect) => {
             // Ready and disconnected before this thread ran: both events, in order.
             drop(phase);
             device.registry.drop_conn(&device.shared, conn);
             disconnected(&qp, &cm);
         }
-        (other @ (Phase::AwaitReply { .. } | Phase::AwaitReady { .. }), Message::Refuse(shortage)) => {
+        (
+            other @ (ConnPhase::AwaitReply { .. } | ConnPhase::AwaitReady { .. }),
+            Message::Refuse(shortage),
+        ) => {
             *phase = other;
             drop(phase);
             device.registry.end_conn(
@@ -204,7 +207,7 @@ fn disconnected(qp: &Arc<QpInner>, cm: &CmEvents) {
     cm.push(CmEvent::Disconnected { qp_num: qp.num() });
 }
 
-fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, bound: &BoundPort, hello: Hello) {
+fn on_request(device: &Arc<DeviceInner>, conn: &Arc<Conn>, bound: &BoundPort, hello: Hello) {
     let listener = unpoisoned(&bound.listener).clone();
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
     let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
@@ -223,7 +226,7 @@ fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, bound: &BoundPort, hello: H
 }
 
 fn on_reply(
-    device: &Arc<Inner>,
+    device: &Arc<DeviceInner>,
     conn: &Arc<Conn>,
     qp: Arc<QpInner>,
     cm: Arc<CmEvents>,
@@ -235,14 +238,14 @@ fn on_reply(
         device.registry.drop_conn(&device.shared, conn);
         return cm.push(failed(&qp, why));
     }
-    *unpoisoned(&conn.phase) = Phase::Established { qp: qp.clone(), cm: cm.clone() };
+    *unpoisoned(&conn.phase) = ConnPhase::Established { qp: qp.clone(), cm: cm.clone() };
     if !qp.connection.advance(state::INIT, state::RTS) {
         // Destroyed or failed by the program while the reply was in flight.
-        *unpoisoned(&conn.phase) = Phase::Closed;
+        *unpoisoned(&conn.phase) = ConnPhase::Closed;
         return device.registry.drop_conn(&device.shared, conn);
     }
     if let Some(link) = qp.connection.link() {
-        link.confirm();
+        link.allow_sends();
     }
     let sent = send(&conn.socket, &Message::Ready, &[]);
     conn.note_hello(&hello);
@@ -254,7 +257,7 @@ fn on_reply(
 }
 
 /// Ends handshakes that have timed out; returns when the next one will.
-pub(crate) fn expire_handshakes(device: &Arc<Inner>, now: Time) -> Option<Time> {
+pub(crate) fn expire_handshakes(device: &Arc<DeviceInner>, now: Time) -> Option<Time> {
     let (late, next) = device.registry.overdue(now);
     for conn in late {
         // Unless it has just been established.

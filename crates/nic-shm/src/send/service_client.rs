@@ -2,13 +2,13 @@
 //! thread copies, in chunks through a bounce buffer in its segment. This takes two copies instead of one, and
 //! the owner must be running. A probe at connection time chooses it, and the device's notes report it.
 //!
-//! This is the requester's side; the owner's side is [`crate::receive::serving`]. One request at a time per
+//! This is the requester's side; the owner's side is [`crate::receive::service_server`]. One request at a time per
 //! queue pair. The requester fills the words and makes `turn` odd; the owner makes it even.
 
 use std::sync::atomic::Ordering;
 
-use crate::copy::atomic::Atomic;
-use crate::copy::place::{self, Direction, Fault, SgList};
+use crate::copy::atomic::AtomicOp;
+use crate::copy::place::{self, CopyDirection, CopyError, SgList};
 use crate::memory::layout::{ServiceWords, service_op};
 use crate::peer::queue_pair::PeerQp;
 
@@ -61,9 +61,9 @@ impl ServiceClient {
         local: &SgList,
         at: u64,
         key: u32,
-        way: Direction,
-    ) -> Option<Result<(), Fault>> {
-        let kind = if way == Direction::Out { service_op::WRITE } else { service_op::READ };
+        direction: CopyDirection,
+    ) -> Option<Result<(), CopyError>> {
+        let kind = if direction == CopyDirection::Out { service_op::WRITE } else { service_op::READ };
         let result = self.continue_copy(link, local, at, key, kind)?;
         self.job = None;
         Some(result)
@@ -77,7 +77,7 @@ impl ServiceClient {
         at: u64,
         key: u32,
         from: u64,
-    ) -> Option<Result<(), Fault>> {
+    ) -> Option<Result<(), CopyError>> {
         if let Some(job) = &mut self.job
             && job.from != from
         {
@@ -96,14 +96,14 @@ impl ServiceClient {
         link: &PeerQp,
         at: u64,
         key: u32,
-        op: Atomic,
-    ) -> Option<Result<u64, Fault>> {
+        op: AtomicOp,
+    ) -> Option<Result<u64, CopyError>> {
         let words = &link.qp.service.0;
         let job = self.job.get_or_insert_default();
         if job.requested.is_none() {
             let (kind, operand) = match op {
-                Atomic::CompareSwap(compare, swap) => (service_op::COMPARE_SWAP, [compare, swap]),
-                Atomic::FetchAdd(add) => (service_op::FETCH_ADD, [add, 0]),
+                AtomicOp::CompareSwap(compare, swap) => (service_op::COMPARE_SWAP, [compare, swap]),
+                AtomicOp::FetchAdd(add) => (service_op::FETCH_ADD, [add, 0]),
             };
             job.requested = Some(8);
             self.send_request(link, &ServiceRequest { kind, at, len: 8, key, operand });
@@ -121,7 +121,7 @@ impl ServiceClient {
         at: u64,
         key: u32,
         kind: u32,
-    ) -> Option<Result<(), Fault>> {
+    ) -> Option<Result<(), CopyError>> {
         let words = &link.qp.service.0;
         let job = self.job.get_or_insert_default();
         if let Some(len) = job.requested {
@@ -130,10 +130,11 @@ impl ServiceClient {
             }
             if kind == service_op::READ && len > 0 {
                 let bounce = link.peer.table.map.bytes(words.bounce.load(Ordering::Relaxed), len);
-                let Some(bounce) = bounce else { return Some(Err(Fault::Access)) };
+                let Some(bounce) = bounce else { return Some(Err(CopyError::Access)) };
                 // SAFETY: `len` bytes in the peer's segment, into checked local memory. Test: the conformance
                 // suite on `shm(copy=service)`.
-                let copied = unsafe { place::move_mapped(&local.part(job.done, len), bounce, Direction::In) };
+                let copied =
+                    unsafe { place::copy_mapped(&local.part(job.done, len), bounce, CopyDirection::In) };
                 if let Err(fault) = copied {
                     return Some(Err(fault));
                 }
@@ -157,10 +158,11 @@ impl ServiceClient {
         }
         if kind != service_op::READ {
             let Some(buffer) = link.peer.table.map.bytes(bounce, len) else {
-                return Some(Err(Fault::Access));
+                return Some(Err(CopyError::Access));
             };
             // SAFETY: as above, in the other direction.
-            let copied = unsafe { place::move_mapped(&local.part(job.done, len), buffer, Direction::Out) };
+            let copied =
+                unsafe { place::copy_mapped(&local.part(job.done, len), buffer, CopyDirection::Out) };
             if let Err(fault) = copied {
                 return Some(Err(fault));
             }
@@ -185,9 +187,9 @@ impl ServiceClient {
 }
 
 /// The answer to the outstanding request, if it has arrived.
-fn answer(words: &ServiceWords) -> Option<Result<(), Fault>> {
+fn answer(words: &ServiceWords) -> Option<Result<(), CopyError>> {
     if !words.turn.load(Ordering::Acquire).is_multiple_of(2) {
         return None;
     }
-    Some(if words.refused.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(Fault::Access) })
+    Some(if words.refused.load(Ordering::Relaxed) == 0 { Ok(()) } else { Err(CopyError::Access) })
 }

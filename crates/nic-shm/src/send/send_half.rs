@@ -11,13 +11,13 @@ use verbs::{Data, Error, QpCap, Result, SendFlags, SendOp, SendWr, WcStatus};
 use crate::connection::{Connection, state_of};
 use crate::memory::layout::state;
 use crate::peer::queue_pair::PeerQp;
-use crate::queues::completions::{Completions, SendDone};
-use crate::send::engine::{Engine, Outcome};
+use crate::queues::completions::{Completions, SendCompletion};
+use crate::send::engine::{ExecuteOutcome, SendEngine};
 use crate::send::fast_path;
 use nic_util::sync::reader_registry::ReaderLock;
 
 /// The sending half of a queue pair.
-pub(crate) struct Sending {
+pub(crate) struct SendHalf {
     queue: ReaderLock<SendQueue>,
     pub(crate) completions: Arc<Completions>,
     /// Its slot in the completion queue.
@@ -37,7 +37,7 @@ pub(crate) struct Sending {
 
 /// The thread that makes progress on waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub(crate) enum ProgressCaller {
     /// A thread of the program that polls, and is likely to poll again.
     Poller,
     /// The NIC thread.
@@ -57,15 +57,15 @@ const POLLER_ACTIVE: Span = Span::from_us(100);
 pub(crate) struct SendQueue {
     posted: u64,
     /// Requests that wait for the peer, in order.
-    pending: VecDeque<Pending>,
-    engine: Engine,
+    pending: VecDeque<PendingSend>,
+    engine: SendEngine,
     /// Time of the last poll while requests waited, and of the last check for a receive.
     polled: Option<Time>,
     retried: Option<Time>,
 }
 
 /// A waiting send request, with copies of everything that the caller may reuse.
-struct Pending {
+struct PendingSend {
     wr_id: u64,
     op: SendOp,
     flags: SendFlags,
@@ -74,8 +74,8 @@ struct Pending {
     bytes: Vec<u8>,
 }
 
-impl Pending {
-    fn of(wr: &SendWr<'_>) -> Self {
+impl PendingSend {
+    fn copy_of(wr: &SendWr<'_>) -> Self {
         let (inline, sges, bytes) = match wr.data {
             Data::Sges(sges) => (false, sges.to_vec(), Vec::new()),
             Data::Inline(bytes) => (true, Vec::new(), bytes.to_vec()),
@@ -92,17 +92,18 @@ impl Pending {
 impl SendQueue {
     fn push(&mut self, wr: &SendWr<'_>) {
         self.posted += 1;
-        self.pending.push_back(Pending::of(wr));
+        self.pending.push_back(PendingSend::copy_of(wr));
     }
 
     /// Whether to retry now. If a message waits for a receive, a poller retries when many are posted or some
     /// time has passed, so that the two sides do not contend for a cache line on each message. The peer has
     /// to notify only while no thread polls.
-    fn should_retry(&mut self, link: &PeerQp, caller: Caller, now: Time) -> bool {
+    fn should_retry(&mut self, link: &PeerQp, caller: ProgressCaller, now: Time) -> bool {
         let within = |at: Option<Time>, span| at.is_some_and(|at| now < at + span);
         let delivery = &mut self.engine.delivery;
-        delivery.needs_rnr_notify = caller == Caller::NicThread && !within(self.polled, POLLER_ACTIVE);
-        if caller == Caller::NicThread {
+        delivery.needs_rnr_notify =
+            caller == ProgressCaller::NicThread && !within(self.polled, POLLER_ACTIVE);
+        if caller == ProgressCaller::NicThread {
             return true;
         }
         self.polled = Some(now);
@@ -114,13 +115,13 @@ impl SendQueue {
     }
 
     /// Removes the first waiting request; also returns the number of requests posted up to it.
-    fn pop(&mut self) -> Option<(Pending, u64)> {
+    fn pop(&mut self) -> Option<(PendingSend, u64)> {
         let first = self.pending.pop_front()?;
         Some((first, self.posted - self.pending.len() as u64))
     }
 }
 
-impl Sending {
+impl SendHalf {
     pub(crate) fn new(cap: &QpCap, signal_all: bool, num: u32, completions: Arc<Completions>) -> Self {
         Self {
             queue: ReaderLock::default(),
@@ -219,10 +220,10 @@ impl Sending {
             // If it has to wait, the NIC thread is woken and checks whether a thread polls.
             queue.engine.delivery.needs_rnr_notify = false;
             match queue.engine.execute(connection, wr) {
-                Outcome::Done(status, bytes) => {
+                ExecuteOutcome::Done(status, bytes) => {
                     return Ok(self.complete(connection, &mut queue, wr, status, bytes));
                 }
-                Outcome::Wait => self.set_stalled(connection, true),
+                ExecuteOutcome::Wait => self.set_stalled(connection, true),
             }
         }
         queue.push(wr);
@@ -305,7 +306,7 @@ impl Sending {
     ) -> bool {
         let failed = status != WcStatus::Success;
         if failed || self.signal_all || wr.flags.contains(SendFlags::SIGNALED) {
-            let done = SendDone {
+            let done = SendCompletion {
                 wr_id: wr.wr_id,
                 upto,
                 cq_slot: self.cq_slot().map_or(u32::MAX, |cq_slot| cq_slot as u32),
@@ -339,7 +340,7 @@ impl Sending {
     }
 
     /// Retries waiting requests. Returns whether the queue pair must be failed.
-    pub(crate) fn progress(&self, connection: &Connection, caller: Caller) -> bool {
+    pub(crate) fn progress(&self, connection: &Connection, caller: ProgressCaller) -> bool {
         if !self.is_stalled() {
             return false;
         }
@@ -352,10 +353,10 @@ impl Sending {
         while !failed && connection.state() == state::RTS {
             let Some((first, upto)) = queue.pop() else { break };
             match queue.engine.execute(connection, &first.request()) {
-                Outcome::Done(status, bytes) => {
+                ExecuteOutcome::Done(status, bytes) => {
                     failed = self.report(connection, &first.request(), upto, status, bytes);
                 }
-                Outcome::Wait => {
+                ExecuteOutcome::Wait => {
                     queue.pending.push_front(first);
                     return false;
                 }
@@ -373,7 +374,7 @@ impl Sending {
         while let Some((first, upto)) = queue.pop() {
             self.report(connection, &first.request(), upto, WcStatus::WrFlushErr, 0);
         }
-        queue.engine.abandon();
+        queue.engine.drop_request();
         self.set_stalled(connection, false);
     }
 }
@@ -384,29 +385,30 @@ mod tests {
 
     use super::*;
     use crate::fuzzing::link_to_process;
-    use crate::lies::idle;
+    use crate::hostile_peer::unattended_qp;
 
     /// Goal: waiting requests keep their queue entries, and are flushed in order. Method: ten sends to a peer
     /// that has eight receives and posts no more.
     #[test]
     fn waiting_requests_keep_their_entries_and_order() {
-        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));
+        let (device, qp) =
+            unattended_qp(|_, cq| QpInit::new(cq).cap(QpCap { max_send_wr: 10, ..QpCap::default() }));
         link_to_process(&qp, std::process::id() as i32, None);
         let (half, connection) = (&qp.sending, &qp.connection);
         let send = |wr_id| half.post(connection, &SendWr::inline(wr_id, SendOp::Send, &[1]));
         let over = || {
             let mut wcs = [Wc::default(); 16];
-            let count = half.completions.take(&mut wcs, |done| half.reclaim(done.upto));
+            let count = half.completions.poll_sends(&mut wcs, |done| half.reclaim(done.upto));
             wcs[..count].iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>()
         };
         assert!((0..10).all(|wr_id| send(wr_id) == Ok(false)) && half.is_stalled());
         assert_eq!(send(10), Err(Error::QueueFull { queue: "send", depth: 10 }));
         assert_eq!(over(), (0..8).map(|wr_id| (wr_id, WcStatus::Success)).collect::<Vec<_>>());
         let asked = || connection.link().map(|link| link.qp.rnr.0.load(Ordering::Relaxed));
-        assert!(!half.progress(connection, Caller::Poller) && asked() == Some(0), "it polls");
+        assert!(!half.progress(connection, ProgressCaller::Poller) && asked() == Some(0), "it polls");
         half.lock().polled = None;
         assert!(
-            !half.progress(connection, Caller::NicThread) && over().is_empty(),
+            !half.progress(connection, ProgressCaller::NicThread) && over().is_empty(),
             "there is still no receive"
         );
         assert_eq!(asked(), Some(1), "nobody polls");

@@ -13,9 +13,9 @@ use verbs::{
 };
 
 use crate::api::handle::QpHandle;
-use crate::device::of;
+use crate::device::device_inner_of;
+use crate::memory::atomic_lock::AtomicLock;
 use crate::memory::layout::{MrEntry, mr_at};
-use crate::memory::turn::AtomicLock;
 use crate::qp::QpInner;
 use crate::{CopyPath, ShmConfig, open};
 
@@ -40,7 +40,8 @@ impl Endpoint {
         let pd = device.alloc_pd().expect("a domain");
         let cq = device.create_cq(64).expect("a queue");
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
-        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+        let handle: Arc<QpHandle> =
+            own(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
         let cm = device.create_cm().expect("a channel");
         let memory = Buf::alloc(3 * LEN).expect("memory");
         let host = pd.reg_mr_range(&memory, LEN..2 * LEN, Access::ALL).expect("a region");
@@ -72,31 +73,31 @@ impl Endpoint {
 
 /// A victim and its hostile peer, connected.
 fn pair(copy: CopyPath) -> (Endpoint, Endpoint) {
-    let (victim, liar) = (Endpoint::new(copy), Endpoint::new(copy));
+    let (victim, hostile) = (Endpoint::new(copy), Endpoint::new(copy));
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = liar.cm.listen(any, 4).expect("a listener");
+    let listener = hostile.cm.listen(any, 4).expect("a listener");
     victim.cm.connect(&victim.qp, listener.addr(), &ConnParam::default()).expect("connecting");
-    let CmEvent::ConnectRequest(request) = liar.event() else { panic!("no request") };
-    liar.cm.accept(request, &liar.qp, &ConnParam::default()).expect("accepted");
+    let CmEvent::ConnectRequest(request) = hostile.event() else { panic!("no request") };
+    hostile.cm.accept(request, &hostile.qp, &ConnParam::default()).expect("accepted");
     assert!(matches!(victim.event(), CmEvent::Established { .. }));
-    assert!(matches!(liar.event(), CmEvent::Established { .. }));
-    (victim, liar)
+    assert!(matches!(hostile.event(), CmEvent::Established { .. }));
+    (victim, hostile)
 }
 
 /// Two connected queue pairs.
-pub(crate) fn connected() -> (Qp, Qp) {
+pub(crate) fn connected_qps() -> (Qp, Qp) {
     let (one, other) = pair(CopyPath::Auto);
     (one.qp, other.qp)
 }
 
 /// A queue pair that only the test accesses, as the NIC thread has ended; also returns the objects that keep
 /// it alive.
-pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
+pub(crate) fn unattended_qp(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<QpInner>) {
     let device = open(&host::real::host(), &ShmConfig::default()).expect("a device");
-    of(&device).expect("ours").stop();
+    device_inner_of(&device).expect("a device of this NIC").stop();
     let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
     let qp = pd.create_qp(&init(&pd, &cq)).expect("a queue pair");
-    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+    let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
     let inner = handle.qp.clone();
     ((device, pd, cq, qp), inner)
 }
@@ -106,17 +107,17 @@ pub(crate) fn idle(init: impl FnOnce(&Pd, &Cq) -> QpInit) -> (impl Sized, Arc<Qp
 /// is refused.
 #[test]
 fn oversized_region_gives_no_access_outside() {
-    let (victim, liar) = pair(CopyPath::Auto);
+    let (victim, hostile) = pair(CopyPath::Auto);
     let memory = Buf::alloc(1 << 20).expect("memory");
-    liar.entry(&liar.nic).len.store(1 << 62, Ordering::Release);
-    assert_eq!(victim.request(SendOp::Write(liar.nic.remote(0)), 8), WcStatus::Success);
+    hostile.entry(&hostile.nic).len.store(1 << 62, Ordering::Release);
+    assert_eq!(victim.request(SendOp::Write(hostile.nic.remote(0)), 8), WcStatus::Success);
     let link = victim.inner.connection.link().expect("connected");
-    let place = liar.entry(&liar.nic).place.load(Ordering::Relaxed);
+    let place = hostile.entry(&hostile.nic).place.load(Ordering::Relaxed);
     let base = link.peer.table.map.bytes(place, 1).expect("mapped");
     let away = (memory.as_ptr().addr()).wrapping_sub(base.addr()) as u64;
     victim.host.buf().fill(1);
     assert!(away < 1 << 62, "the buffer is after the region");
-    let remote = RemoteAddr { addr: away, rkey: liar.nic.rkey() };
+    let remote = RemoteAddr { addr: away, rkey: hostile.nic.rkey() };
     assert_eq!(victim.request(SendOp::Write(remote), 8), WcStatus::RemAccessErr);
     assert_eq!(memory.word(0).expect("aligned").load(Ordering::SeqCst), 0, "written outside");
 }
@@ -126,13 +127,16 @@ fn oversized_region_gives_no_access_outside() {
 #[test]
 fn forged_table_of_this_process_gives_no_other_access() {
     for own_table in [false, true] {
-        let (victim, liar) = pair(CopyPath::Auto);
+        let (victim, hostile) = pair(CopyPath::Auto);
         let memory = Buf::alloc(LEN).expect("memory");
-        let changed = if own_table { &victim } else { &liar };
+        let changed = if own_table { &victim } else { &hostile };
         changed.entry(&changed.host).place.store(memory.addr(), Ordering::Release);
-        let op =
-            if own_table { SendOp::Read(liar.host.remote(0)) } else { SendOp::Write(liar.host.remote(0)) };
-        liar.host.buf().fill(1);
+        let op = if own_table {
+            SendOp::Read(hostile.host.remote(0))
+        } else {
+            SendOp::Write(hostile.host.remote(0))
+        };
+        hostile.host.buf().fill(1);
         victim.host.buf().fill(1);
         for _ in 0..2 {
             victim.request(op, 8);
@@ -145,7 +149,7 @@ fn forged_table_of_this_process_gives_no_other_access() {
 /// Method: a request of length 0 for the 8 bytes after the region.
 #[test]
 fn atomic_of_length_zero_is_bounds_checked() {
-    let (owner, asker) = pair(CopyPath::Service);
+    let (owner, requester) = pair(CopyPath::Service);
     let words = &owner.inner.connection.words.service.0;
     let behind = owner.host.buf().addr() + LEN as u64;
     words.kind.store(3, Ordering::Relaxed);
@@ -154,7 +158,7 @@ fn atomic_of_length_zero_is_bounds_checked() {
     words.key.store(owner.host.rkey(), Ordering::Relaxed);
     words.operand[0].store(1, Ordering::Relaxed);
     words.turn.fetch_add(1, Ordering::Release);
-    asker.inner.connection.link().expect("connected").kick();
+    requester.inner.connection.link().expect("connected").kick();
     let answered = || words.turn.load(Ordering::Acquire).is_multiple_of(2).then_some(());
     owner
         .device
@@ -179,27 +183,30 @@ fn peer_that_dies_inside_releases_the_atomic_lock() {
         rustix::process::PidfdFlags::empty(),
     );
     let victim = Endpoint::new(CopyPath::Auto);
-    let (device, shared) = (of(&victim.device).expect("ours"), victim.inner.connection.device.clone());
+    let (device, shared) = (
+        device_inner_of(&victim.device).expect("a device of this NIC"),
+        victim.inner.connection.device.clone(),
+    );
     crate::fuzzing::link_to_process(&victim.inner, peer.id() as i32, pidfd.ok());
     let index = victim.inner.index();
     victim.inner.connection.words.peer.0.busy.enter(&shared.header.visited, index);
-    let turn = AtomicLock::take(&shared.table.map, index, 7).expect("free");
-    std::mem::forget(turn);
+    let lock = AtomicLock::try_lock(&shared.table.map, index, 7).expect("free");
+    std::mem::forget(lock);
     let Endpoint { qp, inner, .. } = victim;
     drop((qp, inner));
     assert_eq!(device.objects.lingering.lock().expect("unpoisoned").len(), 1);
     (0..3).for_each(|_| {
         device.check_atomic_lock();
     });
-    assert!(AtomicLock::take(&shared.table.map, 3, 1).is_none(), "the lock was taken from a live holder");
+    assert!(AtomicLock::try_lock(&shared.table.map, 3, 1).is_none(), "the lock was taken from a live holder");
     peer.kill().expect("killed");
     peer.wait().expect("reaped");
-    let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
+    let free = || AtomicLock::try_lock(&shared.table.map, 3, 1).map(drop);
     let patience = shared.host.after(Span::from_secs(30));
     assert!(shared.host.poll("the atomic lock", patience, free).is_some(), "the lock was never released");
-    let seen_off = || device.objects.lingering.lock().expect("unpoisoned").is_empty().then_some(());
+    let lingering_is_empty = || device.objects.lingering.lock().expect("unpoisoned").is_empty().then_some(());
     assert!(
-        shared.host.poll("the end", patience, seen_off).is_some(),
+        shared.host.poll("the end", patience, lingering_is_empty).is_some(),
         "the queue pair's number was never freed"
     );
     let page = || {
@@ -238,12 +245,12 @@ fn to_error_waits_for_a_peer_inside() {
 fn forged_atomic_lock_is_released() {
     let victim = Endpoint::new(CopyPath::Auto);
     let shared = &victim.inner.connection.device;
-    for lie in [1, 7, u64::MAX, 1 << 40] {
+    for forged in [1, 7, u64::MAX, 1 << 40] {
         let header: &crate::memory::layout::Header = shared.table.map.get(0).expect("a header");
-        header.atomic_holder.0.store(lie, Ordering::Release);
+        header.atomic_holder.0.store(forged, Ordering::Release);
         shared.reactor.wake();
-        let free = || AtomicLock::take(&shared.table.map, 3, 1).map(drop);
+        let free = || AtomicLock::try_lock(&shared.table.map, 3, 1).map(drop);
         let patience = shared.host.after(Span::from_secs(30));
-        assert!(shared.host.poll("the atomic lock", patience, free).is_some(), "{lie:#x} keeps the lock");
+        assert!(shared.host.poll("the atomic lock", patience, free).is_some(), "{forged:#x} keeps the lock");
     }
 }

@@ -1,4 +1,4 @@
-//! The owner's side of [`crate::send::service`]: the NIC thread accesses this device's memory for a peer that
+//! The owner's side of [`crate::send::service_client`]: the NIC thread accesses this device's memory for a peer that
 //! may not.
 //!
 //! Each word that the peer writes is read once: it may change at any time.
@@ -9,22 +9,22 @@ use std::sync::atomic::Ordering;
 use verbs::Access;
 
 use crate::connection::Connection;
-use crate::copy::atomic::{Atomic, atomic_across};
-use crate::copy::place::{self, Direction, SgList, own_pid};
+use crate::copy::atomic::{AtomicOp, process_vm_atomic};
+use crate::copy::place::{self, CopyDirection, SgList, own_pid};
+use crate::memory::allocator::Ring;
+use crate::memory::atomic_lock::AtomicLock;
 use crate::memory::layout::{ServiceWords, service_op, state};
-use crate::memory::parts::Ring;
 use crate::memory::table::Location;
-use crate::memory::turn::AtomicLock;
 use nic_util::sync::Spin;
 
 /// State of serving the peer of one queue pair.
 #[derive(Default)]
-pub(crate) struct Serving {
+pub(crate) struct ServiceServer {
     /// The offset of the bounce buffer through which this device copies for the peer, once allocated.
     bounce: OnceLock<u64>,
 }
 
-impl Serving {
+impl ServiceServer {
     /// Carries out the peer's request, if there is one; returns whether to check again soon. `enter` takes a
     /// lock for which deregistration waits.
     pub(crate) fn serve<L>(
@@ -39,7 +39,7 @@ impl Serving {
             return false;
         }
         let table = &connection.device.table;
-        let Some(atomic_lock) = AtomicLock::take(&table.map, connection.index, request_turn) else {
+        let Some(atomic_lock) = AtomicLock::try_lock(&table.map, connection.index, request_turn) else {
             return true;
         };
         let lock = enter();
@@ -95,8 +95,8 @@ impl Serving {
         if let Location::Anywhere(_) = place {
             let mut buffer = SgList::new();
             buffer.push(bounce, len);
-            let way = if kind == service_op::READ { Direction::In } else { Direction::Out };
-            return place::across(own_pid(), &buffer, &memory, way).ok();
+            let direction = if kind == service_op::READ { CopyDirection::In } else { CopyDirection::Out };
+            return place::process_vm_copy(own_pid(), &buffer, &memory, direction).ok();
         }
         // SAFETY: checked just now, and deregistration waits for the lock that the caller holds; the buffer
         // has `len` bytes. Test: the conformance suite on `shm(copy=service)`.
@@ -122,23 +122,23 @@ impl Serving {
 }
 
 /// The atomic that the peer requested, if any.
-fn requested_atomic(words: &ServiceWords, kind: u32) -> Option<Atomic> {
+fn requested_atomic(words: &ServiceWords, kind: u32) -> Option<AtomicOp> {
     let operand = |i: usize| words.operand[i].load(Ordering::Relaxed);
     match kind {
-        service_op::COMPARE_SWAP => Some(Atomic::CompareSwap(operand(0), operand(1))),
-        service_op::FETCH_ADD => Some(Atomic::FetchAdd(operand(0))),
+        service_op::COMPARE_SWAP => Some(AtomicOp::CompareSwap(operand(0), operand(1))),
+        service_op::FETCH_ADD => Some(AtomicOp::FetchAdd(operand(0))),
         _ => None,
     }
 }
 
 /// Carries out an atomic on 8 checked bytes of this process; returns the old value.
-fn apply_atomic(place: Location, at: u64, op: Atomic) -> Option<u64> {
+fn apply_atomic(place: Location, at: u64, op: AtomicOp) -> Option<u64> {
     let pointer = at as *mut u64;
     if !pointer.is_aligned() {
         return None;
     }
     if let Location::Anywhere(_) = place {
-        return atomic_across(own_pid(), at, op).ok();
+        return process_vm_atomic(own_pid(), at, op).ok();
     }
     // SAFETY: checked by the caller for 8 bytes, aligned, kept as above.
     unsafe { op.apply_at(pointer) }.ok()

@@ -1,4 +1,4 @@
-//! [`Reserve`]: a reserved address range for a part of a file, which becomes accessible as it is used.
+//! [`ReservedMapping`]: a reserved address range for a part of a file, which becomes accessible as it is used.
 //!
 //! A segment is much larger than its used part. Inaccessible pages cost nothing and disturb nothing: a core
 //! dump and a leak checker read everything that is readable, and reading a hole of a shared file allocates
@@ -21,7 +21,7 @@ const STEP: u64 = 1 << 20;
 
 /// Whether core dumps include the accessible part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dump {
+pub(crate) enum CoreDump {
     /// Include: the program's own data.
     Yes,
     /// Exclude: a peer's memory, and memory that only this library uses.
@@ -29,24 +29,24 @@ pub(crate) enum Dump {
 }
 
 /// A reserved address range for a part of a file. Addresses stay valid until this is dropped.
-pub(crate) struct Reserve {
+pub(crate) struct ReservedMapping {
     base: NonNull<u8>,
     len: u64,
     /// Number of accessible bytes, from the beginning.
     open: AtomicU64,
     growing: Mutex<()>,
-    dump: Dump,
+    dump: CoreDump,
 }
 
 // SAFETY: shared memory, which is accessed through atomics and raw copies only, from any thread. Test: the
 // conformance suite.
-unsafe impl Send for Reserve {}
+unsafe impl Send for ReservedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Reserve {}
+unsafe impl Sync for ReservedMapping {}
 
-impl Reserve {
+impl ReservedMapping {
     /// Reserves addresses for `len` bytes of a file from `offset` on, the first `open` bytes accessible.
-    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: u64, open: u64, dump: Dump) -> Result<Self> {
+    pub(crate) fn new(fd: BorrowedFd<'_>, offset: u64, len: u64, open: u64, dump: CoreDump) -> Result<Self> {
         let size = usize::try_from(len)
             .map_err(|_| Error::Invalid("the segment exceeds the address space".into()))?;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
@@ -107,7 +107,7 @@ impl Reserve {
             let rights = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: a part of this mapping that nobody could access before. Test: as above.
             unsafe { mprotect(self.at(open), (to - open) as usize, rights) }.ok()?;
-            if self.dump == Dump::Yes {
+            if self.dump == CoreDump::Yes {
                 self.advise(open, to, Advice::LinuxDoDump);
             }
             fork::grown(self.base.as_ptr(), to as usize);
@@ -128,7 +128,7 @@ impl Reserve {
     }
 }
 
-impl Drop for Reserve {
+impl Drop for ReservedMapping {
     fn drop(&mut self) {
         fork::unmapped(self.base.as_ptr(), || {
             // SAFETY: mapped by `new`, and nobody uses it any more.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     /// The mappings of a range from /proc/self/smaps: length, rights, and whether core dumps include them.
-    fn mappings(reserve: &Reserve) -> Vec<(u64, String, bool)> {
+    fn mappings(reserve: &ReservedMapping) -> Vec<(u64, String, bool)> {
         let (first, end) = (reserve.base().addr(), reserve.base().addr() + reserve.len() as usize);
         let text = std::fs::read_to_string("/proc/self/smaps").expect("the file exists");
         let mut found = Vec::new();
@@ -176,14 +176,15 @@ mod tests {
         let file = memfd_create("reserve", MemfdFlags::CLOEXEC).expect("a file");
         let len = 64 * STEP;
         ftruncate(&file, len).expect("a size");
-        for dump in [Dump::Yes, Dump::No] {
-            let reserve = Reserve::new(file.as_fd(), 0, len, 0, dump).expect("addresses");
+        for dump in [CoreDump::Yes, CoreDump::No] {
+            let reserve = ReservedMapping::new(file.as_fd(), 0, len, 0, dump).expect("addresses");
             assert_eq!(mappings(&reserve), [(len, "---s".to_owned(), false)]);
             for (from, end, open) in
                 [(0, 1, 1), (5, STEP, 1), (9, STEP + 1, 2), (0, 8, 2), (40 * STEP, 41 * STEP, 41)]
             {
                 assert_eq!(reserve.bytes(from, end), Some(reserve.base().wrapping_add(from as usize)));
-                let (used, rest) = ((open * STEP, "rw-s".to_owned(), dump == Dump::Yes), len - open * STEP);
+                let (used, rest) =
+                    ((open * STEP, "rw-s".to_owned(), dump == CoreDump::Yes), len - open * STEP);
                 assert_eq!(mappings(&reserve), [used, (rest, "---s".to_owned(), false)]);
             }
             assert_eq!(reserve.bytes(len - 8, len + 1), None);

@@ -13,14 +13,14 @@ use nic_util::sync::unpoisoned;
 pub(crate) const PAGE: u64 = 4096;
 
 /// A device's segment and its allocators.
-pub(crate) struct Memory {
+pub(crate) struct SegmentAllocator {
     pub(crate) segment: Segment,
     fork_guard: ForkGuard,
     rings: Mutex<Heap>,
     dm: Mutex<Heap>,
 }
 
-impl Memory {
+impl SegmentAllocator {
     /// Manages a segment with `dm_size` bytes of NIC memory.
     pub(crate) fn new(segment: Segment, fork_guard: ForkGuard, dm_size: u64) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Memory {
 
 /// An allocated part of the segment's heap.
 pub(crate) struct Ring {
-    memory: Arc<Memory>,
+    memory: Arc<SegmentAllocator>,
     pub(crate) at: u64,
     len: u64,
 }
@@ -100,7 +100,7 @@ impl Drop for Ring {
 
 /// An allocated part of NIC memory, freed with its last handle.
 struct DmPiece {
-    memory: Arc<Memory>,
+    memory: Arc<SegmentAllocator>,
     at: u64,
     len: u64,
 }

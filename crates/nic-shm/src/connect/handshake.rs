@@ -7,14 +7,14 @@ use verbs::{CmFailure, ConnParam, Depths, Error, Result};
 
 use crate::connect::registry::Conn;
 use crate::peer::queue_pair::PeerQp;
-use crate::protocol::socket::{pidfd_of, send};
+use crate::protocol::socket::{peer_pidfd, send};
 use crate::protocol::wire::{Hello, Message, Shortage};
 use crate::qp::QpInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use nic_util::sync::fence;
 
 /// The hello of a queue pair.
-pub(crate) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hello {
+pub(crate) fn hello_of(device: &DeviceShared, qp: &QpInner, param: &ConnParam) -> Hello {
     Hello {
         token: device.token,
         process: *device.process,
@@ -31,13 +31,13 @@ pub(crate) fn hello_of(device: &Shared, qp: &QpInner, param: &ConnParam) -> Hell
 
 /// Sends a hello with the descriptors that the peer needs.
 pub(crate) fn send_hello(
-    device: &Shared,
+    device: &DeviceShared,
     conn: &Conn,
     qp: &QpInner,
     message: &Message,
 ) -> Result<(), CmFailure> {
-    let mut fds = vec![device.memory.segment.as_fd(), device.reactor.doorbell()];
-    fds.extend(qp.receiving.completions.channel.as_ref().map(|c| c.doorbell.sender()));
+    let mut fds = vec![device.memory.segment.as_fd(), device.reactor.wake_socket()];
+    fds.extend(qp.receiving.completions.channel.as_ref().map(|c| c.wake_socket.sender()));
     send(&conn.socket, message, &fds).map_err(|errno| match errno {
         Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => CmFailure::PeerGone,
         Errno::TOOMANYREFS => CmFailure::Shortage(
@@ -51,7 +51,7 @@ pub(crate) fn send_hello(
 
 /// Connects a queue pair to the sender of a hello.
 pub(crate) fn link(
-    device: &Shared,
+    device: &DeviceShared,
     conn: &Conn,
     qp: &QpInner,
     hello: &Hello,
@@ -60,7 +60,7 @@ pub(crate) fn link(
     if !hello.barriers {
         fence::require_full();
     }
-    let peer = device.peers.get(hello, conn.pid, || pidfd_of(&conn.socket, conn.pid), &mut fds)?;
+    let peer = device.peers.get(hello, conn.pid, || peer_pidfd(&conn.socket, conn.pid), &mut fds)?;
     qp.connection.connect(PeerQp::new(peer, hello, fds.pop())?)
 }
 

@@ -13,8 +13,8 @@ use verbs::{Error, Result, Wc};
 
 use crate::qp::QpInner;
 use crate::queues::completions::Completions;
-use crate::send::sending::Caller;
-use crate::shared::Shared;
+use crate::send::send_half::ProgressCaller;
+use crate::shared::DeviceShared;
 use nic_util::sync::reader_registry::ReaderLock;
 
 /// Number of queue pairs that a poll checks one by one; if there are more, peers mark those with completions.
@@ -47,7 +47,7 @@ pub(crate) struct PollState {
 
 impl PollState {
     /// Handles the mark of a queue pair, one among many.
-    fn handle_mark(&mut self, index: usize) {
+    fn handle_marked(&mut self, index: usize) {
         let Some(qp) = self.by_index.get(index).and_then(Option::as_ref) else { return };
         let new = qp.receiving.count_arrivals();
         self.arrived += new;
@@ -68,7 +68,7 @@ impl PollState {
             self.by_index.resize(qp.index() + 1, None);
         }
         self.by_index[qp.index()] = Some(qp.clone());
-        self.handle_mark(qp.index());
+        self.handle_marked(qp.index());
     }
 
     /// Polls completions of receives, from each queue pair in turn.
@@ -92,7 +92,7 @@ impl PollState {
     }
 
     /// Polls completions of receives, from queue pairs that were marked.
-    fn poll_due(&mut self, wcs: &mut [Wc]) -> usize {
+    fn poll_marked(&mut self, wcs: &mut [Wc]) -> usize {
         let Self { due, by_index, arrived, recent, .. } = self;
         let mut got = 0;
         if due.is_empty() && !wcs.is_empty() {
@@ -123,14 +123,14 @@ impl PollState {
 }
 
 /// A completion queue with the queue pairs that it polls.
-pub(crate) struct Polling {
+pub(crate) struct PolledCq {
     pub(crate) completions: Arc<Completions>,
     state: ReaderLock<PollState>,
     /// There are too many queue pairs to poll each: peers mark those with completions. Never reset.
     has_many: AtomicBool,
 }
 
-impl Polling {
+impl PolledCq {
     pub(crate) fn new(completions: Completions) -> Self {
         let completions = Arc::new(completions);
         Self { completions, state: ReaderLock::default(), has_many: AtomicBool::new(false) }
@@ -141,7 +141,7 @@ impl Polling {
     pub(crate) fn attach_sender(&self, qp: &Arc<QpInner>) -> bool {
         let can_overrun = self.completions.add_depth(qp.sending.depth());
         let mut state = self.state.lock();
-        self.completions.make_room();
+        self.completions.reserve_capacity();
         let cq_slot = state.free.pop().unwrap_or_else(|| {
             state.senders.push(None);
             state.senders.len() - 1
@@ -182,7 +182,7 @@ impl Polling {
         if let Some(cq_slot) = qp.sending.cq_slot() {
             state.senders[cq_slot] = None;
             state.free.push(cq_slot);
-            self.completions.forget(cq_slot);
+            self.completions.discard_of_qp(cq_slot);
         }
     }
 
@@ -205,23 +205,23 @@ impl Polling {
     /// Polls completions: of send requests first, then of receives; returns both numbers. Fails if the queue
     /// has overrun.
     #[inline]
-    pub(crate) fn poll(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
+    pub(crate) fn poll(&self, device: &DeviceShared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         if self.completions.needs_slow_path() {
             return self.poll_any(device, wcs);
         }
         let mut state = self.enter(device);
-        let sends = self.take_sent(&state, wcs);
+        let sends = self.poll_sends(&state, wcs);
         Ok((sends, state.poll_few(&mut wcs[sends..])))
     }
 
     #[inline]
-    fn enter(&self, device: &Shared) -> BiasedGuard<'_, PollState> {
+    fn enter(&self, device: &DeviceShared) -> BiasedGuard<'_, PollState> {
         self.state.enter(|| device.pollers.add(self.completions.index))
     }
 
     #[inline]
-    fn take_sent(&self, state: &PollState, wcs: &mut [Wc]) -> usize {
-        self.completions.take(wcs, |done| {
+    fn poll_sends(&self, state: &PollState, wcs: &mut [Wc]) -> usize {
+        self.completions.poll_sends(wcs, |done| {
             if let Some(qp) = state.senders.get(done.cq_slot as usize).and_then(Option::as_ref) {
                 qp.sending.reclaim(done.upto);
             }
@@ -229,7 +229,7 @@ impl Polling {
     }
 
     #[inline(never)]
-    fn poll_any(&self, device: &Shared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
+    fn poll_any(&self, device: &DeviceShared, wcs: &mut [Wc]) -> Result<(usize, usize)> {
         let completions = &*self.completions;
         let overrun = || Error::CqOverrun { cqe: completions.cqe() };
         if completions.has_overrun() {
@@ -239,26 +239,26 @@ impl Polling {
             self.retry_stalled();
         }
         let mut state = self.enter(device);
-        self.read_marks(&mut state);
+        self.collect_marked(&mut state);
         if self.is_overrun(&state) {
             drop(state);
             completions.overrun();
             return Err(overrun());
         }
-        let sends = self.take_sent(&state, wcs);
+        let sends = self.poll_sends(&state, wcs);
         let wcs = &mut wcs[sends..];
         let has_many = self.has_many.load(Ordering::Relaxed);
-        let receives = if has_many { state.poll_due(wcs) } else { state.poll_few(wcs) };
+        let receives = if has_many { state.poll_marked(wcs) } else { state.poll_few(wcs) };
         completions.leave_slow_path(has_many);
         Ok((sends, receives))
     }
 
     /// With many queue pairs: reads the marks.
     #[inline]
-    fn read_marks(&self, state: &mut PollState) {
+    fn collect_marked(&self, state: &mut PollState) {
         let ready = &self.completions.words.ready;
         if self.has_many.load(Ordering::Relaxed) && ready.any() {
-            ready.drain_each(|index| state.handle_mark(index));
+            ready.drain_each(|index| state.handle_marked(index));
         }
     }
 
@@ -276,21 +276,22 @@ impl Polling {
     fn received(&self, state: &PollState) -> usize {
         // Among many, those with completions were marked; few are checked one by one.
         let few = if self.has_many.load(Ordering::Relaxed) { &[][..] } else { &state.receivers };
-        state.arrived + few.iter().map(|qp| qp.receiving.waiting()).sum::<usize>()
+        state.arrived + few.iter().map(|qp| qp.receiving.pollable()).sum::<usize>()
     }
 
     /// Resizes the queue unless it holds more completions than that; returns whether this makes an overrun
     /// possible.
     pub(crate) fn resize(&self, cqe: u32) -> Option<bool> {
         let state = self.state.lock();
-        let receives = state.receivers.iter().map(|qp| qp.receiving.due(&qp.connection)).sum();
+        let receives =
+            state.receivers.iter().map(|qp| qp.receiving.pollable_or_flushable(&qp.connection)).sum();
         self.completions.resize(cqe, receives)
     }
 
     /// Checks for an overrun that no poll has found.
     pub(crate) fn check_overrun(&self) {
         let mut state = self.state.lock();
-        self.read_marks(&mut state);
+        self.collect_marked(&mut state);
         let is_overrun = self.is_overrun(&state);
         drop(state);
         if is_overrun {
@@ -304,7 +305,7 @@ impl Polling {
         for cq_slot in stalled.drain() {
             let sender = self.state.lock().senders.get(cq_slot).cloned().flatten();
             // Without the lock, which reporting a failure takes.
-            sender.iter().for_each(|qp| qp.progress(Caller::Poller));
+            sender.iter().for_each(|qp| qp.progress(ProgressCaller::Poller));
             if sender.is_some_and(|qp| qp.sending.is_stalled()) {
                 self.completions.mark_stalled(cq_slot);
             }

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::memory::layout::Header;
-use crate::memory::segment::Map;
+use crate::memory::segment::MappedSegment;
 use nic_util::sync::fence;
 
 /// The held lock, released when dropped.
@@ -21,7 +21,7 @@ pub(crate) struct AtomicLock<'m> {
 impl<'m> AtomicLock<'m> {
     /// Takes the lock for queue pair `index` of the device, for the `count`th time; `None` if it stays taken
     /// for long.
-    pub(crate) fn take(map: &'m Map, index: usize, count: u32) -> Option<Self> {
+    pub(crate) fn try_lock(map: &'m MappedSegment, index: usize, count: u32) -> Option<Self> {
         let word = holder(map)?;
         // The count distinguishes two acquisitions by one holder, for the thread that clears the word.
         let mine = u64::from(count) << 32 | (index as u64 + 1);
@@ -44,15 +44,19 @@ impl Drop for AtomicLock<'_> {
     }
 }
 
-fn holder(map: &Map) -> Option<&AtomicU64> {
+fn holder(map: &MappedSegment) -> Option<&AtomicU64> {
     map.get::<Header>(0).map(|header| &header.atomic_holder.0)
 }
 
 /// Takes the lock away from a holder that is not inside (any more), according to `is_inside`, which gets a
 /// queue pair's number. `seen` is the holder at the last check. Must run on the NIC thread:
-/// [`crate::receive::serving`] holds the lock there for peers that are not inside. Returns whether to check
+/// [`crate::receive::service_server`] holds the lock there for peers that are not inside. Returns whether to check
 /// again soon.
-pub(crate) fn release_dead(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize) -> bool) -> bool {
+pub(crate) fn release_if_dead(
+    map: &MappedSegment,
+    seen: &AtomicU64,
+    is_inside: impl Fn(usize) -> bool,
+) -> bool {
     let Some(word) = holder(map) else { return false };
     let held = word.load(Ordering::Acquire);
     // Most holders have released the lock by the next check.
@@ -73,7 +77,7 @@ pub(crate) fn release_dead(map: &Map, seen: &AtomicU64, is_inside: impl Fn(usize
 
 /// Releases the lock if the peer of a queue pair held it: the peer is not inside any more, so it died with
 /// the lock held.
-pub(crate) fn release_of(map: &Map, index: usize) {
+pub(crate) fn release_if_held_by(map: &MappedSegment, index: usize) {
     if let Some(word) = holder(map) {
         let its = |held: u64| (held as u32 as usize == index + 1).then_some(0);
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, its);

@@ -8,11 +8,11 @@ use host::Biased;
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcOpcode, WcStatus};
 
 use crate::connection::Connection;
+use crate::memory::allocator::{Ring, SegmentAllocator};
 use crate::memory::layout::{QpShared, comp, recv, state};
-use crate::memory::parts::{Memory, Ring};
-use crate::memory::segment::Slots;
+use crate::memory::segment::SlotArray;
 use crate::queues::completions::Completions;
-use crate::queues::receives::{Claimed, SharedReceives, check_sges, fill};
+use crate::queues::receives::{Claimed, SharedReceives, check_sges, write_receive};
 use crate::receive::arrival;
 use nic_util::sync::ring;
 
@@ -21,11 +21,11 @@ use nic_util::sync::ring;
 const SRQ_COMPS: u32 = 64;
 
 /// The receiving half of a queue pair.
-pub(crate) struct Receiving {
+pub(crate) struct RecvHalf {
     /// The completion ring, which the peer writes.
-    comps: Slots,
+    comps: SlotArray,
     /// Its own receive ring...
-    recvs: Option<Slots>,
+    recvs: Option<SlotArray>,
     /// ...or a shared receive queue.
     pub(crate) srq: Option<Arc<SharedReceives>>,
     pub(crate) completions: Arc<Completions>,
@@ -44,11 +44,11 @@ pub(crate) struct Receiving {
     pub(crate) is_due: AtomicBool,
 }
 
-impl Receiving {
+impl RecvHalf {
     /// Creates the half of an unconnected queue pair, and its rings, the completion ring first; they must
     /// live as long as peers use them.
     pub(crate) fn new(
-        memory: &Arc<Memory>,
+        memory: &Arc<SegmentAllocator>,
         cap: &QpCap,
         completions: Arc<Completions>,
         srq: Option<Arc<SharedReceives>>,
@@ -61,11 +61,11 @@ impl Receiving {
         let mut recvs = None;
         if srq.is_none() {
             let ring = memory.alloc_ring(stride << shift)?;
-            recvs = Some(Slots::new(map, ring.at, stride, shift)?);
+            recvs = Some(SlotArray::new(map, ring.at, stride, shift)?);
             rings.push(ring);
         }
         let half = Self {
-            comps: Slots::new(map, rings[0].at, comp::STRIDE, shift)?,
+            comps: SlotArray::new(map, rings[0].at, comp::STRIDE, shift)?,
             recvs,
             srq,
             completions,
@@ -81,7 +81,7 @@ impl Receiving {
     }
 
     /// Publishes the offsets of rings and queues for the peer.
-    pub(crate) fn describe(&self, words: &QpShared, rings: &[Ring]) {
+    pub(crate) fn publish_layout(&self, words: &QpShared, rings: &[Ring]) {
         let shift = self.comps.shift();
         words.recv_cq.store(self.completions.index as u32, Ordering::Relaxed);
         words.srq.store(self.srq.as_ref().map_or(0, |s| s.index as u32 + 1), Ordering::Relaxed);
@@ -111,13 +111,13 @@ impl Receiving {
             return Err(Error::QueueFull { queue: "receive", depth: self.max_wr });
         }
         let (slot, shift) = (recvs.slot(posted), recvs.shift());
-        fill(slot, wr);
+        write_receive(slot, wr);
         // Before the peer can see it: the peer completes only receives that were posted.
         self.posted.store(posted + 1, Ordering::Release);
         ring::publish(&slot[recv::MARK], ring::lap(posted, shift), wr.sges.len() as u32);
         drop(lock);
         nic_util::sync::fence::light();
-        connection.answer_rnr();
+        connection.notify_rnr_waiter();
         if !connection.is_ready() && connection.state() == state::ERROR {
             self.completions.wake_all(connection.index);
         }
@@ -126,7 +126,7 @@ impl Receiving {
 
     /// The end of positions that can hold completions: a peer completes only receives that were posted.
     #[inline]
-    fn end(&self) -> u64 {
+    fn end_of_posted(&self) -> u64 {
         match self.recvs {
             Some(_) => self.posted.load(Ordering::Acquire),
             None => self.taken.load(Ordering::Relaxed) + (1 << self.comps.shift()),
@@ -134,15 +134,15 @@ impl Receiving {
     }
 
     /// Number of completions that can be polled.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn pollable(&self) -> usize {
         let first = self.taken.load(Ordering::Relaxed);
-        (self.first_missing(first) - first) as usize
+        (self.first_uncompleted(first) - first) as usize
     }
 
     /// Number of completions that can be polled, including those of receives that a poll will flush.
-    pub(crate) fn due(&self, connection: &Connection) -> usize {
+    pub(crate) fn pollable_or_flushable(&self, connection: &Connection) -> usize {
         if connection.is_ready() || connection.state() != state::ERROR {
-            return self.waiting();
+            return self.pollable();
         }
         match &self.srq {
             Some(srq) => srq.claims_of(claimant(connection)).len(),
@@ -151,8 +151,8 @@ impl Receiving {
     }
 
     /// The first position, from `next` on, without a completion.
-    fn first_missing(&self, mut next: u64) -> u64 {
-        let (end, shift) = (self.end(), self.comps.shift());
+    fn first_uncompleted(&self, mut next: u64) -> u64 {
+        let (end, shift) = (self.end_of_posted(), self.comps.shift());
         while next < end && ring::filled(&self.comps.slot(next)[comp::MARK], ring::lap(next, shift)).is_some()
         {
             next += 1;
@@ -163,7 +163,7 @@ impl Receiving {
     /// Counts completions, each once; returns the number of new ones.
     pub(crate) fn count_arrivals(&self) -> usize {
         let first = self.counted.load(Ordering::Relaxed).max(self.taken.load(Ordering::Relaxed));
-        let next = self.first_missing(first);
+        let next = self.first_uncompleted(first);
         self.counted.store(next, Ordering::Relaxed);
         (next - first) as usize
     }
@@ -182,9 +182,9 @@ impl Receiving {
         }
     }
 
-    /// Does [`Receiving::poll`] for its own receive ring, the common case.
+    /// Does [`RecvHalf::poll`] for its own receive ring, the common case.
     #[inline]
-    fn poll_own(&self, recvs: &Slots, connection: &Connection, wcs: &mut [Wc]) -> usize {
+    fn poll_own(&self, recvs: &SlotArray, connection: &Connection, wcs: &mut [Wc]) -> usize {
         let (first, shift) = (self.taken.load(Ordering::Relaxed), self.comps.shift());
         let mut next = first;
         for wc in &mut *wcs {
@@ -208,16 +208,17 @@ impl Receiving {
         (next - first) as usize
     }
 
-    /// Does [`Receiving::poll`] for a shared receive queue.
+    /// Does [`RecvHalf::poll`] for a shared receive queue.
     #[inline(never)]
     fn poll_shared(&self, connection: &Connection, wcs: &mut [Wc]) -> usize {
-        let (first, end, shift) = (self.taken.load(Ordering::Relaxed), self.end(), self.comps.shift());
+        let (first, end, shift) =
+            (self.taken.load(Ordering::Relaxed), self.end_of_posted(), self.comps.shift());
         let mut next = first;
         let mut got = 0;
         while got < wcs.len() && next < end {
             let slot = self.comps.slot(next);
             let Some(low) = ring::filled(&slot[comp::MARK], ring::lap(next, shift)) else { break };
-            match self.receive_of(connection, slot) {
+            match self.claimed_receive(connection, slot) {
                 Some((receive, claimed)) => {
                     arrival::complete(connection, slot, low, receive, &mut wcs[got]);
                     got += 1;
@@ -234,7 +235,7 @@ impl Receiving {
                 link.fetch_next_receive();
             }
             if let Some(srq) = &self.srq {
-                after_shared(connection, srq, next);
+                publish_polled(connection, srq, next);
             }
         } else if connection.state() == state::ERROR && !wcs.is_empty() {
             got = self.flush(connection, next, wcs);
@@ -244,7 +245,11 @@ impl Receiving {
 
     /// The shared receive of the completion in a slot, with the claim on it.
     #[inline]
-    fn receive_of(&self, connection: &Connection, slot: &[AtomicU64]) -> Option<(&[AtomicU64], Claimed<'_>)> {
+    fn claimed_receive(
+        &self,
+        connection: &Connection,
+        slot: &[AtomicU64],
+    ) -> Option<(&[AtomicU64], Claimed<'_>)> {
         let (srq, at) = (self.srq.as_ref()?, slot[comp::RECEIVE].load(Ordering::Relaxed) as u16);
         Some((srq.receive(at), srq.claimed(at, claimant(connection))?))
     }
@@ -253,7 +258,7 @@ impl Receiving {
     #[cold]
     fn flush(&self, connection: &Connection, mut next: u64, wcs: &mut [Wc]) -> usize {
         nic_util::sync::fence::heavy();
-        if connection.peer_is_inside() || self.waiting() > 0 {
+        if connection.peer_is_inside() || self.pollable() > 0 {
             return 0;
         }
         let flushed = |wr_id| Wc {
@@ -299,10 +304,10 @@ fn claimant(connection: &Connection) -> u16 {
 
 /// Publishes that completions up to this position have been polled, so that the peer may continue.
 #[cold]
-fn after_shared(connection: &Connection, srq: &SharedReceives, taken: u64) {
+fn publish_polled(connection: &Connection, srq: &SharedReceives, taken: u64) {
     connection.words.taken.store(taken, Ordering::Release);
     nic_util::sync::fence::light();
-    connection.answer_rnr();
+    connection.notify_rnr_waiter();
     srq.check_limit();
 }
 
@@ -311,15 +316,15 @@ mod tests {
     use verbs::{QpInit, SrqInit};
 
     use super::*;
-    use crate::lies::idle;
+    use crate::hostile_peer::unattended_qp;
 
     /// Publishes a completion as a peer does: a message of no bytes.
-    fn complete(half: &Receiving, position: u64) {
+    fn complete(half: &RecvHalf, position: u64) {
         let slot = half.comps.slot(position);
         ring::publish(&slot[comp::MARK], ring::lap(position, half.comps.shift()), 0);
     }
 
-    fn polled(half: &Receiving, connection: &Connection) -> Vec<u64> {
+    fn polled(half: &RecvHalf, connection: &Connection) -> Vec<u64> {
         let mut wcs = [Wc::default(); 8];
         let got = half.poll(connection, &mut wcs);
         wcs[..got].iter().map(|wc| wc.wr_id).collect()
@@ -329,12 +334,13 @@ mod tests {
     /// ahead.
     #[test]
     fn peer_completes_only_posted_receives() {
-        let (device, qp) = idle(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
+        let (device, qp) =
+            unattended_qp(|_, cq| QpInit::new(cq).cap(QpCap { max_recv_wr: 4, ..QpCap::default() }));
         let (half, connection) = (&qp.receiving, &qp.connection);
         let post = |wr_id| half.post(connection, &RecvWr::new(wr_id, &[]));
         assert_eq!((post(5), post(6)), (Ok(()), Ok(())));
         (0..4).for_each(|position| complete(half, position));
-        assert_eq!((half.count_arrivals(), half.waiting()), (2, 2));
+        assert_eq!((half.count_arrivals(), half.pollable()), (2, 2));
         assert_eq!((polled(half, connection), polled(half, connection)), (vec![5, 6], vec![]));
         assert_eq!((post(7), polled(half, connection)), (Ok(()), vec![7]));
         assert!((8..12).all(|wr_id| post(wr_id).is_ok()));
@@ -347,7 +353,7 @@ mod tests {
     /// queue pair.
     #[test]
     fn unclaimed_shared_receive_is_not_completed() {
-        let (device, qp) = idle(|pd, cq| {
+        let (device, qp) = unattended_qp(|pd, cq| {
             let srq = pd.create_srq(SrqInit { max_wr: 4, max_sge: 1 }).expect("a queue");
             srq.post_recv(&RecvWr::new(1, &[])).expect("room");
             QpInit { srq: Some(srq), ..QpInit::new(cq) }

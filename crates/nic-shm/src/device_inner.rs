@@ -6,35 +6,35 @@ use std::sync::{Arc, Mutex, Weak};
 use host::Span;
 
 use crate::connect::registry::Registry;
-use crate::memory::turn;
+use crate::grace_periods::GracePeriodSet;
+use crate::memory::atomic_lock;
 use crate::objects::Objects;
-use crate::polling::Polling;
+use crate::polled_cq::PolledCq;
 use crate::queues::receives::SharedReceives;
-use crate::shared::Shared;
-use crate::visits::GracePeriodSet;
+use crate::shared::DeviceShared;
 use nic_util::sync::{Spin, unpoisoned};
 use nic_util::thread::Thread;
 
 /// Objects that peers change without notification; polling for asynchronous events checks them.
 #[derive(Default)]
-struct Watched {
+struct WatchedObjects {
     /// Completion queues that may overrun, as more requests may be outstanding than they hold; kept until the
     /// program destroys them.
-    cqs: Watch<Arc<Polling>>,
+    cqs: SortedVecMap<Arc<PolledCq>>,
     /// Shared receive queues with a limit.
-    srqs: Watch<Weak<SharedReceives>>,
+    srqs: SortedVecMap<Weak<SharedReceives>>,
 }
 
 /// Objects by index, sorted: few, as each poll for an event checks every object.
-struct Watch<H>(Vec<(usize, H)>);
+struct SortedVecMap<H>(Vec<(usize, H)>);
 
-impl<H> Default for Watch<H> {
+impl<H> Default for SortedVecMap<H> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<H> Watch<H> {
+impl<H> SortedVecMap<H> {
     fn find(&self, index: usize) -> Result<usize, usize> {
         self.0.binary_search_by_key(&index, |(index, _)| *index)
     }
@@ -48,18 +48,18 @@ impl<H> Watch<H> {
     }
 
     /// Removes an object, if present.
-    fn take(&mut self, index: usize) -> Option<H> {
+    fn remove(&mut self, index: usize) -> Option<H> {
         self.find(index).ok().map(|at| self.0.remove(at).1)
     }
 }
 
 /// An open device.
-pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct DeviceInner {
+    pub(crate) shared: Arc<DeviceShared>,
     pub(crate) objects: Objects,
     pub(crate) registry: Registry,
     grace_periods: GracePeriodSet,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedObjects>,
     /// Held while peers that wait for shared receives are notified.
     rnr_lock: Spin<()>,
     /// Held while the device checks which completion queues report events.
@@ -70,8 +70,8 @@ pub(crate) struct Inner {
     pub(crate) thread: Thread,
 }
 
-impl Inner {
-    pub(crate) fn new(shared: Shared) -> Self {
+impl DeviceInner {
+    pub(crate) fn new(shared: DeviceShared) -> Self {
         Self {
             shared: Arc::new(shared),
             objects: Objects::default(),
@@ -92,14 +92,14 @@ impl Inner {
     }
 
     /// Starts checking a completion queue for overrun.
-    pub(crate) fn watch_for_overrun(&self, cq: &Arc<Polling>) {
+    pub(crate) fn watch_for_overrun(&self, cq: &Arc<PolledCq>) {
         unpoisoned(&self.watched).cqs.add(cq.completions.index, cq.clone());
     }
 
-    /// Forgets a destroyed completion queue: no overrun is reported any more.
+    /// Removes a destroyed completion queue: no overrun is reported any more.
     pub(crate) fn forget_cq(&self, index: usize) {
         // Dropped after the lock is released.
-        let _watched = unpoisoned(&self.watched).cqs.take(index);
+        let _watched = unpoisoned(&self.watched).cqs.remove(index);
         self.objects.remove_cq(index);
     }
 
@@ -141,7 +141,7 @@ impl Inner {
 
     /// Notifies peers that have announced that they wait for a receive of a shared receive queue.
     #[cold]
-    pub(crate) fn answer_rnr(&self, srq: &SharedReceives) {
+    pub(crate) fn notify_rnr_waiter(&self, srq: &SharedReceives) {
         // One thread at a time: queue pairs that wait for another queue are removed from the set for a
         // moment.
         let _rnr_lock = self.rnr_lock.lock();
@@ -153,7 +153,7 @@ impl Inner {
             let Some(qp) = self.objects.qp(index) else { continue };
             match &qp.receiving.srq {
                 Some(its) if its.index != srq.index => waiting.add(index),
-                _ => qp.connection.answer_rnr(),
+                _ => qp.connection.notify_rnr_waiter(),
             }
         }
     }
@@ -165,15 +165,15 @@ impl Inner {
     }
 
     /// Waits, after a key was invalidated, until peers that saw it valid have finished their accesses.
-    pub(crate) fn wait_for_peers_outside(&self) {
-        self.grace_periods.wait_for_peers_outside(&self.shared, &self.objects);
+    pub(crate) fn wait_for_peers_to_leave(&self) {
+        self.grace_periods.wait_for_peers_to_leave(&self.shared, &self.objects);
     }
 
     /// Takes the lock for atomics away from a holder that cannot release it. Returns whether to check again
     /// soon.
     pub(crate) fn check_atomic_lock(&self) -> bool {
         let is_inside = |index| self.objects.is_inside_by(index);
-        turn::release_dead(&self.shared.table.map, &self.atomic_holder_seen, is_inside)
+        atomic_lock::release_if_dead(&self.shared.table.map, &self.atomic_holder_seen, is_inside)
     }
 
     /// Ends the thread and waits for its end, unless the thread itself is the caller.
@@ -182,7 +182,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for DeviceInner {
     fn drop(&mut self) {
         if !self.shared.fork_guard.is_elsewhere() {
             self.stop();

@@ -1,11 +1,11 @@
 //! Data path: notification. After a completion was published to a completion queue of this process or the
-//! peer, wakes threads that sleep on its bell, and raises an event on its channel if it is armed.
+//! peer, wakes threads that sleep on it, and raises an event on its channel if it is armed.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 use crate::memory::layout::{ChannelShared, CqShared};
-use crate::wake::doorbell::ring;
+use crate::wake::wake_socket::signal;
 use nic_util::sync::ready::ReadySet;
 
 /// Armed for solicited completions.
@@ -16,7 +16,7 @@ pub(crate) const ARMED_ANY: u32 = 2;
 /// Wakes waiters of a completion queue and raises an event if it is armed; call after publishing and a full
 /// fence.
 #[inline]
-pub(crate) fn announce(
+pub(crate) fn notify_cq(
     cq: &CqShared,
     reporting: &ReadySet,
     index: usize,
@@ -32,12 +32,12 @@ pub(crate) fn announce(
     {
         cq.events.fetch_add(1, Ordering::AcqRel);
         reporting.add(index);
-        raise(shared, fd);
+        wake_channel(shared, fd);
     }
 }
 
 /// Wakes threads that sleep on a channel.
-pub(crate) fn raise(channel: &ChannelShared, fd: BorrowedFd<'_>) {
-    ring(fd);
+pub(crate) fn wake_channel(channel: &ChannelShared, fd: BorrowedFd<'_>) {
+    signal(fd);
     channel.bell.ring();
 }
