@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use host::Span;
-use iwarp::mpa::{Accept, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{AcceptParams, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Qp, QpCap, QpInit, QpState, RecvWr,
     RemoteAddr, SendFlags, SendOp, SendWr, Wc,
@@ -402,7 +402,7 @@ impl<'a> Round<'a> {
             machine.handle_bytes(&heard).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
         });
         // If they do not agree, the reply is a rejection.
-        let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"accepted".to_vec() });
+        let _ = machine.accept(&AcceptParams { ird: 8, ord: 8, private_data: b"accepted".to_vec() });
         peer.say(&self.setup.spoil(machine.transmit().to_vec()));
         peer.send(usize::MAX);
         peer

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use host::Time;
-use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Revision, Rtr, RtrSet};
+use iwarp::mpa::{
+    HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Revision, Rtr, RtrSet,
+};
 use rustix::net::sockopt;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
@@ -151,14 +153,14 @@ impl OutgoingConn {
         };
         match result {
             Ok((_, _, None)) => OutgoingStep::AwaitingReply(self, machine),
-            Ok((taken, n, Some(Outcome::Established(negotiated)))) => {
+            Ok((taken, n, Some(HandshakeOutcome::Established(negotiated)))) => {
                 OutgoingStep::Established(self, Box::new(negotiated), bytes[taken..n].to_vec())
             }
-            Ok((.., Some(Outcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
+            Ok((.., Some(HandshakeOutcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
                 // Retry on a new connection, within the remaining time.
                 OutgoingStep::Retry(Self { revision: Revision::V1, ..self })
             }
-            Ok((.., Some(Outcome::Rejected { private_data }))) => {
+            Ok((.., Some(HandshakeOutcome::Rejected { private_data }))) => {
                 if self.qp.queues.advance(state::CONNECTING, state::INIT) {
                     self.events.push(CmEvent::Rejected { qp_num: self.qp.num(), private_data });
                 }

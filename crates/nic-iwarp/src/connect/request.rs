@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use iwarp::mpa::{Accept, Negotiated, Responder};
+use iwarp::mpa::{AcceptParams, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
 use verbs::provider::{CmOps, QpOps, RequestOps, screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
@@ -78,7 +78,7 @@ impl RequestHandle {
         let Some((socket, mut machine)) = self.open.take() else {
             return Err(Error::Invalid("the connect request has already been answered".into()));
         };
-        let accept = Accept {
+        let accept = AcceptParams {
             ird: u16::from(param.responder_resources) + MARKER_READS,
             ord: u16::from(param.initiator_depth) + MARKER_READS,
             private_data: param.private_data.clone(),

@@ -86,7 +86,7 @@ impl Link {
         let passive = negotiated.role == Role::Responder;
         // Whether flush markers may be sent to this peer. In revision 1 siw cannot be recognized: the program sets
         // `complete=sent`, or loses the connection rather than a message.
-        let uses_markers = negotiated.may_ask() && shared.config.completion == Completion::Placed;
+        let uses_markers = negotiated.answers_empty_reads() && shared.config.completion == Completion::Placed;
         let mut negotiated = negotiated.clone();
         if negotiated.revision == Revision::V1 && !uses_markers {
             // Nothing was negotiated: only the program knows how many reads the peer serves.

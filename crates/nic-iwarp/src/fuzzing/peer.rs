@@ -8,7 +8,7 @@ use iwarp::crc::Crc;
 use iwarp::ddp::{Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUES, Tagged, UNTAGGED_LEN, Untagged};
 use iwarp::mpa::{CRC_LEN, LENGTH_LEN};
 use iwarp::rdmap::{ATOMIC_REQUEST_LEN, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
-use iwarp::wire::Inline;
+use iwarp::wire::InlineBytes;
 
 use super::Input;
 use super::memory::KnownRegion;
@@ -148,13 +148,13 @@ impl Peer {
         self.out.extend(segment);
         let end = begin + (self.out.len() - begin).next_multiple_of(4);
         self.out.resize(end, pad);
-        let mut crc = Crc::of(&self.out[begin..]).to_wire();
+        let mut crc = Crc::compute(&self.out[begin..]).to_wire();
         crc[0] ^= crc_flip;
         self.out.extend(crc);
     }
 
     fn segment(header: &Header, body: &[u8]) -> Vec<u8> {
-        let mut out = Inline::<UNTAGGED_LEN>::new();
+        let mut out = InlineBytes::<UNTAGGED_LEN>::new();
         header.emit(&mut out);
         [out.as_slice(), body].concat()
     }
@@ -260,7 +260,7 @@ impl Peer {
         let (source_to, len) = Self::span(input, source);
         let (source_stag, sink_stag, sink_to) = (source.stag, sink.stag, sink.base);
         let request = ReadRequest { sink_stag, sink_to, len, source_stag, source_to };
-        let mut body = Inline::<28>::new();
+        let mut body = InlineBytes::<28>::new();
         request.emit(&mut body);
         self.control(input, Opcode::ReadRequest, body.as_slice());
     }
@@ -282,7 +282,7 @@ impl Peer {
                 swap_mask: longs[3],
             },
         };
-        let mut body = Inline::<ATOMIC_REQUEST_LEN>::new();
+        let mut body = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
         AtomicRequest { id: self.msn[QUEUE_REQUEST as usize], stag: region.stag, to, op }.emit(&mut body);
         self.control(input, Opcode::AtomicRequest, body.as_slice());
     }
@@ -309,7 +309,7 @@ impl Peer {
     }
 
     fn atomic_response(&mut self, input: &mut Input<'_>, id: u32) {
-        let mut body = Inline::<12>::new();
+        let mut body = InlineBytes::<12>::new();
         AtomicResponse { id, original: 0x77 }.emit(&mut body);
         debug_assert_eq!(Opcode::AtomicResponse.queue(), Some(QUEUE_ATOMIC));
         self.control(input, Opcode::AtomicResponse, body.as_slice());

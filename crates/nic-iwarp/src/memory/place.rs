@@ -283,7 +283,7 @@ mod tests {
             let mut list = SgList::new();
             list.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
             list.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
-            let whole = Crc::of(&source[1..=n]);
+            let whole = Crc::compute(&source[1..=n]);
             assert_eq!(copy_in(&source[1..=n], &list), Ok(()));
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);

@@ -8,7 +8,9 @@
 
 use host::Time;
 use iwarp::rnr_limit::RETRY_FOREVER;
-use iwarp::rx::{Destination, Event, Failure, FpduKind, Piece, Receive as Next, Received, ReceivedKind};
+use iwarp::rx::{
+    Destination, Event, FpduKind, Piece, ProtocolViolation, Received, ReceivedKind, ReceiverStep as Next,
+};
 use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::io::Errno;
 use verbs::{Access, Wc, WcOpcode, WcStatus};
@@ -487,7 +489,7 @@ fn unmapped(cx: &mut QpContext<'_>, piece: &Piece) -> EndReason {
 /// The peer's access has become invalid in the middle of a message.
 fn violated(cx: &mut QpContext<'_>, code: TerminateCode) -> EndReason {
     cx.machine.abort(code);
-    EndReason::Violation(Failure { terminate: Terminate::new(code) })
+    EndReason::Violation(ProtocolViolation { terminate: Terminate::new(code) })
 }
 
 /// The peer has closed its side.

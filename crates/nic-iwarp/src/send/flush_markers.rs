@@ -8,15 +8,15 @@
 
 use std::collections::VecDeque;
 
-use iwarp::outcome::Open;
+use iwarp::open_requests::OpenRequest;
 use iwarp::rdmap::ReadRequest;
 use iwarp::rnr_limit;
 use iwarp::tx::{Op, OpKind};
 use verbs::SendOp;
 
 use crate::queues::messages::request_of;
-use crate::queues::outcome::{deed, sends};
 use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::status::{peer_effect, send_messages};
 
 /// A marker is sent after this many requests or bytes even if more follows.
 const MARKER_REQUESTS: u64 = 16;
@@ -138,7 +138,7 @@ impl FlushMarkers {
     /// responses for requests before it.
     #[inline]
     pub(crate) fn must_precede(&self, op: &SendOp) -> bool {
-        self.enabled && self.signaled && sends(op) > 0
+        self.enabled && self.signaled && send_messages(op) > 0
     }
 
     /// Whether a marker is due; `more` requests wait to be sent. Without `is_last_chance`, a marker for unsignaled
@@ -199,7 +199,7 @@ impl FlushMarkers {
     #[inline]
     pub(crate) fn on_completed(&mut self, request: &Request) {
         self.open_locals -= u32::from(request.is_local());
-        let sends = sends(&request.op);
+        let sends = send_messages(&request.op);
         self.first_open_send = self.first_open_send.wrapping_add(sends);
         let is_send = matches!(request.op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_));
         self.completed_messages =
@@ -207,22 +207,22 @@ impl FlushMarkers {
     }
 
     /// The open requests that have begun, in the peer's view.
-    pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<Open> {
+    pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<OpenRequest> {
         let mut first = self.first_open_send;
         let open = (queue.completed()..self.next).map(|number| {
             let &Request { op, len, .. } = queue.get(number);
             let place = self.open_reads.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));
-            let sends = (first, sends(&op));
+            let sends = (first, send_messages(&op));
             first = first.wrapping_add(sends.1);
-            Open { number, deed: deed(&op), len, sends, request }
+            OpenRequest { number, effect: peer_effect(&op), len, sends, request }
         });
         open.collect()
     }
 
     /// How many of the `open` requests have arrived, by the receipt that the peer sent before it ended the stream.
-    pub(crate) fn arrived(&self, receipt: Option<u32>, open: &[Open]) -> usize {
-        iwarp::outcome::arrived(receipt, self.completed_messages, open)
+    pub(crate) fn count_arrived(&self, receipt: Option<u32>, open: &[OpenRequest]) -> usize {
+        iwarp::open_requests::count_arrived(receipt, self.completed_messages, open)
     }
 }
 

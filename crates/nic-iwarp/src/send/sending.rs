@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use iwarp::Connection;
-use iwarp::outcome::{Open, blamed};
+use iwarp::open_requests::{OpenRequest, find_blamed};
 use iwarp::rdmap::AtomicRequest;
-use iwarp::rx::Failure;
+use iwarp::rx::ProtocolViolation;
 use iwarp::terminate::{Terminate, TerminateCode};
 use iwarp::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 use rustix::io::Errno;
@@ -18,9 +18,9 @@ use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::memory::place::{self, Gather};
 use crate::queues::messages::{check_local, is_last, messages, request_of};
-use crate::queues::outcome;
 use crate::queues::per_qp::Queues;
 use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::status;
 use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_behind};
 use crate::tcp::outbox::{Item, Outbox, SMALL_MAX};
 use nic_util::sg_list::{SgList, is_present};
@@ -205,7 +205,7 @@ impl Sending {
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
     fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
-        let (mut seal, mut staged) = (fpdu.seal(), None);
+        let (mut seal, mut staged) = (fpdu.trailer_builder(), None);
         if seal.wants_payload() {
             let list = payload(queues, fpdu)?;
             let (at, copy) = self.outbox.reserve_staging(fpdu.payload.len(), &queues.shared.staging);
@@ -442,7 +442,7 @@ impl Sending {
             return;
         }
         let upto = self.completed_when_sent(queues);
-        self.arrived(queues, upto);
+        self.complete_arrived(queues, upto);
     }
 
     /// The number of the request before which all are complete because TCP has accepted them.
@@ -468,7 +468,7 @@ impl Sending {
     /// The read, atomic or marker with this identifier has been answered.
     pub(crate) fn on_answered(&mut self, queues: &Queues, id: u64) {
         let upto = self.markers.on_answered(id);
-        self.arrived(queues, upto);
+        self.complete_arrived(queues, upto);
         self.complete_sent(queues);
     }
 
@@ -490,7 +490,7 @@ impl Sending {
     }
 
     /// Completes the requests before `upto`, which have arrived.
-    fn arrived(&mut self, queues: &Queues, upto: u64) {
+    fn complete_arrived(&mut self, queues: &Queues, upto: u64) {
         while queues.sends.lock().completed() < upto {
             self.complete_first(queues);
         }
@@ -512,7 +512,7 @@ impl Sending {
         match end {
             EndReason::Local(number, status) => Some((*number, *status)),
             EndReason::BadSink(number) => {
-                self.arrived(queues, *number);
+                self.complete_arrived(queues, *number);
                 Some((*number, WcStatus::LocProtErr))
             }
             EndReason::Closed => {
@@ -527,7 +527,7 @@ impl Sending {
             EndReason::Terminated(terminate) => {
                 // The Terminate itself proves nothing.
                 let open = self.complete_receipted(queues, receipt);
-                let number = blamed(terminate, &open)?.number;
+                let number = find_blamed(terminate, &open)?.number;
                 Some((number, outcome::status(terminate.code, &queues.sends.lock().get(number).op)))
             }
             _ => None,
@@ -535,12 +535,12 @@ impl Sending {
     }
 
     /// Completes the requests that the peer's receipt covers; returns the open ones.
-    fn complete_receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<Open> {
+    fn complete_receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<OpenRequest> {
         let queue = queues.sends.lock();
         let (mut open, first) = (self.markers.open_requests(&queue), queue.completed());
         drop(queue);
-        let arrived = self.markers.arrived(receipt, &open);
-        self.arrived(queues, first + arrived as u64);
+        let arrived = self.markers.count_arrived(receipt, &open);
+        self.complete_arrived(queues, first + arrived as u64);
         open.split_off(arrived)
     }
 
@@ -633,7 +633,7 @@ fn end_for(machine: &mut Connection, inaccessible: Inaccessible) -> EndReason {
         Inaccessible::Source(code) => {
             debug_assert!(code.is_protection());
             machine.abort(code);
-            EndReason::Violation(Failure { terminate: Terminate::new(code) })
+            EndReason::Violation(ProtocolViolation { terminate: Terminate::new(code) })
         }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
     fn filled(fpdus: &[Fpdu], sent: usize, pool: &StagingPool) -> Outbox {
         let mut outbox = Outbox::new();
         for fpdu in fpdus {
-            outbox.push(*fpdu, fpdu.seal().finish().expect("no CRC"), None, None);
+            outbox.push(*fpdu, fpdu.trailer_builder().finish().expect("no CRC"), None, None);
         }
         outbox.advance(sent, pool);
         outbox

@@ -145,7 +145,7 @@ fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     bytes.extend(ulpdu);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     // The CRC field is present whether CRCs are used or not.
-    let crc = Crc::of(&bytes);
+    let crc = Crc::compute(&bytes);
     bytes.extend(crc.to_wire());
     bytes
 }

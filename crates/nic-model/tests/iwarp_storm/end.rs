@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use host::{Bell, Host, Span, Time};
 use iwarp::mpa::{
-    Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, Revision, Role, Rtr,
+    AcceptParams, HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Responder,
+    Revision, Role, Rtr,
 };
-use iwarp::outcome::{Deed, Open, arrived, blamed};
+use iwarp::open_requests::{OpenRequest, PeerEffect, count_arrived, find_blamed};
 use iwarp::rdmap::ReadRequest;
 use iwarp::terminate::TerminateCode;
-use iwarp::testing::{Endpoint, Log, Rights};
+use iwarp::testing::{Endpoint, EndpointEvent, Rights};
 use iwarp::tx::{OpKind, Origin, PostError};
 use iwarp::{Connection, Limits};
 use nic_model::stream::{Reset, Stream};
@@ -54,7 +55,7 @@ pub(crate) struct Report {
     pub(crate) completed: Vec<usize>,
     pub(crate) flushed: Vec<usize>,
     /// Messages received.
-    pub(crate) messages: Vec<Log>,
+    pub(crate) messages: Vec<EndpointEvent>,
     /// The bytes that the other end wrote.
     pub(crate) written: Vec<u8>,
     /// Steps with a wrong result, and other errors.
@@ -96,7 +97,7 @@ pub(crate) struct End<'a> {
     asks: bool,
     asked: usize,
     /// The wire form of the posted steps, and the numbers of the next messages.
-    on_wire: Vec<Open>,
+    on_wire: Vec<OpenRequest>,
     next_send: u32,
     next_request: u32,
     next_at: Time,
@@ -273,14 +274,14 @@ impl<'a> End<'a> {
         (found.unwrap_or(Err(Ending::Timeout)), machine.may_retry_as_v1())
     }
 
-    fn on_reply(&mut self, outcome: Outcome, rest: &[u8], may_retry_as_v1: bool) -> Turn {
+    fn on_reply(&mut self, outcome: HandshakeOutcome, rest: &[u8], may_retry_as_v1: bool) -> Turn {
         match outcome {
-            Outcome::Established(negotiated) => {
+            HandshakeOutcome::Established(negotiated) => {
                 self.negotiated = Some(negotiated);
                 self.ahead = rest.to_vec();
                 Ok(())
             }
-            Outcome::Rejected { private_data } => {
+            HandshakeOutcome::Rejected { private_data } => {
                 let expected = match self.plan.fault {
                     Fault::Reject => private_data == b"no",
                     Fault::Old => may_retry_as_v1,
@@ -328,7 +329,7 @@ impl<'a> End<'a> {
     }
 
     fn accept(&mut self, accepted: Result<Negotiated, HandshakeError>) -> Turn {
-        let Accept { ird, .. } = self.plan.accept;
+        let AcceptParams { ird, .. } = self.plan.accept;
         match accepted {
             Ok(negotiated) => {
                 if negotiated.ird > ird && !self.may_fail() {
@@ -374,7 +375,7 @@ impl<'a> End<'a> {
             self.stream.damage(ahead, self.seed as u8);
         }
         let ahead = std::mem::take(&mut self.ahead);
-        endpoint.take(&ahead);
+        endpoint.receive_bytes(&ahead);
         let ending = loop {
             // A step without room in the state machine waits for an event, not for its time.
             let due = Some(self.next_at).filter(|_| !self.is_posted() && !self.full);
@@ -407,7 +408,7 @@ impl<'a> End<'a> {
 
     /// Chooses how this end detects arrival.
     fn settle_on(&mut self, negotiated: &Negotiated) {
-        self.asks = negotiated.may_ask();
+        self.asks = negotiated.answers_empty_reads();
         // An end may only do without queries if the peer, as both have agreed, does not answer them.
         self.report.promised =
             negotiated.ord > 0 && (negotiated.revision == Revision::V1 || negotiated.rtr == Some(Rtr::Send));
@@ -433,7 +434,7 @@ impl<'a> End<'a> {
             let before = (self.made, self.logged);
             match &came {
                 Some(bytes) if bytes.is_empty() => return self.on_eof(endpoint),
-                Some(bytes) => endpoint.take(bytes),
+                Some(bytes) => endpoint.receive_bytes(bytes),
                 None => {}
             }
             let end = self.note(endpoint);
@@ -458,7 +459,8 @@ impl<'a> End<'a> {
     /// All steps of this end have completed, and the other end's final message has arrived.
     fn is_done(&self, endpoint: &Endpoint) -> bool {
         let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
-        let bye = matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE);
+        let bye =
+            matches!(self.report.messages.last(), Some(EndpointEvent::Received { data, .. }) if data == BYE);
         all && bye && self.out.is_empty() && endpoint.connection.is_idle()
     }
 
@@ -492,7 +494,7 @@ impl<'a> End<'a> {
                     return Err(Ending::Quit);
                 }
             }
-            let look = self.wire_form(self.posted);
+            let look = self.to_open_request(self.posted);
             self.on_wire.push(look);
             self.posted += 1;
             self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
@@ -519,28 +521,29 @@ impl<'a> End<'a> {
     }
 
     /// The form of a step on the wire when its turn comes.
-    fn wire_form(&mut self, number: usize) -> Open {
+    fn to_open_request(&mut self, number: usize) -> OpenRequest {
         let step = &self.plan.programs[self.me].steps[number];
-        let (deed, len) = match step.kind {
-            OpKind::Write { stag, to, .. } => (Deed::Write { stag, to }, step.data.len()),
-            OpKind::Send { .. } | OpKind::Immediate { .. } => (Deed::Send, step.data.len()),
-            OpKind::Read(_) | OpKind::Atomic { .. } => (Deed::Fetch, step.brings.len()),
+        let (effect, len) = match step.kind {
+            OpKind::Write { stag, to, .. } => (PeerEffect::Write { stag, to }, step.data.len()),
+            OpKind::Send { .. } | OpKind::Immediate { .. } => (PeerEffect::Send, step.data.len()),
+            OpKind::Read(_) | OpKind::Atomic { .. } => (PeerEffect::Fetch, step.brings.len()),
         };
-        let (sends, requests) = (u32::from(deed == Deed::Send), u32::from(deed == Deed::Fetch));
-        let look = Open {
+        let (sends, requests) =
+            (u32::from(effect == PeerEffect::Send), u32::from(effect == PeerEffect::Fetch));
+        let request = OpenRequest {
             number: number as u64,
-            deed,
+            effect,
             len: len as u32,
             sends: (self.next_send, sends),
             request: (requests > 0).then_some(self.next_request),
         };
         self.next_send = self.next_send.wrapping_add(sends);
         self.next_request = self.next_request.wrapping_add(requests);
-        look
+        request
     }
 
     /// The steps before this one are known to have arrived.
-    fn arrived(&mut self, upto: usize) {
+    fn mark_arrived(&mut self, upto: usize) {
         let steps = &self.plan.programs[self.me].steps[..upto];
         for (number, step) in steps.iter().enumerate() {
             let fetches = matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. });
@@ -554,24 +557,24 @@ impl<'a> End<'a> {
     fn blame(&mut self, endpoint: &Endpoint) {
         let Some(terminate) = endpoint.terminate() else { return };
         let open = self.receipted(endpoint);
-        self.report.blamed = blamed(terminate, &open).map(|culprit| culprit.number as usize);
+        self.report.blamed = find_blamed(terminate, &open).map(|culprit| culprit.number as usize);
     }
 
     /// Completes the steps that the other end's receipt covers; returns the open ones.
-    fn receipted(&mut self, endpoint: &Endpoint) -> Vec<Open> {
+    fn receipted(&mut self, endpoint: &Endpoint) -> Vec<OpenRequest> {
         let completed = &self.report.completed;
-        let mut open: Vec<Open> =
+        let mut open: Vec<OpenRequest> =
             self.on_wire.iter().filter(|o| !completed.contains(&(o.number as usize))).copied().collect();
         if self.asks {
             let over = self.on_wire.iter().filter(|o| completed.contains(&(o.number as usize)));
             let over = over.fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
-            let count = arrived(endpoint.connection.receipt(), over, &open);
+            let count = count_arrived(endpoint.connection.receipt(), over, &open);
             if let Some(last) = open[..count].last() {
-                self.arrived(last.number as usize + 1);
+                self.mark_arrived(last.number as usize + 1);
             }
             let steps = &self.plan.programs[self.me].steps;
             let breach = steps.iter().position(|step| step.breaks.is_some());
-            let fetch = open.iter().position(|o| o.deed == Deed::Fetch);
+            let fetch = open.iter().position(|o| o.effect == PeerEffect::Fetch);
             self.report.covered = breach.is_none_or(|breach| {
                 let before = open.iter().take_while(|o| (o.number as usize) < breach).count();
                 count == before.min(fetch.unwrap_or(before))
@@ -584,7 +587,7 @@ impl<'a> End<'a> {
     /// Lets the state machine produce the next FPDU.
     fn make(&mut self, endpoint: &mut Endpoint) {
         while self.out.is_empty()
-            && let Some((origin, last)) = endpoint.give_next(&mut self.out)
+            && let Some((origin, last)) = endpoint.transmit_next(&mut self.out)
         {
             self.made += self.out.len() as u64;
             if let (Origin::Op(id), true) = (origin, last) {
@@ -603,36 +606,36 @@ impl<'a> End<'a> {
     fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
         let mut end = None;
         for log in &endpoint.log()[self.logged..] {
-            if let Log::ReadDone(id) | Log::AtomicDone(id, _) = log {
+            if let EndpointEvent::ReadDone(id) | EndpointEvent::AtomicDone(id, _) = log {
                 match self.names[*id as usize - 1] {
                     Named::Question(upto) => {
-                        self.arrived(upto);
+                        self.mark_arrived(upto);
                         continue;
                     }
-                    Named::Step(step) => self.arrived(step),
+                    Named::Step(step) => self.mark_arrived(step),
                 }
             }
             let brought = match log {
-                Log::Ready => continue,
-                Log::Received { .. } | Log::Immediate { .. } => {
+                EndpointEvent::Ready => continue,
+                EndpointEvent::Received { .. } | EndpointEvent::Immediate { .. } => {
                     self.report.messages.push(log.clone());
                     continue;
                 }
-                Log::Failed(code) => {
+                EndpointEvent::Failed(code) => {
                     end = end.or(Some(Ending::Failed(*code)));
                     continue;
                 }
-                Log::Terminated(code) => {
+                EndpointEvent::Terminated(code) => {
                     self.blame(endpoint);
                     end = end.or(Some(Ending::Terminated(*code)));
                     continue;
                 }
-                Log::ReadDone(id) => {
+                EndpointEvent::ReadDone(id) => {
                     let Named::Step(step) = self.names[*id as usize - 1] else { continue };
                     let wanted = &self.plan.programs[self.me].steps[step].brings;
                     (*id, endpoint.read_result(*id, wanted.len()).map(<[u8]>::to_vec))
                 }
-                Log::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
+                EndpointEvent::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
             };
             let Named::Step(step) = self.names[brought.0 as usize - 1] else { continue };
             if brought.1.as_ref() != Some(&self.plan.programs[self.me].steps[step].brings) {
@@ -676,7 +679,7 @@ impl<'a> End<'a> {
         if !done {
             self.receipted(endpoint);
         }
-        let cut = endpoint.take_eof().is_err();
+        let cut = endpoint.receive_eof().is_err();
         Err(if done && !cut { Ending::Clean } else { Ending::Closed { cut } })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use host::Span;
 use host::world::{Config, Ended, Factory, World};
-use iwarp::testing::Log;
+use iwarp::testing::EndpointEvent;
 use iwarp::tx::OpKind;
 use nic_model::stream::connect;
 
@@ -189,12 +189,12 @@ fn fetches(step: &Step) -> bool {
 }
 
 /// The message that the other end must receive for a step.
-fn message(step: &Step) -> Option<Log> {
+fn message(step: &Step) -> Option<EndpointEvent> {
     match step.kind {
         OpKind::Send { solicited, invalidate, .. } => {
-            Some(Log::Received { data: step.data.clone(), solicited, invalidated: invalidate })
+            Some(EndpointEvent::Received { data: step.data.clone(), solicited, invalidated: invalidate })
         }
-        OpKind::Immediate { data, solicited } => Some(Log::Immediate { data, solicited }),
+        OpKind::Immediate { data, solicited } => Some(EndpointEvent::Immediate { data, solicited }),
         _ => None,
     }
 }
@@ -203,7 +203,7 @@ fn message(step: &Step) -> Option<Log> {
 /// violates a rule. Returns how many steps have therefore arrived.
 fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
     let breach = program.steps.iter().position(|step| step.breaks.is_some());
-    let wanted: Vec<(usize, Log)> = program.steps[..breach.unwrap_or(program.steps.len())]
+    let wanted: Vec<(usize, EndpointEvent)> = program.steps[..breach.unwrap_or(program.steps.len())]
         .iter()
         .enumerate()
         .filter_map(|(number, step)| Some((number, message(step)?)))

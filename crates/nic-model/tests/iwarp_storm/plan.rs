@@ -1,7 +1,7 @@
 //! The plan of a seed: the configuration of both ends, their programs, and the fault.
 
 use host::{Rng, Span};
-use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{AcceptParams, InitiatorConfig, ResponderConfig, Revision, RtrSet};
 use iwarp::rdmap::{AtomicOp, ReadRequest};
 use iwarp::terminate::TerminateCode;
 use iwarp::tx::OpKind;
@@ -76,7 +76,7 @@ pub(crate) enum Fault {
 pub(crate) struct Plan {
     pub(crate) initiator: InitiatorConfig,
     pub(crate) responder: ResponderConfig,
-    pub(crate) accept: Accept,
+    pub(crate) accept: AcceptParams,
     pub(crate) mulpdu: [u16; 2],
     /// Maximum number of operations that a state machine holds.
     pub(crate) queue: usize,
@@ -126,7 +126,7 @@ impl Plan {
             ..ResponderConfig::default()
         };
         let accept =
-            Accept { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
+            AcceptParams { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
         if initiator.peer_to_peer == RtrSet::READ
             && initiator.ord.min(accept.ird) == 0
             && !matches!(fault, Fault::Old | Fault::Reject | Fault::Shaken(..) | Fault::Hit(..))
@@ -179,9 +179,9 @@ impl Plan {
     }
 }
 
-fn match_depths(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept) {
+fn match_depths(initiator: InitiatorConfig, accept: AcceptParams) -> (InitiatorConfig, AcceptParams) {
     let (ird, ord) = (initiator.ird, initiator.ord);
-    (initiator, Accept { ird: ord, ord: ird, ..accept })
+    (initiator, AcceptParams { ird: ord, ord: ird, ..accept })
 }
 
 fn fault(rng: &mut Rng) -> Fault {

@@ -1,6 +1,6 @@
 //! Translates requests for the protocol crate, and Terminate codes into completion statuses.
 
-use iwarp::outcome::Deed;
+use iwarp::open_requests::PeerEffect;
 use iwarp::terminate::TerminateCode;
 use verbs::{SendOp, WcStatus};
 
@@ -19,17 +19,17 @@ pub(crate) fn status(code: TerminateCode, op: &SendOp) -> WcStatus {
 }
 
 /// The effect of an operation at the peer.
-pub(crate) fn deed(op: &SendOp) -> Deed {
+pub(crate) fn peer_effect(op: &SendOp) -> PeerEffect {
     match op {
-        SendOp::Write(remote) => Deed::Write { stag: remote.rkey, to: remote.addr },
-        SendOp::WriteImm(remote, _) => Deed::WriteAndSend { stag: remote.rkey, to: remote.addr },
-        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => Deed::Send,
-        SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => Deed::Fetch,
+        SendOp::Write(remote) => PeerEffect::Write { stag: remote.rkey, to: remote.addr },
+        SendOp::WriteImm(remote, _) => PeerEffect::WriteAndSend { stag: remote.rkey, to: remote.addr },
+        SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_) => PeerEffect::Send,
+        SendOp::Read(_) | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => PeerEffect::Fetch,
     }
 }
 
 /// How many messages an operation uses on the queue of Sends.
-pub(crate) fn sends(op: &SendOp) -> u32 {
+pub(crate) fn send_messages(op: &SendOp) -> u32 {
     match op {
         SendOp::Send | SendOp::SendInv(_) | SendOp::WriteImm(..) => 1,
         // The immediate data, then the message.

@@ -22,7 +22,7 @@ use crate::terminate::{Terminate, TerminateCode};
 
 /// The effect of a request at the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum PeerEffect {
     /// Writes a range that begins at this offset.
     Write {
         /// Steering tag of the buffer.
@@ -45,11 +45,11 @@ pub enum Deed {
 
 /// A request of this side that the peer has not answered yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Open {
+pub struct OpenRequest {
     /// Identifier of the request.
     pub number: u64,
     /// Effect of the request.
-    pub deed: Deed,
+    pub effect: PeerEffect,
     /// Length in bytes.
     pub len: u32,
     /// Number of its first message on the queue of Sends, and how many messages it has there.
@@ -70,34 +70,36 @@ impl TerminateCode {
 pub const RECEIPT_STAG: u32 = 0x5243_5054;
 
 /// The offset that encodes a count of messages.
-pub(crate) const fn receipt_offset(messages: u32) -> u64 {
+pub(crate) const fn encode_receipt(messages: u32) -> u64 {
     (!messages as u64) << 32 | messages as u64
 }
 
 /// Decodes the count of an offset; `None` if its halves do not match.
-pub(crate) const fn receipt_at(to: u64) -> Option<u32> {
+pub(crate) const fn decode_receipt(to: u64) -> Option<u32> {
     let messages = to as u32;
-    if receipt_offset(messages) == to { Some(messages) } else { None }
+    if encode_receipt(messages) == to { Some(messages) } else { None }
 }
 
-impl Open {
+impl OpenRequest {
     /// How many messages of this request a receipt counts.
     #[must_use]
     pub const fn counted(&self) -> u32 {
-        let other = !matches!(self.deed, Deed::Send) && self.len > 0;
+        let other = !matches!(self.effect, PeerEffect::Send) && self.len > 0;
         self.sends.1 + other as u32
     }
 }
 
-/// How many of the open requests have arrived and need no answer, by the peer's receipt; `over` is the number of
+/// How many of the open requests have arrived and need no answer, by the peer's receipt; `earlier` is the number of
 /// counted messages of earlier requests.
 #[must_use]
-pub fn arrived(receipt: Option<u32>, over: u32, open: &[Open]) -> usize {
+pub fn count_arrived(receipt: Option<u32>, earlier: u32, open: &[OpenRequest]) -> usize {
     let all = open.iter().fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
     // A count above the sum of all requests cannot be valid.
-    let Some(mut left) = receipt.map(|n| n.wrapping_sub(over)).filter(|left| *left <= all) else { return 0 };
+    let Some(mut left) = receipt.map(|n| n.wrapping_sub(earlier)).filter(|left| *left <= all) else {
+        return 0;
+    };
     let whole = open.iter().take_while(|o| {
-        let enough = o.deed != Deed::Fetch && o.counted() <= left;
+        let enough = o.effect != PeerEffect::Fetch && o.counted() <= left;
         left -= if enough { o.counted() } else { 0 };
         enough
     });
@@ -108,9 +110,9 @@ pub fn arrived(receipt: Option<u32>, over: u32, open: &[Open]) -> usize {
 /// request that could have caused such an error, else the first. `None` if the Terminate refers to a response of this
 /// side.
 ///
-/// It only proves that the stream has ended: see [`arrived`].
+/// It only proves that the stream has ended: see [`count_arrived`].
 #[must_use]
-pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
+pub fn find_blamed<'a>(terminate: &Terminate, open: &'a [OpenRequest]) -> Option<&'a OpenRequest> {
     let offender = terminate.offender.as_ref();
     let exact = match offender.and_then(|offender| Header::parse(&offender.header)) {
         Some(Header::Tagged(header)) if Opcode::parse(header.ulp) == Some(Opcode::ReadResponse) => {
@@ -118,7 +120,7 @@ pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
         }
         Some(Header::Tagged(header)) => {
             let len = offender.and_then(|offender| usize::from(offender.segment_len).checked_sub(TAGGED_LEN));
-            open.iter().find(|o| has_segment(o, &header, len.unwrap_or(0)))
+            open.iter().find(|o| writes_segment(o, &header, len.unwrap_or(0)))
         }
         Some(Header::Untagged(Untagged { queue: QUEUE_ATOMIC, .. })) => return None,
         Some(Header::Untagged(Untagged { queue: QUEUE_SEND, msn, .. })) => {
@@ -131,10 +133,10 @@ pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
     };
     let protection = terminate.code.is_protection();
     let likely = || {
-        open.iter().find(|o| match o.deed {
-            Deed::Send => !protection,
-            Deed::WriteAndSend { .. } => true,
-            Deed::Write { .. } | Deed::Fetch => protection,
+        open.iter().find(|o| match o.effect {
+            PeerEffect::Send => !protection,
+            PeerEffect::WriteAndSend { .. } => true,
+            PeerEffect::Write { .. } | PeerEffect::Fetch => protection,
         })
     };
     exact.or_else(likely).or_else(|| open.first())
@@ -142,8 +144,10 @@ pub fn blamed<'a>(terminate: &Terminate, open: &'a [Open]) -> Option<&'a Open> {
 
 /// Whether a request writes such a segment of `len` bytes. Only a zero-length request has a segment without payload,
 /// and a segment ends its message where the request's range ends.
-fn has_segment(open: &Open, segment: &Tagged, len: usize) -> bool {
-    let (Deed::Write { stag, to } | Deed::WriteAndSend { stag, to }) = open.deed else { return false };
+fn writes_segment(open: &OpenRequest, segment: &Tagged, len: usize) -> bool {
+    let (PeerEffect::Write { stag, to } | PeerEffect::WriteAndSend { stag, to }) = open.effect else {
+        return false;
+    };
     let end = segment.to.wrapping_sub(to).checked_add(len as u64);
     let fits = end.is_some_and(|end| end <= open.len.into() && segment.last == (end == u64::from(open.len)));
     stag == segment.stag && fits && (len > 0) == (open.len > 0)
@@ -153,10 +157,10 @@ fn has_segment(open: &Open, segment: &Tagged, len: usize) -> bool {
 mod tests {
     use super::*;
     use crate::terminate::Offender;
-    use crate::wire::Inline;
+    use crate::wire::InlineBytes;
 
     fn about(code: TerminateCode, header: &Header, payload: usize) -> Terminate {
-        let mut bytes = Inline::new();
+        let mut bytes = InlineBytes::new();
         header.emit(&mut bytes);
         let segment_len = (header.len() + payload) as u16;
         Terminate { code, offender: Some(Offender { segment_len, header: bytes, read_request: None }) }
@@ -173,12 +177,12 @@ mod tests {
         about(TerminateCode::UNTAGGED_NO_BUFFER, &Header::Untagged(header), 8)
     }
 
-    fn write(number: u64, to: u64, len: u32) -> Open {
-        Open { number, deed: Deed::Write { stag: 9, to }, len, sends: (1, 0), request: None }
+    fn write(number: u64, to: u64, len: u32) -> OpenRequest {
+        OpenRequest { number, effect: PeerEffect::Write { stag: 9, to }, len, sends: (1, 0), request: None }
     }
 
-    fn blame(terminate: &Terminate, open: &[Open]) -> Option<u64> {
-        blamed(terminate, open).map(|open| open.number)
+    fn blame(terminate: &Terminate, open: &[OpenRequest]) -> Option<u64> {
+        find_blamed(terminate, open).map(|open| open.number)
     }
 
     #[test]
@@ -201,9 +205,16 @@ mod tests {
 
     #[test]
     fn messages_are_found_by_their_numbers_which_wrap() {
-        let send =
-            |number, first, count| Open { deed: Deed::Send, sends: (first, count), ..write(number, 0, 8) };
-        let fetch = |number, msn| Open { deed: Deed::Fetch, request: Some(msn), ..write(number, 0, 8) };
+        let send = |number, first, count| OpenRequest {
+            effect: PeerEffect::Send,
+            sends: (first, count),
+            ..write(number, 0, 8)
+        };
+        let fetch = |number, msn| OpenRequest {
+            effect: PeerEffect::Fetch,
+            request: Some(msn),
+            ..write(number, 0, 8)
+        };
         let open = [write(1, 100, 50), send(2, u32::MAX, 2), send(3, 1, 1), fetch(4, 7), fetch(5, 8)];
         for (opcode, msn, number) in [
             (Opcode::Send, 1, 3),
@@ -219,7 +230,7 @@ mod tests {
 
     #[test]
     fn without_a_header_the_likely_one_is_blamed() {
-        let send = Open { deed: Deed::Send, sends: (1, 1), ..write(2, 0, 8) };
+        let send = OpenRequest { effect: PeerEffect::Send, sends: (1, 1), ..write(2, 0, 8) };
         let open = [write(1, 0, 8), send, write(3, 0, 8)];
         assert_eq!(blame(&Terminate::new(TerminateCode::TAGGED_STAG_INVALID), &open), Some(1));
         assert_eq!(blame(&Terminate::new(TerminateCode::STREAM_CATASTROPHIC), &open), Some(2));
@@ -230,19 +241,23 @@ mod tests {
     /// Method: every count, also across the wrap, and impossible counts.
     #[test]
     fn receipts_cover_what_they_count() {
-        let send = Open { deed: Deed::Send, sends: (1, 2), ..write(3, 0, 8) };
-        let both = Open { deed: Deed::WriteAndSend { stag: 9, to: 0 }, sends: (3, 1), ..write(4, 0, 8) };
-        let fetch = Open { deed: Deed::Fetch, request: Some(1), ..write(5, 0, 8) };
+        let send = OpenRequest { effect: PeerEffect::Send, sends: (1, 2), ..write(3, 0, 8) };
+        let both = OpenRequest {
+            effect: PeerEffect::WriteAndSend { stag: 9, to: 0 },
+            sends: (3, 1),
+            ..write(4, 0, 8)
+        };
+        let fetch = OpenRequest { effect: PeerEffect::Fetch, request: Some(1), ..write(5, 0, 8) };
         let open = [write(1, 0, 8), write(2, 0, 0), send, both, fetch, write(6, 0, 8)];
-        for over in [0, 7, u32::MAX - 2] {
-            let by = |n: u32| arrived(Some(over.wrapping_add(n)), over, &open);
-            assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8].map(by), [0, 2, 2, 3, 3, 4, 4, 4, 0], "over {over}");
-            assert_eq!((by(u32::MAX), arrived(None, over, &open)), (0, 0));
+        for earlier in [0, 7, u32::MAX - 2] {
+            let by = |n: u32| count_arrived(Some(earlier.wrapping_add(n)), earlier, &open);
+            assert_eq!([0, 1, 2, 3, 4, 5, 6, 7, 8].map(by), [0, 2, 2, 3, 3, 4, 4, 4, 0], "earlier {earlier}");
+            assert_eq!((by(u32::MAX), count_arrived(None, earlier, &open)), (0, 0));
         }
         for messages in [0, 1, 0x1234_5678, u32::MAX] {
-            let to = receipt_offset(messages);
-            assert_eq!(receipt_at(to), Some(messages));
-            assert!((0..64).all(|bit| receipt_at(to ^ 1 << bit).is_none()), "a flipped bit shows");
+            let to = encode_receipt(messages);
+            assert_eq!(decode_receipt(to), Some(messages));
+            assert!((0..64).all(|bit| decode_receipt(to ^ 1 << bit).is_none()), "a flipped bit shows");
         }
     }
 

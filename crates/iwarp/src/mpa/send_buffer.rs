@@ -1,13 +1,13 @@
-//! [`Outgoing`]: handshake bytes that have not been sent yet.
+//! [`SendBuffer`]: handshake bytes that have not been sent yet.
 
 /// Bytes that have not been sent yet.
 #[derive(Debug, Default)]
-pub(super) struct Outgoing {
+pub(super) struct SendBuffer {
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Outgoing {
+impl SendBuffer {
     pub(super) fn set(&mut self, bytes: Vec<u8>) {
         *self = Self { bytes, sent: 0 };
     }
