@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_own_reason() {
+    fn access_error_names_its_reason() {
         let table = RegionTable::new();
         let (buf, key) = filled(&table, Access::REMOTE_READ);
         let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
@@ -335,7 +335,7 @@ mod tests {
 
     /// Goal: every entry can be taken, and none twice. Method: takes all entries, and returns some.
     #[test]
-    fn all_entries_are_taken_once() {
+    fn numbers_are_allocated_once() {
         let mut numbers = Numbers::new();
         let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
         let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();

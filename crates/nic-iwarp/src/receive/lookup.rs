@@ -5,7 +5,7 @@ use verbs::Access;
 
 use crate::connection::end_reason::EndReason;
 use crate::queues::messages::request_of;
-use crate::queues::per_qp::Queues;
+use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::Receive;
 
 /// What the current message needs of a receive.
@@ -21,9 +21,9 @@ pub(crate) enum ReceiveUse {
 
 /// Answers for one connection, while its lock is held.
 pub(crate) struct DeviceLookup<'a> {
-    pub(crate) queues: &'a Queues,
+    pub(crate) queues: &'a QpQueues,
     /// The receive that was taken for the message, if any.
-    pub(crate) receive: Option<&'a Receive>,
+    pub(crate) receive: Option<&'a PostedReceive>,
     pub(crate) receive_use: ReceiveUse,
     /// An error on this side, for which the peer is not responsible.
     pub(crate) fault: Option<EndReason>,

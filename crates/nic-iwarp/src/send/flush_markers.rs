@@ -15,7 +15,7 @@ use iwarp::tx::{Op, OpKind};
 use verbs::SendOp;
 
 use crate::queues::messages::request_of;
-use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::request_ring::{SendQueue, SendRequest};
 use crate::queues::status::{peer_effect, send_messages};
 
 /// A marker is sent after this many requests or bytes even if more follows.
@@ -32,7 +32,7 @@ const MARKER: u64 = 1 << 63;
 const NO_REQUEST: u64 = 1 << 62;
 
 /// The request of an operation; `None` for markers and greetings.
-pub(crate) fn request_behind(id: u64) -> Option<u64> {
+pub(crate) fn request_of(id: u64) -> Option<u64> {
     (id & (MARKER | NO_REQUEST) == 0).then(|| request_of(id))
 }
 
@@ -115,7 +115,7 @@ impl FlushMarkers {
 
     /// The next request has been passed to the state machine or written out; `signals` means that it is signaled.
     #[inline]
-    pub(crate) fn on_begun(&mut self, request: &Request, signals: bool) {
+    pub(crate) fn on_begun(&mut self, request: &SendRequest, signals: bool) {
         self.next += 1;
         if request.is_local() {
             // It needs no marker, but a marker sent for other requests covers it, too.
@@ -197,7 +197,7 @@ impl FlushMarkers {
 
     /// The first open request has completed.
     #[inline]
-    pub(crate) fn on_completed(&mut self, request: &Request) {
+    pub(crate) fn on_completed(&mut self, request: &SendRequest) {
         self.open_locals -= u32::from(request.is_local());
         let sends = send_messages(&request.op);
         self.first_open_send = self.first_open_send.wrapping_add(sends);
@@ -210,7 +210,7 @@ impl FlushMarkers {
     pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<OpenRequest> {
         let mut first = self.first_open_send;
         let open = (queue.completed()..self.next).map(|number| {
-            let &Request { op, len, .. } = queue.get(number);
+            let &SendRequest { op, len, .. } = queue.get(number);
             let place = self.open_reads.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));
             let sends = (first, send_messages(&op));
@@ -231,8 +231,8 @@ mod tests {
     use super::*;
     use verbs::{RemoteAddr, SendFlags};
 
-    fn request(op: SendOp, len: u32) -> Request {
-        Request::new(0, op, SendFlags::empty(), len)
+    fn request(op: SendOp, len: u32) -> SendRequest {
+        SendRequest::new(0, op, SendFlags::empty(), len)
     }
 
     /// Goal: a marker is sent when a signaled request waits for it and nothing else is ready to send, or after much
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn local_requests_need_no_marker() {
         let mut markers = FlushMarkers::new(true, 4, 1);
-        let local = Request::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
+        let local = SendRequest::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
         markers.on_begun(&local, true);
         assert!(markers.has_open_locals() && !markers.is_due(false, true));
         markers.on_begun(&request(SendOp::Send, 8), true);

@@ -12,10 +12,10 @@ use verbs::{
 };
 
 use crate::memory::regions::Domain;
-use crate::queues::completions::{Completions, FreedSlots, Frees};
+use crate::queues::completions::{Completions, FreedSlotCounts, SlotsToFree};
 use crate::queues::receives::{Receives, SharedReceives};
-use crate::queues::request_ring::{Receive, ReceiveQueue, Request, SendQueue};
-use crate::shared::Shared;
+use crate::queues::request_ring::{PostedReceive, ReceiveQueue, SendQueue, SendRequest};
+use crate::shared::DeviceShared;
 use nic_util::sync::Spin;
 use nic_util::sync::reader_registry::ReaderMark;
 
@@ -59,8 +59,8 @@ pub(crate) struct QpParams {
 const UNSET: u8 = u8::MAX;
 
 /// A queue pair without its connection.
-pub(crate) struct Queues {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct QpQueues {
+    pub(crate) shared: Arc<DeviceShared>,
     pub(crate) num: u32,
     pd: u32,
     cap: QpCap,
@@ -70,7 +70,7 @@ pub(crate) struct Queues {
     state: AtomicU32,
     pub(crate) sends: Spin<SendQueue>,
     pub(crate) receives: Receives,
-    slots: Arc<FreedSlots>,
+    slots: Arc<FreedSlotCounts>,
     send_ring: Arc<Completions>,
     recv_ring: Arc<Completions>,
     /// A message of the peer waits for a receive.
@@ -87,10 +87,11 @@ pub(crate) struct Queues {
     dropped: AtomicBool,
 }
 
-impl Queues {
-    pub(crate) fn new(shared: &Arc<Shared>, params: QpParams) -> Result<Self> {
+impl QpQueues {
+    pub(crate) fn new(shared: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
         let QpParams { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = params;
-        let slots = FreedSlots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
+        let slots =
+            FreedSlotCounts { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
         Ok(Self {
             shared: shared.clone(),
@@ -149,7 +150,7 @@ impl Queues {
     }
 
     /// The key of its completions in the rings.
-    pub(crate) fn slots(&self) -> &Arc<FreedSlots> {
+    pub(crate) fn slots(&self) -> &Arc<FreedSlotCounts> {
         &self.slots
     }
 
@@ -199,7 +200,7 @@ impl Queues {
         self.recv_ring.watched.lock().insert(self.num);
     }
 
-    /// Whether a thread sleeps on one of its completion queues or is about to. After [`Queues::note_watched`], either
+    /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::note_watched`], either
     /// this sees that thread, or the thread sees the note.
     pub(crate) fn has_sleeper(&self) -> bool {
         // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
@@ -295,7 +296,7 @@ impl Queues {
 
     /// Completes the first open send request; reports it if it failed or is signaled. Returns the request.
     #[inline]
-    pub(crate) fn finish_send(&self, status: WcStatus) -> Request {
+    pub(crate) fn finish_send(&self, status: WcStatus) -> SendRequest {
         let (number, request) = self.sends.lock().complete_first();
         let silent = status == WcStatus::Success && !self.is_signaled(request.flags);
         if !silent && !self.is_dropped() {
@@ -307,7 +308,7 @@ impl Queues {
                 qp_num: self.known_as,
                 ..Wc::default()
             };
-            self.send_ring.push(&self.slots, wc, Frees::Sends(number + 1), false);
+            self.send_ring.push(&self.slots, wc, SlotsToFree::Sends(number + 1), false);
         }
         request
     }
@@ -316,9 +317,9 @@ impl Queues {
     #[inline]
     pub(crate) fn finish_receive(&self, wc: Wc, solicited: bool) {
         if self.is_dropped() {
-            return self.slots.reclaim(Frees::Receive);
+            return self.slots.reclaim(SlotsToFree::Receive);
         }
-        self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, Frees::Receive, solicited);
+        self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, SlotsToFree::Receive, solicited);
     }
 
     /// Records that bytes were received: the pollers of receives are not idle.
@@ -358,7 +359,7 @@ impl Queues {
             let own = failed.filter(|(number, _)| *number == first);
             self.finish_send(own.map_or(WcStatus::WrFlushErr, |(_, status)| status));
         }
-        let mut receive = Receive::default();
+        let mut receive = PostedReceive::default();
         while self.receives.take_own(&mut receive) {
             self.fail_receive(receive.wr_id, WcStatus::WrFlushErr);
         }

@@ -18,11 +18,11 @@ use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::memory::place::{self, Gather};
 use crate::queues::messages::{check_local, is_last, messages, request_of};
-use crate::queues::per_qp::Queues;
-use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::qp_queues::QpQueues;
+use crate::queues::request_ring::{SendQueue, SendRequest};
 use crate::queues::status;
-use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_behind};
-use crate::tcp::outbox::{Item, Outbox, SMALL_MAX};
+use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_of};
+use crate::tcp::outbox::{Outbox, OutboxItem, SMALL_MAX};
 use nic_util::sg_list::{SgList, is_present};
 
 /// Maximum number of requests to hold back while a marker is open, and maximum bytes.
@@ -41,7 +41,7 @@ pub(crate) enum PendingResponses {
 }
 
 /// The sending half of a connection.
-pub(crate) struct Sending {
+pub(crate) struct SendHalf {
     outbox: Outbox,
     markers: FlushMarkers,
     /// Number of requests whose last byte TCP has accepted.
@@ -61,20 +61,20 @@ pub(crate) struct Sending {
 }
 
 /// The result of one send.
-enum Sent {
+enum SendProgress {
     All,
     Part,
 }
 
 /// Why a request did not take the fast path.
-enum NotFast {
+enum FastPathMiss {
     /// It does not qualify; nothing has changed.
     Unfit,
     /// Its memory cannot be accessed.
     Inaccessible,
 }
 
-impl Sending {
+impl SendHalf {
     /// `uses_markers` enables flush markers; `first_send` is the number of the first message on the queue of Sends.
     pub(crate) fn new(uses_markers: bool, ord: u16, first_send: u32) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl Sending {
     /// Whether all sending may wait for the next poll. If nothing has arrived, that requires that there is nothing to
     /// send; if data has arrived (`any`), short responses may wait, too, to be sent with a message of the program.
     #[inline]
-    pub(crate) fn may_wait(&self, queues: &Queues, any: bool) -> bool {
+    pub(crate) fn may_wait(&self, queues: &QpQueues, any: bool) -> bool {
         let may = if any {
             self.responses <= PendingResponses::Short
         } else {
@@ -118,7 +118,7 @@ impl Sending {
 
     /// Whether requests just posted should wait, to be sent in one batch.
     #[inline]
-    pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
+    pub(crate) fn holds_back(&self, queues: &QpQueues) -> bool {
         if !self.markers.has_open_marker() || self.failed.is_some() {
             return false;
         }
@@ -145,7 +145,7 @@ impl Sending {
             match self.send(cx, &mut turn)? {
                 // Perhaps only the part before inaccessible payload was gathered. Nothing else triggers another round
                 // for the rest.
-                Sent::All if (full || !self.outbox.is_empty()) && turn < TURN_BYTES => {}
+                SendProgress::All if (full || !self.outbox.is_empty()) && turn < TURN_BYTES => {}
                 // Everything is sent, or the next lock holder continues.
                 _ => break,
             }
@@ -191,7 +191,7 @@ impl Sending {
             }
             if fpdu.last {
                 self.in_machine -= 1;
-                upto = request_behind(id).filter(|_| is_last(id)).map(|number| number + 1);
+                upto = request_of(id).filter(|_| is_last(id)).map(|number| number + 1);
             }
         } else if fpdu.expects.is_some() {
             self.markers.on_rtr_sent();
@@ -204,7 +204,7 @@ impl Sending {
     }
 
     /// Adds an FPDU whose payload is gathered, or copied to the staging buffer for its CRC.
-    fn pack_large(&mut self, queues: &Queues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
+    fn pack_large(&mut self, queues: &QpQueues, fpdu: &Fpdu, upto: Option<u64>) -> Result<(), Inaccessible> {
         let (mut seal, mut staged) = (fpdu.trailer_builder(), None);
         if seal.wants_payload() {
             let list = payload(queues, fpdu)?;
@@ -274,14 +274,14 @@ impl Sending {
     fn begin(
         &mut self,
         machine: &mut Connection,
-        queues: &Queues,
+        queues: &QpQueues,
         queue: &SendQueue,
-        request: &Request,
+        request: &SendRequest,
     ) -> Result<(), WcStatus> {
         match self.write_fast(machine, queues, queue, request) {
             Ok(()) => Ok(()),
-            Err(NotFast::Inaccessible) => Err(WcStatus::LocProtErr),
-            Err(NotFast::Unfit) => self.post(machine, request),
+            Err(FastPathMiss::Inaccessible) => Err(WcStatus::LocProtErr),
+            Err(FastPathMiss::Unfit) => self.post(machine, request),
         }
     }
 
@@ -292,13 +292,13 @@ impl Sending {
     fn write_fast(
         &mut self,
         machine: &mut Connection,
-        queues: &Queues,
+        queues: &QpQueues,
         queue: &SendQueue,
-        request: &Request,
-    ) -> Result<(), NotFast> {
+        request: &SendRequest,
+    ) -> Result<(), FastPathMiss> {
         let (len, number) = (request.len, self.markers.next());
         if len as usize > SMALL_MAX || request.flags.contains(SendFlags::FENCE) {
-            return Err(NotFast::Unfit);
+            return Err(FastPathMiss::Unfit);
         }
         let kind = match request.op {
             SendOp::Write(to) => OpKind::Write { stag: to.rkey, to: to.addr, len },
@@ -306,18 +306,18 @@ impl Sending {
                 let solicited = request.flags.contains(SendFlags::SOLICITED);
                 OpKind::Send { len, solicited, invalidate: None }
             }
-            _ => return Err(NotFast::Unfit),
+            _ => return Err(FastPathMiss::Unfit),
         };
         self.outbox.append(Some(number + 1), |to| {
             let payload = |to: &mut Vec<u8>| {
-                queue.append(number, queues.domain(), 0, len, to).ok_or(NotFast::Inaccessible)
+                queue.append(number, queues.domain(), 0, len, to).ok_or(FastPathMiss::Inaccessible)
             };
-            machine.write_single(&kind, to, payload).unwrap_or(Err(NotFast::Unfit))
+            machine.write_single(&kind, to, payload).unwrap_or(Err(FastPathMiss::Unfit))
         })
     }
 
     /// Passes the messages of the next request to the state machine.
-    fn post(&mut self, machine: &mut Connection, request: &Request) -> Result<(), WcStatus> {
+    fn post(&mut self, machine: &mut Connection, request: &SendRequest) -> Result<(), WcStatus> {
         messages(self.markers.next(), request).into_iter().flatten().try_for_each(|op| {
             self.post_op(machine, op).map_err(|error| match error {
                 PostError::Unaligned => WcStatus::RemInvReqErr,
@@ -349,7 +349,7 @@ impl Sending {
     }
 
     /// Sends the outbox, as much as fits.
-    fn send(&mut self, cx: &mut QpContext<'_>, turn: &mut usize) -> Result<Sent, EndReason> {
+    fn send(&mut self, cx: &mut QpContext<'_>, turn: &mut usize) -> Result<SendProgress, EndReason> {
         let (total, sent) = match self.outbox.only_run() {
             Some(run) => (run.len(), place::send_run(cx.socket, run)),
             None => self.send_gathered(cx)?,
@@ -367,7 +367,7 @@ impl Sending {
         }
         *turn += n;
         self.blocked = n < total || *turn >= TURN_BYTES;
-        Ok(if n == total { Sent::All } else { Sent::Part })
+        Ok(if n == total { SendProgress::All } else { SendProgress::Part })
     }
 
     /// Sends the queued items by gathering; returns how many bytes were gathered, and how many were sent.
@@ -392,10 +392,10 @@ impl Sending {
     /// The first item, by position, whose payload cannot be read. Only items gathered from the program's memory
     /// count.
     #[cold]
-    fn first_inaccessible(&self, queues: &Queues) -> (usize, Inaccessible) {
+    fn first_inaccessible(&self, queues: &QpQueues) -> (usize, Inaccessible) {
         let mut first = None;
         for (place, item) in self.outbox.items().enumerate() {
-            let Item::Large { fpdu, staged: None, .. } = item else { continue };
+            let OutboxItem::Large { fpdu, staged: None, .. } = item else { continue };
             // If all are readable again, blame the first one, so that this terminates.
             first = first.or(Some((place, fpdu)));
             if !payload(queues, fpdu).is_ok_and(|list| is_present(&list, false)) {
@@ -421,7 +421,7 @@ impl Sending {
 
     /// Gathers queued items, at most `items`, as many as fit one write. Fails only if the payload of the first one is
     /// inaccessible; otherwise the items before an inaccessible one are sent first.
-    fn gather(&self, queues: &Queues, gather: &mut Gather, items: usize) -> Result<(), Inaccessible> {
+    fn gather(&self, queues: &QpQueues, gather: &mut Gather, items: usize) -> Result<(), Inaccessible> {
         let mut skip = self.outbox.sent();
         for (place, item) in self.outbox.items().take(items).enumerate() {
             if gather.is_full() {
@@ -437,7 +437,7 @@ impl Sending {
     /// Completes requests that need no response: without flush markers all that TCP has accepted, otherwise local
     /// ones, together with unsignaled requests before them.
     #[inline]
-    fn complete_sent(&mut self, queues: &Queues) {
+    fn complete_sent(&mut self, queues: &QpQueues) {
         if self.markers.is_enabled() && !self.markers.has_open_locals() {
             return;
         }
@@ -446,7 +446,7 @@ impl Sending {
     }
 
     /// The number of the request before which all are complete because TCP has accepted them.
-    fn completed_when_sent(&self, queues: &Queues) -> u64 {
+    fn completed_when_sent(&self, queues: &QpQueues) -> u64 {
         let (queue, uses_markers) = (queues.sends.lock(), self.markers.is_enabled());
         let mut upto = queue.completed();
         for number in queue.completed()..self.sent {
@@ -466,7 +466,7 @@ impl Sending {
     }
 
     /// The read, atomic or marker with this identifier has been answered.
-    pub(crate) fn on_answered(&mut self, queues: &Queues, id: u64) {
+    pub(crate) fn on_answered(&mut self, queues: &QpQueues, id: u64) {
         let upto = self.markers.on_answered(id);
         self.complete_arrived(queues, upto);
         self.complete_sent(queues);
@@ -475,7 +475,7 @@ impl Sending {
     /// An atomic of this side has been executed; `original` is the word's previous value.
     pub(crate) fn on_atomic_answered(
         &mut self,
-        queues: &Queues,
+        queues: &QpQueues,
         id: u64,
         original: u64,
     ) -> Result<(), EndReason> {
@@ -490,13 +490,13 @@ impl Sending {
     }
 
     /// Completes the requests before `upto`, which have arrived.
-    fn complete_arrived(&mut self, queues: &Queues, upto: u64) {
+    fn complete_arrived(&mut self, queues: &QpQueues, upto: u64) {
         while queues.sends.lock().completed() < upto {
             self.complete_first(queues);
         }
     }
 
-    fn complete_first(&mut self, queues: &Queues) {
+    fn complete_first(&mut self, queues: &QpQueues) {
         let request = queues.finish_send(WcStatus::Success);
         self.markers.on_completed(&request);
     }
@@ -505,7 +505,7 @@ impl Sending {
     /// to have arrived; `receipt` is the peer's receipt.
     pub(crate) fn failed_request(
         &mut self,
-        queues: &Queues,
+        queues: &QpQueues,
         end: &EndReason,
         receipt: Option<u32>,
     ) -> Option<(u64, WcStatus)> {
@@ -535,7 +535,7 @@ impl Sending {
     }
 
     /// Completes the requests that the peer's receipt covers; returns the open ones.
-    fn complete_receipted(&mut self, queues: &Queues, receipt: Option<u32>) -> Vec<OpenRequest> {
+    fn complete_receipted(&mut self, queues: &QpQueues, receipt: Option<u32>) -> Vec<OpenRequest> {
         let queue = queues.sends.lock();
         let (mut open, first) = (self.markers.open_requests(&queue), queue.completed());
         drop(queue);
@@ -600,14 +600,14 @@ impl Sending {
         let mut rest = Vec::new();
         for item in self.outbox.items() {
             match item {
-                Item::Run { from, to } => rest.extend_from_slice(self.outbox.run(*from, *to)),
-                Item::Large { fpdu, trailer, staged: Some(at) } => {
+                OutboxItem::Run { from, to } => rest.extend_from_slice(self.outbox.run(*from, *to)),
+                OutboxItem::Large { fpdu, trailer, staged: Some(at) } => {
                     rest.extend_from_slice(fpdu.header());
                     rest.extend_from_slice(self.outbox.staged(*at, fpdu.payload.len()));
                     rest.extend_from_slice(trailer);
                 }
                 // `send_last` has removed these items.
-                Item::Large { staged: None, .. } => break,
+                OutboxItem::Large { staged: None, .. } => break,
             }
         }
         rest.split_off(self.outbox.sent().min(rest.len()))
@@ -648,7 +648,7 @@ fn inaccessible(fpdu: &Fpdu) -> Inaccessible {
 }
 
 /// The addresses of an FPDU's payload.
-fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Inaccessible> {
+fn payload(queues: &QpQueues, fpdu: &Fpdu) -> Result<SgList, Inaccessible> {
     let domain = queues.domain();
     match fpdu.payload {
         Payload::None => Ok(SgList::new()),
@@ -664,7 +664,7 @@ fn payload(queues: &Queues, fpdu: &Fpdu) -> Result<SgList, Inaccessible> {
 }
 
 /// Serializes a small FPDU.
-fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Inaccessible> {
+fn write_out(queues: &QpQueues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Inaccessible> {
     let domain = queues.domain();
     fpdu.write(to, |to| match fpdu.payload {
         Payload::None => Ok(()),
@@ -682,20 +682,20 @@ fn write_out(queues: &Queues, fpdu: &Fpdu, to: &mut Vec<u8>) -> Result<(), Inacc
 
 /// Adds the unsent part of an item to a gathered write.
 fn put(
-    queues: &Queues,
+    queues: &QpQueues,
     outbox: &Outbox,
-    item: &Item,
+    item: &OutboxItem,
     gather: &mut Gather,
     skip: &mut usize,
 ) -> Result<(), Inaccessible> {
     match item {
-        Item::Run { from, to } => gather.push_bytes(outbox.run(*from, *to), skip),
-        Item::Large { fpdu, trailer, staged: Some(at) } => {
+        OutboxItem::Run { from, to } => gather.push_bytes(outbox.run(*from, *to), skip),
+        OutboxItem::Large { fpdu, trailer, staged: Some(at) } => {
             gather.push_bytes(fpdu.header(), skip);
             gather.push_bytes(outbox.staged(*at, fpdu.payload.len()), skip);
             gather.push_bytes(trailer, skip);
         }
-        Item::Large { fpdu, trailer, staged: None } => {
+        OutboxItem::Large { fpdu, trailer, staged: None } => {
             let list = payload(queues, fpdu)?;
             // Checked while the FPDU can still be left out: the kernel may notice only in the middle that a page is
             // unmapped.

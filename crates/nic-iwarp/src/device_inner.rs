@@ -11,7 +11,7 @@ use verbs::{DeviceAttr, Result};
 use crate::connect::registry::{Registry, ThreadRequest};
 use crate::memory::nic_memory::NicMemory;
 use crate::qp::QpInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
 use nic_util::sync::reader_registry::GracePeriods;
 use nic_util::sync::{Spin, unpoisoned};
@@ -29,7 +29,7 @@ struct ConnectedQps {
 
 /// An open device: the state that its queue pairs, queues and thread share.
 pub(crate) struct DeviceInner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<DeviceShared>,
     pub(crate) attr: DeviceAttr,
     pub(crate) dm: NicMemory,
     pub(crate) registry: Registry,
@@ -45,7 +45,7 @@ pub(crate) struct DeviceInner {
 }
 
 impl DeviceInner {
-    pub(crate) fn new(shared: Shared, attr: DeviceAttr) -> Self {
+    pub(crate) fn new(shared: DeviceShared, attr: DeviceAttr) -> Self {
         Self {
             shared: Arc::new(shared),
             dm: NicMemory::new(attr.max_dm_size),
@@ -96,7 +96,7 @@ impl DeviceInner {
         self.qps.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Adds a queue pair that now has a connection. [`Shared::note_ended`] reports when the connection has ended.
+    /// Adds a queue pair that now has a connection. [`DeviceShared::note_ended`] reports when the connection has ended.
     pub(crate) fn add_connected(&self, qp: &Arc<QpInner>) {
         let mut connected = self.connected.lock();
         connected.list.push(qp.clone());

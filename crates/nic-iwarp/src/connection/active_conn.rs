@@ -16,11 +16,11 @@ use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::connection::poll_owner::PollOwner;
 use crate::memory::place::segment_len;
-use crate::queues::events::Events;
-use crate::queues::per_qp::{Queues, state};
-use crate::receive::receiving::Receiving;
-use crate::send::sending::{PendingResponses, Sending};
-use crate::shared::{Shared, protocol_time};
+use crate::queues::cm_events::CmEvents;
+use crate::queues::qp_queues::{QpQueues, state};
+use crate::receive::recv_half::RecvHalf;
+use crate::send::send_half::{PendingResponses, SendHalf};
+use crate::shared::{DeviceShared, protocol_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::make_port_reusable;
 use crate::wake::ready::Driver;
@@ -37,24 +37,24 @@ const CRC_FPDU_LEN: u32 = 60_000;
 /// An initiator repeats a message to a peer that has not sent anything: first after this time, at most this often,
 /// each pause four times the one before. Linux siw may overlook data right behind its reply until more arrives
 /// (docs/results/interop.md).
-const NUDGE_AFTER: Span = Span::from_ms(50);
-const NUDGES: u32 = 4;
+const REPEAT_AFTER: Span = Span::from_ms(50);
+const REPEATS_MAX: u32 = 4;
 
 /// Repeated messages to a peer that has not sent anything.
-struct Nudges {
+struct FirstMessageRepeats {
     left: u32,
     due: Time,
     pause: Span,
 }
 
 /// A connection: its socket, its state machine and its two halves.
-pub(crate) struct Link {
+pub(crate) struct ActiveConn {
     socket: Fd,
     machine: Connection,
-    receiving: Receiving,
-    sending: Sending,
+    receiving: RecvHalf,
+    sending: SendHalf,
     poll_owner: PollOwner,
-    events: Arc<Events>,
+    events: Arc<CmEvents>,
     /// On a device with many connections: how many further polls include this one without an epoll event.
     polls_left: u32,
     /// The connection is queued for the next poll.
@@ -63,16 +63,16 @@ pub(crate) struct Link {
     pending_info: Option<ConnInfo>,
     /// Since when the peer's host has owed an acknowledgement.
     unacked_since: Option<Time>,
-    nudges: Nudges,
+    repeats: FirstMessageRepeats,
 }
 
-impl Link {
+impl ActiveConn {
     /// Makes a connection after the handshake; `rest` are the bytes that followed it.
     pub(crate) fn new(
-        shared: &Shared,
+        shared: &DeviceShared,
         socket: Fd,
         negotiated: &Negotiated,
-        events: Arc<Events>,
+        events: Arc<CmEvents>,
         param: &ConnParam,
         rest: &[u8],
     ) -> Self {
@@ -97,15 +97,15 @@ impl Link {
         Self {
             socket,
             machine: Connection::new(&negotiated, &limits, protocol_time(shared.host.now())),
-            receiving: Receiving::new(param.rnr_retry, passive && greeting, rest),
-            sending: Sending::new(uses_markers, negotiated.ord, first_send),
+            receiving: RecvHalf::new(param.rnr_retry, passive && greeting, rest),
+            sending: SendHalf::new(uses_markers, negotiated.ord, first_send),
             poll_owner: PollOwner::default(),
             events,
             polls_left: 0,
             has_next_poll: false,
             pending_info: None,
             unacked_since: None,
-            nudges: Nudges { left: 0, due: Time::ZERO, pause: NUDGE_AFTER },
+            repeats: FirstMessageRepeats { left: 0, due: Time::ZERO, pause: REPEAT_AFTER },
         }
     }
 
@@ -134,7 +134,7 @@ impl Link {
 
     /// Whether requests just posted should wait, to be sent in one batch.
     #[inline]
-    pub(crate) fn holds_back(&self, queues: &Queues) -> bool {
+    pub(crate) fn holds_back(&self, queues: &QpQueues) -> bool {
         self.sending.holds_back(queues)
     }
 
@@ -143,12 +143,12 @@ impl Link {
     }
 
     /// See [`PollOwner::on_event`].
-    pub(crate) fn on_event(&mut self, queues: &Queues) -> bool {
+    pub(crate) fn on_event(&mut self, queues: &QpQueues) -> bool {
         self.poll_owner.on_event(self.socket.as_fd(), queues)
     }
 
     /// Receives what has arrived and sends what is queued.
-    pub(crate) fn progress(&mut self, queues: &Queues, driver: Driver) -> Result<(), EndReason> {
+    pub(crate) fn progress(&mut self, queues: &QpQueues, driver: Driver) -> Result<(), EndReason> {
         let polls = driver != Driver::Other;
         match driver {
             Driver::Requeued => self.has_next_poll = false,
@@ -177,14 +177,14 @@ impl Link {
 
     /// Sends what is queued.
     #[inline]
-    pub(crate) fn transmit(&mut self, queues: &Queues) -> Result<(), EndReason> {
+    pub(crate) fn transmit(&mut self, queues: &QpQueues) -> Result<(), EndReason> {
         let is_last_chance = !self.may_defer_work();
         let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
         self.sending.transmit(&mut cx, is_last_chance)
     }
 
     /// Receives what has arrived; returns whether there was anything.
-    pub(crate) fn receive(&mut self, queues: &Queues) -> Result<bool, EndReason> {
+    pub(crate) fn receive(&mut self, queues: &QpQueues) -> Result<bool, EndReason> {
         self.receiving.begin_turn();
         let result = self.receive_turn(queues);
         let bytes = self.receiving.end_turn(queues);
@@ -197,7 +197,7 @@ impl Link {
         result.map(|()| bytes > 0)
     }
 
-    fn receive_turn(&mut self, queues: &Queues) -> Result<(), EndReason> {
+    fn receive_turn(&mut self, queues: &QpQueues) -> Result<(), EndReason> {
         loop {
             let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             match self.receiving.next(&mut cx)? {
@@ -214,13 +214,13 @@ impl Link {
 
     /// Sends in the middle of a turn. If the stream is broken, ignore that: the reason may be in the data still to be
     /// read.
-    fn send_responses(&mut self, queues: &Queues) -> Result<(), EndReason> {
+    fn send_responses(&mut self, queues: &QpQueues) -> Result<(), EndReason> {
         self.transmit(queues)
             .or_else(|end| if matches!(end, EndReason::Broken(_)) { Ok(()) } else { Err(end) })
     }
 
     /// Handles an event that does not concern the receiving half alone.
-    fn deliver(&mut self, queues: &Queues, event: &Event) -> Result<(), EndReason> {
+    fn deliver(&mut self, queues: &QpQueues, event: &Event) -> Result<(), EndReason> {
         match *event {
             Event::Ready => self.ready(queues),
             Event::ReadRequest(request) if request.len == 0 => {
@@ -240,7 +240,7 @@ impl Link {
     }
 
     /// The peer has sent its first message.
-    pub(crate) fn ready(&mut self, queues: &Queues) {
+    pub(crate) fn ready(&mut self, queues: &QpQueues) {
         if let Some(info) = self.pending_info.take_if(|_| queues.advance(state::RTR, state::RTS)) {
             let (qp_num, private_data) = (queues.num, Vec::new());
             self.events.push(CmEvent::Established { qp_num, private_data, info });
@@ -249,7 +249,7 @@ impl Link {
 
     /// Ensures that the next arrival is noticed.
     #[inline]
-    pub(crate) fn settle(&mut self, queues: &Queues) {
+    pub(crate) fn settle(&mut self, queues: &QpQueues) {
         let (rnr, blocked) = (self.receiving.is_rnr(), self.sending.is_blocked());
         self.poll_owner.settle(self.socket.as_fd(), queues, rnr, blocked);
         if !self.poll_owner.is_listed() || self.has_next_poll {
@@ -264,33 +264,33 @@ impl Link {
     }
 
     /// Schedules repeated messages, because the peer may overlook the initiator's first one.
-    pub(crate) fn schedule_nudges(&mut self, queues: &Queues) {
-        let due = queues.shared.host.now() + NUDGE_AFTER;
-        self.nudges = Nudges { left: NUDGES, due, pause: NUDGE_AFTER };
+    pub(crate) fn schedule_first_message_repeats(&mut self, queues: &QpQueues) {
+        let due = queues.shared.host.now() + REPEAT_AFTER;
+        self.repeats = FirstMessageRepeats { left: REPEATS_MAX, due, pause: REPEAT_AFTER };
         queues.shared.reactor.set_timer(due, queues.num);
     }
 
     /// A timer has expired.
-    pub(crate) fn on_timer(&mut self, queues: &Queues, now: Time) -> Result<(), EndReason> {
+    pub(crate) fn on_timer(&mut self, queues: &QpQueues, now: Time) -> Result<(), EndReason> {
         self.machine.handle_timeout(protocol_time(now)).map_err(|_| EndReason::FirstMessageTimeout)?;
-        self.nudge(queues, now);
+        self.repeat_first_message(queues, now);
         self.progress(queues, Driver::Other)
     }
 
     /// Sends a zero-length write, which changes nothing, if it is due and the peer has sent nothing yet.
-    fn nudge(&mut self, queues: &Queues, now: Time) {
-        let nudges = &mut self.nudges;
-        if nudges.left == 0 || now < nudges.due {
+    fn repeat_first_message(&mut self, queues: &QpQueues, now: Time) {
+        let repeats = &mut self.repeats;
+        if repeats.left == 0 || now < repeats.due {
             return;
         }
         if self.receiving.has_received() {
-            nudges.left = 0;
+            repeats.left = 0;
             return;
         }
-        nudges.pause = nudges.pause * 4;
-        (nudges.left, nudges.due) = (nudges.left - 1, now + nudges.pause);
-        if nudges.left > 0 {
-            queues.shared.reactor.set_timer(nudges.due, queues.num);
+        repeats.pause = repeats.pause * 4;
+        (repeats.left, repeats.due) = (repeats.left - 1, now + repeats.pause);
+        if repeats.left > 0 {
+            queues.shared.reactor.set_timer(repeats.due, queues.num);
         }
         self.send_first_message();
     }
@@ -306,7 +306,7 @@ impl Link {
 
     /// Ends the connection: sends the last bytes, flushes the queues and reports the end. The queue pair is in the
     /// error state.
-    pub(crate) fn end(mut self, queues: &Queues, end: &EndReason) {
+    pub(crate) fn end(mut self, queues: &QpQueues, end: &EndReason) {
         let rest = end.terminate_to_send().and_then(|code| {
             let mut cx = QpContext { machine: &mut self.machine, socket: self.socket.as_fd(), queues };
             self.sending.send_last_bytes(&mut cx, code)

@@ -19,7 +19,7 @@ use crate::connection::context::QpContext;
 use crate::connection::end_reason::EndReason;
 use crate::memory::place;
 use crate::queues::messages::{read_immediate, request_of};
-use crate::queues::per_qp::Queues;
+use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::Receive;
 use crate::receive::lookup::{DeviceLookup, ReceiveUse};
 use crate::tcp::receive_buffer::ReceiveBuffer;
@@ -42,7 +42,7 @@ const TURN_BYTES: usize = 2 << 20;
 const LONG_TURN: usize = 128 << 10;
 
 /// The receiving half of a connection.
-pub(crate) struct Receiving {
+pub(crate) struct RecvHalf {
     buffer: ReceiveBuffer,
     /// Maximum number of bytes to read ahead.
     limit: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Receiving {
     turn: usize,
     receive_use: ReceiveUse,
     /// The receive taken for the current message; valid if `has_receive`.
-    receive: Receive,
+    receive: PostedReceive,
     has_receive: bool,
     /// Immediate data of the Send that follows.
     imm: Option<u32>,
@@ -82,7 +82,7 @@ enum ReceiveStep {
     NeedsReceive,
 }
 
-impl Receiving {
+impl RecvHalf {
     /// A message without a receive waits for `rnr_retry` pauses, or without limit if that is 7, unless the peer
     /// announces another limit. With `expects_rtr_send` the first FPDU may be a Send that consumes no receive. `bytes`
     /// arrived together with the handshake and belong to the stream.
@@ -98,7 +98,7 @@ impl Receiving {
             socket_empty: false,
             turn: 0,
             receive_use: ReceiveUse::Buffer,
-            receive: Receive::default(),
+            receive: PostedReceive::default(),
             has_receive: false,
             imm: None,
             written: 0,
@@ -154,7 +154,7 @@ impl Receiving {
 
     /// Ends a turn: wakes threads that wait for writes. Returns the number of bytes received in it.
     #[inline]
-    pub(crate) fn end_turn(&mut self, queues: &Queues) -> usize {
+    pub(crate) fn end_turn(&mut self, queues: &QpQueues) -> usize {
         if std::mem::take(&mut self.wrote) {
             queues.wake_for_write();
         }
@@ -309,7 +309,7 @@ impl Receiving {
     }
 
     /// Records that the connection no longer waits for a receive.
-    fn end_rnr(&mut self, queues: &Queues) {
+    fn end_rnr(&mut self, queues: &QpQueues) {
         if std::mem::take(&mut self.rnr) {
             self.deadline = None;
             queues.set_rnr(false);
@@ -466,7 +466,7 @@ impl Receiving {
     }
 
     /// Ends receiving: the receive of the current message is reported with this status.
-    pub(crate) fn end_with(&mut self, queues: &Queues, status: WcStatus) {
+    pub(crate) fn end_with(&mut self, queues: &QpQueues, status: WcStatus) {
         self.end_rnr(queues);
         if std::mem::take(&mut self.has_receive) {
             queues.fail_receive(self.receive.wr_id, status);
