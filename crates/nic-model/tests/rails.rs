@@ -28,7 +28,7 @@ impl Fixture for OnRails {
         match test {
             // With threads they fail immediately, and no other bytes are placed.
             "remote_violations::a_long_message_is_checked_whole" | "large::a_large_message_out_of_bounds"
-                if self.1 == Engine::One =>
+                if self.1 == Engine::Callers =>
             {
                 Some("stripes are checked one by one, like segments of iWARP")
             }
@@ -39,7 +39,7 @@ impl Fixture for OnRails {
 
 /// Two cards of one port.
 mod cards {
-    conformance::tests!(super::OnRails("connectx-multihca", super::Engine::One), threads);
+    conformance::tests!(super::OnRails("connectx-multihca", super::Engine::Callers), threads);
 }
 
 /// Two cards of one port, with a rank for each.
@@ -49,7 +49,7 @@ mod cards_in_threads {
 
 /// Two ports of one card.
 mod ports {
-    conformance::tests!(super::OnRails("connectx-multiport", super::Engine::One), threads);
+    conformance::tests!(super::OnRails("connectx-multiport", super::Engine::Callers), threads);
 }
 
 /// Storms of many seeds.

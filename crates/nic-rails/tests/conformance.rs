@@ -54,12 +54,18 @@ fn shm_rail(host: &Host, _side: u8) -> Device {
 /// Nearly all writes and reads are striped.
 mod on_iwarp {
     use super::{Engine, Rails};
-    conformance::tests!(Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::One }, threads);
+    conformance::tests!(
+        Rails { open: super::iwarp_rail, stripe_min: 1024, engine: Engine::Callers },
+        threads
+    );
 }
 
 mod on_shm {
     use super::{Engine, Rails};
-    conformance::tests!(Rails { open: super::shm_rail, stripe_min: 16 << 10, engine: Engine::One }, threads);
+    conformance::tests!(
+        Rails { open: super::shm_rail, stripe_min: 16 << 10, engine: Engine::Callers },
+        threads
+    );
 }
 
 mod on_iwarp_in_threads {

@@ -121,7 +121,7 @@ impl Outbox {
         Ok(())
     }
 
-    pub(crate) fn items(&self) -> impl Iterator<OutboxItem = &OutboxItem> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &OutboxItem> {
         self.items.iter().map(|(item, _)| item)
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::One }
+        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::Callers }
     }
 
     /// The same pair with another engine.

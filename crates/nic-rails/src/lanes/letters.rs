@@ -89,7 +89,7 @@ impl Mailbox {
     }
 
     /// All letters to send, as a scatter/gather element of a rail.
-    pub(crate) fn out(&self, rail: usize) -> Sge {
+    pub(crate) fn outgoing_sge(&self, rail: usize) -> Sge {
         self.mrs[rail].sge(MAILBOX_BYTES as u64, MAILBOX_BYTES as u32)
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_read_whole_or_not_at_all() {
+    fn partly_written_letter_is_not_read() {
         let letter = Letter { generation: GENERATIONS - 1, recv_lane: 7, received: !0 };
         let other = Letter { generation: 3, recv_lane: 0, received: 17 };
         assert_eq!(Letter::unpack(&letter.pack()), Some(letter));

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use verbs::{Data, Error, Qp, QpCap, RemoteAddr, Result, SendFlags, SendOp, SendWr, Sge, Wc, WcStatus};
 
 use crate::RAILS_MAX;
-use crate::completion::completions::{Completions, Sink};
+use crate::completion::completions::{CompletionSink, Completions};
 use crate::connect::hello::{Hello, LaneHello};
 use crate::context::QpContext;
-use crate::lanes::mail::Letter;
+use crate::lanes::letters::Letter;
 use crate::memory::keys::{LaneKeys, PeerKeyCache, offset_of, unmask};
-use crate::send::pace::Pace;
+use crate::qp_actions::QpActions;
+use crate::send::lane_rates::LaneRates;
 use crate::send::request::{
-    Class, EMPTY, Ends, LINE, Lanes, PIECES_MAX, Slot, class, key_of, lane_flags, lane_op, remote_of,
-    slice_sges, takes_a_receive,
+    EMPTY, Ends, LINE, LaneSet, OrderingClass, PIECES_MAX, RequestSlot, class, consumes_receive, key_of,
+    lane_flags, lane_op, remote_of, slice_sges,
 };
-use crate::shared::Shared;
-use crate::wants::Wants;
+use crate::shared::DeviceShared;
 
 /// The number of the device's own request that reads an entry of the peer's table.
 const READ_KEY: u64 = u64::MAX;
@@ -25,7 +25,7 @@ const WRITE_LETTERS: u64 = u64::MAX - 1;
 
 /// What a lane has in flight.
 #[derive(Clone, Copy, Default)]
-struct Flight {
+struct InFlight {
     writes: u32,
     reads: u32,
     bytes: u64,
@@ -44,13 +44,13 @@ struct PeerMailbox {
 }
 
 /// Requests between `head` and `next` have started; those between `next` and `tail` have not, or must start again.
-pub(crate) struct Sends {
+pub(crate) struct SendQueue {
     completions: Arc<Completions>,
     signals_all: bool,
     rails: Vec<Arc<Qp>>,
     depth: u32,
     /// Ring by number, with a power of two of entries.
-    slots: Vec<Slot>,
+    slots: Vec<RequestSlot>,
     /// The stripe ends of striped requests, by ring entry.
     ends: Vec<Ends>,
     pieces: Vec<Sge>,
@@ -70,7 +70,7 @@ pub(crate) struct Sends {
     /// Bit mask of the usable lanes.
     live: u8,
     /// The share of each lane in a striped request.
-    pace: Pace,
+    rates: LaneRates,
     /// The lane on which the peer receives messages.
     message_lane: usize,
     peer: [Option<Hello>; RAILS_MAX],
@@ -78,7 +78,7 @@ pub(crate) struct Sends {
     /// Letters are pending; letters are in flight.
     has_letters: bool,
     writing_letters: bool,
-    flight: [Flight; RAILS_MAX],
+    flight: [InFlight; RAILS_MAX],
     /// Bit mask of lanes with parts of requests in flight.
     busy: u8,
     /// Bit mask of lanes that the completion queue knows to have outstanding requests.
@@ -91,7 +91,7 @@ pub(crate) struct Sends {
     failed: Option<u64>,
     /// Some request failed for a reason of its own, and not because its lane failed.
     cause: bool,
-    killed: bool,
+    is_stopped: bool,
 }
 
 /// Whether a status says only that the lane failed.
@@ -99,9 +99,9 @@ pub(crate) fn is_loss(status: WcStatus) -> bool {
     matches!(status, WcStatus::WrFlushErr | WcStatus::RetryExcErr)
 }
 
-impl Sends {
+impl SendQueue {
     pub(crate) fn new(
-        shared: &Shared,
+        shared: &DeviceShared,
         cap: &QpCap,
         signals_all: bool,
         completions: Arc<Completions>,
@@ -128,13 +128,13 @@ impl Sends {
             unreported: 0,
             lanes,
             live: ((1_u32 << lanes) - 1) as u8,
-            pace: Pace::new(lanes, &shared.config.weights),
+            rates: LaneRates::new(lanes, &shared.config.weights),
             message_lane: 0,
             peer: [None; RAILS_MAX],
             peer_mailbox: PeerMailbox::default(),
             has_letters: false,
             writing_letters: false,
-            flight: [Flight::default(); RAILS_MAX],
+            flight: [InFlight::default(); RAILS_MAX],
             busy: 0,
             expects: 0,
             peer_keys: PeerKeyCache::new(),
@@ -142,7 +142,7 @@ impl Sends {
             held: false,
             failed: None,
             cause: false,
-            killed: false,
+            is_stopped: false,
         }
     }
 
@@ -165,30 +165,30 @@ impl Sends {
     }
 
     #[inline]
-    fn place(&self, seq: u64) -> usize {
+    fn slot_index(&self, seq: u64) -> usize {
         seq as usize & (self.slots.len() - 1)
     }
 
     /// Informs the completion queue before a request is posted to a lane.
     #[inline]
-    fn expect(&mut self, lane: usize) {
+    fn add_outstanding(&mut self, lane: usize) {
         if self.expects & 1 << lane == 0 {
             self.expects |= 1 << lane;
-            self.completions.expect(lane);
+            self.completions.add_outstanding_lane(lane);
         }
     }
 
     /// Informs the completion queue if a lane has no outstanding request. The message lane is exempt: it will have
     /// requests again soon, and updating the count for each request costs more than a poll.
-    pub(crate) fn expect_no_more(&mut self, lane: usize) {
+    pub(crate) fn remove_outstanding(&mut self, lane: usize) {
         if self.flight[lane].posted == 0 && self.expects & 1 << lane != 0 && lane != self.message_lane {
             self.expects &= !(1 << lane);
-            self.completions.expect_no_more(lane);
+            self.completions.remove_outstanding_lane(lane);
         }
     }
 
     /// The lanes with outstanding requests, as the completion queue knows them.
-    pub(crate) fn expected(&self) -> impl Iterator<Item = usize> + use<> {
+    pub(crate) fn outstanding_lanes(&self) -> impl Iterator<Item = usize> + use<> {
         let expects = self.expects;
         (0..RAILS_MAX).filter(move |lane| expects & 1 << lane != 0)
     }
@@ -210,21 +210,21 @@ impl Sends {
             self.refused = true;
             return Err(Error::QueueFull { queue: "send", depth: self.depth });
         }
-        let place = self.place(self.tail);
+        let index = self.slot_index(self.tail);
         let (pieces, inline) = match wr.data {
             Data::Sges(sges) => {
-                let from = place * self.pieces_each;
+                let from = index * self.pieces_each;
                 self.pieces[from..from + sges.len()].copy_from_slice(sges);
                 (sges.len(), None)
             }
             Data::Inline(bytes) => {
-                let from = place * self.inline_each;
+                let from = index * self.inline_each;
                 self.inline[from..from + bytes.len()].copy_from_slice(bytes);
                 (0, Some(bytes.len()))
             }
         };
-        self.slots[place] =
-            Slot { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, pieces, inline, ..EMPTY };
+        self.slots[index] =
+            RequestSlot { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, pieces, inline, ..EMPTY };
         self.tail += 1;
         self.free -= 1;
         Ok(())
@@ -250,16 +250,16 @@ impl Sends {
                 None => return false,
             },
         };
-        let place = self.place(self.tail);
+        let index = self.slot_index(self.tail);
         let (sge, pieces, inline) = match wr.data {
             Data::Sges([]) => (Sge::default(), 0, None),
             Data::Sges([one]) => {
                 let Some(lkey) = shared.keys.get(one.lkey, lane) else { return false };
-                self.pieces[place * self.pieces_each] = *one;
+                self.pieces[index * self.pieces_each] = *one;
                 (Sge { lkey, ..*one }, 1, None)
             }
             Data::Inline(bytes) => {
-                let from = place * self.inline_each;
+                let from = index * self.inline_each;
                 self.inline[from..from + bytes.len()].copy_from_slice(bytes);
                 (Sge::default(), 0, Some(bytes.len()))
             }
@@ -268,24 +268,24 @@ impl Sends {
         let sges = [sge];
         let data = if inline.is_some() { wr.data } else { Data::Sges(&sges[..pieces]) };
         let (op, flags) = (lane_op(wr.op, lane, keys, 0), lane_flags(wr.flags));
-        self.expect(lane);
+        self.add_outstanding(lane);
         if self.rails[lane].post_send(&SendWr { wr_id: self.tail, op, data, flags }).is_err() {
             return false;
         }
         let &SendWr { wr_id, op, flags, .. } = wr;
-        self.slots[place] =
-            Slot { wr_id, op, flags, len, pieces, inline, lanes: Lanes::whole(lane), ..EMPTY };
+        self.slots[index] =
+            RequestSlot { wr_id, op, flags, len, pieces, inline, lanes: LaneSet::whole(lane), ..EMPTY };
         self.tail += 1;
         self.next = self.tail;
         self.free -= 1;
-        self.add_in_flight(lane, place, len);
+        self.add_in_flight(lane, index, len);
         true
     }
 
     /// Accounts for a part of a request, of `bytes` bytes, that was posted to a lane.
     #[inline]
-    fn add_in_flight(&mut self, lane: usize, place: usize, bytes: u64) {
-        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+    fn add_in_flight(&mut self, lane: usize, index: usize, bytes: u64) {
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[index]);
         slot.pending += 1;
         flight.posted += 1;
         flight.bytes += bytes;
@@ -295,7 +295,7 @@ impl Sends {
             flight.writes += 1;
         }
         self.busy |= 1 << lane;
-        if takes_a_receive(slot.op) {
+        if consumes_receive(slot.op) {
             slot.number = flight.messages;
             flight.messages = flight.messages.wrapping_add(1);
         }
@@ -317,10 +317,10 @@ impl Sends {
     }
 
     /// The actions that the caller must take after unlocking.
-    pub(crate) fn wants(&self) -> Wants {
+    pub(crate) fn wants(&self) -> QpActions {
         // There are requests that only a completion can start.
-        let waits = (self.next < self.tail || self.held) && !self.killed;
-        Wants { failure: self.must_fail_lanes(), needs_arming: waits, ..Wants::default() }
+        let waits = (self.next < self.tail || self.held) && !self.is_stopped;
+        QpActions { failure: self.must_fail_lanes(), needs_arming: waits, ..QpActions::default() }
     }
 
     /// The number of outstanding requests of a lane.
@@ -329,37 +329,37 @@ impl Sends {
     }
 
     /// Whether no request has a part in flight.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn has_nothing_in_flight(&self) -> bool {
         self.reading_key.is_none() && self.flight.iter().all(|flight| flight.writes + flight.reads == 0)
     }
 
     /// A request failed, and everything before it has completed: the rest must be flushed.
     fn must_fail_lanes(&self) -> bool {
-        let Some(failed) = self.failed.filter(|_| self.cause && !self.killed) else { return false };
-        (self.head..failed.min(self.next)).all(|seq| self.slots[self.place(seq)].pending == 0)
+        let Some(failed) = self.failed.filter(|_| self.cause && !self.is_stopped) else { return false };
+        (self.head..failed.min(self.next)).all(|seq| self.slots[self.slot_index(seq)].pending == 0)
     }
 
     /// The lanes are in error: no request starts any more.
-    pub(crate) fn killed(&mut self) {
-        if self.killed {
+    pub(crate) fn stop(&mut self) {
+        if self.is_stopped {
             return;
         }
-        self.killed = true;
-        let lost = (self.head..self.next).find(|&seq| self.slots[self.place(seq)].lost);
+        self.is_stopped = true;
+        let lost = (self.head..self.next).find(|&seq| self.slots[self.slot_index(seq)].lost);
         let first = lost.unwrap_or(self.next);
         self.failed = Some(self.failed.map_or(first, |failed| failed.min(first)));
     }
 
     /// Starts the requests that may start, and reports completed ones.
-    pub(crate) fn advance(&mut self, own: &QpContext, sink: &mut Sink<'_>) {
+    pub(crate) fn advance(&mut self, own: &QpContext, sink: &mut CompletionSink<'_>) {
         while self.next < self.tail && self.failed.is_none() && !self.held && self.start(own) {}
         while self.head < self.tail && self.report(own, sink) {}
     }
 
     /// Starts the next request if it may start; returns whether it did.
     fn start(&mut self, own: &QpContext) -> bool {
-        let place = self.place(self.next);
-        let slot = &self.slots[place];
+        let index = self.slot_index(self.next);
+        let slot = &self.slots[index];
         if slot.done {
             self.next += 1;
             return true;
@@ -371,24 +371,24 @@ impl Sends {
             Some(key) => match self.peer_keys.get(key) {
                 Some(keys) => Some(*keys),
                 None => {
-                    self.read_key(own, key);
+                    self.post_key_read(own, key);
                     return false;
                 }
             },
         };
         let mut ends = [0; RAILS_MAX];
-        let Some(lanes) = self.choose(own.shared(), slot, &mut ends) else { return false };
+        let Some(lanes) = self.choose_lanes(own.shared(), slot, &mut ends) else { return false };
         if lanes.is_striped() {
-            self.ends[place] = ends;
+            self.ends[index] = ends;
         }
         self.next += 1;
-        (self.slots[place].lanes, self.slots[place].status) = (lanes, WcStatus::Success);
-        for lane in (0..self.lanes).filter(|&lane| lanes.has(lane)) {
-            if let Err(why) = self.post(own, place, lane, keys.as_ref()) {
+        (self.slots[index].lanes, self.slots[index].status) = (lanes, WcStatus::Success);
+        for lane in (0..self.lanes).filter(|&lane| lanes.contains(lane)) {
+            if let Err(why) = self.post(own, index, lane, keys.as_ref()) {
                 // The lane has room for all requests of the queue, and accepts them in every state that it can be in
                 // here.
                 debug_assert!(false, "a lane refused: {why}");
-                self.slots[place].status = WcStatus::LocQpOpErr;
+                self.slots[index].status = WcStatus::LocQpOpErr;
                 self.cause = true;
                 self.failed = Some(self.next - 1);
                 return false;
@@ -397,19 +397,19 @@ impl Sends {
         true
     }
 
-    fn post(&mut self, own: &QpContext, place: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
-        self.expect(lane);
-        let slot = &self.slots[place];
-        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[place]);
+    fn post(&mut self, own: &QpContext, index: usize, lane: usize, keys: Option<&LaneKeys>) -> Result<()> {
+        self.add_outstanding(lane);
+        let slot = &self.slots[index];
+        let (from, to) = slot.lanes.range(lane, slot.len, &self.ends[index]);
         let is_stripe = slot.lanes.is_striped();
         let (wr_id, op) = (self.next - 1, lane_op(slot.op, lane, keys, from));
         let flags = lane_flags(slot.flags);
         if let Some(len) = slot.inline {
-            let at = place * self.inline_each;
+            let at = index * self.inline_each;
             let data = Data::Inline(&self.inline[at..at + len]);
             self.post_to_lane(own, lane, &SendWr { wr_id, op, data, flags }, false)?;
         } else {
-            let at = place * self.pieces_each;
+            let at = index * self.pieces_each;
             let post = |sges: &[Sge]| {
                 own.shared().local_pieces(lane, sges, |sges| {
                     self.post_to_lane(
@@ -429,21 +429,21 @@ impl Sends {
                 post(all)?;
             }
         }
-        self.add_in_flight(lane, place, to - from);
+        self.add_in_flight(lane, index, to - from);
         if is_stripe {
-            self.pace.begin(lane, own.shared().host.now());
+            self.rates.start_stripe(lane, own.shared().host.now());
         }
         Ok(())
     }
 
     /// Reads the entry for this key from the peer's table.
-    fn read_key(&mut self, own: &QpContext, key: u32) {
+    fn post_key_read(&mut self, own: &QpContext, key: u32) {
         let lane = self.message_lane;
         let Some(hello) = self.peer[lane].filter(|_| self.reading_key.is_none()) else { return };
         let remote = RemoteAddr { addr: hello.table.0, rkey: hello.table.1 }.offset(offset_of(key));
         let wr = SendWr::new(READ_KEY, SendOp::Read(remote), &[]);
-        let sges = [own.pd.scratch_on(lane, own.scratch)];
-        self.expect(lane);
+        let sges = [own.pd.scratch_sge(lane, own.scratch)];
+        self.add_outstanding(lane);
         match self.post_to_lane(own, lane, &SendWr { data: Data::Sges(&sges), ..wr }, false) {
             Ok(()) => {
                 self.reading_key = Some(key);
@@ -462,7 +462,7 @@ impl Sends {
     }
 
     /// Whether the peer has all letters.
-    pub(crate) fn letters_are_sent(&self) -> bool {
+    pub(crate) fn has_sent_letters(&self) -> bool {
         !self.has_letters && !self.writing_letters
     }
 
@@ -472,9 +472,9 @@ impl Sends {
         let carrier = lanes.min_by_key(|lane| *lane == self.message_lane);
         let Some(lane) = carrier.filter(|_| self.has_letters && !self.writing_letters) else { return };
         let remote = RemoteAddr { addr: self.peer_mailbox.addr, rkey: self.peer_mailbox.keys[lane] };
-        let sges = [own.mailbox.out(lane)];
+        let sges = [own.mailbox.outgoing_sge(lane)];
         let wr = SendWr::new(WRITE_LETTERS, SendOp::Write(remote), &sges);
-        self.expect(lane);
+        self.add_outstanding(lane);
         // A refused write is tried again.
         if self.post_to_lane(own, lane, &wr, false).is_ok() {
             (self.has_letters, self.writing_letters) = (false, true);
@@ -483,17 +483,17 @@ impl Sends {
     }
 
     /// The lanes on which a request may start now.
-    fn choose(&self, shared: &Shared, slot: &Slot, ends: &mut Ends) -> Option<Lanes> {
+    fn choose_lanes(&self, shared: &DeviceShared, slot: &RequestSlot, ends: &mut Ends) -> Option<LaneSet> {
         let kind = class(slot.op);
         let count = self.live.count_ones();
-        let striped = kind != Class::Message
+        let striped = kind != OrderingClass::Message
             && slot.inline.is_none()
             && count > 1
             && slot.len >= shared.config.stripe_min.max(LINE * u64::from(count));
         let lanes = match kind {
-            _ if striped => Lanes::striped(slot.len, self.live, &self.pace.shares, ends),
-            Class::Write => Lanes::whole(self.least_busy(shared)),
-            _ => Lanes::whole(self.message_lane),
+            _ if striped => LaneSet::striped(slot.len, self.live, &self.rates.shares, ends),
+            OrderingClass::Write => LaneSet::whole(self.least_busy(shared)),
+            _ => LaneSet::whole(self.message_lane),
         };
         let in_order = if lanes.is_striped() { 0 } else { lanes.mask };
         if self.busy & !in_order == 0 {
@@ -505,14 +505,14 @@ impl Sends {
             return None;
         }
         let free = match kind {
-            Class::Message => others().all(|flight| flight.writes == 0),
+            OrderingClass::Message => others().all(|flight| flight.writes == 0),
             _ => !self.overlaps_another(slot, &lanes, ends),
         };
         free.then_some(lanes)
     }
 
     /// The message lane, unless it is busy and another lane has less in flight.
-    fn least_busy(&self, shared: &Shared) -> usize {
+    fn least_busy(&self, shared: &DeviceShared) -> usize {
         let much = self.flight[self.message_lane].bytes >= shared.config.stripe_min;
         let by_bytes = |lane: &usize| (self.flight[*lane].bytes, *lane);
         let live = (0..self.lanes).filter(|lane| self.live & 1 << lane != 0);
@@ -524,16 +524,16 @@ impl Sends {
 
     /// Whether a request would touch the same memory as another request on another lane, with at least one of them
     /// writing.
-    fn overlaps_another(&self, slot: &Slot, lanes: &Lanes, ends: &Ends) -> bool {
-        let range = |slot: &Slot, lanes: &Lanes, ends: &Ends, lane: usize| {
-            let remote = remote_of(slot.op).filter(|_| lanes.has(lane))?;
+    fn overlaps_another(&self, slot: &RequestSlot, lanes: &LaneSet, ends: &Ends) -> bool {
+        let range = |slot: &RequestSlot, lanes: &LaneSet, ends: &Ends, lane: usize| {
+            let remote = remote_of(slot.op).filter(|_| lanes.contains(lane))?;
             let (from, to) = lanes.range(lane, slot.len, ends);
             Some((remote.addr.wrapping_add(from), remote.addr.wrapping_add(to)))
         };
-        let reads = class(slot.op) == Class::Read;
-        (self.head..self.next).map(|seq| self.place(seq)).any(|place| {
-            let (other, others) = (&self.slots[place], &self.ends[place]);
-            let harmless = other.pending == 0 || (reads && class(other.op) == Class::Read);
+        let reads = class(slot.op) == OrderingClass::Read;
+        (self.head..self.next).map(|seq| self.slot_index(seq)).any(|index| {
+            let (other, others) = (&self.slots[index], &self.ends[index]);
+            let harmless = other.pending == 0 || (reads && class(other.op) == OrderingClass::Read);
             !harmless
                 && (0..self.lanes).any(|here| {
                     let Some(near) = range(slot, lanes, ends, here) else { return false };
@@ -549,7 +549,7 @@ impl Sends {
     pub(crate) fn complete(&mut self, own: &QpContext, lane: usize, wc: &Wc) {
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         match wc.wr_id {
-            READ_KEY => return self.key_was_read(own, wc),
+            READ_KEY => return self.on_key_read(own, wc),
             WRITE_LETTERS => {
                 self.writing_letters = false;
                 self.has_letters |= !wc.is_ok();
@@ -558,25 +558,25 @@ impl Sends {
             seq if !(self.head..self.next).contains(&seq) => return,
             _ => {}
         }
-        let (seq, place) = (wc.wr_id, self.place(wc.wr_id));
-        let slot = &self.slots[place];
-        let ((from, to), fetches) = (slot.lanes.range(lane, slot.len, &self.ends[place]), slot.op.fetches());
+        let (seq, index) = (wc.wr_id, self.slot_index(wc.wr_id));
+        let slot = &self.slots[index];
+        let ((from, to), fetches) = (slot.lanes.range(lane, slot.len, &self.ends[index]), slot.op.fetches());
         self.remove_in_flight(lane, fetches, to - from);
-        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[place]);
+        let (flight, slot) = (&mut self.flight[lane], &mut self.slots[index]);
         slot.pending = slot.pending.saturating_sub(1);
         slot.bytes = slot.bytes.saturating_add(wc.byte_len);
         if slot.lanes.is_striped() {
-            self.pace.end(lane, to - from, own.shared().host.now());
+            self.rates.finish_stripe(lane, to - from, own.shared().host.now());
         }
         if wc.is_ok() {
-            flight.arrived = flight.arrived.wrapping_add(u32::from(takes_a_receive(slot.op)));
+            flight.arrived = flight.arrived.wrapping_add(u32::from(consumes_receive(slot.op)));
             return;
         }
         // An error with a reason replaces a success or a flush.
         if matches!(slot.status, WcStatus::Success | WcStatus::WrFlushErr) {
             slot.status = wc.status;
         }
-        if is_loss(wc.status) && !self.killed {
+        if is_loss(wc.status) && !self.is_stopped {
             slot.lost = true;
             self.held = true;
             return;
@@ -593,19 +593,19 @@ impl Sends {
         own: &QpContext,
         lane: usize,
         wc: &Wc,
-        sink: &mut Sink<'_>,
+        sink: &mut CompletionSink<'_>,
     ) -> bool {
-        let place = self.place(self.head);
-        let slot = &self.slots[place];
+        let index = self.slot_index(self.head);
+        let slot = &self.slots[index];
         let is_plain = wc.wr_id == self.head && wc.is_ok() && self.head < self.next && self.next == self.tail;
         let is_whole = slot.lanes.mask == 1 << lane && slot.pending == 1 && slot.status == WcStatus::Success;
         if !is_plain || !is_whole || self.failed.is_some() || self.held || slot.op.fetches() {
             return false;
         }
-        let (len, counts) = (slot.len, u32::from(takes_a_receive(slot.op)));
+        let (len, counts) = (slot.len, u32::from(consumes_receive(slot.op)));
         let (wr_id, opcode) = (slot.wr_id, slot.op.opcode());
         let signalled = self.signals_all || slot.flags.contains(SendFlags::SIGNALED);
-        self.slots[place].pending = 0;
+        self.slots[index].pending = 0;
         self.flight[lane].posted = self.flight[lane].posted.saturating_sub(1);
         self.flight[lane].arrived = self.flight[lane].arrived.wrapping_add(counts);
         self.remove_in_flight(lane, false, len);
@@ -614,32 +614,32 @@ impl Sends {
         if signalled {
             let slots = std::mem::take(&mut self.unreported);
             let wc = Wc { wr_id, opcode, qp_num: own.known_as, ..Wc::default() };
-            if sink.give(wc, own, (slots, 0)) {
+            if sink.deliver(wc, own, (slots, 0)) {
                 self.free += slots;
             }
         }
         // Later requests may have completed before it.
         while self.head < self.tail
-            && self.slots[self.place(self.head)].pending == 0
+            && self.slots[self.slot_index(self.head)].pending == 0
             && self.report(own, sink)
         {}
         true
     }
 
     /// The entry of the peer's table has been read.
-    fn key_was_read(&mut self, own: &QpContext, wc: &Wc) {
+    fn on_key_read(&mut self, own: &QpContext, wc: &Wc) {
         let Some(key) = self.reading_key.take() else { return };
         if let Some(entry) = own.pd.scratch_read(own.scratch).filter(|_| wc.is_ok()) {
             return self.peer_keys.insert(key, unmask(key, &entry));
         }
-        let place = self.place(self.next);
-        if is_loss(wc.status) && !self.killed {
+        let index = self.slot_index(self.next);
+        if is_loss(wc.status) && !self.is_stopped {
             // It is read again on another lane. If none is left, the request ends with this status.
-            self.slots[place].status = wc.status;
+            self.slots[index].status = wc.status;
             self.held = true;
             return;
         }
-        self.slots[place].status = wc.status;
+        self.slots[index].status = wc.status;
         self.cause |= !is_loss(wc.status);
         self.failed = Some(self.failed.unwrap_or(self.next));
         if self.next < self.tail {
@@ -648,25 +648,27 @@ impl Sends {
         }
     }
 
-    /// A lane has failed: no request starts until [`Sends::settle`].
-    pub(crate) fn hold(&mut self, lane: usize) {
+    /// A lane has failed: no request starts until [`SendQueue::settle`].
+    pub(crate) fn pause(&mut self, lane: usize) {
         self.held = true;
         self.live &= !(1 << lane);
-        self.pace.forget(lane);
+        self.rates.reset_lane(lane);
     }
 
     /// Whether the peer's letters about failed lanes are plausible: they count no more messages than were posted there,
     /// and no fewer than are known to have arrived; and no atomic is undecided, whose effect cannot be determined.
-    fn fits(&self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
+    fn is_consistent_with(&self, failed_lanes: &[Option<Letter>; RAILS_MAX]) -> bool {
         let counts = self.flight.iter().zip(failed_lanes).all(|(flight, letter)| {
             letter.is_none_or(|letter| {
                 let missing = flight.messages.wrapping_sub(letter.received);
                 missing <= flight.messages.wrapping_sub(flight.arrived)
             })
         });
-        let lost = (self.head..self.next).map(|seq| &self.slots[self.place(seq)]).filter(|slot| slot.lost);
-        let decided =
-            |slot: &Slot| class(slot.op) != Class::Message || failed_lanes[slot.lanes.first()].is_some();
+        let lost =
+            (self.head..self.next).map(|seq| &self.slots[self.slot_index(seq)]).filter(|slot| slot.lost);
+        let decided = |slot: &RequestSlot| {
+            class(slot.op) != OrderingClass::Message || failed_lanes[slot.lanes.first()].is_some()
+        };
         counts && lost.into_iter().all(|slot| !slot.op.is_atomic() && decided(slot))
     }
 
@@ -679,23 +681,23 @@ impl Sends {
                 message_lane = usize::from(letter.recv_lane).min(self.lanes - 1);
             }
         }
-        if !self.fits(failed_lanes) || self.live & 1 << message_lane == 0 {
+        if !self.is_consistent_with(failed_lanes) || self.live & 1 << message_lane == 0 {
             return false;
         }
         let before = std::mem::replace(&mut self.message_lane, message_lane);
-        self.expect_no_more(before);
+        self.remove_outstanding(before);
         let mut again = None;
         for seq in self.head..self.next {
-            let place = self.place(seq);
-            let slot = &mut self.slots[place];
+            let index = self.slot_index(seq);
+            let slot = &mut self.slots[index];
             let arrived = |letter: Letter| letter.received.wrapping_sub(slot.number) as i32 > 0;
             slot.done = !slot.lost
-                || (takes_a_receive(slot.op) && failed_lanes[slot.lanes.first()].is_some_and(arrived));
+                || (consumes_receive(slot.op) && failed_lanes[slot.lanes.first()].is_some_and(arrived));
             if slot.lost {
                 (slot.lost, slot.status, slot.bytes) = (false, WcStatus::Success, 0);
             }
             if !slot.done {
-                slot.lanes = Lanes::NONE;
+                slot.lanes = LaneSet::NONE;
                 again.get_or_insert(seq);
             }
         }
@@ -705,20 +707,20 @@ impl Sends {
     }
 
     /// A lane has been connected again, as this queue pair.
-    pub(crate) fn revive(&mut self, lane: usize, by: &Arc<Qp>) {
+    pub(crate) fn on_lane_connected(&mut self, lane: usize, by: &Arc<Qp>) {
         self.rails[lane] = by.clone();
-        self.flight[lane] = Flight::default();
+        self.flight[lane] = InFlight::default();
         self.busy &= !(1 << lane);
-        self.pace.forget(lane);
+        self.rates.reset_lane(lane);
         self.live |= 1 << lane;
     }
 
     /// Reports the oldest request if it has completed; returns whether it did.
-    fn report(&mut self, own: &QpContext, sink: &mut Sink<'_>) -> bool {
-        let slot = &self.slots[self.place(self.head)];
+    fn report(&mut self, own: &QpContext, sink: &mut CompletionSink<'_>) -> bool {
+        let slot = &self.slots[self.slot_index(self.head)];
         let started = self.head < self.next;
-        let open = slot.pending > 0 || (slot.lost && !self.killed);
-        if (started && open) || (!started && !self.killed) {
+        let open = slot.pending > 0 || (slot.lost && !self.is_stopped);
+        if (started && open) || (!started && !self.is_stopped) {
             return false;
         }
         let behind = self.failed.is_some_and(|failed| self.head > failed);
@@ -738,7 +740,7 @@ impl Sends {
         self.unreported += 1;
         if !is_silent {
             let slots = std::mem::take(&mut self.unreported);
-            if sink.give(wc, own, (slots, 0)) {
+            if sink.deliver(wc, own, (slots, 0)) {
                 self.free += slots;
             }
         }

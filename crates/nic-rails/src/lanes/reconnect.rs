@@ -5,11 +5,11 @@ use std::sync::Arc;
 use host::Span;
 use verbs::{AsyncEvent, Cm, ConnParam, ConnectRequest, Qp};
 
-use crate::connect::connection::{Health, Phase};
+use crate::connect::connection::{ConnPhase, LaneState};
+use crate::connect::handshake::{lane_handshake, lane_param};
 use crate::connect::hello::{Hello, LaneHello, RequestKind};
-use crate::connect::words::{lane_handshake, lane_param};
-use crate::inner::Inner;
-use crate::lanes::mail::GENERATIONS;
+use crate::device_inner::DeviceInner;
+use crate::lanes::letters::GENERATIONS;
 use crate::qp::QpInner;
 use crate::state;
 
@@ -20,20 +20,20 @@ const PAUSE_MAX: Span = Span::from_ms(500);
 const ATTEMPT_TIMEOUT: Span = Span::from_ms(500);
 
 /// Retries lanes that are due. Returns whether any lane is still down.
-pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
-    if qp.now() != state::READY_TO_SEND {
+pub(crate) fn reconnect_lanes(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
+    if qp.state_number() != state::READY_TO_SEND {
         return false;
     }
     let now = qp.shared().host.now();
     let mut degraded = false;
     for lane in 0..qp.width() {
         let mut link = qp.link();
-        if link.phase != Phase::Up {
+        if link.phase != ConnPhase::Up {
             return false;
         }
         let is_active = link.is_active;
         let known = &mut link.lanes[lane];
-        if known.health != Health::Down {
+        if known.health != LaneState::Down {
             continue;
         }
         degraded = true;
@@ -46,12 +46,12 @@ pub(crate) fn rejoin(device: &Inner, qp: &Arc<QpInner>) -> bool {
         known.due = qp.shared().host.after((PAUSE * (1 << (attempt - 1))).min(PAUSE_MAX));
         let generation = known.tried;
         drop(link);
-        try_lane(device, qp, lane, generation);
+        try_reconnect(device, qp, lane, generation);
     }
     degraded
 }
 
-fn try_lane(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
+fn try_reconnect(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
     let link = qp.link();
     let (cm, join_addr, token) = (link.cm.clone(), link.lanes[lane].join_addr, link.token);
     let param = ConnParam { timeout: link.param.timeout.min(ATTEMPT_TIMEOUT), ..link.param.clone() };
@@ -61,20 +61,20 @@ fn try_lane(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32) {
     let Ok(by) = qp.make_lane(lane).map(Arc::new) else { return };
     begin_attempt(device, qp, lane, generation, &by);
     let param = lane_param(&param, lane_handshake(qp, lane, token, generation));
-    if cm.on(lane).connect(&by, join_addr, &param).is_err() {
+    if cm.rail_cm(lane).connect(&by, join_addr, &param).is_err() {
         cancel_attempt(device, qp, lane, by.num());
     }
 }
 
-fn begin_attempt(device: &Inner, qp: &Arc<QpInner>, lane: usize, generation: u32, by: &Arc<Qp>) {
+fn begin_attempt(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize, generation: u32, by: &Arc<Qp>) {
     device.add_lane(lane, by.num(), qp);
     let before = qp.link().lanes[lane].attempt.replace((generation, by.clone()));
-    forget_attempt(device, lane, before);
+    discard_attempt(device, lane, before);
 }
 
 /// On the accepting side: accepts a lane again. The request is rejected if the lane's failure has not been settled.
-pub(crate) fn accept_again(
-    device: &Inner,
+pub(crate) fn accept_reconnect(
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     cm: &Cm,
     lane: usize,
@@ -84,7 +84,9 @@ pub(crate) fn accept_again(
     let mut link = qp.link();
     let known = &mut link.lanes[lane];
     let tried = known.attempt.as_ref().map_or(known.generation, |(generation, _)| *generation);
-    if known.health != Health::Down || lane_hello.generation <= tried || lane_hello.generation >= GENERATIONS
+    if known.health != LaneState::Down
+        || lane_hello.generation <= tried
+        || lane_hello.generation >= GENERATIONS
     {
         return;
     }
@@ -100,7 +102,13 @@ pub(crate) fn accept_again(
 }
 
 /// A lane's queue pair is connected again.
-pub(crate) fn lane_is_reconnected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: &[u8]) {
+pub(crate) fn on_lane_reconnected(
+    device: &DeviceInner,
+    qp: &QpInner,
+    lane: usize,
+    num: u32,
+    private_data: &[u8],
+) {
     let mut link = qp.link();
     let is_active = link.is_active;
     let known = &mut link.lanes[lane];
@@ -108,11 +116,11 @@ pub(crate) fn lane_is_reconnected(device: &Inner, qp: &QpInner, lane: usize, num
     let answer = Hello::read(private_data).filter(|(hello, _)| hello.kind == RequestKind::Join);
     let answer = answer.and_then(|(_, rest)| LaneHello::read(rest));
     let fits = !is_active || answer.is_some_and(|(lane_hello, _)| lane_hello.generation == generation);
-    if !fits || known.health != Health::Down || qp.now() != state::READY_TO_SEND {
+    if !fits || known.health != LaneState::Down || qp.state_number() != state::READY_TO_SEND {
         drop(link);
-        return forget_attempt(device, lane, Some((generation, by)));
+        return discard_attempt(device, lane, Some((generation, by)));
     }
-    (known.health, known.generation, known.due) = (Health::Up, generation, None);
+    (known.health, known.generation, known.due) = (LaneState::Up, generation, None);
     let old = qp.replace_lane(lane, by);
     drop(link);
     device.forget_lane(lane, old.num());
@@ -122,14 +130,14 @@ pub(crate) fn lane_is_reconnected(device: &Inner, qp: &QpInner, lane: usize, num
 }
 
 /// Cancels the attempt of this queue pair to replace a lane. Returns whether there was one.
-pub(crate) fn cancel_attempt(device: &Inner, qp: &QpInner, lane: usize, num: u32) -> bool {
+pub(crate) fn cancel_attempt(device: &DeviceInner, qp: &QpInner, lane: usize, num: u32) -> bool {
     let failed = qp.link().lanes[lane].attempt.take_if(|(_, by)| by.num() == num);
     let was = failed.is_some();
-    forget_attempt(device, lane, failed);
+    discard_attempt(device, lane, failed);
     was
 }
 
-pub(crate) fn forget_attempt(device: &Inner, lane: usize, attempt: Option<(u32, Arc<Qp>)>) {
+pub(crate) fn discard_attempt(device: &DeviceInner, lane: usize, attempt: Option<(u32, Arc<Qp>)>) {
     if let Some((_, by)) = attempt {
         device.forget_lane(lane, by.num());
     }

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use verbs::{AsyncEvent, Cm, Device, Listener, Result};
 
 use crate::completion::completions::Completions;
-use crate::completion::known::NumberCache;
-use crate::completion::polling::Polling;
+use crate::completion::number_cache::NumberCache;
+use crate::completion::polled_cq::PolledCq;
 use crate::connect::cm_events::CmEvents;
 use crate::connect::screening::JoinScreen;
 use crate::connect::tokens::Tokens;
 use crate::lock::unpoisoned;
 use crate::qp::QpInner;
 use crate::receive::srq::SrqInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 
 /// Queue pairs with pending work.
 #[derive(Default)]
@@ -36,10 +36,11 @@ impl PendingQps {
         unpoisoned(&self.0).is_empty()
     }
 
-    /// Calls `work` for each; those for which it returns true stay in the list.
-    pub(crate) fn work(&self, work: impl Fn(&Arc<QpInner>) -> bool) {
+    /// Calls `is_pending` for each; those for which it returns true stay in the list.
+    pub(crate) fn retain(&self, is_pending: impl Fn(&Arc<QpInner>) -> bool) {
         let all = std::mem::take(&mut *unpoisoned(&self.0));
-        let still: Vec<_> = all.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| work(&qp))).collect();
+        let still: Vec<_> =
+            all.into_iter().filter(|qp| qp.upgrade().is_some_and(|qp| is_pending(&qp))).collect();
         unpoisoned(&self.0).extend(still);
     }
 }
@@ -53,14 +54,14 @@ struct JoinListeners {
 }
 
 /// An open device.
-pub(crate) struct Inner {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct DeviceInner {
+    pub(crate) shared: Arc<DeviceShared>,
     qps: RwLock<BTreeMap<u32, Weak<QpInner>>>,
     /// Queue pairs by rail and by their lane's number there.
     lanes: RwLock<BTreeMap<(usize, u32), Weak<QpInner>>>,
     /// How many lanes have been removed, whose numbers may have been reassigned.
     forgotten: AtomicU64,
-    cqs: RwLock<BTreeMap<(usize, u32), Weak<Polling>>>,
+    cqs: RwLock<BTreeMap<(usize, u32), Weak<PolledCq>>>,
     srqs: RwLock<BTreeMap<(usize, u32), Weak<SrqInner>>>,
     cms: RwLock<Vec<Weak<CmEvents>>>,
     join_listeners: OnceLock<JoinListeners>,
@@ -82,12 +83,12 @@ fn put<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K, value: &Arc<T>) {
     map.write().unwrap_or_else(|e| e.into_inner()).insert(key, Arc::downgrade(value));
 }
 
-fn take<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) {
+fn remove<K: Ord, T>(map: &RwLock<BTreeMap<K, Weak<T>>>, key: K) {
     map.write().unwrap_or_else(|e| e.into_inner()).remove(&key);
 }
 
-impl Inner {
-    pub(crate) fn new(shared: Shared) -> Self {
+impl DeviceInner {
+    pub(crate) fn new(shared: DeviceShared) -> Self {
         Self {
             shared: Arc::new(shared),
             qps: RwLock::default(),
@@ -112,7 +113,7 @@ impl Inner {
         live(&self.lanes, (rail, num))
     }
 
-    /// As [`Inner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops them.
+    /// As [`DeviceInner::qp_of_lane`], for pollers with a cache of queue pairs, which hold them until the program drops them.
     #[inline]
     pub(crate) fn find<'k>(
         &self,
@@ -133,13 +134,13 @@ impl Inner {
 
     /// Removes a queue pair that the program has dropped.
     pub(crate) fn forget_qp(&self, qp: &QpInner) {
-        take(&self.qps, qp.num());
+        remove(&self.qps, qp.num());
         for (rail, lane) in qp.lanes().iter().enumerate() {
             self.forget_lane(rail, lane.num());
         }
         let link = qp.link();
         if !link.is_active {
-            self.tokens.forget(link.token);
+            self.tokens.remove(link.token);
         }
     }
 
@@ -149,7 +150,7 @@ impl Inner {
 
     /// Removes a lane that is dropped now or soon: its number may be reassigned afterwards.
     pub(crate) fn forget_lane(&self, rail: usize, num: u32) {
-        take(&self.lanes, (rail, num));
+        remove(&self.lanes, (rail, num));
         self.forgotten.fetch_add(1, Ordering::Release);
     }
 
@@ -160,26 +161,26 @@ impl Inner {
         all.into_iter().filter_map(|qp| qp.upgrade())
     }
 
-    pub(crate) fn add_cq(&self, cq: &Arc<Polling>) {
-        cq.completions.lane_ids().for_each(|lane| put(&self.cqs, lane, cq));
+    pub(crate) fn add_cq(&self, cq: &Arc<PolledCq>) {
+        cq.completions.rail_cq_ids().for_each(|lane| put(&self.cqs, lane, cq));
     }
 
-    pub(crate) fn forget_cq(&self, cq: &Polling) {
-        cq.completions.lane_ids().for_each(|lane| take(&self.cqs, lane));
+    pub(crate) fn forget_cq(&self, cq: &PolledCq) {
+        cq.completions.rail_cq_ids().for_each(|lane| remove(&self.cqs, lane));
     }
 
     /// The completion queue behind a rail's queue.
-    pub(crate) fn cq_of_rail(&self, rail: usize, id: u32) -> Option<Arc<Polling>> {
+    pub(crate) fn cq_of_rail(&self, rail: usize, id: u32) -> Option<Arc<PolledCq>> {
         live(&self.cqs, (rail, id))
     }
 
     /// The poller state of a completion queue that queue pairs use.
-    pub(crate) fn polling(&self, completions: &Completions) -> Option<Arc<Polling>> {
-        self.cq_of_rail(0, completions.on(0).id())
+    pub(crate) fn polling(&self, completions: &Completions) -> Option<Arc<PolledCq>> {
+        self.cq_of_rail(0, completions.rail_cq(0).id())
     }
 
     /// Appends the completion queues to `cqs`.
-    pub(crate) fn cqs_into(&self, cqs: &mut Vec<Arc<Polling>>) {
+    pub(crate) fn cqs_into(&self, cqs: &mut Vec<Arc<PolledCq>>) {
         let all = self.cqs.read().unwrap_or_else(|e| e.into_inner());
         cqs.extend(all.range((0, 0)..(1, 0)).filter_map(|(_, cq)| cq.upgrade()));
     }
@@ -189,7 +190,7 @@ impl Inner {
     }
 
     pub(crate) fn forget_srq(&self, rail: usize, id: u32) {
-        take(&self.srqs, (rail, id));
+        remove(&self.srqs, (rail, id));
     }
 
     /// Creates the join listeners when the first queue pair is accepted.
@@ -239,7 +240,7 @@ impl Inner {
     }
 
     /// Handles asynchronous events of the rails.
-    pub(crate) fn poll_rails(&self) {
+    pub(crate) fn poll_rail_events(&self) {
         for (rail, device) in self.shared.rails.iter().enumerate() {
             while let Some(event) = device.poll_async_event() {
                 match event {
@@ -257,7 +258,7 @@ impl Inner {
                     }
                     AsyncEvent::SrqLimitReached { srq } => {
                         if let Some(srq) = live(&self.srqs, (rail, srq)) {
-                            srq.limit_is_reached(rail);
+                            srq.on_limit_reached(rail);
                         }
                     }
                     AsyncEvent::CqError { cq } => {
@@ -267,7 +268,7 @@ impl Inner {
                     }
                     AsyncEvent::LastWqeReached { qp_num } => {
                         if let Some(qp) = self.qp_of_lane(rail, qp_num) {
-                            qp.lane_is_drained(rail);
+                            qp.on_lane_drained(rail);
                         }
                     }
                     // `RailDown` and `RailUp`: rails are not made of rails. NICs report nothing else.
@@ -278,7 +279,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for DeviceInner {
     fn drop(&mut self) {
         let shared = &self.shared;
         if shared.is_inherited() {

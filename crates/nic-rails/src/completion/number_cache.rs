@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 /// Entries of the table: at first, and at most.
-const PLACES_MIN: usize = 8;
-const PLACES_MAX: usize = 8192;
+const SLOTS_MIN: usize = 8;
+const SLOTS_MAX: usize = 8192;
 
 /// A direct-mapped cache: the number selects the entry. On a miss, the object is looked up in the device's table. The
 /// cache holds references, as counting them for each completion costs as much as half of a short message; a thread that
 /// drops an object clears the cache.
 pub(crate) struct NumberCache<T> {
-    places: Vec<(u32, Option<Arc<T>>)>,
+    slots: Vec<(u32, Option<Arc<T>>)>,
     /// Whether any entry is in use.
     is_used: bool,
     /// The change count for which the entries are valid.
@@ -19,7 +19,7 @@ pub(crate) struct NumberCache<T> {
 
 impl<T> NumberCache<T> {
     pub(crate) fn new() -> Self {
-        Self { places: empty(PLACES_MIN), is_used: false, upto: 0 }
+        Self { slots: empty(SLOTS_MIN), is_used: false, upto: 0 }
     }
 
     /// The object with this number, if it still exists; `changes` counts how often numbers were reassigned.
@@ -30,46 +30,46 @@ impl<T> NumberCache<T> {
         changes: u64,
         look_up: impl FnOnce() -> Option<Arc<T>>,
     ) -> Option<&Arc<T>> {
-        let place = self.place(num);
-        let (known, there) = &self.places[place];
-        let place = if *known == num && self.upto == changes && there.is_some() {
-            place
+        let slot = self.slot_of(num);
+        let (cached, object) = &self.slots[slot];
+        let slot = if *cached == num && self.upto == changes && object.is_some() {
+            slot
         } else {
-            self.learn(num, changes, look_up()?)
+            self.insert(num, changes, look_up()?)
         };
-        self.places[place].1.as_ref()
+        self.slots[slot].1.as_ref()
     }
 
     /// The entry of a number; the number of entries is a power of two.
     #[inline]
-    fn place(&self, num: u32) -> usize {
-        num as usize & (self.places.len() - 1)
+    fn slot_of(&self, num: u32) -> usize {
+        num as usize & (self.slots.len() - 1)
     }
 
     #[cold]
-    fn learn(&mut self, num: u32, changes: u64, found: Arc<T>) -> usize {
+    fn insert(&mut self, num: u32, changes: u64, found: Arc<T>) -> usize {
         if self.upto != changes {
-            (self.places, self.upto) = (empty(self.places.len()), changes);
+            (self.slots, self.upto) = (empty(self.slots.len()), changes);
         }
-        if self.places[self.place(num)].1.is_some() && self.places.len() < PLACES_MAX {
+        if self.slots[self.slot_of(num)].1.is_some() && self.slots.len() < SLOTS_MAX {
             // Two live objects share this entry.
-            self.places = empty(2 * self.places.len());
+            self.slots = empty(2 * self.slots.len());
         }
-        let place = self.place(num);
-        (self.places[place], self.is_used) = ((num, Some(found)), true);
-        place
+        let slot = self.slot_of(num);
+        (self.slots[slot], self.is_used) = ((num, Some(found)), true);
+        slot
     }
 
     /// Clears the cache: an object is about to be dropped, which invalidates the entries anyway.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.is_used) {
-            self.places = empty(self.places.len());
+            self.slots = empty(self.slots.len());
         }
     }
 }
 
-fn empty<T>(places: usize) -> Vec<(u32, Option<Arc<T>>)> {
-    std::iter::repeat_with(|| (0, None)).take(places).collect()
+fn empty<T>(slots: usize) -> Vec<(u32, Option<Arc<T>>)> {
+    std::iter::repeat_with(|| (0, None)).take(slots).collect()
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
             misses(&mut known, &all, 0);
         }
         assert_eq!(misses(&mut known, &all, 0), 0);
-        assert!(known.places.len() <= 1024, "{} places", known.places.len());
+        assert!(known.slots.len() <= 1024, "{} slots", known.slots.len());
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 0), 1);
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 0), 0);
         assert_eq!(misses(&mut known, std::slice::from_ref(&one), 1), 1);
-        known.forget();
+        known.clear();
         assert_eq!((Arc::strong_count(&one), known.find(7, 1, || None)), (1, None));
         assert_eq!(known.find(8, 1, || None), None);
     }

@@ -5,40 +5,40 @@ use std::sync::Arc;
 use host::{Held, Host, Lock};
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcStatus};
 
-use crate::completion::completions::{Completions, Sink};
+use crate::completion::completions::{CompletionSink, Completions};
 use crate::context::QpContext;
-use crate::receive::receives::Receives;
+use crate::qp_actions::QpActions;
+use crate::receive::receive_queue::ReceiveQueue;
 use crate::receive::srq::SrqInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use crate::state;
-use crate::wants::Wants;
 
-pub(crate) struct Receiving {
+pub(crate) struct RecvHalf {
     pub(crate) completions: Arc<Completions>,
     pub(crate) srq: Option<Arc<SrqInner>>,
     cap: QpCap,
-    receives: Lock<Receives>,
+    receives: Lock<ReceiveQueue>,
 }
 
-impl Receiving {
+impl RecvHalf {
     pub(crate) fn new(
-        shared: &Shared,
+        shared: &DeviceShared,
         cap: &QpCap,
         completions: Arc<Completions>,
         srq: Option<Arc<SrqInner>>,
     ) -> Self {
         let lane = srq.as_ref().map_or_else(|| shared.next_lane(), |srq| srq.lane());
-        let mut receives = Receives::new(srq.is_none().then_some(cap), lane);
+        let mut receives = ReceiveQueue::new(srq.is_none().then_some(cap), lane);
         completions.reserve(depth(cap, srq.as_deref()));
         if srq.is_some() {
             // Completions of shared receives are expected as long as the queue pair exists.
-            receives.expect(&completions);
+            receives.add_outstanding(&completions);
         }
         Self { completions, srq, cap: *cap, receives: Lock::new(receives) }
     }
 
     #[inline]
-    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Receives> {
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, ReceiveQueue> {
         self.receives.lock(host)
     }
 
@@ -54,17 +54,23 @@ impl Receiving {
         Error::check_limit("pieces of a receive", wr.sges.len() as u64, self.cap.max_recv_sge.into())?;
         let mut receives = self.lock(&own.shared().host);
         receives.post(own.shared(), &self.completions, wr)?;
-        if own.state.now() == state::ERROR {
-            self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
+        if own.state.get() == state::ERROR {
+            self.flush_into(own, &mut receives, &mut CompletionSink::ring(&self.completions));
         }
         Ok(())
     }
 
     /// Handles a completion of a lane's receive queue.
     #[inline]
-    pub(crate) fn complete(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    pub(crate) fn complete(
+        &self,
+        own: &QpContext,
+        lane: usize,
+        wc: &Wc,
+        sink: &mut CompletionSink<'_>,
+    ) -> QpActions {
         if wc.is_ok() && wc.invalidated.is_none() && self.srq.is_none() && self.fill(own, lane, wc, sink) {
-            return Wants { settling: own.is_settling(), ..Wants::default() };
+            return QpActions { settling: own.is_settling(), ..QpActions::default() };
         }
         self.complete_any(own, lane, wc, sink)
     }
@@ -72,61 +78,70 @@ impl Receiving {
     /// The usual case: one of its own receives was filled. False if the connection has ended; then nothing has been
     /// done.
     #[inline]
-    fn fill(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> bool {
+    fn fill(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut CompletionSink<'_>) -> bool {
         let mut receives = self.lock(&own.shared().host);
-        if own.state.now() == state::ERROR {
+        if own.state.get() == state::ERROR {
             return false;
         }
-        let wr_id = receives.filled(lane, wc.wr_id);
-        let delivered = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
+        let wr_id = receives.on_filled(lane, wc.wr_id);
+        let delivered = sink.deliver(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
         receives.free += u32::from(delivered);
-        receives.expect_no_more(&self.completions);
+        receives.remove_outstanding(&self.completions);
         true
     }
 
     #[inline(never)]
-    fn complete_any(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    fn complete_any(
+        &self,
+        own: &QpContext,
+        lane: usize,
+        wc: &Wc,
+        sink: &mut CompletionSink<'_>,
+    ) -> QpActions {
         let mut wc = Wc { qp_num: own.known_as, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
         // A failure of the program's own queue pair is reported; a failed lane need not end the connection.
-        let has_ended = own.state.now() == state::ERROR;
+        let has_ended = own.state.get() == state::ERROR;
         match &self.srq {
-            None => receives
-                .ended(lane, wc, has_ended, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
-            Some(srq) => receives.shared_ended(srq, lane, wc, has_ended, |wc| sink.give(wc, own, (0, 0))),
+            None => receives.on_ended(lane, wc, has_ended, |wc| {
+                sink.deliver(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))
+            }),
+            Some(srq) => {
+                receives.on_shared_ended(srq, lane, wc, has_ended, |wc| sink.deliver(wc, own, (0, 0)))
+            }
         }
-        if own.state.now() == state::ERROR {
+        if own.state.get() == state::ERROR {
             self.flush_into(own, &mut receives, sink);
         }
-        receives.expect_no_more(&self.completions);
+        receives.remove_outstanding(&self.completions);
         drop(receives);
         let settling = own.is_settling();
         match wc.status {
-            WcStatus::Success => Wants { settling, ..Wants::default() },
-            _ if own.state.now() == state::ERROR => Wants::default(),
+            WcStatus::Success => QpActions { settling, ..QpActions::default() },
+            _ if own.state.get() == state::ERROR => QpActions::default(),
             // Caused by the peer; the reason may still come.
-            WcStatus::WrFlushErr => Wants { lane_failure: true, ..Wants::default() },
-            _ => Wants { failure: true, ..Wants::default() },
+            WcStatus::WrFlushErr => QpActions { lane_failure: true, ..QpActions::default() },
+            _ => QpActions { failure: true, ..QpActions::default() },
         }
     }
 
     /// The connection has ended: flushes receives that are posted to no lane.
     pub(crate) fn flush(&self, own: &QpContext) {
         let mut receives = self.lock(&own.shared().host);
-        self.flush_into(own, &mut receives, &mut Sink::ring(&self.completions));
+        self.flush_into(own, &mut receives, &mut CompletionSink::ring(&self.completions));
     }
 
-    fn flush_into(&self, own: &QpContext, receives: &mut Receives, sink: &mut Sink<'_>) {
+    fn flush_into(&self, own: &QpContext, receives: &mut ReceiveQueue, sink: &mut CompletionSink<'_>) {
         let named = |wc| Wc { qp_num: own.known_as, ..wc };
         match &self.srq {
-            None => receives.flush(|wc| sink.give(named(wc), own, (0, 1))),
-            Some(srq) => receives.flush_shared(srq, |wc| sink.give(named(wc), own, (0, 0))),
+            None => receives.flush(|wc| sink.deliver(named(wc), own, (0, 1))),
+            Some(srq) => receives.flush_shared(srq, |wc| sink.deliver(named(wc), own, (0, 0))),
         }
     }
 
     /// Frees slots for receives. Returns whether a caller has found the queue full.
-    pub(crate) fn give_back(&self, host: &Host, slots: u32) -> bool {
+    pub(crate) fn free_slots(&self, host: &Host, slots: u32) -> bool {
         let mut queue = self.lock(host);
         queue.free += slots;
         std::mem::take(&mut queue.refused)
@@ -138,9 +153,12 @@ fn depth(cap: &QpCap, srq: Option<&SrqInner>) -> u32 {
     srq.map_or(cap.max_recv_wr, |srq| srq.depth)
 }
 
-impl Drop for Receiving {
+impl Drop for RecvHalf {
     fn drop(&mut self) {
-        self.receives.get_mut().expected().for_each(|lane| self.completions.expect_no_more(lane));
+        self.receives
+            .get_mut()
+            .outstanding_lane()
+            .for_each(|lane| self.completions.remove_outstanding_lane(lane));
         self.completions.release(depth(&self.cap, self.srq.as_deref()));
     }
 }

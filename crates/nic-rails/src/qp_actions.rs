@@ -1,8 +1,8 @@
-//! [`Wants`]: actions that a queue pair requests from the thread that handles its completions.
+//! [`QpActions`]: actions that a queue pair requests from the thread that handles its completions.
 
 /// Actions that a completion requires in addition to its report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wants {
+pub(crate) struct QpActions {
     /// The queue pair must fail.
     pub(crate) failure: bool,
     /// The lane has failed.

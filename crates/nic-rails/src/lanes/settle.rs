@@ -4,7 +4,7 @@
 //! 1. The side that notices first (by a completion, an event, or a letter of the peer) closes its own end: nothing that
 //!    was sent on the lane can arrive here any more.
 //! 2. When all of its own requests and receives have come back from the lane, it posts the receives to the next
-//!    connected lane, and writes a letter (`mail`): this lane is closed, N messages were received on it, receives are
+//!    connected lane, and writes a letter (`letters`): this lane is closed, N messages were received on it, receives are
 //!    there now.
 //! 3. With the peer's letter, and when nothing is in flight on the other lanes, it settles: messages that the peer has
 //!    received are completed, everything else starts again, in order, as if it had just been posted.
@@ -18,11 +18,11 @@ use host::{Held, Span};
 use verbs::AsyncEvent;
 
 use crate::RAILS_MAX;
-use crate::connect::connection::{Connection, Health, Phase};
-use crate::connect::outcome::{end, lane_failed_early};
-use crate::inner::Inner;
-use crate::lanes::mail::Letter;
-use crate::lanes::rejoin::forget_attempt;
+use crate::connect::connection::{ConnPhase, Connection, LaneState};
+use crate::connect::outcome::{end_connection, lane_failed_early};
+use crate::device_inner::DeviceInner;
+use crate::lanes::letters::Letter;
+use crate::lanes::reconnect::discard_attempt;
 use crate::qp::QpInner;
 use crate::state;
 
@@ -43,28 +43,28 @@ pub(crate) enum Settling {
 
 /// Handles the failure of a lane or the end of the whole connection. Returns whether this closed the lane, which must
 /// then be settled.
-pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bool {
+pub(crate) fn on_lane_down(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize) -> bool {
     // The rail may report a reason that ends the whole connection.
-    device.poll_rails();
+    device.poll_rail_events();
     let mut link = qp.link();
     match link.phase {
-        Phase::Connecting | Phase::Accepting => {
+        ConnPhase::Connecting | ConnPhase::Accepting => {
             lane_failed_early(device, qp, link, lane);
             return false;
         }
-        Phase::None | Phase::Ended => return false,
-        Phase::Up => {}
+        ConnPhase::None | ConnPhase::Ended => return false,
+        ConnPhase::Up => {}
     }
     let others = (0..qp.width()).any(|at| at != lane && link.is_up(at));
-    if qp.now() == state::ERROR || (!others && link.is_up(lane)) {
+    if qp.state_number() == state::ERROR || (!others && link.is_up(lane)) {
         drop(link);
-        end(device, qp);
+        end_connection(device, qp);
         return false;
     }
     if !link.is_up(lane) {
         return false;
     }
-    link.lanes[lane].health = Health::Failed;
+    link.lanes[lane].health = LaneState::Failed;
     link.lanes[lane].due = qp.shared().host.after(SETTLE_TIMEOUT);
     drop(link);
     close(qp, lane);
@@ -77,24 +77,24 @@ pub(crate) fn lane_is_down(device: &Inner, qp: &Arc<QpInner>, lane: usize) -> bo
 /// Closes this side's end of a failed lane.
 fn close(qp: &QpInner, lane: usize) {
     let host = &qp.shared().host;
-    qp.sending.lock(host).hold(lane);
+    qp.sending.lock(host).pause(lane);
     let mut receives = qp.receiving.lock(host);
     if receives.lane == lane {
-        receives.hold();
+        receives.pause();
     }
     drop(receives);
     qp.context.set_settling(true);
     qp.lane(lane).to_error();
     let mut link = qp.link();
-    if link.lanes[lane].health == Health::Failed {
-        link.lanes[lane].health = Health::Draining;
+    if link.lanes[lane].health == LaneState::Failed {
+        link.lanes[lane].health = LaneState::Draining;
         link.lanes[lane].closed = Some(host.now());
     }
 }
 
 /// Checks the peer's letters: it may have closed a lane that this side considers connected.
-pub(crate) fn check_letters(device: &Inner, qp: &Arc<QpInner>) {
-    if qp.now() != state::READY_TO_SEND {
+pub(crate) fn check_letters(device: &DeviceInner, qp: &Arc<QpInner>) {
+    if qp.state_number() != state::READY_TO_SEND {
         return;
     }
     write_letters(qp);
@@ -103,18 +103,18 @@ pub(crate) fn check_letters(device: &Inner, qp: &Arc<QpInner>) {
         let mut link = qp.link();
         let known = &mut link.lanes[lane];
         match known.health {
-            Health::Up if known.generation == letter.generation => {
+            LaneState::Up if known.generation == letter.generation => {
                 drop(link);
                 // The failure is settled with all others on the device's list.
-                lane_is_down(device, qp, lane);
+                on_lane_down(device, qp, lane);
             }
             // Only the peer saw the lane connected; it waits for a letter from this side.
-            Health::Down if letter.generation > known.generation => {
+            LaneState::Down if letter.generation > known.generation => {
                 known.generation = letter.generation;
                 known.tried = known.tried.max(letter.generation);
                 let forgotten = known.attempt.take_if(|(generation, _)| *generation <= letter.generation);
                 drop(link);
-                forget_attempt(device, lane, forgotten);
+                discard_attempt(device, lane, forgotten);
                 let recv_lane = qp.receiving.lane(&qp.shared().host) as u8;
                 put_letter(qp, lane, Letter { recv_lane, received: 0, ..letter });
                 write_letters(qp);
@@ -125,26 +125,26 @@ pub(crate) fn check_letters(device: &Inner, qp: &Arc<QpInner>) {
 }
 
 /// Continues settling failed lanes, using the completions taken from the rails so far.
-pub(crate) fn settle_failures(device: &Inner, qp: &Arc<QpInner>) -> Settling {
-    if qp.now() == state::ERROR || !qp.context.is_settling() {
+pub(crate) fn settle_failures(device: &DeviceInner, qp: &Arc<QpInner>) -> Settling {
+    if qp.state_number() == state::ERROR || !qp.context.is_settling() {
         return Settling::Done;
     }
     let mut link = qp.link();
-    if link.phase != Phase::Up {
+    if link.phase != ConnPhase::Up {
         return Settling::Done;
     }
     let now = qp.shared().host.now();
-    let late = |health, due: Option<_>| health != Health::Down && due.is_some_and(|due| now >= due);
-    let is_late = link.lanes.iter().any(|lane| lane.health != Health::Up && late(lane.health, lane.due));
+    let late = |health, due: Option<_>| health != LaneState::Down && due.is_some_and(|due| now >= due);
+    let is_late = link.lanes.iter().any(|lane| lane.health != LaneState::Up && late(lane.health, lane.due));
     if is_late || !drain(qp, &mut link) {
         drop(link);
-        end(device, qp);
+        end_connection(device, qp);
         return Settling::Done;
     }
-    let failed_lanes = answers(qp, &link);
+    let failed_lanes = peer_letters(qp, &link);
     let settled = failed_lanes.filter(|_| {
         let sends = qp.sending.lock(&qp.shared().host);
-        sends.is_quiet() && sends.letters_are_sent()
+        sends.has_nothing_in_flight() && sends.has_sent_letters()
     });
     let Some(failed_lanes) = settled else {
         drop(link);
@@ -159,7 +159,8 @@ pub(crate) fn settle_failures(device: &Inner, qp: &Arc<QpInner>) -> Settling {
 fn drain(qp: &QpInner, link: &mut Connection) -> bool {
     let (shared, completions) = (qp.shared(), &qp.receiving.completions);
     for lane in 0..qp.width() {
-        if link.lanes[lane].health != Health::Draining || qp.sending.lock(&shared.host).outstanding(lane) > 0
+        if link.lanes[lane].health != LaneState::Draining
+            || qp.sending.lock(&shared.host).outstanding(lane) > 0
         {
             continue;
         }
@@ -175,17 +176,17 @@ fn drain(qp: &QpInner, link: &mut Connection) -> bool {
             if !link.is_up(next) {
                 return false;
             }
-            receives.follow(completions, next);
+            receives.move_shared_to(completions, next);
         } else if receives.lane == lane {
             let next = (1..qp.width()).map(|step| (lane + step) % qp.width()).find(|&at| link.is_up(at));
-            let (true, Some(next)) = (receives.are_back(), next) else { continue };
+            let (true, Some(next)) = (receives.is_drained(), next) else { continue };
             receives.move_to(shared, completions, next);
         }
         let (recv_lane, received) = (receives.lane as u8, receives.received(lane));
         drop(receives);
         let generation = link.lanes[lane].generation;
         put_letter(qp, lane, Letter { generation, recv_lane, received });
-        link.lanes[lane].health = Health::Reported;
+        link.lanes[lane].health = LaneState::Reported;
     }
     true
 }
@@ -196,16 +197,16 @@ fn put_letter(qp: &QpInner, lane: usize, letter: Letter) {
 }
 
 /// The peer's letters about lanes that failed here, if there is one for each.
-fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
+fn peer_letters(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX]> {
     let mut failed_lanes = [None; RAILS_MAX];
     for (lane, known) in link.lanes.iter().enumerate().take(qp.width()) {
         match known.health {
-            Health::Up | Health::Down => {}
-            Health::Reported => {
+            LaneState::Up | LaneState::Down => {}
+            LaneState::Reported => {
                 let letter = qp.context.mailbox.read(lane);
                 failed_lanes[lane] = Some(letter.filter(|letter| letter.generation == known.generation)?);
             }
-            Health::Failed | Health::Draining => return None,
+            LaneState::Failed | LaneState::Draining => return None,
         }
     }
     Some(failed_lanes)
@@ -213,7 +214,7 @@ fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX
 
 /// Both ends know of the failed lanes: continues without them.
 fn settle(
-    device: &Inner,
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     mut link: Held<'_, Connection>,
     failed_lanes: &[Option<Letter>; RAILS_MAX],
@@ -221,12 +222,12 @@ fn settle(
     let shared = qp.shared();
     if !qp.sending.lock(&shared.host).settle(failed_lanes) {
         drop(link);
-        end(device, qp);
+        end_connection(device, qp);
         return Settling::Done;
     }
     let retry = shared.host.now() + RETRY_DELAY;
     for (lane, _) in failed_lanes.iter().enumerate().filter(|(_, letter)| letter.is_some()) {
-        link.lanes[lane].health = Health::Down;
+        link.lanes[lane].health = LaneState::Down;
         link.lanes[lane].due = Some(retry);
     }
     qp.context.set_settling(false);

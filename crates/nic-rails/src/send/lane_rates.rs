@@ -19,11 +19,11 @@ const STICKY: f64 = 0.05;
 const GAIN: f64 = 1.02;
 /// The minimum share of a lane, relative to the fastest; with less it would not be noticed that the lane has become
 /// faster.
-const LEAST: f64 = 0.02;
+const SHARE_MIN: f64 = 0.02;
 
 /// Measurements of a lane.
 #[derive(Clone, Copy, Debug)]
-struct Lane {
+struct LaneRate {
     /// Stripes in flight, and the time since when their time in flight has not been counted.
     stripes: u32,
     since: Time,
@@ -36,7 +36,7 @@ struct Lane {
     gain: f64,
 }
 
-impl Default for Lane {
+impl Default for LaneRate {
     fn default() -> Self {
         Self { stripes: 0, since: Time::ZERO, bytes: 0, busy: Span::ZERO, rate: 0.0, gain: 1.0 }
     }
@@ -44,23 +44,23 @@ impl Default for Lane {
 
 /// All lanes of a queue pair, in one direction.
 #[derive(Clone, Debug)]
-pub(crate) struct Pace {
-    lanes: [Lane; RAILS_MAX],
+pub(crate) struct LaneRates {
+    lanes: [LaneRate; RAILS_MAX],
     count: usize,
     is_fixed: bool,
     /// The part that each lane carries, relative to the others.
     pub(crate) shares: [f64; RAILS_MAX],
 }
 
-impl Pace {
+impl LaneRates {
     /// For `count` lanes: with shares by `weights`, or measured if these are empty.
     pub(crate) fn new(count: usize, weights: &[f64]) -> Self {
         let shares = std::array::from_fn(|lane| weights.get(lane).copied().unwrap_or(1.0));
-        Self { lanes: [Lane::default(); RAILS_MAX], count, is_fixed: !weights.is_empty(), shares }
+        Self { lanes: [LaneRate::default(); RAILS_MAX], count, is_fixed: !weights.is_empty(), shares }
     }
 
     /// A stripe starts.
-    pub(crate) fn begin(&mut self, lane: usize, now: Time) {
+    pub(crate) fn start_stripe(&mut self, lane: usize, now: Time) {
         let lane = &mut self.lanes[lane];
         if lane.stripes == 0 {
             lane.since = now;
@@ -69,7 +69,7 @@ impl Pace {
     }
 
     /// A stripe of `bytes` bytes has completed.
-    pub(crate) fn end(&mut self, lane: usize, bytes: u64, now: Time) {
+    pub(crate) fn finish_stripe(&mut self, lane: usize, bytes: u64, now: Time) {
         let others = self.lanes.iter().enumerate().any(|(at, other)| at != lane && other.stripes > 0);
         let lane = &mut self.lanes[lane];
         lane.stripes = lane.stripes.saturating_sub(1);
@@ -86,29 +86,30 @@ impl Pace {
         if lane.busy > WINDOW {
             (lane.bytes, lane.busy) = (lane.bytes / 2, lane.busy / 2);
         }
-        self.share();
+        self.update_shares();
     }
 
     /// A lane has failed or been reconnected: discards its measurements.
-    pub(crate) fn forget(&mut self, lane: usize) {
-        self.lanes[lane] = Lane::default();
+    pub(crate) fn reset_lane(&mut self, lane: usize) {
+        self.lanes[lane] = LaneRate::default();
     }
 
     /// Adapts the shares to the rates, in steps.
-    fn share(&mut self) {
+    fn update_shares(&mut self) {
         // Only the ratios of the gains matter.
         let least = self.lanes[..self.count].iter().map(|lane| lane.gain).fold(f64::MAX, f64::min);
         self.lanes[..self.count].iter_mut().for_each(|lane| lane.gain /= least);
         let lanes = &self.lanes[..self.count];
-        let found = |lane: &Lane| lane.rate * lane.gain;
+        let found = |lane: &LaneRate| lane.rate * lane.gain;
         let fastest = lanes.iter().map(found).fold(0.0, f64::max);
         let known = lanes.iter().filter(|lane| lane.rate > 0.0).count();
         let sum: f64 = lanes.iter().map(found).sum();
         let mean = sum / known as f64;
-        let wanted = |lane: &Lane| if lane.rate > 0.0 { found(lane).max(LEAST * fastest) } else { mean };
+        let wanted =
+            |lane: &LaneRate| if lane.rate > 0.0 { found(lane).max(SHARE_MIN * fastest) } else { mean };
         let all: f64 = lanes.iter().map(wanted).sum();
         let before: f64 = self.shares[..self.count].iter().sum();
-        let moved = |(lane, share): (&Lane, &f64)| {
+        let moved = |(lane, share): (&LaneRate, &f64)| {
             let (new, old) = (wanted(lane) / all, share / before);
             (new - old).abs() > STICKY * old
         };
@@ -126,64 +127,64 @@ mod tests {
 
     /// Sends messages in sequence over lanes of these rates (bytes per microsecond); returns the shares
     /// afterwards.
-    fn after(pace: &mut Pace, rates: &[u64], messages: usize, at: &mut Time) -> Vec<f64> {
+    fn shares_after(lanes: &mut LaneRates, rates: &[u64], messages: usize, at: &mut Time) -> Vec<f64> {
         for _ in 0..messages {
-            let all: f64 = pace.shares[..rates.len()].iter().sum();
+            let all: f64 = lanes.shares[..rates.len()].iter().sum();
             let ends: Vec<(Time, u64)> = rates
                 .iter()
-                .zip(&pace.shares)
+                .zip(&lanes.shares)
                 .map(|(&rate, share)| {
                     let bytes = ((1 << 20) as f64 * share / all) as u64;
                     (*at + Span::from_ns(1000 * bytes / rate), bytes)
                 })
                 .collect();
-            (0..rates.len()).for_each(|lane| pace.begin(lane, *at));
+            (0..rates.len()).for_each(|lane| lanes.start_stripe(lane, *at));
             let mut order: Vec<usize> = (0..rates.len()).collect();
             order.sort_by_key(|&lane| ends[lane].0);
-            order.iter().for_each(|&lane| pace.end(lane, ends[lane].1, ends[lane].0));
+            order.iter().for_each(|&lane| lanes.finish_stripe(lane, ends[lane].1, ends[lane].0));
             *at = ends.iter().map(|(end, _)| *end).max().expect("lanes");
         }
-        let all: f64 = pace.shares[..rates.len()].iter().sum();
-        pace.shares[..rates.len()].iter().map(|share| share / all).collect()
+        let all: f64 = lanes.shares[..rates.len()].iter().sum();
+        lanes.shares[..rates.len()].iter().map(|share| share / all).collect()
     }
 
     #[test]
     fn shares_follow_rates() {
-        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
-        let shares = after(&mut pace, &[100, 100], 20, &mut at);
+        let (mut rates, mut at) = (LaneRates::new(2, &[]), Time::ZERO);
+        let shares = shares_after(&mut rates, &[100, 100], 20, &mut at);
         assert!((shares[0] - 0.5).abs() < 0.03, "{shares:?}");
-        let shares = after(&mut pace, &[400, 100], 300, &mut at);
+        let shares = shares_after(&mut rates, &[400, 100], 300, &mut at);
         assert!((shares[0] - 0.8).abs() < 0.03, "{shares:?}");
-        let shares = after(&mut pace, &[100, 400], 300, &mut at);
+        let shares = shares_after(&mut rates, &[100, 400], 300, &mut at);
         assert!((shares[0] - 0.2).abs() < 0.03, "{shares:?}");
     }
 
     #[test]
-    fn a_slow_lane_is_not_forgotten_and_a_new_one_is_average() {
-        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
-        let shares = after(&mut pace, &[1000, 1], 200, &mut at);
+    fn slow_lane_keeps_a_share_and_new_lane_gets_the_average() {
+        let (mut rates, mut at) = (LaneRates::new(2, &[]), Time::ZERO);
+        let shares = shares_after(&mut rates, &[1000, 1], 200, &mut at);
         assert!(shares[1] > 0.015, "{shares:?}");
-        pace.forget(1);
-        let shares = after(&mut pace, &[1000, 1000], 400, &mut at);
+        rates.reset_lane(1);
+        let shares = shares_after(&mut rates, &[1000, 1000], 400, &mut at);
         assert!((shares[0] - 0.5).abs() < 0.03, "{shares:?}");
     }
 
     #[test]
     fn shares_correct_for_time_outside_of_the_lane() {
-        let (mut pace, mut at) = (Pace::new(2, &[]), Time::ZERO);
+        let (mut rates, mut at) = (LaneRates::new(2, &[]), Time::ZERO);
         // Both seem equally fast, but the first always finishes before the other.
         for _ in 0..200 {
-            (0..2).for_each(|lane| pace.begin(lane, at));
+            (0..2).for_each(|lane| rates.start_stripe(lane, at));
             at = at + Span::from_ms(5);
-            pace.end(0, 1 << 20, at);
-            pace.end(1, 1 << 20, at);
+            rates.finish_stripe(0, 1 << 20, at);
+            rates.finish_stripe(1, 1 << 20, at);
         }
-        assert!(pace.shares[0] > 3.0 * pace.shares[1], "{:?}", pace.shares);
+        assert!(rates.shares[0] > 3.0 * rates.shares[1], "{:?}", rates.shares);
     }
 
     #[test]
-    fn given_weights_stay() {
-        let (mut pace, mut at) = (Pace::new(2, &[3.0, 1.0]), Time::ZERO);
-        assert_eq!(after(&mut pace, &[100, 100], 50, &mut at), [0.75, 0.25]);
+    fn configured_weights_do_not_change() {
+        let (mut rates, mut at) = (LaneRates::new(2, &[3.0, 1.0]), Time::ZERO);
+        assert_eq!(shares_after(&mut rates, &[100, 100], 50, &mut at), [0.75, 0.25]);
     }
 }
