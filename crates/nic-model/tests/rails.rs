@@ -67,13 +67,13 @@ fn storms(load: Load) {
 
 /// Goal: a cut cable, possibly repaired later, loses no byte and no completion.
 #[test]
-fn cables_may_be_cut() {
+fn cut_cable_loses_no_byte_and_no_completion() {
     storms(Load::Traffic);
 }
 
 /// Goal: a cut cable loses no message and no receive where several queue pairs share receives.
 #[test]
-fn cables_may_be_cut_under_a_shared_receive_queue() {
+fn cut_cable_loses_no_shared_receive() {
     storms(Load::Shared);
 }
 

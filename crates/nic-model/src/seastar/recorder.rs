@@ -24,7 +24,7 @@ impl Address {
     }
 
     /// The program at a socket address, which may be on this node.
-    pub(super) fn of(socket: SocketAddr, own: usize) -> Option<Self> {
+    pub(super) fn from_socket(socket: SocketAddr, own: usize) -> Option<Self> {
         let IpAddr::V4(ip) = socket.ip() else { return None };
         let pid = socket.port();
         if ip.is_loopback() || ip.is_unspecified() {
@@ -85,7 +85,7 @@ impl NicCtx for Recorder<'_> {
         let len = payload.iter().map(|sge| u64::from(sge.length)).sum();
         Error::check_limit("bytes of payload", len, CAP.max_payload)?;
         let extents = self.extents(payload, Access::empty())?;
-        let Some(to) = Address::of(to, self.at.node) else { return Ok(()) };
+        let Some(to) = Address::from_socket(to, self.at.node) else { return Ok(()) };
         let (from, header, path) = (self.at, header.into(), self.path);
         let (data, number, tail) = (Vec::new(), 0, path.at);
         self.steps.push_back(Step::Send(Box::new(FirmwareMessage {
