@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use conformance::shared::{self, Crowd};
+use conformance::shared::{self, SharedTraffic};
 use conformance::traffic::{self, Traffic};
 use nic_rails::Engine;
 
@@ -113,6 +113,9 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
                 events.each_ref().map(|events| (events.matches('-').count(), events.matches('+').count()));
             is_cut && counts.iter().all(|&(downs, ups)| downs > 0 && (downs, ups) == (counts[0].0, downs))
         };
-        shared::run(&env, &mut Crowd { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile });
+        shared::run(
+            &env,
+            &mut SharedTraffic { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile },
+        );
     }
 }

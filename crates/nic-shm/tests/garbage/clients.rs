@@ -8,8 +8,8 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use verbs::{CmEvent, Error, Listener, MemoryKind, SendOp};
 
 use crate::raw::{
-    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, wake_socket, event_fd,
-    full_pipe, memory_file, real_request, short, write_at,
+    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, event_fd, full_pipe,
+    memory_file, real_request, short, wake_socket, write_at,
 };
 use crate::support::agent::Agent;
 use crate::support::device;

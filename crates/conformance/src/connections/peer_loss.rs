@@ -1,7 +1,7 @@
 //! Peers that disappear at a bad moment.
 
 use crate::Env;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{ConnParam, QpState, SendOp, SendWr, WcOpcode};
 
@@ -15,9 +15,9 @@ pub(crate) fn waiting_sends_end_with_errors(env: &Env) {
     let Conn { a, b } = c;
     drop(b);
     a.waiter.disconnected(&a.cm, a.qp.num());
-    let first = a.sent();
+    let first = a.next_sent();
     assert!(!first.is_ok() && first.wr_id == 0, "{first:?}");
-    a.sends_flushed(1..10);
+    a.expect_sends_flushed(1..10);
     assert_eq!(a.qp.state(), QpState::Error);
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn waiting_receives_are_flushed(env: &Env) {
     let Conn { a, b } = c;
     drop(b);
     a.waiter.disconnected(&a.cm, a.qp.num());
-    a.receives_flushed(0..10);
+    a.expect_receives_flushed(0..10);
 }
 
 /// A message waits for a receive, its sender disappears, and the target polls all the time. The target notices: polling
@@ -67,13 +67,13 @@ pub(crate) fn acceptor_destroyed_right_after_accept(env: &Env) {
         a.waiter.established(&a.cm, a.qp.num());
         a.waiter.disconnected(&a.cm, a.qp.num());
         if round % 2 == 0 {
-            a.receives_flushed(round..round + 1);
+            a.expect_receives_flushed(round..round + 1);
         }
     }
 }
 
 /// One connection's peer disappears; all others continue, on the same device, domain and channels.
-pub(crate) fn other_connections_carry_on(env: &Env) {
+pub(crate) fn other_connections_are_unaffected_by_peer_loss(env: &Env) {
     let stable = Conn::new(env);
     for _ in 0..10 {
         let c = Conn::new(env);
@@ -81,21 +81,21 @@ pub(crate) fn other_connections_carry_on(env: &Env) {
         stable.a.post(&SendWr::new(2, SendOp::Write(stable.b.host.remote(0)), &[stable.a.host.sge(0, 8)]));
         let Conn { a, b } = c;
         drop(b);
-        assert!(!a.sent().is_ok());
-        ok(stable.a.sent(), 2, WcOpcode::Write);
-        stable.still_works();
+        assert!(!a.next_sent().is_ok());
+        expect_success(stable.a.next_sent(), 2, WcOpcode::Write);
+        stable.check_traffic();
     }
 }
 
 /// A peer that disappeared is replaced: the survivor connects to the replacement with a new queue pair.
-pub(crate) fn a_successor_takes_over(env: &Env) {
+pub(crate) fn survivor_reconnects_to_replacement(env: &Env) {
     let Conn { mut a, b } = Conn::new(env);
     drop(b);
     a.waiter.disconnected(&a.cm, a.qp.num());
     let b = Endpoint::new(env, &env.b, &Setup::default());
     a.qp = a.another_qp();
     connect(env, &a, &b, &Setup::default());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// Posting to a peer that is gone succeeds, and the request completes with an error.
@@ -107,14 +107,14 @@ pub(crate) fn posting_to_dead_peer_completes_with_error(env: &Env) {
         a.post(&SendWr::new(i as u64, op, &[a.host.sge(0, 8)]).unsignaled());
     }
     for i in 0..3 {
-        let wc = a.sent();
+        let wc = a.next_sent();
         assert!(!wc.is_ok() && wc.wr_id == i, "{wc:?}");
     }
-    a.in_error();
+    a.wait_for_error();
 }
 
 /// Two hundred connections in sequence leave no resources in use.
-pub(crate) fn connections_come_and_go(env: &Env) {
+pub(crate) fn successive_connections_leak_nothing(env: &Env) {
     let (mut a, mut b) = super::connect::ends(env);
     for round in 0..200 {
         for end in [&mut a, &mut b] {
@@ -123,19 +123,19 @@ pub(crate) fn connections_come_and_go(env: &Env) {
         }
         connect(env, &a, &b, &Setup::default());
         a.post(&SendWr::new(round, SendOp::Write(b.host.remote(0)), &[a.host.sge(0, 8)]));
-        ok(a.sent(), round, WcOpcode::Write);
+        expect_success(a.next_sent(), round, WcOpcode::Write);
     }
 }
 
 /// A peer's memory is destroyed before its queue pair: later requests for it fail, and nothing else happens.
-pub(crate) fn memory_goes_before_its_user(env: &Env) {
+pub(crate) fn request_to_destroyed_peer_memory_fails(env: &Env) {
     let Conn { a, b } = Conn::new(env);
     let Endpoint { host, qp, .. } = b;
     let remote = host.remote(0);
     a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
-    ok(a.sent(), 1, WcOpcode::Write);
+    expect_success(a.next_sent(), 1, WcOpcode::Write);
     drop(host);
     a.post(&SendWr::new(2, SendOp::Write(remote), &[a.host.sge(0, 8)]));
-    crate::harness::check::failed(a.sent(), 2, verbs::WcStatus::RemAccessErr);
+    crate::harness::check::failed(a.next_sent(), 2, verbs::WcStatus::RemAccessErr);
     drop(qp);
 }

@@ -3,7 +3,7 @@
 
 use super::connect::{ends, own_ip};
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok, pattern};
+use crate::harness::check::{Shadow, expect_failure, expect_success, pattern};
 use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::{CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
 
@@ -52,8 +52,8 @@ fn connect(env: &Env, a: &Endpoint, b: &Endpoint) {
 
 #[track_caller]
 fn assert_empty(env: &Env, end: &Endpoint, why: &str) {
-    env.waiter.silence(&end.send_cq, why);
-    env.waiter.silence(&end.recv_cq, why);
+    env.waiter.no_completion(&end.send_cq, why);
+    env.waiter.no_completion(&end.recv_cq, why);
 }
 
 /// Completions of every kind carry the number that it is known as; events carry the device's number.
@@ -71,16 +71,16 @@ pub(crate) fn completions_carry_known_as_number(env: &Env) {
         a.post(&SendWr::new(8, SendOp::WriteImm(b.host.remote(0), 2), &[a.host.sge(0, 8)]));
         a.post(&SendWr::new(9, SendOp::Read(b.host.remote(0)), &[a.host.sge(0, 8)]));
         for (id, opcode) in [(7, WcOpcode::Send), (8, WcOpcode::Write), (9, WcOpcode::Read)] {
-            assert_eq!(ok(a.sent(), id, opcode).qp_num, of_a);
+            assert_eq!(expect_success(a.next_sent(), id, opcode).qp_num, of_a);
         }
         for (id, opcode) in [(0, WcOpcode::Recv), (1, WcOpcode::RecvWriteImm)] {
-            assert_eq!(ok(b.received(), id, opcode).qp_num, of_b);
+            assert_eq!(expect_success(b.next_received(), id, opcode).qp_num, of_b);
         }
         b.cm.disconnect(&b.qp).expect("connected");
-        b.in_error();
+        b.wait_for_error();
         b.post(&SendWr::new(10, SendOp::Send, &[]));
-        for (wc, id) in [(b.received(), 2), (b.sent(), 10)] {
-            failed(wc, id, WcStatus::WrFlushErr);
+        for (wc, id) in [(b.next_received(), 2), (b.next_sent(), 10)] {
+            expect_failure(wc, id, WcStatus::WrFlushErr);
             assert_eq!(wc.qp_num, of_b);
         }
     }
@@ -95,7 +95,7 @@ pub(crate) fn replaced_qp_leaves_nothing(env: &Env) {
         // Some complete at both ends and are not polled; others find no receive.
         (0..12).for_each(|i| a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(0, 8)])));
         (0..4).for_each(|i| b.post(&SendWr::new(i, SendOp::Write(a.host.remote(64)), &[b.host.sge(0, 8)])));
-        ok(b.received(), 0, WcOpcode::Recv);
+        expect_success(b.next_received(), 0, WcOpcode::Recv);
         let (first, second) = if b_first { (&mut b, &mut a) } else { (&mut a, &mut b) };
         replace_qp(first);
         assert_empty(env, first, "the first end is another");
@@ -104,7 +104,7 @@ pub(crate) fn replaced_qp_leaves_nothing(env: &Env) {
         connect(env, &a, &b);
         assert_empty(env, &a, "nothing has been posted");
         assert_empty(env, &b, "nothing has been posted");
-        Conn { a, b }.still_works();
+        Conn { a, b }.check_traffic();
     }
 }
 
@@ -113,13 +113,13 @@ pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
     for replaces_a in [true, false] {
         let Conn { mut a, mut b } = Conn::new(env);
         (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(99), &[a.host.sge(0, 8)])));
-        env.waiter.silence(&a.send_cq, "there are no receives");
+        env.waiter.no_completion(&a.send_cq, "there are no receives");
         if replaces_a {
             replace_qp(&mut a);
         }
         replace_qp(&mut b);
         (0..6).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
-        env.waiter.silence(&b.recv_cq, "it is not connected");
+        env.waiter.no_completion(&b.recv_cq, "it is not connected");
         if replaces_a {
             connect(env, &a, &b);
         } else {
@@ -127,10 +127,10 @@ pub(crate) fn a_message_that_waits_never_reaches_the_next(env: &Env) {
             replace_qp(&mut a);
             connect(env, &a, &b);
         }
-        env.waiter.silence(&b.recv_cq, "nothing has been sent");
+        env.waiter.no_completion(&b.recv_cq, "nothing has been sent");
         a.post(&SendWr::new(5, SendOp::SendImm(5), &[a.host.sge(0, 8)]));
-        assert_eq!(ok(b.received(), 0, WcOpcode::Recv).imm, Some(5));
-        ok(a.sent(), 5, WcOpcode::Send);
+        assert_eq!(expect_success(b.next_received(), 0, WcOpcode::Recv).imm, Some(5));
+        expect_success(a.next_sent(), 5, WcOpcode::Send);
     }
 }
 
@@ -139,7 +139,7 @@ impl Endpoint {
     #[track_caller]
     fn sends_flushed_or_failed(&self, ids: std::ops::Range<u64>) {
         for id in ids {
-            let wc = self.sent();
+            let wc = self.next_sent();
             assert!(wc.wr_id == id && wc.status != WcStatus::Success, "{wc:?}");
         }
     }
@@ -157,7 +157,7 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
         // More sends than receives, and read responses that are not polled.
         (0..6).for_each(|i| a.post(&SendWr::new(round << 8 | i, SendOp::Send, &[a.host.sge(0, 64)])));
         for i in 0..round % 5 {
-            let wc = ok(b.received(), round << 8 | i, WcOpcode::Recv);
+            let wc = expect_success(b.next_received(), round << 8 | i, WcOpcode::Recv);
             assert_eq!(wc.byte_len, 64);
             assert_eq!(b.host.buf().to_vec(64 * i as usize..64 * i as usize + 64), Ok(bytes.clone()));
         }
@@ -184,7 +184,7 @@ pub(crate) fn rounds_in_any_order(env: &Env) {
             _ => connect(env, &a, &b),
         }
     }
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A shared receive queue regains its full capacity after a queue pair that consumed some receives was destroyed.
@@ -207,11 +207,11 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
         (0..4).for_each(|i| a.post(&SendWr::new(i, SendOp::SendImm(round as u32), &[a.host.sge(0, 8)])));
         // Half of the receives are polled. The others have arrived: the sender has its completions.
         for i in 0..2 {
-            let wc = ok(b.received(), used + i, WcOpcode::Recv);
+            let wc = expect_success(b.next_received(), used + i, WcOpcode::Recv);
             assert_eq!((wc.imm, wc.qp_num), (Some(round as u32), b.qp.known_as()));
         }
         for i in 0..4 {
-            ok(a.sent(), i, WcOpcode::Send);
+            expect_success(a.next_sent(), i, WcOpcode::Send);
         }
         used += 4;
         [&mut b, &mut a].into_iter().for_each(replace_qp);
@@ -240,14 +240,14 @@ pub(crate) fn other_queue_pairs_continue(env: &Env) {
             c.a.post(&SendWr::new(next + i, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 64)]))
         });
         for i in 0..16 {
-            assert_eq!(ok(c.a.sent(), next + i, WcOpcode::Write).qp_num, c.a.qp.num());
+            assert_eq!(expect_success(c.a.next_sent(), next + i, WcOpcode::Write).qp_num, c.a.qp.num());
         }
         next += 16;
         assert_empty(env, &c.b, "its queue pair has received nothing");
     }
     far.expect(0, &near.bytes(0, 64));
     far.check("the other's writes");
-    c.still_works();
+    c.check_traffic();
 }
 
 /// An end with its own channel, whose queue pair shares the completion queues of another end.

@@ -4,9 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use verbs::provider::DmOps;
 
-pub(super) struct FarMemory(Mutex<Vec<u8>>);
+pub(super) struct CopyOnlyMemory(Mutex<Vec<u8>>);
 
-impl FarMemory {
+impl CopyOnlyMemory {
     pub(super) fn new(len: usize) -> Self {
         Self(Mutex::new(vec![0; len]))
     }
@@ -16,7 +16,7 @@ impl FarMemory {
     }
 }
 
-impl DmOps for FarMemory {
+impl DmOps for CopyOnlyMemory {
     fn write(&self, at: u64, bytes: &[u8]) {
         self.bytes()[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
