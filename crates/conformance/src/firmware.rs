@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Env;
-use super::harness::check::{pattern, same_bytes};
+use super::harness::check::{assert_same_bytes, pattern};
 use super::harness::conn::region;
 use super::harness::env::Waiter;
 use host::{ClockKind, Span};
@@ -116,7 +116,7 @@ fn record(words: &[u64]) -> Vec<u8> {
 }
 
 /// Commands are executed in order and whole, and commands that are too long are refused.
-pub(super) fn commands_are_carried_out_in_order(env: &Env) {
+pub(super) fn commands_are_executed_in_order(env: &Env) {
     let side = FirmwareSide::new(env, &env.a);
     let (slots, mut count) = ((0..50).map(|slot| side.slot(slot, 2)).collect::<Vec<_>>(), 0);
     let program = side.load(TestFirmware::new().command(move |nic, command| {
@@ -176,8 +176,8 @@ pub(super) fn messages_carry_header_and_payload(env: &Env) {
         let want = [len as u64, sender.addr().port().into(), sum, header.len() as u64];
         assert_eq!(far.event(&receiver, slot), want);
         let there = |at: usize, len: usize| far.mr.buf().to_vec(at..at + len).expect("inside");
-        same_bytes("the second half", &there(EVENTS, len - len / 2), &bytes[len / 2..]);
-        same_bytes("the first half", &there(EVENTS + 6000, len / 2), &bytes[..len / 2]);
+        assert_same_bytes("the second half", &there(EVENTS, len - len / 2), &bytes[len / 2..]);
+        assert_same_bytes("the first half", &there(EVENTS + 6000, len / 2), &bytes[..len / 2]);
         let after = EVENTS + 6000 + len / 2;
         assert_eq!(there(after, 1), [0], "nothing behind it");
     }
@@ -234,7 +234,7 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
         let (slot, cut) = (slot - usize::from(slot > 1), usize::from(len).min(64));
         let at = block * 64 + EVENTS;
         assert_eq!(far.event(&target, slot), [at as u64, cut as u64]);
-        same_bytes("matched", &far.mr.buf().to_vec(at..at + cut).expect("inside"), &bytes[..cut]);
+        assert_same_bytes("matched", &far.mr.buf().to_vec(at..at + cut).expect("inside"), &bytes[..cut]);
     }
     assert_eq!(far.event(&target, 7), [1, 1], "one matched nothing");
     assert_eq!(far.mr.buf().to_vec(EVENTS + 192..EVENTS + 256).expect("inside"), [0; 64]);
@@ -242,7 +242,7 @@ pub(super) fn messages_are_matched_on_the_nic(env: &Env) {
 
 /// A long transfer: the sender announces it, the target's program requests it once it has a buffer, and the sender's
 /// program answers with the bytes. No host takes part in between.
-pub(super) fn the_target_fetches(env: &Env) {
+pub(super) fn target_program_fetches_payload(env: &Env) {
     let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (place, event) = (far.mr.sge(EVENTS as u64, 9000), far.slot(0, 1));
     let target = far.load(TestFirmware::new().message(move |nic, message| {
@@ -273,7 +273,7 @@ pub(super) fn the_target_fetches(env: &Env) {
     assert_eq!(near.event(&sender, 0), [1]);
     near.mr.buf().fill(0);
     assert_eq!(far.event(&target, 0), [9000]);
-    same_bytes("fetched", &far.mr.buf().to_vec(EVENTS..EVENTS + 9000).expect("inside"), &bytes);
+    assert_same_bytes("fetched", &far.mr.buf().to_vec(EVENTS..EVENTS + 9000).expect("inside"), &bytes);
 }
 
 /// The expected result of a program's access to memory.
@@ -302,7 +302,7 @@ fn expect_fates(waiter: &Waiter, fates: &Receiver<Fate>, want: &[Fate]) {
 
 /// A program can access registered memory of its domain, with the rights of the region, and no other; no byte beyond a
 /// payload, and no record of a wrong size or alignment.
-pub(super) fn memory_is_checked(env: &Env) {
+pub(super) fn program_memory_access_is_checked(env: &Env) {
     let side = FirmwareSide::new(env, &env.a);
     let read_only = region(env, &side.pd, MemoryKind::Host, 64, Access::empty());
     let elsewhere = FirmwareSide::new(env, &env.a);
@@ -369,7 +369,7 @@ fn read_only_last(mr: &Mr) -> (Sge, Sge) {
 
 /// An address belongs to one program at a time, and is free after unloading; messages that arrive meanwhile are lost,
 /// and their sender continues.
-pub(super) fn addresses_come_and_go(env: &Env) {
+pub(super) fn program_addresses_can_be_reused(env: &Env) {
     let (near, far) = (FirmwareSide::new(env, &env.a), FirmwareSide::new(env, &env.b));
     let (report, heard) = channel();
     let listening = |report: Sender<u8>| {
@@ -423,7 +423,7 @@ pub(super) fn turns_come_once_per_request(env: &Env) {
     let Some(program) = program else { return };
     program.command(&[]).expect("room");
     assert_eq!((side.event(&program, 0), side.event(&program, 1)), ([1], [2]));
-    side.device.host().wait("nothing", &program, side.waiter.moment(), || None::<()>);
+    side.device.host().wait("nothing", &program, side.waiter.short_time(), || None::<()>);
     assert_eq!(side.mr.buf().word(16).expect("aligned").load(Ordering::Acquire), 0, "a third turn came");
 }
 
@@ -548,5 +548,5 @@ pub(super) fn interrupts_wake_sleepers(env: &Env) {
             host.poll("the sleeper", side.waiter.deadline(), heard).expect("it woke");
         }
     });
-    env.together(vec![sleep, command]);
+    env.run_concurrently(vec![sleep, command]);
 }

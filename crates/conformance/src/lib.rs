@@ -38,7 +38,7 @@ mod threads;
 pub mod traffic;
 
 // The groups of the table: the macros use these names.
-use connections::{connect, disconnect, listen, pairing, ports, screen, stand_in, vanish};
+use connections::{connect, disconnect, listen, pairing, peer_loss, ports, replaced_qp, screen};
 use operations::{
     atomics, large, local_violations, order, placement, random, read, remote_violations, send_forms,
     send_recv, write,
@@ -58,7 +58,7 @@ pub trait Fixture {
 
     /// The reason why this NIC is known to fail `test` (`group::name`). Such a test is run and *must* fail, so that the
     /// list stays true.
-    fn departs(&self, test: &str) -> Option<&'static str> {
+    fn known_failure(&self, test: &str) -> Option<&'static str> {
         let _ = test;
         None
     }
@@ -86,7 +86,7 @@ impl Test {
     /// # Panics
     /// If the NIC fails it, or passes although it is listed as failing.
     pub fn run(&self, fixture: &impl Fixture) {
-        let Some(why) = fixture.departs(&self.path()) else { return fixture.run(self.body) };
+        let Some(why) = fixture.known_failure(&self.path()) else { return fixture.run(self.body) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fixture.run(self.body)));
         assert!(outcome.is_err(), "{} passes, although this NIC is said to fail it: {why}", self.path());
         eprintln!("{} fails, as expected: {why}", self.path());

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use host::{Rng, Span};
 
 use super::Env;
-use super::harness::check::ok;
+use super::harness::check::expect_success;
 use super::harness::conn::{Endpoint, Setup, connect};
 use super::traffic::pattern;
 use verbs::{RecvWr, SendOp, SendWr, Srq, SrqInit, WcOpcode};
@@ -22,7 +22,7 @@ const DEPTH: u64 = 4;
 const LONGEST: usize = 8 << 10;
 
 /// The messages to send.
-pub struct Crowd<'a> {
+pub struct SharedTraffic<'a> {
     /// Seed of everything random.
     pub seed: u64,
     /// Number of sending queue pairs, each connected to its own receiver.
@@ -34,7 +34,7 @@ pub struct Crowd<'a> {
 }
 
 /// A sending queue pair, and its receiver.
-struct Flow {
+struct Sender {
     number: u64,
     from: Endpoint,
     to: Endpoint,
@@ -46,7 +46,7 @@ struct Flow {
 }
 
 /// The shared receive queue and its memory.
-struct Room<'a> {
+struct SharedQueue<'a> {
     srq: &'a Srq,
     end: &'a Endpoint,
     /// Receives that are posted to the queue.
@@ -57,43 +57,45 @@ struct Room<'a> {
 ///
 /// # Panics
 /// If a message was lost, duplicated, out of order or damaged, failed, or did not arrive in time.
-pub fn run(env: &Env, crowd: &mut Crowd<'_>) {
+pub fn run(env: &Env, traffic: &mut SharedTraffic<'_>) {
     let pd = env.b.alloc_pd().expect("a protection domain");
     let srq = pd.create_srq(SrqInit { max_wr: RECEIVES as u32, max_sge: 1 }).expect("a shared receive queue");
     let setup = Setup { len: LONGEST * RECEIVES as usize, ..Setup::default() };
     let home = Endpoint::with_srq(env, &env.b, &setup, Some(&srq));
-    let mut flows: Vec<Flow> =
-        (0..crowd.senders).map(|number| Flow::new(env, &setup, &srq, number)).collect();
-    let mut room = Room { srq: &srq, end: &home, posted: [false; RECEIVES as usize] };
-    (0..RECEIVES).for_each(|at| room.post(at));
+    let mut senders: Vec<Sender> =
+        (0..traffic.senders).map(|number| Sender::new(env, &setup, &srq, number)).collect();
+    let mut queue = SharedQueue { srq: &srq, end: &home, posted: [false; RECEIVES as usize] };
+    (0..RECEIVES).for_each(|at| queue.post(at));
     let deadline = env.waiter.deadline().expect("a deadline");
-    let (mut rng, mut enough) = (Rng::new(crowd.seed), false);
-    while !enough || flows.iter().any(|flow| flow.delivered.min(flow.received) < flow.sent) {
+    let (mut rng, mut enough) = (Rng::new(traffic.seed), false);
+    while !enough || senders.iter().any(|sender| sender.delivered.min(sender.received) < sender.sent) {
         assert!(
             env.a.host().now() < deadline,
             "no progress before the deadline; (sent, delivered, received): {:?}",
-            flows.iter().map(|flow| (flow.sent, flow.delivered, flow.received)).collect::<Vec<_>>()
+            senders.iter().map(|sender| (sender.sent, sender.delivered, sender.received)).collect::<Vec<_>>()
         );
-        let before: u64 = flows.iter().map(|flow| flow.sent + flow.delivered + flow.received).sum();
-        for flow in &mut flows {
-            if !enough && flow.sent - flow.delivered < DEPTH {
-                flow.send(rng.index(LONGEST + 1));
+        let before: u64 = senders.iter().map(|sender| sender.sent + sender.delivered + sender.received).sum();
+        for sender in &mut senders {
+            if !enough && sender.sent - sender.delivered < DEPTH {
+                sender.send(rng.index(LONGEST + 1));
             }
-            flow.poll(&mut room);
+            sender.poll(&mut queue);
         }
-        let delivered = flows.iter().map(|flow| flow.delivered).sum();
-        enough |= (crowd.meanwhile)(delivered) && flows.iter().all(|flow| flow.sent >= crowd.messages);
-        let any = before != flows.iter().map(|flow| flow.sent + flow.delivered + flow.received).sum();
+        let delivered = senders.iter().map(|sender| sender.delivered).sum();
+        enough |=
+            (traffic.meanwhile)(delivered) && senders.iter().all(|sender| sender.sent >= traffic.messages);
+        let any =
+            before != senders.iter().map(|sender| sender.sent + sender.delivered + sender.received).sum();
         // Recovery from a failure takes a while.
         env.a.host().charge(Span::from_us(if any { 1 } else { 20 }));
     }
-    for flow in &flows {
-        assert_eq!(flow.from.send_cq.poll_one(), Ok(None), "nothing completes twice");
-        assert_eq!(flow.to.recv_cq.poll_one(), Ok(None), "nothing arrives twice");
+    for sender in &senders {
+        assert_eq!(sender.from.send_cq.poll_one(), Ok(None), "nothing completes twice");
+        assert_eq!(sender.to.recv_cq.poll_one(), Ok(None), "nothing arrives twice");
     }
 }
 
-impl Flow {
+impl Sender {
     fn new(env: &Env, setup: &Setup, srq: &Srq, number: u64) -> Self {
         let from = Endpoint::new(env, &env.a, setup);
         let to = Endpoint::with_srq(env, &env.b, setup, Some(srq));
@@ -111,30 +113,30 @@ impl Flow {
     }
 
     /// Polls completions of sends and receives.
-    fn poll(&mut self, room: &mut Room<'_>) {
-        self.receive(room);
+    fn poll(&mut self, queue: &mut SharedQueue<'_>) {
+        self.receive(queue);
         while let Some(wc) = self.from.send_cq.poll_one().expect("no overrun") {
-            ok(wc, self.delivered, WcOpcode::Send);
+            expect_success(wc, self.delivered, WcOpcode::Send);
             self.delivered += 1;
         }
     }
 
-    fn receive(&mut self, room: &mut Room<'_>) {
+    fn receive(&mut self, queue: &mut SharedQueue<'_>) {
         while let Some(wc) = self.to.recv_cq.poll_one().expect("no overrun") {
             let what = format!("message {} of {}: {wc:?}", self.received, self.number);
             assert!(wc.is_ok() && wc.qp_num == self.to.qp.num(), "{what}");
             assert_eq!(wc.imm, Some(self.received as u32), "messages come once and in order: {what}");
             let len = self.lens.pop_front().unwrap_or_else(|| panic!("nothing was sent: {what}"));
             assert!(wc.byte_len as usize == len, "{len} bytes were sent: {what}");
-            let got = room.take(wc.wr_id, len);
+            let got = queue.take_bytes(wc.wr_id, len);
             assert!(got == pattern(self.number, self.received, len), "damaged: {what}");
             self.received += 1;
-            room.post(wc.wr_id);
+            queue.post(wc.wr_id);
         }
     }
 }
 
-impl Room<'_> {
+impl SharedQueue<'_> {
     fn post(&mut self, at: u64) {
         let piece = [self.end.host.sge(at * LONGEST as u64, LONGEST as u32)];
         self.srq.post_recv(&RecvWr::new(at, &piece)).expect("room for a receive");
@@ -142,7 +144,7 @@ impl Room<'_> {
     }
 
     /// The bytes of a receive.
-    fn take(&mut self, at: u64, len: usize) -> Vec<u8> {
+    fn take_bytes(&mut self, at: u64, len: usize) -> Vec<u8> {
         let was = std::mem::replace(&mut self.posted[at as usize], false);
         assert!(was, "receive {at} comes back twice");
         let from = at as usize * LONGEST;

@@ -55,8 +55,8 @@ macro_rules! __conformance_table {
     ($then:ident) => {
         $crate::$then! {
             objects {
-                attributes_make_sense
-                queue_pairs_of_nothing_are_refused
+                attributes_are_consistent
+                queue_pairs_without_entries_are_refused
                 queue_pairs_beyond_limits_are_refused
                 completion_queue_sizes_are_checked
                 nic_memory_is_zeroed
@@ -65,50 +65,50 @@ macro_rules! __conformance_table {
                 nic_memory_is_disjoint
                 foreign_queues_are_refused
                 foreign_nic_memory_is_refused
-                every_order_of_dropping
-                queue_pairs_keep_what_they_need
-                objects_come_and_go
-                many_queue_pairs_at_once
+                objects_drop_in_any_order
+                queue_pair_keeps_its_domain_and_queues
+                created_and_dropped_objects_leak_nothing
+                many_queue_pairs_have_distinct_numbers
                 connections_share_a_device
             }
             memory {
-                addresses_are_as_documented
-                impossible_rights_are_refused
-                impossible_ranges_are_refused
-                slices_are_regions_of_their_own
+                region_address_follows_memory_kind
+                remote_write_without_local_write_is_refused
+                empty_and_outside_ranges_are_refused
+                region_of_a_slice_covers_exactly_the_slice
                 overlapping_regions_keep_their_rights
-                deregistering_spares_the_other_region
-                keys_are_fresh
+                dereg_keeps_overlapping_region
+                reregistered_memory_gets_new_keys
                 keys_are_distinct
-                regions_come_and_go
-                deregistering_keeps_the_bytes
+                registered_and_deregistered_regions_leak_nothing
+                dereg_does_not_change_memory
                 regions_keep_their_memory
-                host_memory_on_two_devices
+                host_memory_works_on_two_devices
             }
             reg_all {
                 all_memory_is_local_memory
                 peers_reach_all_memory
                 atomics_reach_all_memory
-                an_address_without_memory_fails
-                rights_are_those_given
+                request_to_unmapped_address_fails
+                region_of_all_memory_grants_given_rights_only
                 key_is_invalid_after_deregistration
             }
             lost_memory {
                 registering_checks_accessibility
-                a_peers_request_to_it_fails
-                a_source_that_is_lost_fails
-                results_into_it_fail
-                a_receive_into_it_fails
-                a_shared_receive_into_it_fails
+                peer_request_to_lost_memory_fails
+                request_with_lost_source_fails
+                result_into_lost_memory_fails
+                receive_into_lost_memory_fails
+                shared_receive_into_lost_memory_fails
                 other_connections_survive_lost_memory
                 failure_flushes_later_requests
                 a_read_behind_an_answered_one_fails
             }
             map {
                 stores_arrive_at_both_ends
-                requests_and_stores_meet
-                only_what_the_key_allows
-                only_while_connected
+                requests_and_stores_access_the_same_bytes
+                map_without_right_is_refused
+                map_of_unconnected_queue_pair_is_refused
                 mapping_outlives_region_and_connection
             }
             send_recv {
@@ -116,11 +116,11 @@ macro_rules! __conformance_table {
                 odd_addresses_arrive
                 a_mebibyte_arrives
                 sixteen_mebibytes_arrive
-                both_directions_work
-                a_longer_receive_keeps_its_rest
-                a_short_message_ends_in_any_piece
-                too_long_a_message_fails_both
-                too_long_a_message_stays_inside
+                accepting_side_can_send
+                longer_receive_keeps_its_rest
+                short_message_may_end_in_any_piece
+                too_long_message_fails_both_ends
+                too_long_message_writes_nothing_outside
                 receives_are_consumed_in_order
                 pieces_are_gathered_and_scattered
                 overlapping_pieces_may_be_gathered
@@ -130,21 +130,21 @@ macro_rules! __conformance_table {
                 send_inv_right_behind_a_wait_completes
                 recv_pieces_behind_the_end_ignore_bad_lkey
                 recv_one_byte_into_bad_lkey_fails
-                no_pieces_is_an_empty_message
+                message_without_pieces_is_empty
                 ten_thousand_messages_in_order
             }
             send_forms {
                 immediate_data_arrives
                 immediate_data_alone_arrives
-                immediate_data_does_not_linger
-                invalidated_keys_are_dead
-                invalidating_spares_other_keys
+                send_after_immediate_has_no_immediate
+                invalidated_key_is_refused
+                invalidate_keeps_other_keys
                 invalidating_an_unknown_key_fails
                 invalidating_a_foreign_key_fails
                 inline_data_is_copied_at_the_call
-                inline_data_waits_as_a_copy
+                inline_data_of_waiting_send_is_a_copy
                 too_much_inline_data_is_refused
-                inline_needs_an_operation_that_sends
+                inline_read_or_atomic_is_refused
                 unsignaled_sends_have_no_completion
                 sq_sig_all_signals_everything
                 lists_are_posted_in_order
@@ -158,14 +158,14 @@ macro_rules! __conformance_table {
                 pieces_are_gathered
                 inline_data_is_written
                 empty_writes_succeed
-                the_last_write_wins
-                the_target_needs_no_completion
-                the_last_byte_seen_means_all_seen
+                later_write_overwrites_earlier_one
+                completed_write_is_visible_at_target
+                visible_last_byte_implies_whole_write
                 write_with_immediate_delivers
-                write_with_immediate_needs_no_room
+                write_imm_accepts_receive_of_any_size
                 write_imm_ignores_bad_lkey_of_its_receive
                 write_with_immediate_inline
-                a_send_announces_earlier_writes
+                send_completion_implies_earlier_writes
                 both_directions_at_once
             }
             read {
@@ -175,162 +175,162 @@ macro_rules! __conformance_table {
                 the_whole_region_can_be_read
                 pieces_are_scattered
                 empty_reads_succeed
-                remote_read_is_right_enough
+                read_needs_remote_read_only
                 a_read_sees_earlier_writes
                 a_fence_waits_for_reads
-                more_reads_than_may_be_outstanding
+                reads_beyond_the_limit_are_held_back
                 both_directions_at_once
-                the_peer_takes_no_part
+                read_completes_without_peer_calls
             }
             atomics {
-                compare_and_swap_swaps
-                compare_and_swap_leaves
+                matching_comparison_swaps
+                failed_comparison_changes_nothing
                 fetch_and_add_adds
                 fetch_and_add_wraps
-                words_at_both_ends
+                first_and_last_word_are_accessible
                 unaligned_targets_are_refused
-                the_result_goes_anywhere
-                the_result_has_eight_bytes
+                result_address_may_be_unaligned
+                result_length_other_than_8_is_refused
                 increments_from_both_ends_add_up
                 pipelined_atomics_are_ordered
                 processor_atomics_mix_with_remote_atomics
-                more_atomics_than_may_be_outstanding
+                atomics_beyond_the_limit_are_held_back
             }
             placement {
-                sends
-                writes
-                writes_with_immediate
-                reads
-                both_kinds_in_one_message
+                sends_between_memory_kinds
+                writes_between_memory_kinds
+                writes_with_immediate_between_memory_kinds
+                reads_between_memory_kinds
+                host_and_nic_memory_mix_in_one_message
             }
             remote_violations {
-                a_wrong_key
-                keys_at_both_ends
-                a_key_of_a_foreign_domain
-                one_byte_past_the_end
-                right_behind_the_end
-                one_byte_before_the_start
-                across_into_a_neighbour
-                a_missing_right
-                a_local_region
-                a_deregistered_region
-                a_stale_key
-                an_address_that_overflows
-                the_other_kinds_address
-                a_long_message_is_checked_whole
+                unknown_key_fails
+                keys_zero_and_all_ones_fail
+                key_of_other_domain_fails
+                access_one_byte_past_the_end_fails
+                access_right_after_the_end_fails
+                access_one_byte_before_the_start_fails
+                access_into_adjacent_region_fails
+                missing_right_fails
+                region_without_remote_rights_fails
+                deregistered_region_fails
+                stale_key_fails
+                overflowing_address_fails
+                address_of_other_memory_kind_fails
+                long_message_is_checked_before_it_is_written
                 the_target_gets_an_asynchronous_event
-                other_connections_live_on
-                rights_are_exactly_those_given
+                other_connections_are_unaffected_by_violation
+                region_grants_exactly_its_rights
             }
             local_violations {
-                a_wrong_key
-                a_key_of_a_foreign_domain
-                one_byte_past_the_end
-                one_byte_before_the_start
-                an_address_that_overflows
-                a_deregistered_region
+                unknown_key_fails
+                key_of_other_domain_fails
+                access_one_byte_past_the_end_fails
+                access_one_byte_before_the_start_fails
+                overflowing_address_fails
+                deregistered_region_fails
                 results_need_local_write
                 sources_need_no_right
-                a_bad_piece_among_good_ones
-                a_receive_with_a_wrong_key
-                a_receive_in_a_foreign_domain
-                a_receive_out_of_bounds
-                a_receive_without_local_write
-                a_receive_into_a_deregistered_region
+                request_with_one_bad_piece_fails
+                receive_with_unknown_key_fails
+                receive_with_key_of_other_domain_fails
+                receive_out_of_bounds_fails
+                receive_without_local_write_fails
+                receive_into_deregistered_region_fails
             }
             order {
                 completions_come_in_order
-                one_completion_covers_those_before
+                completion_implies_earlier_unsignaled_requests
                 unsignaled_requests_are_flushed_with_entries
                 receives_are_flushed_in_order
                 waiting_sends_are_flushed_in_order
                 posting_in_error_flushes
-                an_unconnected_queue_pair_flushes
-                failing_twice_is_once
-                flushes_name_their_queue_pair
-                both_directions_on_one_queue
+                to_error_flushes_unconnected_queue_pair
+                to_error_twice_flushes_once
+                failed_completion_names_request_and_queue_pair
+                sends_and_receives_share_a_completion_queue
             }
             limits {
-                a_full_send_queue_refuses
+                post_send_to_full_queue_is_refused
                 polling_frees_slots
                 unsignaled_slots_are_freed_together
-                a_full_receive_queue_refuses
-                a_receive_queue_fills_before_connecting
+                post_recv_to_full_queue_is_refused
+                unconnected_receive_queue_fills
                 queues_fill_in_the_error_state
                 too_many_pieces_are_refused
-                as_many_pieces_as_allowed
-                too_long_a_message_is_refused
-                a_list_fills_the_queue
-                a_completion_queue_overruns
-                a_receive_completion_queue_overruns
-                a_completion_queue_holds_its_entries
-                refused_requests_leave_no_trace
+                maximum_number_of_pieces_works
+                message_beyond_device_limit_is_refused
+                list_longer_than_the_queue_is_posted_until_full
+                overrun_of_send_cq_is_reported
+                overrun_of_recv_cq_is_reported
+                cq_holds_its_reported_entries
+                refused_request_has_no_effect
             }
             states {
                 init_takes_receives_only
-                connecting_sends_nothing
+                send_while_connecting_is_refused
                 connecting_twice_is_refused
                 connecting_while_connecting_is_refused
                 accepting_twice_is_refused
-                error_is_the_end
+                failed_queue_pair_cannot_connect_or_accept
                 connected_is_ready_to_send
             }
             rnr {
                 a_message_waits_for_its_receive
-                the_receiver_alone_can_wait
+                receiver_calls_suffice_for_delivery
                 a_write_with_immediate_waits
-                requests_behind_stay_in_order
-                no_retries_fail_at_once
-                few_retries_end
-                no_retries_need_none
-                the_peers_limit_counts
+                requests_after_waiting_message_stay_in_order
+                rnr_retry_zero_fails_waiting_message
+                few_rnr_retries_are_exhausted
+                rnr_retry_zero_delivers_if_receive_is_posted
+                rnr_retry_limit_is_the_peers
                 own_retry_limit_overrides_peers
-                a_long_pause_is_kept
+                rnr_pause_applies_between_retries
                 full_completion_queue_is_not_rnr
-                both_ends_may_wait
+                both_ends_may_wait_for_receives
                 waiting_messages_are_released_in_order
             }
             srq {
-                two_queue_pairs_share
-                an_empty_shared_queue_makes_wait
+                two_queue_pairs_take_shared_receives
+                message_waits_for_shared_receive
                 shared_recv_ignores_bad_lkey_where_no_byte_lands
-                a_full_shared_queue_refuses
-                its_queue_pairs_take_no_receives
+                post_to_full_shared_queue_is_refused
+                post_recv_to_queue_pair_with_srq_is_refused
                 too_many_pieces_are_refused
-                the_limit_is_reported_once
-                a_limit_that_was_reported_reads_zero
-                the_limit_has_limits
-                a_failed_queue_pair_leaves_the_rest
+                srq_limit_is_reported_once
+                reported_srq_limit_reads_zero
+                srq_limit_zero_disarms_and_excess_is_refused
+                failed_queue_pair_leaves_shared_receives
                 the_last_receive_is_reported_once
                 the_last_receive_is_reported_when_the_peer_leaves
                 no_last_receive_without_a_shared_queue
-                a_long_message_fails_its_own_queue_pair
-                sizes_are_checked
+                too_long_message_fails_only_its_queue_pair
+                srq_sizes_are_checked
             }
             cq {
-                an_empty_queue_gives_nothing
-                slices_of_any_size
-                the_rest_of_a_slice_is_untouched
+                poll_of_empty_queue_returns_nothing
+                poll_accepts_slices_of_any_size
+                poll_leaves_rest_of_slice_unchanged
                 many_queue_pairs_on_one_queue
-                directions_have_their_own_queues
-                the_ring_wraps
-                waits_end_at_their_deadline
-                numbers_tell_queues_apart
-                handles_share_the_queue
+                sends_and_receives_complete_on_their_queues
+                cq_ring_wraps_without_loss
+                wait_and_spin_end_at_their_deadline
+                queues_have_distinct_numbers
+                clones_share_the_queue
                 queue_is_resized queue_cannot_shrink_below_pending
             }
             notify {
                 one_event_per_arming
                 no_event_without_arming
-                completions_already_there_do_not_count
-                solicited_only
-                arming_for_any_overrides
+                pending_completions_cause_no_event
+                arm_solicited_ignores_other_completions
+                arm_any_overrides_arm_solicited
                 writes_with_immediate_are_solicited
                 failures_count_as_solicited
                 the_descriptor_is_readable
                 arming_needs_a_channel
                 channels_belong_to_a_device
-                several_queues_on_a_channel
+                channel_event_names_its_queue
                 send_completions_notify
                 arm_poll_sleep_misses_nothing
                 ring_writes_complete_as_writes
@@ -341,24 +341,24 @@ macro_rules! __conformance_table {
                 private_data_arrives
                 too_much_private_data_is_refused
                 accepting_with_too_much_rejects
-                rejections_carry_data
+                rejection_carries_private_data
                 rejecting_with_too_much_still_rejects
                 dropping_a_request_rejects
                 a_rejected_queue_pair_connects_again
                 an_unanswered_request_times_out
-                the_connecting_side_vanishes
+                accept_after_connecting_side_vanished
                 a_foreign_queue_pair_cannot_accept
                 a_foreign_queue_pair_cannot_connect
-                data_right_after_established
+                data_may_follow_established_immediately
                 the_passive_side_may_send_first
                 a_device_connects_to_itself
-                one_channel_for_both_ends
+                both_ends_may_share_channel_and_queue
                 both_ends_report_addresses_and_depths
-                without_a_queue_pair
-                without_a_queue_pair_at_one_end
-                request_dies_with_connecting_side
+                connection_without_queue_pairs_is_made_and_ended
+                connection_without_queue_pair_at_one_end_is_made
+                request_is_not_alive_after_connecting_side_left
                 identifiers_are_rejected
-                identifiers_come_and_go
+                connections_without_queue_pair_leak_nothing
                 waiting_for_events_times_out
                 the_descriptor_is_readable
             }
@@ -374,7 +374,7 @@ macro_rules! __conformance_table {
                 number_encodes_port_of_its_side
                 pair_reconnects_in_any_order
             }
-            stand_in {
+            replaced_qp {
                 completions_carry_known_as_number
                 replaced_qp_leaves_nothing
                 a_message_that_waits_never_reaches_the_next
@@ -383,26 +383,26 @@ macro_rules! __conformance_table {
                 other_queue_pairs_continue
             }
             firmware {
-                commands_are_carried_out_in_order
+                commands_are_executed_in_order
                 messages_carry_header_and_payload
                 messages_are_matched_on_the_nic
-                the_target_fetches
-                memory_is_checked
-                addresses_come_and_go
+                target_program_fetches_payload
+                program_memory_access_is_checked
+                program_addresses_can_be_reused
                 turns_come_once_per_request
                 full_queues_are_reported
                 charges_are_time_of_the_nic
             }
             listen {
-                nobody_listens
-                a_dropped_listener_refuses
-                port_zero_chooses
-                a_port_is_taken_once
-                the_backlog_waits
+                connect_without_listener_is_refused
+                connect_to_dropped_listener_is_refused
+                port_zero_chooses_a_free_port
+                second_listener_on_a_port_is_refused
+                requests_of_the_backlog_wait_in_order
                 requests_are_answered_in_any_order
                 dropped_listener_answers_waiting_requests
                 a_taken_request_outlives_its_listener
-                sixty_four_connections
+                sixty_four_connections_can_be_pending
             }
             screen {
                 passing_request_carries_screen_value
@@ -426,38 +426,38 @@ macro_rules! __conformance_table {
                 the_active_side_disconnects
                 the_passive_side_disconnects
                 both_sides_disconnect
-                disconnecting_twice_is_once
-                only_connections_disconnect
-                the_error_state_disconnects
+                second_disconnect_does_nothing
+                disconnect_of_unconnected_queue_pair_is_refused
+                to_error_disconnects_the_peer
                 dropping_a_queue_pair_disconnects
                 messages_received_before_disconnect_complete
-                completions_survive_the_end
-                completions_are_known_until_they_are_polled
+                completions_can_be_polled_after_disconnect
+                has_completed_until_completions_are_polled
                 an_empty_queue_after_the_end_stays_empty
-                a_short_connection_begins_and_ends
+                short_connection_is_reported_established_and_disconnected
                 a_new_queue_pair_reconnects
-                other_connections_stay
+                other_connections_are_unaffected_by_disconnect
                 connections_outlive_their_channel
             }
-            vanish {
+            peer_loss {
                 waiting_sends_end_with_errors
                 waiting_receives_are_flushed
                 a_poller_notices_that_a_waiting_sender_left
                 acceptor_destroyed_right_after_accept
-                other_connections_carry_on
-                a_successor_takes_over
+                other_connections_are_unaffected_by_peer_loss
+                survivor_reconnects_to_replacement
                 posting_to_dead_peer_completes_with_error
-                connections_come_and_go
-                memory_goes_before_its_user
+                successive_connections_leak_nothing
+                request_to_destroyed_peer_memory_fails
             }
             large {
-                a_gibibyte_each_way
+                gibibyte_messages_arrive_both_ways
                 a_large_message_out_of_bounds
                 large_and_small_in_order
             }
             random {
-                a_long_walk
-                many_short_walks
+                one_long_random_sequence
+                many_short_random_sequences
             }
         }
     };
@@ -470,17 +470,17 @@ macro_rules! __conformance_threads {
     ($then:ident) => {
         $crate::$then! {
             threads {
-                several_posters
-                several_pollers
+                requests_of_several_posters_complete_once
+                several_pollers_take_each_completion_once
                 an_empty_queue_after_the_end_stays_empty
                 ping_pong_between_threads
                 atomics_from_several_threads
-                deregistering_under_fire
-                failing_under_fire
+                dereg_during_writes_stops_them
+                to_error_during_posts_completes_each_request
                 no_request_executes_after_a_failure
-                vanishing_under_fire
-                connecting_from_several_threads
-                making_objects_from_several_threads
+                peer_destroyed_during_writes_fails_them
+                connections_from_several_threads_are_independent
+                several_threads_create_and_drop_objects
                 sleepers_are_woken
                 ring_writes_wake_sleepers
                 ring_calls_wake_sleepers

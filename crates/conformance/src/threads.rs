@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use super::Env;
 use super::connections::disconnect::{MESSAGES, acknowledged, messages_until_empty};
-use super::harness::check::ok;
+use super::harness::check::expect_success;
 use super::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::{Descriptor, WaitSet};
 use verbs::{Access, AtomicCap, Buf, Error, RemoteAddr, SendFlags, SendOp, SendWr, Wc, WcOpcode, WcStatus};
@@ -22,7 +22,7 @@ fn post_patiently(end: &Endpoint, wr: &SendWr<'_>) {
 }
 
 /// Several threads post to one queue pair while another polls: every request is executed once.
-pub(super) fn several_posters(env: &Env) {
+pub(super) fn requests_of_several_posters_complete_once(env: &Env) {
     let c = Arc::new(Conn::new(env));
     let (posters, each) = (4_u64, 2000_u64);
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn several_posters(env: &Env) {
     bodies.push(Box::new(move || {
         let mut ids: Vec<u64> = Vec::new();
         for _ in 0..posters * each {
-            let wc = poller.a.sent();
+            let wc = poller.a.next_sent();
             assert!(wc.is_ok(), "{wc:?}");
             ids.push(wc.wr_id);
         }
@@ -52,11 +52,11 @@ pub(super) fn several_posters(env: &Env) {
             assert_eq!(own.len() as u64, each);
         }
     }));
-    env.together(bodies);
+    env.run_concurrently(bodies);
 }
 
 /// Several threads poll one queue: every completion is taken once.
-pub(super) fn several_pollers(env: &Env) {
+pub(super) fn several_pollers_take_each_completion_once(env: &Env) {
     let c = Arc::new(Conn::new(env));
     let (total, taken) = (6000_u64, Arc::new(Mutex::new(Vec::new())));
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn several_pollers(env: &Env) {
             post_patiently(&poster.a, &SendWr::new(i, SendOp::Write(poster.b.host.remote(0)), &data));
         }
     }));
-    env.together(bodies);
+    env.run_concurrently(bodies);
     let mut taken = taken.lock().expect("no panic").clone();
     taken.sort_unstable();
     assert_eq!(taken, (0..total).collect::<Vec<u64>>());
@@ -106,7 +106,7 @@ pub(super) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
             c.b.device.host().node().inspect(|node| node.signal());
             assert_eq!(messages, MESSAGES, "messages of round {round}");
         };
-        env.together(vec![Box::new(look), Box::new(count)]);
+        env.run_concurrently(vec![Box::new(look), Box::new(count)]);
     }
 }
 
@@ -121,18 +121,18 @@ pub(super) fn ping_pong_between_threads(env: &Env) {
     let ping = move || {
         for i in 0..rounds {
             a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(8, 8)]));
-            ok(a.received(), i, WcOpcode::Recv);
+            expect_success(a.next_received(), i, WcOpcode::Recv);
             a.post_recv(i + 1, &[a.host.sge(0, 8)]);
-            ok(a.sent(), i, WcOpcode::Send);
+            expect_success(a.next_sent(), i, WcOpcode::Send);
         }
         a
     };
     let pong = move || {
         for i in 0..rounds {
-            ok(b.received(), i, WcOpcode::Recv);
+            expect_success(b.next_received(), i, WcOpcode::Recv);
             b.post_recv(i + 1, &[b.host.sge(0, 8)]);
             b.post(&SendWr::new(i, SendOp::Send, &[b.host.sge(8, 8)]));
-            ok(b.sent(), i, WcOpcode::Send);
+            expect_success(b.next_sent(), i, WcOpcode::Send);
         }
         b
     };
@@ -141,7 +141,7 @@ pub(super) fn ping_pong_between_threads(env: &Env) {
     let (first, second) = (kept.clone(), kept.clone());
     let keep = move |end| first.lock().expect("no panic").push(end);
     let keep_too = move |end| second.lock().expect("no panic").push(end);
-    env.together(vec![Box::new(move || keep(ping())), Box::new(move || keep_too(pong()))]);
+    env.run_concurrently(vec![Box::new(move || keep(ping())), Box::new(move || keep_too(pong()))]);
 }
 
 /// Atomics of several queue pairs and threads on one word add up.
@@ -162,18 +162,18 @@ pub(super) fn atomics_from_several_threads(env: &Env) {
         bodies.push(Box::new(move || {
             for i in 0..each {
                 a.post(&SendWr::new(i, SendOp::FetchAdd { remote, add: 1 }, &[a.host.sge(0, 8)]));
-                ok(a.sent(), i, WcOpcode::FetchAdd);
+                expect_success(a.next_sent(), i, WcOpcode::FetchAdd);
             }
         }));
     }
-    env.together(bodies);
+    env.run_concurrently(bodies);
     let sum = target.host.buf().to_vec(0..8).expect("inside");
     assert_eq!(sum, (threads * each).to_ne_bytes());
 }
 
 /// A region is deregistered while peers write through it. Once that returns, its memory does not change any more; a
 /// write before it succeeds, a later one fails. (`Error::Busy` would mean a peer that is stopped.)
-pub(super) fn deregistering_under_fire(env: &Env) {
+pub(super) fn dereg_during_writes_stops_them(env: &Env) {
     for _ in 0..20 {
         let c = Conn::new(env);
         let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::LOCAL_WRITE | Access::REMOTE_WRITE).expect("a region");
@@ -183,7 +183,7 @@ pub(super) fn deregistering_under_fire(env: &Env) {
             a.host.buf().fill(0x55);
             for i in 0..200_000 {
                 post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 4096)]));
-                let wc = a.sent();
+                let wc = a.next_sent();
                 if !wc.is_ok() {
                     return assert_eq!(wc.status, WcStatus::RemAccessErr);
                 }
@@ -194,15 +194,15 @@ pub(super) fn deregistering_under_fire(env: &Env) {
             b.waiter.until("first byte", || (byte.load(Ordering::Acquire) == 0x55).then_some(()));
             mr.dereg().expect("no peer is stopped");
             b.host.buf().fill(0);
-            b.in_error();
+            b.wait_for_error();
             assert!(b.host.buf().to_vec(0..4096).expect("inside").iter().all(|&byte| byte == 0));
         });
-        env.together(vec![writer, owner]);
+        env.run_concurrently(vec![writer, owner]);
     }
 }
 
 /// A queue pair is moved to the error state while another thread posts: each accepted request completes once.
-pub(super) fn failing_under_fire(env: &Env) {
+pub(super) fn to_error_during_posts_completes_each_request(env: &Env) {
     for _ in 0..20 {
         let c = Arc::new(Conn::new(env));
         let (poster, killer) = (c.clone(), c.clone());
@@ -214,8 +214,8 @@ pub(super) fn failing_under_fire(env: &Env) {
                 count.fetch_add(1, Ordering::AcqRel);
             }
         });
-        env.together(vec![post, Box::new(move || killer.a.qp.to_error())]);
-        c.a.sends_flushed(0..accepted.load(Ordering::Acquire));
+        env.run_concurrently(vec![post, Box::new(move || killer.a.qp.to_error())]);
+        c.a.expect_sends_flushed(0..accepted.load(Ordering::Acquire));
     }
 }
 
@@ -246,11 +246,11 @@ pub(super) fn no_request_executes_after_a_failure(env: &Env) {
         let memory = |range| c.b.host.buf().to_vec(range).expect("inside");
         c.a.host.buf().write(0, &[0xa5; 8]).expect("inside");
         let before = memory(0..8 * WRITES as usize);
-        env.together(vec![post, spoil]);
-        let done: Vec<Wc> = (0..=WRITES).map(|_| c.a.sent()).collect();
+        env.run_concurrently(vec![post, spoil]);
+        let done: Vec<Wc> = (0..=WRITES).map(|_| c.a.next_sent()).collect();
         let failed = done.iter().position(|wc| !wc.is_ok()).expect("one has a wrong key");
         assert_eq!((done[failed].wr_id, done[failed].status), (WRITES, WcStatus::RemAccessErr));
-        c.b.in_error();
+        c.b.wait_for_error();
         for wc in &done[failed + 1..] {
             assert_eq!(wc.status, WcStatus::WrFlushErr, "behind the failure: {wc:?}");
             let range = 8 * wc.wr_id as usize..8 * wc.wr_id as usize + 8;
@@ -265,26 +265,26 @@ pub(super) fn no_request_executes_after_a_failure(env: &Env) {
 }
 
 /// A peer with its memory is destroyed while another thread writes to it: the writer gets an error and an event.
-pub(super) fn vanishing_under_fire(env: &Env) {
+pub(super) fn peer_destroyed_during_writes_fails_them(env: &Env) {
     for _ in 0..20 {
         let Conn { a, b } = Conn::new(env);
         let remote = b.host.remote(0);
         let writer = Box::new(move || {
             for i in 0..1_000_000 {
                 post_patiently(&a, &SendWr::new(i, SendOp::Write(remote), &[a.host.sge(0, 512)]));
-                if !a.sent().is_ok() {
+                if !a.next_sent().is_ok() {
                     a.waiter.disconnected(&a.cm, a.qp.num());
-                    return a.in_error();
+                    return a.wait_for_error();
                 }
             }
             panic!("the peer is gone, and writes still succeed");
         });
-        env.together(vec![writer, Box::new(move || drop(b))]);
+        env.run_concurrently(vec![writer, Box::new(move || drop(b))]);
     }
 }
 
 /// Several threads establish and end connections at the same time, through one listener.
-pub(super) fn connecting_from_several_threads(env: &Env) {
+pub(super) fn connections_from_several_threads_are_independent(env: &Env) {
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for _ in 0..3 {
         let env = env.clone();
@@ -293,15 +293,15 @@ pub(super) fn connecting_from_several_threads(env: &Env) {
                 let setup = Setup::default();
                 let (a, b) = (Endpoint::new(&env, &env.a, &setup), Endpoint::new(&env, &env.b, &setup));
                 connect(&env, &a, &b, &setup);
-                Conn { a, b }.still_works();
+                Conn { a, b }.check_traffic();
             }
         }));
     }
-    env.together(bodies);
+    env.run_concurrently(bodies);
 }
 
 /// Several threads create and drop objects at the same time.
-pub(super) fn making_objects_from_several_threads(env: &Env) {
+pub(super) fn several_threads_create_and_drop_objects(env: &Env) {
     let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for _ in 0..4 {
         let env = env.clone();
@@ -312,7 +312,7 @@ pub(super) fn making_objects_from_several_threads(env: &Env) {
             }
         }));
     }
-    env.together(bodies);
+    env.run_concurrently(bodies);
 }
 
 /// A thread that sleeps for a completion is woken by another thread's request; a thread that sleeps for an event is
@@ -322,19 +322,19 @@ pub(super) fn sleepers_are_woken(env: &Env) {
     c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
     let (sleeper, waker) = (c.clone(), c.clone());
     let sleep = Box::new(move || {
-        ok(sleeper.b.received(), 1, WcOpcode::Recv);
+        expect_success(sleeper.b.next_received(), 1, WcOpcode::Recv);
         sleeper.b.waiter.disconnected(&sleeper.b.cm, sleeper.b.qp.num());
     });
     let wake = Box::new(move || {
         let a = &waker.a;
         // Long enough for the other thread to fall asleep.
-        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        a.waiter.no_completion(&a.recv_cq, "nothing was sent");
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
-        ok(a.sent(), 2, WcOpcode::Send);
-        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        expect_success(a.next_sent(), 2, WcOpcode::Send);
+        a.waiter.no_completion(&a.recv_cq, "nothing was sent");
         a.cm.disconnect(&a.qp).expect("disconnect");
     });
-    env.together(vec![sleep, wake]);
+    env.run_concurrently(vec![sleep, wake]);
 }
 
 /// A thread that sleeps on a completion queue and polls memory is woken by every write with `RING`, even by a write
@@ -348,7 +348,7 @@ pub(super) fn ring_writes_wake_sleepers(env: &Env) {
     wake_sleepers(env, &c, words, |c, round| {
         let (op, word) = (SendOp::Write(c.b.host.remote(0)), round.to_ne_bytes());
         c.a.post(&SendWr::inline(round, op, &word).with(SendFlags::RING));
-        ok(c.a.sent(), round, WcOpcode::Write);
+        expect_success(c.a.next_sent(), round, WcOpcode::Write);
     });
 }
 
@@ -400,7 +400,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
             host.poll("the sleeper", a.waiter.deadline(), heard).expect("it woke");
         }
     });
-    env.together(vec![sleep, write]);
+    env.run_concurrently(vec![sleep, write]);
 }
 
 /// If the attributes guarantee an order, a thread that polls for the last byte of a write sees all of it, while another
@@ -425,7 +425,11 @@ pub(super) fn last_byte_seen_implies_whole_write(env: &Env) {
                 let mark = if round % 2 == 0 { want ^ 0x80 } else { want };
                 waiter.until("last byte", || (byte.load(Ordering::Acquire) == mark).then_some(()));
                 let got = far.buf().to_vec(0..len).expect("inside");
-                super::harness::check::same_bytes("a write whose last byte was seen", &got, &vec![mark; len]);
+                super::harness::check::assert_same_bytes(
+                    "a write whose last byte was seen",
+                    &got,
+                    &vec![mark; len],
+                );
                 far.buf().fill(0);
                 turn.store(round, Ordering::Release);
             }
@@ -440,11 +444,11 @@ pub(super) fn last_byte_seen_implies_whole_write(env: &Env) {
                 let mark = if round % 2 == 0 { want ^ 0x80 } else { want };
                 a.host.buf().write(0, &vec![mark; len]).expect("inside");
                 a.post(&SendWr::new(round, SendOp::Write(far.remote(0)), &[a.host.sge(0, len as u32)]));
-                ok(a.sent(), round, WcOpcode::Write);
+                expect_success(a.next_sent(), round, WcOpcode::Write);
                 waiter.until("reader", || (taken.load(Ordering::Acquire) == round).then_some(()));
             }
         });
-        env.together(vec![read, write]);
+        env.run_concurrently(vec![read, write]);
     }
 }
 
@@ -484,7 +488,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
             (&waker.a, || host.poll("a pause", host.after(host::Span::from_ms(3)), || None::<()>));
         pause();
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
-        ok(a.sent(), 2, WcOpcode::Send);
+        expect_success(a.next_sent(), 2, WcOpcode::Send);
         pause();
         rustix::io::write(&pipe, &[1]).expect("room in a pipe");
         pause();
@@ -493,7 +497,7 @@ pub(super) fn one_wait_for_several_sources(env: &Env) {
         a.waiter.disconnected(&a.cm, a.qp.num());
         drop(pipe);
     });
-    env.together(vec![sleep, wake]);
+    env.run_concurrently(vec![sleep, wake]);
 }
 
 /// A thread that sleeps for an asynchronous event is woken by it.
@@ -507,11 +511,11 @@ pub(super) fn asynchronous_events_wake_sleepers(env: &Env) {
     });
     let violate = Box::new(move || {
         let a = &c.a;
-        a.waiter.silence(&a.recv_cq, "nothing was sent");
+        a.waiter.no_completion(&a.recv_cq, "nothing was sent");
         let mut remote = c.b.host.remote(0);
         remote.rkey ^= 0x55;
         a.post(&SendWr::new(1, SendOp::Write(remote), &[a.host.sge(0, 8)]));
-        assert!(!a.sent().is_ok());
+        assert!(!a.next_sent().is_ok());
     });
-    env.together(vec![sleep, violate]);
+    env.run_concurrently(vec![sleep, violate]);
 }

@@ -16,7 +16,7 @@ use verbs::{Access, Buf, CmEvent, ConnParam, Mr, QpCap, RecvWr, SendFlags, SendO
 /// Requests and receives outstanding at each end.
 const DEPTH: usize = 16;
 /// Slots for requests, enough that a slot is reused only long after its request has completed.
-const PLACES: u64 = 4 * DEPTH as u64;
+const SLOTS: u64 = 4 * DEPTH as u64;
 
 /// The traffic to generate.
 pub struct Traffic<'a> {
@@ -36,14 +36,14 @@ pub struct Traffic<'a> {
 
 /// A posted request, as its end remembers it.
 #[derive(Clone, Copy)]
-struct Posted {
+struct PostedRequest {
     number: u64,
     op: WcOpcode,
     signaled: bool,
 }
 
 /// One end with its own half of the traffic.
-struct Half<'a> {
+struct TrafficEnd<'a> {
     end: &'a Endpoint,
     /// The number of the end: part of all patterns.
     side: u64,
@@ -54,7 +54,7 @@ struct Half<'a> {
     room: Mr,
     target: Mr,
     source: Mr,
-    posted: VecDeque<Posted>,
+    posted: VecDeque<PostedRequest>,
     next: u64,
     done: u64,
     /// Numbers of the requests that consume a receive of the peer; and for each request whether it writes.
@@ -100,7 +100,7 @@ pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
     let setup = Setup { cap, len: 64, ..Setup::default() };
     let ends = [Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup)];
     let plan = (traffic.seed, traffic.longest, traffic.requests);
-    let half = |side: usize| Half::new(&ends[side], side as u64, plan);
+    let half = |side: usize| TrafficEnd::new(&ends[side], side as u64, plan);
     let mut halves = [half(0), half(1)];
     halves.iter_mut().for_each(|half| (0..DEPTH).for_each(|_| half.post_receive()));
     connect(env, traffic, &ends);
@@ -113,14 +113,14 @@ pub fn run(env: &Env, traffic: &mut Traffic<'_>) {
             halves.each_ref().map(|half| (half.next, half.done, half.received))
         );
         let [a, b] = &mut halves;
-        let any = a.turn(b, enough) | b.turn(a, enough);
+        let any = a.progress(b, enough) | b.progress(a, enough);
         enough |= (traffic.meanwhile)(a.done + b.done) && a.next.min(b.next) >= plan.2;
         env.a.host().charge(Span::from_us(1));
         if traffic.sleeps && !any {
             let pause = env.a.host().after(Span::from_us(200));
             let wc = ends[0].send_cq.wait(pause).ok();
             let [a, b] = &mut halves;
-            wc.into_iter().for_each(|wc| a.completed(b, wc));
+            wc.into_iter().for_each(|wc| a.on_completed(b, wc));
         }
     }
     for half in &halves {
@@ -142,9 +142,9 @@ fn connect(env: &Env, traffic: &Traffic<'_>, [a, b]: &[Endpoint; 2]) {
     }
 }
 
-impl<'a> Half<'a> {
+impl<'a> TrafficEnd<'a> {
     fn new(end: &'a Endpoint, side: u64, plan: (u64, usize, u64)) -> Self {
-        let all = PLACES as usize * plan.1;
+        let all = SLOTS as usize * plan.1;
         let source = region(end, 2 * plan.1);
         source.buf().write(0, &pattern(side, 1 << 40, 2 * plan.1)).expect("inside");
         Self {
@@ -167,8 +167,8 @@ impl<'a> Half<'a> {
         }
     }
 
-    fn place(&self, number: u64) -> usize {
-        (number % PLACES) as usize * self.plan.1
+    fn slot_offset(&self, number: u64) -> usize {
+        (number % SLOTS) as usize * self.plan.1
     }
 
     fn post_receive(&mut self) {
@@ -180,25 +180,25 @@ impl<'a> Half<'a> {
 
     /// Posts as many requests as fit, unless there have been enough, and polls completions. Returns whether anything
     /// happened.
-    fn turn(&mut self, peer: &mut Self, enough: bool) -> bool {
+    fn progress(&mut self, peer: &mut Self, enough: bool) -> bool {
         let before = (self.next, self.done, self.received);
         // The last one of every four is signaled.
         while (!enough || !self.next.is_multiple_of(4)) && self.posted.len() < DEPTH {
             self.post(peer);
         }
         while let Some(wc) = self.end.send_cq.poll_one().expect("no overrun") {
-            self.completed(peer, wc);
+            self.on_completed(peer, wc);
         }
         while let Some(wc) = self.end.recv_cq.poll_one().expect("no overrun") {
-            self.arrived(peer, wc);
+            self.on_received(peer, wc);
         }
         before != (self.next, self.done, self.received)
     }
 
     fn post(&mut self, peer: &Self) {
         let (number, len) = (self.next, length(self.plan, self.side, self.next));
-        let place = self.place(number);
-        let target = peer.target.remote(place as u64);
+        let at = self.slot_offset(number);
+        let target = peer.target.remote(at as u64);
         let from = self.rng.index(self.plan.1) as u64;
         let (op, kind) = match self.rng.index(5) {
             0 | 1 => (SendOp::Write(target), WcOpcode::Write),
@@ -209,8 +209,8 @@ impl<'a> Half<'a> {
         let reads = kind == WcOpcode::Read;
         // The source offset of a read is part of its number.
         let bytes = if reads { vec![0; len] } else { pattern(self.side, number, len) };
-        self.out.buf().write(place, &bytes).expect("inside");
-        let sges = [self.out.sge(place as u64, len as u32)];
+        self.out.buf().write(at, &bytes).expect("inside");
+        let sges = [self.out.sge(at as u64, len as u32)];
         let mut wr = SendWr::new(number << 24 | from, op, &sges);
         let signaled = self.rng.index(2) == 0 || number % 4 == 3;
         if !signaled {
@@ -224,11 +224,11 @@ impl<'a> Half<'a> {
             self.messages.push_back(number);
         }
         self.writes.push(matches!(op, SendOp::Write(_) | SendOp::WriteImm(..)));
-        self.posted.push_back(Posted { number: wr.wr_id, op: kind, signaled });
+        self.posted.push_back(PostedRequest { number: wr.wr_id, op: kind, signaled });
         self.next += 1;
     }
 
-    fn completed(&mut self, peer: &Self, wc: Wc) {
+    fn on_completed(&mut self, peer: &Self, wc: Wc) {
         assert!(wc.is_ok(), "request {} of {}: {wc:?}", wc.wr_id >> 24, self.side);
         loop {
             let posted = self.posted.pop_front().unwrap_or_else(|| panic!("nothing was posted: {wc:?}"));
@@ -238,8 +238,8 @@ impl<'a> Half<'a> {
                 self.check_write(peer, number);
             } else if posted.op == WcOpcode::Read {
                 let want = &pattern(1 - self.side, 1 << 40, 2 * self.plan.1)[from..from + len];
-                let place = self.place(number);
-                let got = self.out.buf().to_vec(place..place + len).expect("inside");
+                let at = self.slot_offset(number);
+                let got = self.out.buf().to_vec(at..at + len).expect("inside");
                 assert!(got == want, "read {number} of {} is damaged", self.side);
             }
             self.done += 1;
@@ -255,14 +255,14 @@ impl<'a> Half<'a> {
     /// Checks that a write is visible that has completed, or that precedes a message that has arrived.
     fn check_write(&self, peer: &Self, number: u64) {
         let len = length(self.plan, self.side, number);
-        let place = self.place(number);
-        let got = peer.target.buf().to_vec(place..place + len).expect("inside");
+        let at = self.slot_offset(number);
+        let got = peer.target.buf().to_vec(at..at + len).expect("inside");
         let want = pattern(self.side, number, len);
         let same = got.iter().zip(&want).take_while(|(a, b)| a == b).count();
         assert!(same == len, "write {number} of {} is not there from byte {same} of {len} on", self.side);
     }
 
-    fn arrived(&mut self, peer: &mut Self, wc: Wc) {
+    fn on_received(&mut self, peer: &mut Self, wc: Wc) {
         assert!(wc.is_ok(), "receive {} of {}: {wc:?}", wc.wr_id, self.side);
         assert_eq!(wc.wr_id, self.received, "receives complete once and in order");
         let number = peer.messages.pop_front().unwrap_or_else(|| panic!("nothing was sent: {wc:?}"));

@@ -37,7 +37,7 @@ const OPTIONS: &[DeviceOption<RailsConfig>] = &[
         form: "engine=one|threads",
         about: "whether the program's threads serve all rails, or each rail has a thread (one)",
         set: |config, value| {
-            config.engine = choose(value, [("one", Engine::One), ("threads", Engine::Threads)])?;
+            config.engine = choose(value, [("one", Engine::Callers), ("threads", Engine::Threads)])?;
             Ok(())
         },
     },

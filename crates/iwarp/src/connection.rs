@@ -5,7 +5,9 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::mpa::{MULPDU_MAX, Negotiated, Role};
-use crate::rx::{Event, Failure, FpduKind, Lookup, Receive, Received, Receiver, ReceiverConfig};
+use crate::rx::{
+    Event, FpduKind, Lookup, ProtocolViolation, Received, Receiver, ReceiverConfig, ReceiverStep,
+};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Op, OpKind, PostError, Sender, SenderConfig, Transmit};
 
@@ -30,7 +32,7 @@ impl Default for Limits {
 /// The peer closed the stream at a place where it may not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the stream ended inside a message")]
-pub struct Cut;
+pub struct UnexpectedEof;
 
 /// A connection after its handshake.
 ///
@@ -88,7 +90,10 @@ impl Connection {
     }
 
     /// Returns the next thing to do with the bytes of the stream.
-    pub fn poll_receive<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
+    pub fn poll_receive<L: Lookup + ?Sized>(
+        &mut self,
+        lookup: &mut L,
+    ) -> Result<ReceiverStep, ProtocolViolation> {
         let receive = match self.receiver.poll(lookup) {
             Ok(receive) => receive,
             Err(failure) => {
@@ -97,7 +102,7 @@ impl Connection {
                 return Err(failure);
             }
         };
-        if let Receive::Event(event) = receive {
+        if let ReceiverStep::Event(event) = receive {
             match event {
                 Event::Ready => {
                     self.rtr_deadline = None;
@@ -182,7 +187,7 @@ impl Connection {
             if let Some(expected) = fpdu.expects {
                 self.receiver.expect(expected);
             }
-            if fpdu.last && fpdu.origin == crate::tx::Origin::Answer {
+            if fpdu.last && fpdu.origin == crate::tx::Origin::Response {
                 self.receiver.served();
             }
         }
@@ -211,7 +216,7 @@ impl Connection {
 
     /// Ends the stream because the payload of the segment being received cannot be placed. Unlike [`Self::abort`],
     /// the Terminate repeats the segment's header, so the peer knows which of its requests failed.
-    pub fn refuse(&mut self, code: TerminateCode) -> Failure {
+    pub fn refuse(&mut self, code: TerminateCode) -> ProtocolViolation {
         self.rtr_deadline = None;
         let failure = self.receiver.refuse(code);
         self.terminate(failure.terminate);
@@ -254,11 +259,11 @@ impl Connection {
     }
 
     /// The peer closed its direction, or the stream broke. The sending direction is not changed.
-    pub fn handle_eof(&mut self) -> Result<(), Cut> {
+    pub fn handle_eof(&mut self) -> Result<(), UnexpectedEof> {
         let whole = self.receiver.is_at_boundary();
         self.receiver.close();
         self.rtr_deadline = None;
-        if whole { Ok(()) } else { Err(Cut) }
+        if whole { Ok(()) } else { Err(UnexpectedEof) }
     }
 
     /// When [`Self::handle_timeout`] is due.
@@ -267,11 +272,11 @@ impl Connection {
     }
 
     /// Ends the stream if the peer's first message is overdue.
-    pub fn handle_timeout(&mut self, now: Duration) -> Result<(), Failure> {
+    pub fn handle_timeout(&mut self, now: Duration) -> Result<(), ProtocolViolation> {
         match self.rtr_deadline {
             Some(deadline) if now >= deadline => {
                 self.abort(TerminateCode::LLP_RTR);
-                Err(Failure { terminate: Terminate::new(TerminateCode::LLP_RTR) })
+                Err(ProtocolViolation { terminate: Terminate::new(TerminateCode::LLP_RTR) })
             }
             _ => Ok(()),
         }

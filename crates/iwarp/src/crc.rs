@@ -100,11 +100,11 @@ mod tests {
     fn published_vectors() {
         let up: Vec<u8> = (0..32).collect();
         let down: Vec<u8> = (0..32).rev().collect();
-        assert_eq!(Crc::of(&[0; 32]).to_wire(), [0xaa, 0x36, 0x91, 0x8a]);
-        assert_eq!(Crc::of(&[0xff; 32]).to_wire(), [0x43, 0xab, 0xa8, 0x62]);
-        assert_eq!(Crc::of(&up).to_wire(), [0x4e, 0x79, 0xdd, 0x46]);
-        assert_eq!(Crc::of(&down).to_wire(), [0x5c, 0xdb, 0x3f, 0x11]);
-        assert_eq!(Crc::of(b"123456789").value(), 0xe306_9283);
+        assert_eq!(Crc::compute(&[0; 32]).to_wire(), [0xaa, 0x36, 0x91, 0x8a]);
+        assert_eq!(Crc::compute(&[0xff; 32]).to_wire(), [0x43, 0xab, 0xa8, 0x62]);
+        assert_eq!(Crc::compute(&up).to_wire(), [0x4e, 0x79, 0xdd, 0x46]);
+        assert_eq!(Crc::compute(&down).to_wire(), [0x5c, 0xdb, 0x3f, 0x11]);
+        assert_eq!(Crc::compute(b"123456789").value(), 0xe306_9283);
     }
 
     /// The iSCSI read command of the same appendices.
@@ -119,7 +119,7 @@ mod tests {
         command[31] = 0x18;
         command[32] = 0x28;
         command[40] = 0x02;
-        assert_eq!(Crc::of(&command).to_wire(), [0x56, 0x3a, 0x96, 0xd9]);
+        assert_eq!(Crc::compute(&command).to_wire(), [0x56, 0x3a, 0x96, 0xd9]);
     }
 
     /// Goal: the CRC is right for every length and alignment. Method: compares with the `crc32c` crate.
@@ -151,15 +151,15 @@ mod tests {
     #[test]
     fn pieces_and_their_crcs_give_the_same() {
         let bytes: Vec<u8> = (0..1000_u32).map(|i| (i * 7 + 3) as u8).collect();
-        let whole = Crc::of(&bytes);
+        let whole = Crc::compute(&bytes);
         for cut in [0, 1, 2, 3, 4, 5, 63, 64, 65, 500, 999, 1000] {
             let (head, tail) = bytes.split_at(cut);
             let mut fed = Crc::new();
             fed.update(head);
             fed.update(tail);
             let mut joined = Crc::new();
-            joined.append(Crc::of(head), head.len());
-            joined.append(Crc::of(tail), tail.len());
+            joined.append(Crc::compute(head), head.len());
+            joined.append(Crc::compute(tail), tail.len());
             assert_eq!((fed, joined), (whole, whole), "cut at {cut}");
         }
     }

@@ -1,6 +1,6 @@
 //! DDP segment headers (RFC 5041 section 4), which name the buffer and offset of a segment's payload.
 
-use crate::wire::{Fields, Inline};
+use crate::wire::{FieldReader, InlineBytes};
 
 /// Bytes of the header of a tagged segment (RFC 5041 section 4.2).
 pub const TAGGED_LEN: usize = 14;
@@ -93,7 +93,7 @@ pub enum Header {
 impl Header {
     /// Parses a header; `None` if `bytes` are shorter than the header. The caller checks the version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = FieldReader(bytes);
         let control = Control::parse(fields.u8()?);
         let (last, ulp) = (control.last, fields.u8()?);
         Some(if control.tagged {
@@ -124,7 +124,7 @@ impl Header {
     }
 
     /// Appends the header.
-    pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
+    pub fn emit<const N: usize>(&self, out: &mut InlineBytes<N>) {
         match self {
             Self::Tagged(tagged) => out.put(&tagged.to_wire()),
             Self::Untagged(untagged) => out.put(&untagged.to_wire()),
@@ -166,7 +166,7 @@ mod tests {
     fn a_tagged_header_byte_by_byte() {
         let header =
             Header::Tagged(Tagged { last: true, ulp: 0x40, stag: 0x0102_0304, to: 0x1112_1314_1516_1718 });
-        let mut out = Inline::<TAGGED_LEN>::new();
+        let mut out = InlineBytes::<TAGGED_LEN>::new();
         header.emit(&mut out);
         let wire = [0xc1, 0x40, 1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18];
         assert_eq!(out.as_slice(), wire);
@@ -184,7 +184,7 @@ mod tests {
             msn: 7,
             mo: 0x0001_0000,
         });
-        let mut out = Inline::<UNTAGGED_LEN>::new();
+        let mut out = InlineBytes::<UNTAGGED_LEN>::new();
         header.emit(&mut out);
         let wire = [0x01, 0x44, 0xaa, 0xbb, 0xcc, 0xdd, 0, 0, 0, 0, 0, 0, 0, 7, 0, 1, 0, 0];
         assert_eq!(out.as_slice(), wire);

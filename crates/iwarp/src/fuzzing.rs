@@ -8,11 +8,11 @@ use std::time::Duration;
 use crate::connection::{Connection, Limits};
 use crate::crc::Crc;
 use crate::mpa::{
-    Accept, Initiator, InitiatorConfig, Negotiated, Outcome, PRIVATE_DATA_MAX, Responder, ResponderConfig,
-    Revision, Role, Rtr, RtrSet, pad,
+    AcceptParams, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, PRIVATE_DATA_MAX, Responder,
+    ResponderConfig, Revision, Role, Rtr, RtrSet, pad,
 };
 use crate::rdmap::{AtomicOp, ReadRequest};
-use crate::testing::{Chop, Endpoint, Pair, Rights, shake_hands};
+use crate::testing::{Endpoint, Pair, Rights, Splitter, run_handshake};
 use crate::tx::OpKind;
 
 /// Maximum number of steps of one input.
@@ -66,7 +66,7 @@ const STAGS: [u32; 6] = [0x100, 0x200, 0x300, 0x400, 0x500, 1];
 const OFFSETS: [u64; 8] = [0, 4096, 4096 + 512, 8, 4095, 4096 + 504, u64::MAX, u64::MAX - 7];
 
 /// Registers buffers with each kind of right at an endpoint, and posts some receives.
-fn furnish(end: &mut Endpoint) {
+fn register_buffers(end: &mut Endpoint) {
     let rights = [
         Rights::WRITE,
         Rights::READ,
@@ -97,34 +97,34 @@ fn negotiated(input: &mut Input<'_>) -> Negotiated {
 fn victim(input: &mut Input<'_>) -> Endpoint {
     let negotiated = negotiated(input);
     let mut end = Endpoint::new(Connection::new(&negotiated, &Limits::default(), Duration::ZERO));
-    furnish(&mut end);
+    register_buffers(&mut end);
     let read = |len| ReadRequest { sink_stag: 0x900, sink_to: 64, len, source_stag: 1, source_to: 0 };
     let add = AtomicOp::FetchAdd { add: 1, mask: 0 };
     for kind in [OpKind::Read(read(100)), OpKind::Atomic { stag: 1, to: 0, op: add }, OpKind::Read(read(0))] {
         end.post(kind, &[], false).expect("the queue has room, and reads are allowed");
     }
-    end.give(&mut Vec::new());
+    end.transmit(&mut Vec::new());
     end
 }
 
 /// Feeds `stream` to the endpoint, then checks that its memory is intact.
-fn check(end: &mut Endpoint, stream: &[u8], mut chop: Chop) {
+fn check(end: &mut Endpoint, stream: &[u8], mut splitter: Splitter) {
     let mut rest = stream;
     while !rest.is_empty() {
-        let (now, later) = rest.split_at(chop.next(rest.len()));
-        end.take(now);
-        end.give(&mut Vec::new());
+        let (now, later) = rest.split_at(splitter.next(rest.len()));
+        end.receive_bytes(now);
+        end.transmit(&mut Vec::new());
         rest = later;
     }
     // Success and error are both fine.
-    let _ = end.take_eof();
+    let _ = end.receive_eof();
     assert_eq!(end.memory().damage(), None, "a byte has changed without permission");
 }
 
-fn chop(input: &mut Input<'_>) -> Chop {
+fn splitter(input: &mut Input<'_>) -> Splitter {
     match input.byte() {
-        0 => Chop::whole(),
-        seed => Chop::new(seed.into(), 1 << (seed % 8)),
+        0 => Splitter::whole(),
+        seed => Splitter::new(seed.into(), 1 << (seed % 8)),
     }
 }
 
@@ -138,7 +138,7 @@ pub fn mpa_handshake(data: &[u8]) {
     let as_responder = input.bit(3);
     let is_client = input.bit(4);
     input.byte();
-    let mut chop = chop(&mut input);
+    let mut splitter = splitter(&mut input);
     let config = InitiatorConfig {
         revision,
         crc,
@@ -150,13 +150,13 @@ pub fn mpa_handshake(data: &[u8]) {
     let mut responder = Responder::new(config, Duration::ZERO);
     let mut rest = input.0;
     while !rest.is_empty() {
-        let now = &rest[..chop.next(rest.len())];
+        let now = &rest[..splitter.next(rest.len())];
         let taken = if as_responder {
             let Ok((taken, request)) = responder.handle_bytes(now) else { break };
             if let Some(request) = request {
                 assert!(request.private_data.len() <= PRIVATE_DATA_MAX);
-                if let Ok(negotiated) = responder.accept(&Accept::default()) {
-                    reply_is_understood(responder.transmit(), &negotiated);
+                if let Ok(negotiated) = responder.accept(&AcceptParams::default()) {
+                    assert_reply_is_accepted(responder.transmit(), &negotiated);
                 }
                 break;
             }
@@ -164,11 +164,11 @@ pub fn mpa_handshake(data: &[u8]) {
         } else {
             let Ok((taken, outcome)) = initiator.handle_bytes(now) else { break };
             match outcome {
-                Some(Outcome::Established(negotiated)) => {
+                Some(HandshakeOutcome::Established(negotiated)) => {
                     assert!(negotiated.ord <= 16 && negotiated.ird == 16);
                     break;
                 }
-                Some(Outcome::Rejected { .. }) => break,
+                Some(HandshakeOutcome::Rejected { .. }) => break,
                 None => taken,
             }
         };
@@ -181,13 +181,13 @@ pub fn mpa_handshake(data: &[u8]) {
 }
 
 /// The initiator of a connection accepts what its responder replies.
-fn reply_is_understood(reply: &[u8], negotiated: &Negotiated) {
+fn assert_reply_is_accepted(reply: &[u8], negotiated: &Negotiated) {
     let Negotiated { revision, rtr, .. } = *negotiated;
     let offer = if rtr.is_some() { RtrSet::all() } else { RtrSet::empty() };
     let config = InitiatorConfig { revision, peer_to_peer: offer, ird: 16, ..InitiatorConfig::default() };
     let mut initiator = Initiator::new(config, Duration::ZERO).expect("the configuration is valid");
     match initiator.handle_bytes(reply) {
-        Ok((taken, Some(Outcome::Established(theirs)))) => {
+        Ok((taken, Some(HandshakeOutcome::Established(theirs)))) => {
             assert_eq!((taken, theirs.rtr), (reply.len(), rtr));
         }
         // A request of revision 2 without the enhanced words gets a reply without them, which our initiator rejects.
@@ -199,8 +199,8 @@ fn reply_is_understood(reply: &[u8], negotiated: &Negotiated) {
 pub fn fpdu_stream(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
-    let chop = chop(&mut input);
-    check(&mut end, input.0, chop);
+    let splitter = splitter(&mut input);
+    check(&mut end, input.0, splitter);
 }
 
 /// Frames a segment, with a good CRC.
@@ -209,7 +209,7 @@ fn frame(segment: &[u8], stream: &mut Vec<u8>) {
     stream.extend((segment.len() as u16).to_be_bytes());
     stream.extend_from_slice(segment);
     stream.resize(stream.len() + pad(segment.len()), 0);
-    let crc = Crc::of(&stream[begin..]);
+    let crc = Crc::compute(&stream[begin..]);
     stream.extend(crc.to_wire());
 }
 
@@ -217,7 +217,7 @@ fn frame(segment: &[u8], stream: &mut Vec<u8>) {
 pub fn ddp_segment(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
-    let chop = chop(&mut input);
+    let splitter = splitter(&mut input);
     let mut stream = Vec::new();
     for _ in 0..STEPS {
         if input.0.is_empty() {
@@ -226,7 +226,7 @@ pub fn ddp_segment(data: &[u8]) {
         let len = usize::from(input.byte()) * 4;
         frame(input.bytes(len), &mut stream);
     }
-    check(&mut end, &stream, chop);
+    check(&mut end, &stream, splitter);
 }
 
 /// Appends a message whose fields are mostly valid, at a limit or next to one.
@@ -286,7 +286,7 @@ fn message(input: &mut Input<'_>, stream: &mut Vec<u8>) {
 pub fn rdmap_message(data: &[u8]) {
     let mut input = Input(data);
     let mut end = victim(&mut input);
-    let chop = chop(&mut input);
+    let splitter = splitter(&mut input);
     let mut stream = Vec::new();
     for _ in 0..STEPS {
         if input.0.is_empty() {
@@ -294,7 +294,7 @@ pub fn rdmap_message(data: &[u8]) {
         }
         message(&mut input, &mut stream);
     }
-    check(&mut end, &stream, chop);
+    check(&mut end, &stream, splitter);
 }
 
 /// Posts an operation at one endpoint of a pair.
@@ -335,13 +335,13 @@ pub fn connection(data: &[u8]) {
     let (crc, damaged) = (options & 1 == 1, options & 2 == 2);
     let initiator = InitiatorConfig { crc, peer_to_peer: offer, ord: 3, ..InitiatorConfig::default() };
     let responder = ResponderConfig { crc, ..ResponderConfig::default() };
-    let accept = Accept { ird: 2, ..Accept::default() };
-    let chop = chop(&mut input);
-    let Ok(negotiated) = shake_hands(initiator, responder, &accept, chop) else { return };
+    let accept = AcceptParams { ird: 2, ..AcceptParams::default() };
+    let splitter = splitter(&mut input);
+    let Ok(negotiated) = run_handshake(initiator, responder, &accept, splitter) else { return };
     let mulpdu = u16::from_be_bytes(input.take());
-    let mut pair = Pair::new(&negotiated, &Limits { queue: 4, mulpdu, ..Limits::default() }, chop);
-    furnish(&mut pair.a);
-    furnish(&mut pair.b);
+    let mut pair = Pair::new(&negotiated, &Limits { queue: 4, mulpdu, ..Limits::default() }, splitter);
+    register_buffers(&mut pair.a);
+    register_buffers(&mut pair.b);
     for _ in 0..STEPS {
         if input.0.is_empty() {
             break;

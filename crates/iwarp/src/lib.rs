@@ -9,7 +9,7 @@
 //! | [`mpa`] | the handshake of both sides: [`mpa::Initiator`], [`mpa::Responder`] |
 //! | [`rx`] | what the next bytes of the stream are for, and what was delivered: [`rx::Receiver`], [`rx::Lookup`] |
 //! | [`tx`] | from operations to FPDUs: [`tx::Sender`], [`tx::Fpdu`] |
-//! | [`outcome`] | which request a Terminate refers to, and which requests have arrived |
+//! | [`open_requests`] | which request a Terminate refers to, and which requests have arrived |
 //! | [`Connection`] | both directions, and the state that they exchange |
 //! | [`ddp`], [`rdmap`], [`terminate`] | headers and messages |
 //! | [`crc`], [`wire`] | CRC32c; bytes on the wire |
@@ -23,24 +23,24 @@
 //! see [`rx`].
 //!
 //! ```
-//! # use iwarp::{Connection, rx::{Lookup, Receive, Piece}, tx::Transmit};
+//! # use iwarp::{Connection, rx::{Lookup, ReceiverStep, Piece}, tx::Transmit};
 //! # trait Memory: Lookup { fn place(&mut self, piece: &Piece, bytes: &[u8]); }
-//! fn receive(connection: &mut Connection, memory: &mut impl Memory, mut bytes: &[u8]) -> Result<(), iwarp::rx::Failure> {
+//! fn receive(connection: &mut Connection, memory: &mut impl Memory, mut bytes: &[u8]) -> Result<(), iwarp::rx::ProtocolViolation> {
 //!     loop {
 //!         match connection.poll_receive(memory)? {
-//!             Receive::Event(_) => {} // Notify the program.
-//!             Receive::Closed => return Ok(()),
-//!             Receive::Check(wanted) if bytes.len() < wanted => {
+//!             ReceiverStep::Event(_) => {} // Notify the program.
+//!             ReceiverStep::Closed => return Ok(()),
+//!             ReceiverStep::Check(wanted) if bytes.len() < wanted => {
 //!                 connection.check(bytes);
 //!                 return Ok(()); // Call again with the same bytes and more.
 //!             }
-//!             Receive::Check(_) => connection.check(bytes),
+//!             ReceiverStep::Check(_) => connection.check(bytes),
 //!             _ if bytes.is_empty() => return Ok(()),
-//!             Receive::Bytes(_) => {
+//!             ReceiverStep::Bytes(_) => {
 //!                 let taken = connection.feed(bytes);
 //!                 bytes = &bytes[taken..];
 //!             }
-//!             Receive::Place(piece) => {
+//!             ReceiverStep::Place(piece) => {
 //!                 let (now, rest) = bytes.split_at(piece.len.min(bytes.len()));
 //!                 memory.place(&piece, now);
 //!                 connection.placed(now.len());
@@ -54,7 +54,7 @@
 //! # Sending without a copy
 //!
 //! [`Connection::poll_transmit`] yields one FPDU at a time. Gather [`tx::Fpdu::header`], the program's buffers that
-//! [`tx::Fpdu::payload`] names, and the trailer of [`tx::Fpdu::seal`] into one write, or gather several FPDUs.
+//! [`tx::Fpdu::payload`] names, and the trailer of [`tx::Fpdu::trailer_builder`] into one write, or gather several FPDUs.
 //!
 //! # What is implemented
 //!
@@ -89,7 +89,7 @@ pub mod ddp;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod mpa;
-pub mod outcome;
+pub mod open_requests;
 pub mod rdmap;
 pub mod rnr_limit;
 pub mod rx;
@@ -99,4 +99,4 @@ pub mod testing;
 pub mod tx;
 pub mod wire;
 
-pub use connection::{Connection, Cut, Limits};
+pub use connection::{Connection, Limits, UnexpectedEof};

@@ -1,7 +1,7 @@
 //! RDMAP messages: opcodes and the bodies of control messages (RFC 5040 section 4, RFC 7306 sections 5 and 6).
 
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND, QUEUE_TERMINATE};
-use crate::wire::{Fields, Inline};
+use crate::wire::{FieldReader, InlineBytes};
 
 /// The protocol's version, field RV (RFC 5040 section 4.1).
 pub const VERSION: u8 = 1;
@@ -126,7 +126,7 @@ pub struct ReadRequest {
 impl ReadRequest {
     /// Parses the body; `None` if its length is wrong.
     pub fn parse(body: &[u8]) -> Option<Self> {
-        let mut fields = Fields(body);
+        let mut fields = FieldReader(body);
         let request = Self {
             sink_stag: fields.u32()?,
             sink_to: fields.u64()?,
@@ -138,7 +138,7 @@ impl ReadRequest {
     }
 
     /// Appends the body.
-    pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
+    pub fn emit<const N: usize>(&self, out: &mut InlineBytes<N>) {
         out.put(&self.sink_stag.to_be_bytes());
         out.put(&self.sink_to.to_be_bytes());
         out.put(&self.len.to_be_bytes());
@@ -229,7 +229,7 @@ impl AtomicRequest {
     }
 
     fn fields(body: &[u8]) -> Option<Result<Self, AtomicError>> {
-        let mut fields = Fields(body);
+        let mut fields = FieldReader(body);
         // The upper 28 bits are reserved and not checked.
         let operation = fields.u32()? & 0x0f;
         let (id, stag, to) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -249,7 +249,7 @@ impl AtomicRequest {
     }
 
     /// Appends the body.
-    pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
+    pub fn emit<const N: usize>(&self, out: &mut InlineBytes<N>) {
         let (operation, longs) = match self.op {
             AtomicOp::FetchAdd { add, mask } => (AtomicOp::FETCH_ADD, [add, mask, 0, 0]),
             AtomicOp::CompareSwap { compare, compare_mask, swap, swap_mask } => {
@@ -278,13 +278,13 @@ pub struct AtomicResponse {
 impl AtomicResponse {
     /// Parses the body; `None` if its length is wrong.
     pub fn parse(body: &[u8]) -> Option<Self> {
-        let mut fields = Fields(body);
+        let mut fields = FieldReader(body);
         let response = Self { id: fields.u32()?, original: fields.u64()? };
         fields.0.is_empty().then_some(response)
     }
 
     /// Appends the body.
-    pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
+    pub fn emit<const N: usize>(&self, out: &mut InlineBytes<N>) {
         out.put(&self.id.to_be_bytes());
         out.put(&self.original.to_be_bytes());
     }

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn opcodes_and_their_queues() {
+fn opcodes_map_to_their_queues() {
     for (index, opcode) in Opcode::ALL.into_iter().enumerate() {
         assert_eq!(usize::from(opcode as u8), index);
         assert_eq!(Opcode::parse(opcode.control()), Some(opcode));
@@ -43,7 +43,7 @@ fn a_read_request_byte_by_byte() {
         source_stag: 0xa1a2_a3a4,
         source_to: 0xb1b2_b3b4_b5b6_b7b8,
     };
-    let mut out = Inline::<READ_REQUEST_LEN>::new();
+    let mut out = InlineBytes::<READ_REQUEST_LEN>::new();
     request.emit(&mut out);
     let wire = [
         1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x10, 0, 0xa1, 0xa2, 0xa3, 0xa4, 0xb1, 0xb2, 0xb3, 0xb4,
@@ -59,7 +59,7 @@ fn a_read_request_byte_by_byte() {
 fn an_atomic_request_byte_by_byte() {
     let op = AtomicOp::CompareSwap { compare: 3, compare_mask: 4, swap: 1, swap_mask: 2 };
     let request = AtomicRequest { id: 9, stag: 8, to: 16, op };
-    let mut out = Inline::<ATOMIC_REQUEST_LEN>::new();
+    let mut out = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
     request.emit(&mut out);
     let mut wire = vec![0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, 8];
     for long in [16_u64, 1, 2, 3, 4] {
@@ -76,7 +76,7 @@ fn an_atomic_request_byte_by_byte() {
 #[test]
 fn an_atomic_response_byte_by_byte() {
     let response = AtomicResponse { id: 0x0102_0304, original: 5 };
-    let mut out = Inline::<ATOMIC_RESPONSE_LEN>::new();
+    let mut out = InlineBytes::<ATOMIC_RESPONSE_LEN>::new();
     response.emit(&mut out);
     assert_eq!(out.as_slice(), [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 5]);
     assert_eq!(AtomicResponse::parse(&out), Some(response));
@@ -84,7 +84,7 @@ fn an_atomic_response_byte_by_byte() {
 }
 
 #[test]
-fn adding_in_fields() {
+fn fetch_add_adds_in_masked_fields() {
     let add = |original, add, mask| AtomicOp::FetchAdd { add, mask }.apply(original);
     assert_eq!(add(u64::MAX, 1, 0), 0);
     // Two fields of 32 bits: the lower one's carry is lost.
@@ -95,7 +95,7 @@ fn adding_in_fields() {
 }
 
 #[test]
-fn swapping_under_masks() {
+fn compare_swap_uses_both_masks() {
     let op = |compare, compare_mask, swap, swap_mask| AtomicOp::CompareSwap {
         compare,
         compare_mask,
@@ -122,20 +122,20 @@ fn add_bit_by_bit(original: u64, add: u64, mask: u64) -> u64 {
 
 proptest! {
     #[test]
-    fn adding_is_adding_bit_by_bit(original: u64, add: u64, mask: u64) {
+    fn fetch_add_agrees_with_bitwise_sum(original: u64, add: u64, mask: u64) {
         prop_assert_eq!(AtomicOp::FetchAdd { add, mask }.apply(original), add_bit_by_bit(original, add, mask));
         prop_assert_eq!(AtomicOp::FetchAdd { add, mask: 0 }.apply(original), original.wrapping_add(add));
     }
 
     #[test]
-    fn requests_survive_the_wire(id: u32, stag: u32, to: u64, a: u64, b: u64, c: u64, d: u64, swap: bool) {
+    fn emitted_requests_parse_back(id: u32, stag: u32, to: u64, a: u64, b: u64, c: u64, d: u64, swap: bool) {
         let op = if swap {
             AtomicOp::CompareSwap { compare: a, compare_mask: b, swap: c, swap_mask: d }
         } else {
             AtomicOp::FetchAdd { add: a, mask: b }
         };
         let request = AtomicRequest { id, stag, to, op };
-        let mut out = Inline::<ATOMIC_REQUEST_LEN>::new();
+        let mut out = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
         request.emit(&mut out);
         prop_assert_eq!(AtomicRequest::parse(&out), Ok(request));
     }

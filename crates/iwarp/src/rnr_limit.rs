@@ -25,7 +25,7 @@ pub const fn announcement(retries: u8) -> OpKind {
 
 /// The limit that a Write with this offset announces; `None` if the halves of the offset do not match, or the limit is above
 /// [`RETRY_FOREVER`].
-pub(crate) const fn announced(to: u64) -> Option<u8> {
+pub(crate) const fn decode_limit(to: u64) -> Option<u8> {
     let number = to as u32;
     if (to >> 32) as u32 == !number && number <= RETRY_FOREVER as u32 { Some(number as u8) } else { None }
 }
@@ -37,17 +37,17 @@ mod tests {
     /// Goal: each limit is decoded as it was announced, and nothing else is accepted. Method: all limits, each with a
     /// flipped bit, and values above.
     #[test]
-    fn limits_are_understood_as_announced() {
+    fn decoded_limit_is_the_announced_one() {
         for retries in 0..=RETRY_FOREVER {
             let OpKind::Write { stag: RNR_LIMIT_STAG, to, len: 0 } = announcement(retries) else {
                 panic!("{:?} is no announcement", announcement(retries));
             };
-            assert_eq!(announced(to), Some(retries));
-            assert!((0..64).all(|bit| announced(to ^ 1 << bit).is_none()), "a flipped bit shows");
+            assert_eq!(decode_limit(to), Some(retries));
+            assert!((0..64).all(|bit| decode_limit(to ^ 1 << bit).is_none()), "a flipped bit shows");
         }
         for other in RETRY_FOREVER + 1..=u8::MAX {
             let OpKind::Write { to, .. } = announcement(other) else { panic!("{other}") };
-            assert_eq!(announced(to), None);
+            assert_eq!(decode_limit(to), None);
         }
     }
 }

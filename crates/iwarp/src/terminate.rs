@@ -6,7 +6,7 @@ use std::fmt;
 use crate::crc::Crc;
 use crate::ddp::{Control, Header, QUEUE_TERMINATE, UNTAGGED_LEN, Untagged};
 use crate::rdmap::{Opcode, READ_REQUEST_LEN};
-use crate::wire::Inline;
+use crate::wire::InlineBytes;
 
 /// Bytes of the longest body: control, segment length, untagged header, Read Request.
 pub const TERMINATE_LEN_MAX: usize = 4 + 2 + UNTAGGED_LEN + READ_REQUEST_LEN;
@@ -99,7 +99,7 @@ pub struct Offender {
     /// Length of the whole segment, header included, in bytes.
     pub segment_len: u16,
     /// Its DDP header as it arrived, 14 or 18 bytes.
-    pub header: Inline<UNTAGGED_LEN>,
+    pub header: InlineBytes<UNTAGGED_LEN>,
     /// The body of the Read Request, if the segment was one and had arrived.
     pub read_request: Option<[u8; READ_REQUEST_LEN]>,
 }
@@ -125,7 +125,7 @@ impl Terminate {
 
     /// Appends the body. Three bits indicate which headers are included (RFC 5040 section 4.8). We always include a
     /// segment's length together with its DDP header, and add the Read Request if the segment carried one.
-    pub fn emit<const N: usize>(&self, out: &mut Inline<N>) {
+    pub fn emit<const N: usize>(&self, out: &mut InlineBytes<N>) {
         let TerminateCode { layer, etype, code } = self.code;
         let included = match &self.offender {
             None => 0,
@@ -171,15 +171,15 @@ impl Terminate {
             return None;
         }
         let (found, after) = rest.split_at_checked(Control::parse(*rest.first()?).header_len())?;
-        let mut header = Inline::new();
+        let mut header = InlineBytes::new();
         header.put(found);
         let read_request = if included & REQUEST_INCLUDED != 0 { after.first_chunk().copied() } else { None };
         Some(Offender { segment_len, header, read_request })
     }
 
     /// Appends the whole FPDU except its last four bytes, the CRC.
-    pub(crate) fn emit_fpdu<const N: usize>(&self, out: &mut Inline<N>) {
-        let mut body = Inline::<TERMINATE_LEN_MAX>::new();
+    pub(crate) fn emit_fpdu<const N: usize>(&self, out: &mut InlineBytes<N>) {
+        let mut body = InlineBytes::<TERMINATE_LEN_MAX>::new();
         self.emit(&mut body);
         let header = Header::Untagged(Untagged {
             last: true,
@@ -197,11 +197,11 @@ impl Terminate {
     /// The whole FPDU, for an error before the connection is established. Its CRC is right, whether CRCs are used or
     /// not.
     pub fn to_fpdu(&self) -> Vec<u8> {
-        let mut out = Inline::<{ 2 + UNTAGGED_LEN + TERMINATE_LEN_MAX }>::new();
+        let mut out = InlineBytes::<{ 2 + UNTAGGED_LEN + TERMINATE_LEN_MAX }>::new();
         self.emit_fpdu(&mut out);
         let mut fpdu = out.to_vec();
         fpdu.resize(fpdu.len().next_multiple_of(4), 0);
-        let crc = Crc::of(&fpdu).to_wire();
+        let crc = Crc::compute(&fpdu).to_wire();
         fpdu.extend(crc);
         fpdu
     }
@@ -212,13 +212,13 @@ mod tests {
     use super::*;
 
     fn body(terminate: &Terminate) -> Vec<u8> {
-        let mut out = Inline::<TERMINATE_LEN_MAX>::new();
+        let mut out = InlineBytes::<TERMINATE_LEN_MAX>::new();
         terminate.emit(&mut out);
         out.to_vec()
     }
 
-    fn header(bytes: &[u8]) -> Inline<UNTAGGED_LEN> {
-        let mut header = Inline::new();
+    fn header(bytes: &[u8]) -> InlineBytes<UNTAGGED_LEN> {
+        let mut header = InlineBytes::new();
         header.put(bytes);
         header
     }
@@ -245,16 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_fpdu() {
+    fn terminate_fpdu_byte_by_byte() {
         let fpdu = Terminate::new(TerminateCode::LLP_RTR).to_fpdu();
         let start = [0, 22, 0x41, 0x47, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0x20, 7, 0, 0];
         assert_eq!(fpdu[..24], start);
-        assert_eq!(fpdu[24..], Crc::of(&start).to_wire());
+        assert_eq!(fpdu[24..], Crc::compute(&start).to_wire());
     }
 
     /// Linux siw on a little-endian machine: the layer is in the low half of byte 0, M in bit 0 of byte 2.
     #[test]
-    fn the_layout_of_siw_is_understood() {
+    fn terminate_in_layout_of_siw_is_parsed() {
         let code = |body: &[u8]| Terminate::parse(body).expect("long enough").code;
         assert_eq!(code(&[0x02, 0x02, 0, 0]), TerminateCode::LLP_CRC);
         assert_eq!(code(&[0x20, 0x06, 0, 0]), TerminateCode::LLP_IRD);

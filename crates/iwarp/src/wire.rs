@@ -4,12 +4,12 @@ use std::fmt;
 
 /// Up to `N` bytes, stored inline: appending never allocates, and a copy is independent of the original.
 #[derive(Clone, Copy)]
-pub struct Inline<const N: usize> {
+pub struct InlineBytes<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Inline<N> {
+impl<const N: usize> InlineBytes<N> {
     /// An empty buffer.
     pub const fn new() -> Self {
         Self { bytes: [0; N], len: 0 }
@@ -30,13 +30,13 @@ impl<const N: usize> Inline<N> {
     }
 }
 
-impl<const N: usize> Default for Inline<N> {
+impl<const N: usize> Default for InlineBytes<N> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<const N: usize> std::ops::Deref for Inline<N> {
+impl<const N: usize> std::ops::Deref for InlineBytes<N> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -44,15 +44,15 @@ impl<const N: usize> std::ops::Deref for Inline<N> {
     }
 }
 
-impl<const N: usize> PartialEq for Inline<N> {
+impl<const N: usize> PartialEq for InlineBytes<N> {
     fn eq(&self, other: &Self) -> bool {
         self.as_slice() == other.as_slice()
     }
 }
 
-impl<const N: usize> Eq for Inline<N> {}
+impl<const N: usize> Eq for InlineBytes<N> {}
 
-impl<const N: usize> fmt::Debug for Inline<N> {
+impl<const N: usize> fmt::Debug for InlineBytes<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for byte in self.as_slice() {
             write!(f, "{byte:02x}")?;
@@ -62,9 +62,9 @@ impl<const N: usize> fmt::Debug for Inline<N> {
 }
 
 /// Reads fields in network byte order from the front. `None` means that the bytes have ended.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl Fields<'_> {
+impl FieldReader<'_> {
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -99,8 +99,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_end_instead_of_panicking() {
-        let mut fields = Fields(&[1, 2, 3, 4, 5]);
+    fn field_reader_returns_none_at_the_end() {
+        let mut fields = FieldReader(&[1, 2, 3, 4, 5]);
         assert_eq!(fields.u32(), Some(0x0102_0304));
         assert_eq!(fields.u16(), None);
         assert_eq!(fields.u8(), Some(5));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_byte_of_the_space_can_be_reached() {
+    fn range_up_to_last_address_does_not_wrap() {
         assert!(!wraps(u64::MAX, 0) && !wraps(u64::MAX, 1) && wraps(u64::MAX, 2));
         assert!(!wraps(u64::MAX - 7, 8) && wraps(u64::MAX - 7, 9));
     }

@@ -8,7 +8,7 @@
 //! - `badkey=1` for a write of ours with an invalid key, `badkey=2` for one of the peer's,
 //! - `crc=1`, `mpa=1`, `sent=1`, `fpdu=SIZE`, `depth=N` reads in each direction, `pd=N` bytes of private data.
 //!
-//! Orders are eight big-endian words: order, seed, length, address (2), key, pieces, 0. Answers: order + 128, 0,
+//! Commands are eight big-endian words: command, seed, length, address (2), key, pieces, 0. Answers: order + 128, 0,
 //! value (2), address (2), key, 0. The value is 0 on success, or one more than the position of the first wrong byte.
 
 mod common;
@@ -16,12 +16,12 @@ mod common;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use common::{End, Options, Outcome, Side, conclude, differs, pattern};
+use common::{CliResult, End, Options, Side, exit_code, first_difference, pattern};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr, Sge};
 
-/// An order to the peer.
+/// A command to the peer.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+enum Command {
     /// Report the address of its buffer.
     Hello = 1,
     /// Fill the buffer with the pattern.
@@ -38,7 +38,7 @@ enum Order {
     Give,
 }
 
-const ORDER_LEN: usize = 32;
+const COMMAND_LEN: usize = 32;
 const BUFFER_LEN: usize = 8 << 20;
 const SIZES: &[u64] = &[
     0, 1, 2, 3, 4, 7, 8, 64, 255, 1000, 1460, 4096, 16_383, 65_535, 65_536, 65_537, 262_145, 1_048_576,
@@ -48,7 +48,7 @@ const SIZES: &[u64] = &[
 struct Driver<'a> {
     end: End<'a>,
     buffer: Mr,
-    orders: Mr,
+    commands: Mr,
     peer: RemoteAddr,
     pieces: usize,
     seed: u32,
@@ -56,10 +56,10 @@ struct Driver<'a> {
 
 fn main() -> ExitCode {
     let options = Options::get();
-    conclude(run(&options))
+    exit_code(run(&options))
 }
 
-fn run(options: &Options) -> Outcome<String> {
+fn run(options: &Options) -> CliResult<String> {
     let usage = "interop connect|listen ADDRESS:PORT [OPTION=VALUE...]";
     let addr: SocketAddr = options.word(1).and_then(|word| word.parse().ok()).ok_or(usage)?;
     let mut side = Side::open(options)?;
@@ -78,7 +78,7 @@ fn run(options: &Options) -> Outcome<String> {
     for _ in 0..connections {
         let pieces = options.number("pieces", 1)?.clamp(1, 64) as usize;
         let mut driver = Driver::establish(&side, to, pieces, options.number("hear", 0)? == 1)?;
-        driver.break_rules(options.number("badkey", 0)?)?;
+        driver.use_invalid_key(options.number("badkey", 0)?)?;
         for &size in &sizes {
             let size =
                 usize::try_from(size).ok().filter(|size| *size <= BUFFER_LEN).ok_or("a size above 8 MiB")?;
@@ -88,7 +88,9 @@ fn run(options: &Options) -> Outcome<String> {
                     continue;
                 }
                 driver.seed += 1;
-                driver.go(way, size).map_err(|why| format!("{} of {size} bytes: {why}", name(way)))?;
+                driver
+                    .run_transfer(way, size)
+                    .map_err(|why| format!("{} of {size} bytes: {why}", name(way)))?;
                 (bytes, transfers) = (bytes + size, transfers + 1);
             }
         }
@@ -103,52 +105,52 @@ fn name(way: u64) -> &'static str {
 }
 
 impl<'a> Driver<'a> {
-    fn establish(side: &'a Side, to: Option<SocketAddr>, pieces: usize, hears: bool) -> Outcome<Self> {
+    fn establish(side: &'a Side, to: Option<SocketAddr>, pieces: usize, hears: bool) -> CliResult<Self> {
         let end = side.end()?;
-        let (buffer, orders) = (side.memory(BUFFER_LEN)?, side.memory(2 * ORDER_LEN)?);
-        let mut driver = Self { end, buffer, orders, peer: RemoteAddr::default(), pieces, seed: 0 };
-        driver.await_answer()?;
+        let (buffer, commands) = (side.memory(BUFFER_LEN)?, side.memory(2 * COMMAND_LEN)?);
+        let mut driver = Self { end, buffer, commands, peer: RemoteAddr::default(), pieces, seed: 0 };
+        driver.post_reply_receive()?;
         driver.end.establish(to)?;
         if hears {
-            driver.hear(Order::Hello)?;
-            driver.await_answer()?;
+            driver.recv_reply(Command::Hello)?;
+            driver.post_reply_receive()?;
         }
-        driver.ask(Order::Hello, 0)?;
+        driver.request(Command::Hello, 0)?;
         Ok(driver)
     }
 
-    /// The buffer for orders; answers arrive right after it.
-    fn order_at(&self) -> Sge {
-        self.orders.sge(0, ORDER_LEN as u32)
+    /// The buffer for commands; replies arrive right after it.
+    fn command_sge(&self) -> Sge {
+        self.commands.sge(0, COMMAND_LEN as u32)
     }
 
-    fn await_answer(&self) -> Outcome<()> {
-        self.end.receive(0, self.orders.sge(ORDER_LEN as u64, ORDER_LEN as u32))
+    fn post_reply_receive(&self) -> CliResult<()> {
+        self.end.receive(0, self.commands.sge(COMMAND_LEN as u64, COMMAND_LEN as u32))
     }
 
-    fn hear(&mut self, order: Order) -> Outcome<u64> {
-        let wc = self.end.good(&self.end.receives, "an answer")?;
-        let words = self.orders.buf().to_vec(ORDER_LEN..2 * ORDER_LEN).map_err(|e| e.to_string())?;
+    fn recv_reply(&mut self, command: Command) -> CliResult<u64> {
+        let wc = self.end.wait_ok(&self.end.receives, "an answer")?;
+        let words = self.commands.buf().to_vec(COMMAND_LEN..2 * COMMAND_LEN).map_err(|e| e.to_string())?;
         let word = |at: usize| words[4 * at..][..4].iter().fold(0, |n, b| n << 8 | u64::from(*b));
-        if wc.byte_len as usize != ORDER_LEN || word(0) != order as u64 + 128 {
-            return Err(format!("an answer of {} bytes to {} instead of {order:?}", wc.byte_len, word(0)));
+        if wc.byte_len as usize != COMMAND_LEN || word(0) != command as u64 + 128 {
+            return Err(format!("an answer of {} bytes to {} instead of {command:?}", wc.byte_len, word(0)));
         }
         self.peer = RemoteAddr { addr: word(4) << 32 | word(5), rkey: word(6) as u32 };
         Ok(word(2) << 32 | word(3))
     }
 
     /// Waits for an answer, which must report success.
-    fn hear_good(&mut self, order: Order) -> Outcome<()> {
-        match self.hear(order)? {
+    fn recv_ok(&mut self, command: Command) -> CliResult<()> {
+        match self.recv_reply(command)? {
             0 => Ok(()),
             place => Err(format!("the peer received a wrong byte {}", place - 1)),
         }
     }
 
-    fn tell(&self, order: Order, len: usize, key: u32) -> Outcome<()> {
+    fn send_command(&self, command: Command, len: usize, key: u32) -> CliResult<()> {
         let addr = self.buffer.addr();
         let words = [
-            order as u32,
+            command as u32,
             self.seed,
             len as u32,
             (addr >> 32) as u32,
@@ -158,38 +160,38 @@ impl<'a> Driver<'a> {
             0,
         ];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
-        self.orders.buf().write(0, &bytes).map_err(|e| e.to_string())?;
-        let sges = [self.order_at()];
+        self.commands.buf().write(0, &bytes).map_err(|e| e.to_string())?;
+        let sges = [self.command_sge()];
         self.end.qp.post_send(&SendWr::new(0, SendOp::Send, &sges)).map_err(|e| e.to_string())?;
-        self.end.good(&self.end.sends, "an order").map(drop)
+        self.end.wait_ok(&self.end.sends, "an command").map(drop)
     }
 
-    /// Sends an order and waits for its answer; then posts a receive for the next answer.
-    fn ask(&mut self, order: Order, len: usize) -> Outcome<u64> {
-        self.tell(order, len, self.buffer.rkey())?;
-        let value = self.hear(order)?;
-        self.await_answer()?;
+    /// Sends a command and waits for its reply; then posts a receive for the next reply.
+    fn request(&mut self, command: Command, len: usize) -> CliResult<u64> {
+        self.send_command(command, len, self.buffer.rkey())?;
+        let value = self.recv_reply(command)?;
+        self.post_reply_receive()?;
         Ok(value)
     }
 
-    fn ask_good(&mut self, order: Order, len: usize) -> Outcome<()> {
-        match self.ask(order, len)? {
+    fn request_ok(&mut self, command: Command, len: usize) -> CliResult<()> {
+        match self.request(command, len)? {
             0 => Ok(()),
             place => Err(format!("the peer received a wrong byte {}", place - 1)),
         }
     }
 
-    fn prepare(&self, bytes: &[u8]) -> Outcome<()> {
+    fn prepare(&self, bytes: &[u8]) -> CliResult<()> {
         self.buffer.buf().write(0, bytes).map_err(|e| e.to_string())
     }
 
-    fn compare(&self, len: usize) -> Outcome<()> {
+    fn compare(&self, len: usize) -> CliResult<()> {
         let found = self.buffer.buf().to_vec(0..len).map_err(|e| e.to_string())?;
-        differs(&found, &pattern(self.seed, len)).map_or(Ok(()), Err)
+        first_difference(&found, &pattern(self.seed, len)).map_or(Ok(()), Err)
     }
 
     /// A write or a read in several pieces, all posted before any has completed.
-    fn transfer(&self, len: usize, op: impl Fn(RemoteAddr) -> SendOp, key: u32) -> Outcome<()> {
+    fn transfer(&self, len: usize, op: impl Fn(RemoteAddr) -> SendOp, key: u32) -> CliResult<()> {
         let each = len.div_ceil(self.pieces).max(1);
         let mut posted = 0;
         let mut at = 0;
@@ -204,55 +206,55 @@ impl<'a> Driver<'a> {
                 break;
             }
         }
-        (0..posted).try_for_each(|_| self.end.good(&self.end.sends, "a transfer of ours").map(drop))
+        (0..posted).try_for_each(|_| self.end.wait_ok(&self.end.sends, "a transfer of ours").map(drop))
     }
 
-    fn go(&mut self, way: u64, len: usize) -> Outcome<()> {
+    fn run_transfer(&mut self, way: u64, len: usize) -> CliResult<()> {
         let bytes = pattern(self.seed, len);
         let blank = vec![!0; len];
         match way {
             1 => {
                 self.prepare(&bytes)?;
                 self.transfer(len, SendOp::Write, self.peer.rkey)?;
-                self.ask_good(Order::Check, len)
+                self.request_ok(Command::Check, len)
             }
             2 => {
-                self.ask_good(Order::Fill, len)?;
+                self.request_ok(Command::Fill, len)?;
                 self.prepare(&blank)?;
                 self.transfer(len, SendOp::Read, self.peer.rkey)?;
                 self.compare(len)
             }
             4 => {
                 self.prepare(&bytes)?;
-                self.ask_good(Order::Take, len)?;
+                self.request_ok(Command::Take, len)?;
                 let sges = [self.buffer.sge(0, len as u32)];
                 let sges = if len == 0 { &[][..] } else { &sges[..] };
                 self.end.qp.post_send(&SendWr::new(0, SendOp::Send, sges)).map_err(|e| e.to_string())?;
-                self.end.good(&self.end.sends, "a send of ours")?;
-                self.hear_good(Order::Take)?;
-                self.await_answer()
+                self.end.wait_ok(&self.end.sends, "a send of ours")?;
+                self.recv_ok(Command::Take)?;
+                self.post_reply_receive()
             }
             8 => {
                 self.prepare(&blank)?;
-                self.ask_good(Order::Put, len)?;
+                self.request_ok(Command::Put, len)?;
                 self.compare(len)
             }
             16 => {
                 self.prepare(&bytes)?;
-                self.ask_good(Order::Get, len)
+                self.request_ok(Command::Get, len)
             }
-            _ => self.be_given(len, &blank),
+            _ => self.receive_peer_send(len, &blank),
         }
     }
 
     /// Receives a message of the peer. The receive for the answer was posted first, so the peer answers first.
-    fn be_given(&mut self, len: usize, blank: &[u8]) -> Outcome<()> {
+    fn receive_peer_send(&mut self, len: usize, blank: &[u8]) -> CliResult<()> {
         self.prepare(blank)?;
         self.end.receive(1, self.buffer.sge(0, len as u32))?;
-        self.tell(Order::Give, len, self.buffer.rkey())?;
-        self.hear_good(Order::Give)?;
-        let wc = self.end.good(&self.end.receives, "a message of the peer")?;
-        self.await_answer()?;
+        self.send_command(Command::Give, len, self.buffer.rkey())?;
+        self.recv_ok(Command::Give)?;
+        let wc = self.end.wait_ok(&self.end.receives, "a message of the peer")?;
+        self.post_reply_receive()?;
         if wc.byte_len as usize != len {
             return Err(format!("a message of {} bytes", wc.byte_len));
         }
@@ -260,13 +262,13 @@ impl<'a> Driver<'a> {
     }
 
     /// Writes with an invalid key, by us (1) or by the peer (2). The write fails; returns the reason.
-    fn break_rules(&mut self, who: u64) -> Outcome<()> {
+    fn use_invalid_key(&mut self, who: u64) -> CliResult<()> {
         let len = 64;
         match who {
             1 => self.transfer(len, SendOp::Write, self.peer.rkey ^ 0x5500),
             2 => {
-                self.tell(Order::Put, len, self.buffer.rkey() ^ 0x5500)?;
-                self.hear_good(Order::Put)
+                self.send_command(Command::Put, len, self.buffer.rkey() ^ 0x5500)?;
+                self.recv_ok(Command::Put)
             }
             _ => Ok(()),
         }

@@ -14,7 +14,7 @@ mod common;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use common::{End, Options, Outcome, Side, conclude, differs};
+use common::{CliResult, End, Options, Side, exit_code, first_difference};
 use verbs::{Mr, RemoteAddr, SendOp, SendWr};
 
 /// Length of a message, which holds a location.
@@ -34,10 +34,10 @@ struct Ping<'a> {
 
 fn main() -> ExitCode {
     let options = Options::get();
-    conclude(run(&options))
+    exit_code(run(&options))
 }
 
-fn run(options: &Options) -> Outcome<String> {
+fn run(options: &Options) -> CliResult<String> {
     let usage = "rping client|server ADDRESS:PORT [size=BYTES] [count=N]";
     let addr: SocketAddr = options.word(1).and_then(|word| word.parse().ok()).ok_or(usage)?;
     let mut side = Side::open(options)?;
@@ -66,29 +66,29 @@ fn run(options: &Options) -> Outcome<String> {
 }
 
 impl<'a> Ping<'a> {
-    fn establish(side: &'a Side, to: Option<SocketAddr>) -> Outcome<Self> {
+    fn establish(side: &'a Side, to: Option<SocketAddr>) -> CliResult<Self> {
         let end = side.end()?;
         let text = side.memory(2 << 16)?;
         let (inbox, outbox) =
             (side.memory(RECEIVES as usize * INFO_LEN as usize)?, side.memory(INFO_LEN as usize)?);
         let ping = Self { end, text, inbox, outbox };
-        (0..RECEIVES).try_for_each(|slot| ping.listen(slot))?;
+        (0..RECEIVES).try_for_each(|slot| ping.post_recv(slot))?;
         ping.end.establish(to)?;
         Ok(ping)
     }
 
-    fn listen(&self, slot: u64) -> Outcome<()> {
+    fn post_recv(&self, slot: u64) -> CliResult<()> {
         self.end.receive(slot, self.inbox.sge(slot * u64::from(INFO_LEN), INFO_LEN))
     }
 
-    fn post(&self, op: SendOp, from: &Mr, at: u64, len: u32, what: &str) -> Outcome<()> {
+    fn post(&self, op: SendOp, from: &Mr, at: u64, len: u32, what: &str) -> CliResult<()> {
         let sges = [from.sge(at, len)];
         self.end.qp.post_send(&SendWr::new(0, op, &sges)).map_err(|e| format!("{what}: {e}"))?;
-        self.end.good(&self.end.sends, what).map(drop)
+        self.end.wait_ok(&self.end.sends, what).map(drop)
     }
 
     /// Sends the location of our memory; also used as the "go on" message.
-    fn tell(&self, at: u64, len: usize) -> Outcome<()> {
+    fn send_info(&self, at: u64, len: usize) -> CliResult<()> {
         let place = self.text.remote(at);
         let mut info = place.addr.to_be_bytes().to_vec();
         info.extend(place.rkey.to_be_bytes());
@@ -98,7 +98,7 @@ impl<'a> Ping<'a> {
     }
 
     /// The peer's next message; `None` if the peer has disconnected.
-    fn hear(&self, may_end: bool) -> Outcome<Option<(RemoteAddr, usize)>> {
+    fn recv_info(&self, may_end: bool) -> CliResult<Option<(RemoteAddr, usize)>> {
         let wc = match self.end.receives.wait(self.end.side.deadline()) {
             Ok(wc) if wc.is_ok() => wc,
             Ok(wc) if may_end && wc.status == verbs::WcStatus::WrFlushErr => return Ok(None),
@@ -110,13 +110,13 @@ impl<'a> Ping<'a> {
         }
         let at = (wc.wr_id * u64::from(INFO_LEN)) as usize;
         let info = self.inbox.buf().to_vec(at..at + INFO_LEN as usize).map_err(|e| e.to_string())?;
-        self.listen(wc.wr_id)?;
+        self.post_recv(wc.wr_id)?;
         let number =
             |range: std::ops::Range<usize>| info[range].iter().fold(0, |n, b| n << 8 | u64::from(*b));
         Ok(Some((RemoteAddr { addr: number(0..8), rkey: number(8..12) as u32 }, number(12..16) as usize)))
     }
 
-    fn round(&self, round: u64, size: usize) -> Outcome<()> {
+    fn round(&self, round: u64, size: usize) -> CliResult<()> {
         let sink_at = 1 << 16;
         let mut text = format!("rdma-ping-{round}: ").into_bytes();
         let start = 65 + round as usize;
@@ -125,28 +125,28 @@ impl<'a> Ping<'a> {
         text.push(0);
         self.text.buf().write(0, &text).map_err(|e| e.to_string())?;
         self.text.buf().write(sink_at, &vec![0xff; size]).map_err(|e| e.to_string())?;
-        self.tell(0, size)?;
-        self.hear(false)?;
-        self.tell(sink_at as u64, size)?;
-        self.hear(false)?;
+        self.send_info(0, size)?;
+        self.recv_info(false)?;
+        self.send_info(sink_at as u64, size)?;
+        self.recv_info(false)?;
         let found = self.text.buf().to_vec(sink_at..sink_at + size).map_err(|e| e.to_string())?;
-        match differs(&found, &text) {
+        match first_difference(&found, &text) {
             Some(how) => Err(format!("round {round}: {how}")),
             None => Ok(()),
         }
     }
 
     /// Serves a round; returns whether there was one.
-    fn serve(&self, round: u64) -> Outcome<bool> {
-        let Some((source, len)) = self.hear(true)? else { return Ok(false) };
+    fn serve(&self, round: u64) -> CliResult<bool> {
+        let Some((source, len)) = self.recv_info(true)? else { return Ok(false) };
         if len as u64 > SIZE_MAX {
             return Err(format!("round {round}: a text of {len} bytes"));
         }
         self.post(SendOp::Read(source), &self.text, 0, len as u32, "a read")?;
-        self.tell(0, len)?;
-        let Some((sink, _)) = self.hear(false)? else { return Ok(false) };
+        self.send_info(0, len)?;
+        let Some((sink, _)) = self.recv_info(false)? else { return Ok(false) };
         self.post(SendOp::Write(sink), &self.text, 0, len as u32, "a write")?;
-        self.tell(0, len)?;
+        self.send_info(0, len)?;
         Ok(true)
     }
 }

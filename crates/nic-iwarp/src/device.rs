@@ -14,11 +14,11 @@ use crate::api::mr::IwarpMr;
 use crate::api::srq::SrqInner;
 use crate::config::{Completion, FpduSize, IwarpConfig, PRIVATE_DATA_MAX};
 use crate::connect::cm::CmHandle;
-use crate::inner::{CQ_MAX, DeviceInner, QP_MAX, SRQ_MAX};
+use crate::device_inner::{CQ_MAX, DeviceInner, QP_MAX, SRQ_MAX};
 use crate::memory::regions::{MR_MAX, random};
 use crate::nic;
-use crate::queues::per_qp::MAX_MSG_SIZE;
-use crate::shared::Shared;
+use crate::queues::qp_queues::MAX_MSG_SIZE;
+use crate::shared::DeviceShared;
 use crate::tcp::socket::check_local_addr;
 use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
@@ -38,7 +38,7 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let files = raise_file_limit();
     let dm_size = config.dm_size.unwrap_or_else(half_of_memory).max(4096);
     let attr = attributes(dm_size, files, config);
-    let inner = Arc::new(DeviceInner::new(Shared::new(host, fork_guard, config)?, attr));
+    let inner = Arc::new(DeviceInner::new(DeviceShared::new(host, fork_guard, config)?, attr));
     nic::start(&inner)?;
     let chore: Arc<dyn Chore> = inner.clone();
     host.add_chore(Arc::downgrade(&chore));
@@ -130,7 +130,7 @@ impl DeviceOps for IwarpDevice {
         self.inner.shared.fork_guard.check()?;
         let Some(channel) = channel else { return Ok(Arc::new(CqInner::create(&self.inner, cqe, None)?)) };
         let channel: Arc<ChannelInner> = own(channel.clone(), "the completion channel")?;
-        let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.reports().clone()))?);
+        let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.cq_events().clone()))?);
         channel.attach(&cq);
         Ok(cq)
     }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use host::Span;
-use iwarp::mpa::{Accept, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{AcceptParams, Initiator, InitiatorConfig, Responder, ResponderConfig, Revision, RtrSet};
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Listener, Mr, Qp, QpCap, QpInit, QpState, RecvWr,
     RemoteAddr, SendFlags, SendOp, SendWr, Wc,
@@ -60,10 +60,10 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Repeats `look` until it returns a value.
-fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+/// Repeats `check` until it returns a value.
+fn until<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
     let host = host::real::host();
-    let found = host.poll("fuzzing", host.after(PATIENCE), look);
+    let found = host.poll("fuzzing", host.after(PATIENCE), check);
     found.unwrap_or_else(|| panic!("{what} did not arrive: it hangs"))
 }
 
@@ -88,7 +88,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn take(input: &mut Input<'_>) -> Self {
+    fn from_input(input: &mut Input<'_>) -> Self {
         let [flags, sizes, receives, at] = input.take();
         let flip = if at == 0 { 0 } else { input.byte() };
         Self {
@@ -104,7 +104,7 @@ impl Setup {
         }
     }
 
-    fn spoil(&self, mut frame: Vec<u8>) -> Vec<u8> {
+    fn corrupt(&self, mut frame: Vec<u8>) -> Vec<u8> {
         let (at, flip) = self.wrong;
         if let Some(byte) = frame.get_mut(usize::from(at)) {
             *byte ^= flip;
@@ -123,11 +123,11 @@ struct Victim {
     send_cq: Cq,
     recv_cq: Cq,
     memory: VictimMemory,
-    friend: Friend,
+    bystander: BystanderConn,
 }
 
 /// A connection to another device that must keep working whatever the hostile peer does.
-struct Friend {
+struct BystanderConn {
     _device: Device,
     cq: Cq,
     qp: Qp,
@@ -160,13 +160,13 @@ impl Victim {
         hostile.set_nonblocking(true).expect("a socket");
         let queue = || device.create_cq(64).expect("a completion queue");
         let (send_cq, recv_cq) = (queue(), queue());
-        let friend = Friend::new(&device);
+        let bystander = BystanderConn::new(&device);
         let memory = VictimMemory::new(&device);
-        Self { device, cm, listener, hostile, send_cq, recv_cq, memory, friend }
+        Self { device, cm, listener, hostile, send_cq, recv_cq, memory, bystander }
     }
 }
 
-impl Friend {
+impl BystanderConn {
     fn new(device: &Device) -> Self {
         let other = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
         let cms = [device, &other].map(|device| device.create_cm().expect("a channel"));
@@ -216,8 +216,8 @@ struct Round<'a> {
     receives: VecDeque<u64>,
     posted: [u64; 2],
     /// The connection manager has reported the end.
-    over: bool,
-    began: bool,
+    has_ended: bool,
+    has_begun: bool,
 }
 
 impl<'a> Round<'a> {
@@ -231,8 +231,8 @@ impl<'a> Round<'a> {
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             posted: [0; 2],
-            over: false,
-            began: false,
+            has_ended: false,
+            has_begun: false,
         };
         for n in 0..setup.receives {
             round.receive([64, 200, 0, 8][usize::from(n) % 4]);
@@ -287,7 +287,7 @@ impl<'a> Round<'a> {
     }
 
     /// Polls completions and events, as this side's program does.
-    fn look(&mut self) {
+    fn poll_all(&mut self) {
         let in_order = |wc: Wc, open: &mut VecDeque<u64>| {
             assert_eq!(open.pop_front(), Some(wc.wr_id), "completions come once and in order: {wc:?}");
         };
@@ -300,17 +300,17 @@ impl<'a> Round<'a> {
         while let Some(event) = self.victim.cm.poll_event() {
             match event {
                 CmEvent::ConnectRequest(request) => {
-                    assert!(!self.began, "one peer, one request");
+                    assert!(!self.has_begun, "one peer, one request");
                     // On failure the peer is rejected: there is nothing to wait for.
-                    self.began = self.victim.cm.accept(request, &self.qp, &self.param()).is_ok();
-                    self.over = !self.began;
+                    self.has_begun = self.victim.cm.accept(request, &self.qp, &self.param()).is_ok();
+                    self.has_ended = !self.has_begun;
                 }
                 CmEvent::Established { .. } => {}
                 CmEvent::ConnectFailed { qp_num, .. }
                 | CmEvent::Rejected { qp_num, .. }
                 | CmEvent::Disconnected { qp_num } => {
-                    assert!(qp_num == self.qp.num() && !self.over, "a connection ends once");
-                    self.over = true;
+                    assert!(qp_num == self.qp.num() && !self.has_ended, "a connection ends once");
+                    self.has_ended = true;
                 }
             }
         }
@@ -319,7 +319,7 @@ impl<'a> Round<'a> {
     }
 
     /// Lets the peer connect. If that cannot succeed, the round has ended.
-    fn passive(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
+    fn let_peer_connect(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
         let socket = TcpStream::connect(self.victim.listener.addr()).expect("the listener exists");
         let mut peer = Peer::new(socket, known);
         let config = InitiatorConfig {
@@ -329,27 +329,27 @@ impl<'a> Round<'a> {
             ..InitiatorConfig::default()
         };
         let mut machine = Initiator::new(config, Duration::ZERO).expect("the configuration is valid");
-        let request = self.setup.spoil(machine.transmit().to_vec());
+        let request = self.setup.corrupt(machine.transmit().to_vec());
         // Predict whether the victim will accept the request: only then wait for a reply.
-        let mut like = Responder::new(ResponderConfig::default(), Duration::ZERO);
-        let understood = matches!(like.handle_bytes(&request), Ok((_, Some(_))));
-        peer.say(&request);
+        let mut model = Responder::new(ResponderConfig::default(), Duration::ZERO);
+        let is_valid = matches!(model.handle_bytes(&request), Ok((_, Some(_))));
+        peer.queue_bytes(&request);
         peer.send(usize::MAX);
-        if !understood {
-            self.over = true;
+        if !is_valid {
+            self.has_ended = true;
             return peer;
         }
         until("the request", || {
-            self.look();
-            (self.began || self.over).then_some(())
+            self.poll_all();
+            (self.has_begun || self.has_ended).then_some(())
         });
         until("the reply", || {
-            let closed = peer.hear();
-            let heard = std::mem::take(&mut peer.heard);
-            match machine.handle_bytes(&heard) {
+            let closed = peer.receive();
+            let received = std::mem::take(&mut peer.received);
+            match machine.handle_bytes(&received) {
                 Ok((_, None)) => closed.then_some(()),
                 Ok((taken, Some(_))) => {
-                    peer.heard = heard[taken..].to_vec();
+                    peer.received = received[taken..].to_vec();
                     Some(())
                 }
                 // The reply to a damaged request may be invalid for an honest peer.
@@ -360,28 +360,28 @@ impl<'a> Round<'a> {
     }
 
     /// Lets this side connect.
-    fn active(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
+    fn connect_to_peer(&mut self, known: Vec<memory::KnownRegion>) -> Peer {
         let addr = self.victim.hostile.local_addr().expect("the socket is bound");
         self.victim.cm.connect(&self.qp, addr, &self.param()).expect("the attempt starts");
-        self.began = true;
-        let mut peer = self.answer(&known);
+        self.has_begun = true;
+        let mut peer = self.accept_connection(&known);
         if self.setup.revision == Revision::V1 {
             // This side connects again in revision 1, unless the reply was damaged in another way.
             until("the second request", || {
-                self.look();
-                peer.hear();
+                self.poll_all();
+                peer.receive();
                 if let Ok((socket, _)) = self.victim.hostile.accept() {
                     peer = self.reply(socket, &known);
                     return Some(());
                 }
-                (self.over || self.qp.state() == QpState::ReadyToSend || self.setup.wrong.0 != 0)
+                (self.has_ended || self.qp.state() == QpState::ReadyToSend || self.setup.wrong.0 != 0)
                     .then_some(())
             });
         }
         peer
     }
 
-    fn answer(&mut self, known: &[memory::KnownRegion]) -> Peer {
+    fn accept_connection(&mut self, known: &[memory::KnownRegion]) -> Peer {
         let socket = until("the connection", || self.victim.hostile.accept().ok().map(|(socket, _)| socket));
         self.reply(socket, known)
     }
@@ -397,13 +397,13 @@ impl<'a> Round<'a> {
         };
         let mut machine = Responder::new(config, Duration::ZERO);
         until("this side's request", || {
-            assert!(!peer.hear(), "this side closes before it has its reply");
-            let heard = std::mem::take(&mut peer.heard);
-            machine.handle_bytes(&heard).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
+            assert!(!peer.receive(), "this side closes before it has its reply");
+            let received = std::mem::take(&mut peer.received);
+            machine.handle_bytes(&received).ok().is_none_or(|(_, request)| request.is_some()).then_some(())
         });
         // If they do not agree, the reply is a rejection.
-        let _ = machine.accept(&Accept { ird: 8, ord: 8, private_data: b"accepted".to_vec() });
-        peer.say(&self.setup.spoil(machine.transmit().to_vec()));
+        let _ = machine.accept(&AcceptParams { ird: 8, ord: 8, private_data: b"accepted".to_vec() });
+        peer.queue_bytes(&self.setup.corrupt(machine.transmit().to_vec()));
         peer.send(usize::MAX);
         peer
     }
@@ -417,33 +417,33 @@ impl<'a> Round<'a> {
             4 => peer.atomic_request(input),
             5 => peer.immediate(input),
             6 | 7 => {
-                peer.hear();
-                peer.understand();
-                peer.answer(input);
+                peer.receive();
+                peer.parse_requests();
+                peer.respond(input);
             }
             8 => peer.terminate(input),
-            9 => peer.anything(input, true),
-            10 => peer.anything(input, false),
-            11 => peer.damage(input),
+            9 => peer.queue_arbitrary(input, true),
+            10 => peer.queue_arbitrary(input, false),
+            11 => peer.corrupt_queued(input),
             12..=14 => self.post(input),
             15 | 16 => {
                 let len = usize::from(input.byte());
                 self.receive(len);
             }
-            17 => self.victim.memory.take_away(),
+            17 => self.victim.memory.deregister_one(),
             18 => {
                 let len = usize::from(input.byte());
                 peer.send(len);
             }
-            19 => self.look(),
+            19 => self.poll_all(),
             20 if self.qp.state() == QpState::ReadyToSend && input.byte() == 0 => {
                 // The connection may have ended already.
                 let _ = self.victim.cm.disconnect(&self.qp);
             }
-            21 => (0..40).for_each(|_| self.look()),
+            21 => (0..40).for_each(|_| self.poll_all()),
             _ => {
                 peer.send(usize::MAX);
-                self.look();
+                self.poll_all();
             }
         }
     }
@@ -453,50 +453,50 @@ impl<'a> Round<'a> {
         let active = self.setup.active;
         until("the last byte", || {
             peer.send(usize::MAX);
-            self.look();
-            (peer.hear() || peer.is_done()).then_some(())
+            self.poll_all();
+            (peer.receive() || peer.is_done()).then_some(())
         });
         peer.finish();
         until("the end of the connection", || {
-            self.look();
+            self.poll_all();
             if active && let Ok((socket, _)) = self.victim.hostile.accept() {
                 // It retries with revision 1.
                 drop(socket);
             }
-            (peer.hear() && self.over).then_some(())
+            (peer.receive() && self.has_ended).then_some(())
         });
         // The work requests of a queue pair that was never connected are dropped with it.
         if self.qp.state() == QpState::Error {
             until("the last completion", || {
-                self.look();
+                self.poll_all();
                 (self.sends.is_empty() && self.receives.is_empty()).then_some(())
             });
         }
-        peer.heard
+        peer.received
     }
 }
 
 /// Goal: whatever a peer sends, no memory changes without its right, nothing is lost, and nothing hangs.
 pub fn queue_pair(data: &[u8]) {
     let mut input = Input(data);
-    let setup = Setup::take(&mut input);
+    let setup = Setup::from_input(&mut input);
     // A poisoned lock is ignored: the fuzzer reports the panic of the earlier input itself.
     let mut victim = Victim::get(setup.crc).lock().unwrap_or_else(PoisonError::into_inner);
-    let known = victim.memory.renew();
+    let known = victim.memory.reset();
     let mut round = Round::new(&mut victim, setup);
-    let mut peer = if setup.active { round.active(known) } else { round.passive(known) };
+    let mut peer = if setup.active { round.connect_to_peer(known) } else { round.let_peer_connect(known) };
     for _ in 0..STEPS {
-        if input.0.is_empty() || !round.began {
+        if input.0.is_empty() || !round.has_begun {
             break;
         }
         round.step(&mut input, &mut peer);
     }
-    let heard = round.finish(peer);
+    let received = round.finish(peer);
     drop(round);
     while victim.cm.poll_event().is_some() {}
     victim.memory.check();
-    victim.memory.check_secret(&heard);
-    victim.friend.check();
+    victim.memory.check_secret(&received);
+    victim.bystander.check();
 }
 
 #[cfg(test)]

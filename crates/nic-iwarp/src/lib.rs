@@ -10,16 +10,16 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `config` | configuration of a device |
-//! | `tcp` | TCP sockets, addresses of their ends, silent peers; bytes read ahead or waiting to be sent |
+//! | `tcp` | TCP sockets, addresses of connections, silent peers; bytes read ahead or waiting to be sent |
 //! | `memory` | access rights to memory; NIC memory; system calls and copies on user memory |
 //! | `wake` | how the NIC thread sleeps; which of many connections have events |
 //! | `shared` | the state that all objects of a device share |
-//! | `queues` | rings of requests, completions, events and reports; a queue pair without its connection |
+//! | `queues` | rings of requests, completions and events; a queue pair without its connection |
 //! | `send` | the sending half of a connection |
 //! | `receive` | the receiving half |
 //! | `connection` | a connection: its socket, the protocol's state machine and the two halves; which thread polls it, how it ends |
 //! | `qp` | a queue pair: its queues, and its connection under a combining lock |
-//! | `inner` | the device: its queue pairs by number |
+//! | `device_inner` | the device: its queue pairs by number |
 //! | `connect` | connection management: connection establishment, listeners, bound ports, requests, the program's calls |
 //! | `api` | the other objects of the API |
 //! | `nic` | the NIC thread |
@@ -31,9 +31,9 @@ mod config;
 mod connect;
 mod connection;
 mod device;
+mod device_inner;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod inner;
 mod memory;
 mod nic;
 mod qp;

@@ -14,9 +14,9 @@ use verbs::Result;
 use crate::config::IwarpConfig;
 use crate::connect::handshake;
 use crate::connection::end_reason::EndReason;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use crate::wake::reactor::{ATTEMPT, LINGERING, LISTENER, STREAM, SocketEvent, decode};
 
 /// The first and the longest pause between two checks whether a poller still polls.
@@ -29,7 +29,7 @@ pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
     device.thread.start(&device.shared.host, "nicety-iwarp", move || run(&shared, &weak))
 }
 
-fn run(shared: &Shared, device: &Weak<DeviceInner>) {
+fn run(shared: &DeviceShared, device: &Weak<DeviceInner>) {
     let (mut state, mut spin_policy) = (ThreadState::default(), SpinPolicy::default());
     let (mut pause, mut awake_until) = (None, None);
     let (ear, host) = (&shared.reactor.ear, &shared.host);
@@ -109,7 +109,7 @@ impl WatchList {
     }
 
     /// Checks all watched connections if it is time.
-    fn check(&mut self, shared: &Shared, now: Time) {
+    fn check(&mut self, shared: &DeviceShared, now: Time) {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
@@ -120,8 +120,7 @@ impl WatchList {
         if !(polls_continue && shared.has_many_connections()) {
             // If another thread holds the lock it is working on the connection: waiting for the lock would only slow
             // it down.
-            let stays =
-                |qp: Arc<QpInner>| qp.try_with(|stream| stream.check_polls(&qp.queues)).unwrap_or(true);
+            let stays = |qp: Arc<QpInner>| qp.try_with(|conn| conn.check_polls(&qp.queues)).unwrap_or(true);
             self.list.retain(|_, qp| qp.upgrade().is_some_and(stays));
         }
         let pause = self.pause.map_or(CHECK_PAUSE_MIN, |pause| (pause * 2).min(CHECK_PAUSE_MAX));
@@ -147,7 +146,7 @@ impl ThreadState {
             STREAM => {
                 let Some(qp) = device.qp(id as u32) else { return };
                 let hung_up = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                if qp.with(|stream| stream.on_event(&qp.queues, hung_up)) {
+                if qp.with(|conn| conn.on_event(&qp.queues, hung_up)) {
                     self.watch.add(&qp, device.shared.host.now());
                 }
             }
@@ -172,7 +171,7 @@ impl ThreadState {
         self.watch.check(shared, now);
         let (due, timers) = shared.reactor.expired_timers(now);
         for qp in due.into_iter().filter_map(|num| device.qp(num)) {
-            qp.with(|stream| stream.on_timer(&qp.queues, now));
+            qp.with(|conn| conn.on_timer(&qp.queues, now));
         }
         let attempts = handshake::expire(device, now);
         let listeners = handshake::resume_listeners(device, now);
@@ -195,7 +194,7 @@ impl ThreadState {
                 if due.is_some() {
                     connected
                         .iter()
-                        .for_each(|qp| qp.with(|stream| stream.check_keepalive(&qp.queues, now, silence)));
+                        .for_each(|qp| qp.with(|conn| conn.check_keepalive(&qp.queues, now, silence)));
                 }
                 self.keepalive_due = (!connected.is_empty()).then(|| now + silence / 4);
             }
@@ -246,10 +245,11 @@ mod tests {
     /// Goal: the thread learns that it has woken another thread. Method: a completion and a write without one, with a
     /// waiter and without.
     #[test]
-    fn wakes_are_counted() {
+    fn wake_count_counts_woken_waiters() {
         let fork_guard = nic_util::fork::ForkGuard::here().expect("handlers");
         let config = IwarpConfig::default();
-        let shared = Arc::new(Shared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));
+        let shared =
+            Arc::new(DeviceShared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
         assert_eq!(shared.wake_count(), 0, "no thread sleeps");

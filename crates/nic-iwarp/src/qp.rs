@@ -5,24 +5,24 @@ use std::sync::Arc;
 use verbs::{Error, RecvWr, Result, SendWr};
 
 use crate::connection::end_reason::EndReason;
-use crate::connection::stream::Stream;
-use crate::queues::per_qp::{QpParams, Queues};
-use crate::shared::Shared;
+use crate::connection::qp_conn::QpConn;
+use crate::queues::qp_queues::{QpParams, QpQueues};
+use crate::shared::DeviceShared;
 use crate::wake::ready::Driver;
 use nic_util::heap_trim::queue;
 use nic_util::sync::combining_lock::CombiningLock;
 
 /// A queue pair.
 pub(crate) struct QpInner {
-    pub(crate) queues: Queues,
-    lock: CombiningLock<Stream>,
+    pub(crate) queues: QpQueues,
+    lock: CombiningLock<QpConn>,
 }
 
 impl QpInner {
-    pub(crate) fn new(shared: &Arc<Shared>, params: QpParams) -> Result<Self> {
-        let queues = Queues::new(shared, params)?;
+    pub(crate) fn new(shared: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
+        let queues = QpQueues::new(shared, params)?;
         shared.heap_trim.rise(queue(queues.entries()));
-        Ok(Self { queues, lock: CombiningLock::new(Stream::default()) })
+        Ok(Self { queues, lock: CombiningLock::new(QpConn::default()) })
     }
 
     pub(crate) fn num(&self) -> u32 {
@@ -57,7 +57,7 @@ impl QpInner {
     /// Processes newly posted work, or leaves that to the current lock holder.
     #[inline]
     pub(crate) fn process_posted(&self) {
-        self.lock.request(|stream| stream.on_posted(&self.queues));
+        self.lock.request(|conn| conn.on_posted(&self.queues));
     }
 
     /// Drives the connection for a poller, unless another thread holds the lock; returns false in that case.
@@ -68,39 +68,39 @@ impl QpInner {
             return true;
         }
         queues.count_poll();
-        let work = |stream: &mut Stream| stream.progress(queues, driver);
-        self.lock.try_with(work, |stream| stream.on_posted(queues)).is_some()
+        let work = |conn: &mut QpConn| conn.progress(queues, driver);
+        self.lock.try_with(work, |conn| conn.on_posted(queues)).is_some()
     }
 
     /// The poller is about to sleep: from now on the NIC thread is responsible for the connection.
     pub(crate) fn hand_over(&self) {
         if self.queues.is_connected() {
-            self.with(|stream| stream.hand_over(&self.queues));
+            self.with(|conn| conn.hand_over(&self.queues));
         }
     }
 
     /// Runs `body` under the lock, unless another thread holds it.
-    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> Option<R> {
-        self.lock.try_with(body, |stream| stream.on_posted(&self.queues))
+    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut QpConn) -> R) -> Option<R> {
+        self.lock.try_with(body, |conn| conn.on_posted(&self.queues))
     }
 
     /// Runs `body` under the lock, waiting for it if necessary.
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut Stream) -> R) -> R {
-        self.lock.with(body, |stream| stream.on_posted(&self.queues))
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut QpConn) -> R) -> R {
+        self.lock.with(body, |conn| conn.on_posted(&self.queues))
     }
 
     /// Sets the RNR retry limit, and announces it if there is a connection.
     pub(crate) fn set_rnr_retry(&self, retries: u8) {
         self.queues.set_rnr_retry(retries);
-        self.with(|stream| {
-            stream.announce_rnr_limit(&self.queues);
-            stream.progress(&self.queues, Driver::Other);
+        self.with(|conn| {
+            conn.announce_rnr_limit(&self.queues);
+            conn.progress(&self.queues, Driver::Other);
         });
     }
 
     /// Ends the connection if there is one, and moves to the error state.
     pub(crate) fn end(&self, end: &EndReason) {
-        self.with(|stream| stream.end(&self.queues, end));
+        self.with(|conn| conn.end(&self.queues, end));
     }
 }
 

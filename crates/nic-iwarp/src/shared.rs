@@ -21,7 +21,7 @@ use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::{Spin, unpoisoned};
 
 /// The state that all objects of a device share.
-pub(crate) struct Shared {
+pub(crate) struct DeviceShared {
     pub(crate) host: Host,
     pub(crate) fork_guard: ForkGuard,
     pub(crate) config: IwarpConfig,
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) visited: Spin<BTreeSet<u32>>,
 }
 
-impl Shared {
+impl DeviceShared {
     pub(crate) fn new(host: &Host, fork_guard: ForkGuard, config: &IwarpConfig) -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         Ok(Self {
@@ -160,7 +160,7 @@ mod tests {
     fn unread_async_events_are_bounded() {
         let fork_guard = ForkGuard::here().expect("handlers");
         let shared =
-            Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors");
+            DeviceShared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors");
         for qp_num in 0..ASYNC_EVENTS_MAX as u32 + 100 {
             shared.async_event(AsyncEvent::QpAccessError { qp_num });
         }

@@ -36,7 +36,7 @@ use verbs::{Device, Error, Result};
 use api::{DeviceObject, Opened, attr_of};
 
 pub use config::{Config, OPTIONS, Payload};
-pub use machine::{Family, Machine, MachineError, Parameter, Source, Value, Wrong, machines};
+pub use machine::{Family, Machine, MachineError, MachineErrorKind, Parameter, Source, Value, machines};
 use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;
@@ -63,7 +63,7 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
     if is_first(node) {
         node.set_costs(calls.processor());
     }
-    let net = Net::of(node, machine, config.payload);
+    let net = Net::of_node(node, machine, config.payload);
     let ports = machine.params.link.port_count as usize;
     let (number, port) = config.rail.map_or((0, None), |rail| (rail / ports, Some(rail % ports)));
     let (context, card) = net.lock().open(node, number, port);

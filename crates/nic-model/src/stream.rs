@@ -31,7 +31,7 @@ use host::{Rng, Span, Time};
 
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Direction {
     /// Maximum bytes of a segment, at least 1; the length of each is random.
     pub segment: usize,
     /// Capacity of the send buffer in bytes.
@@ -48,7 +48,7 @@ pub struct Way {
     pub reset_at: Option<u64>,
 }
 
-impl Default for Way {
+impl Default for Direction {
     /// Ten gigabits per second, 10 us, segments and buffers as on Ethernet, no reset.
     fn default() -> Self {
         Self {
@@ -70,16 +70,16 @@ pub struct Reset;
 
 /// The state of a direction.
 #[derive(Debug)]
-struct Flow {
-    way: Way,
+struct FlowState {
+    direction: Direction,
     /// Accepted from the program, not yet sent.
     waiting: VecDeque<u8>,
     /// Segments in flight, in the order of arrival.
-    flying: VecDeque<Vec<u8>>,
-    flying_bytes: usize,
+    in_flight: VecDeque<Vec<u8>>,
+    in_flight_bytes: usize,
     arrived: VecDeque<u8>,
     /// Bytes accepted from the program, and bytes delivered, so far.
-    given: u64,
+    accepted: u64,
     delivered: u64,
     /// A byte with a bit that is flipped in flight, and that bit.
     flip: Option<(u64, u8)>,
@@ -92,15 +92,15 @@ struct Flow {
     ended: bool,
 }
 
-impl Flow {
-    fn new(way: Way) -> Self {
+impl FlowState {
+    fn new(direction: Direction) -> Self {
         Self {
-            way,
+            direction,
             waiting: VecDeque::new(),
-            flying: VecDeque::new(),
-            flying_bytes: 0,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
             arrived: VecDeque::new(),
-            given: 0,
+            accepted: 0,
             delivered: 0,
             flip: None,
             last_arrival: Time::ZERO,
@@ -111,7 +111,7 @@ impl Flow {
     }
 
     fn window(&self) -> usize {
-        self.way.receive_buffer.saturating_sub(self.arrived.len() + self.flying_bytes)
+        self.direction.receive_buffer.saturating_sub(self.arrived.len() + self.in_flight_bytes)
     }
 
     /// Whether a segment, or the end of the stream, can leave.
@@ -123,7 +123,7 @@ impl Flow {
 
 #[derive(Debug)]
 struct StreamState {
-    flows: [Flow; 2],
+    flows: [FlowState; 2],
     random: Rng,
     reset: bool,
 }
@@ -147,12 +147,12 @@ pub struct Stream {
     end: usize,
 }
 
-/// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` determines everything
+/// Connects two machines: `directions[0]` leads from `a` to `b`, `directions[1]` back. `seed` determines everything
 /// random.
 #[must_use]
-pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
+pub fn connect(a: &Node, b: &Node, directions: [Direction; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
-    let state = StreamState { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
+    let state = StreamState { flows: directions.map(FlowState::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
     // This is the only call.
@@ -179,10 +179,10 @@ impl Stream {
             return Err(Reset);
         }
         let flow = &mut state.flows[self.end];
-        let n = if flow.shut { 0 } else { bytes.len().min(flow.way.send_buffer - flow.waiting.len()) };
+        let n = if flow.shut { 0 } else { bytes.len().min(flow.direction.send_buffer - flow.waiting.len()) };
         flow.waiting.extend(&bytes[..n]);
-        flow.given += n as u64;
-        self.wire.leave(&mut state, self.end);
+        flow.accepted += n as u64;
+        self.wire.schedule_departure(&mut state, self.end);
         Ok(n)
     }
 
@@ -204,17 +204,17 @@ impl Stream {
             *place = byte;
         }
         let ended = flow.ended && flow.arrived.is_empty();
-        self.wire.leave(&mut state, from);
+        self.wire.schedule_departure(&mut state, from);
         Ok(if n > 0 || ended { Some(n) } else { None })
     }
 
     /// Ends this direction: the peer sees the end of the stream after all queued bytes. This end can still
     /// receive.
-    pub fn shut(&self) {
+    pub fn shutdown_write(&self) {
         self.node().sync();
         let mut state = self.wire.lock();
         state.flows[self.end].shut = true;
-        self.wire.leave(&mut state, self.end);
+        self.wire.schedule_departure(&mut state, self.end);
     }
 
     /// Ends both directions immediately, for both ends.
@@ -224,14 +224,14 @@ impl Stream {
     }
 
     /// Flips a bit of a byte that this end will send: the byte `ahead` bytes from now.
-    pub fn damage(&self, ahead: u64, bit: u8) {
+    pub fn flip_bit(&self, ahead: u64, bit: u8) {
         let flow = &mut self.wire.lock().flows[self.end];
-        flow.flip = Some((flow.given + ahead, bit % 8));
+        flow.flip = Some((flow.accepted + ahead, bit % 8));
     }
 
-    /// Whether the byte of [`Self::damage`] has arrived.
+    /// Whether the byte of [`Self::flip_bit`] has arrived.
     #[must_use]
-    pub fn is_damaged(&self) -> bool {
+    pub fn is_bit_flipped(&self) -> bool {
         let flow = &self.wire.lock().flows[self.end];
         flow.flip.is_some_and(|(at, _)| at < flow.delivered)
     }
@@ -243,26 +243,26 @@ impl Wire {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn at(&self, at: Time, kind: u64, flow: usize) {
+    fn schedule(&self, at: Time, kind: u64, flow: usize) {
         if let Some(&id) = self.id.get() {
             self.timeline.at(at, id, kind | flow as u64);
         }
     }
 
     /// Schedules the departure of the next segment, if there is one and none is scheduled.
-    fn leave(&self, state: &mut StreamState, number: usize) {
+    fn schedule_departure(&self, state: &mut StreamState, number: usize) {
         let now = self.timeline.now();
         let flow = &mut state.flows[number];
         if !flow.leaving && flow.can_leave() {
             flow.leaving = true;
-            self.at(now, LEAVE, number);
+            self.schedule(now, LEAVE, number);
         }
     }
 
     /// A segment leaves.
     fn on_leave(&self, state: &mut StreamState, now: Time, number: usize) {
-        let cut = 1 + state.random.below(state.flows[number].way.segment as u64) as usize;
-        let jitter = Span::from_ps(state.random.below(state.flows[number].way.jitter.as_ps() + 1));
+        let cut = 1 + state.random.below(state.flows[number].direction.segment as u64) as usize;
+        let jitter = Span::from_ps(state.random.below(state.flows[number].direction.jitter.as_ps() + 1));
         let flow = &mut state.flows[number];
         flow.leaving = false;
         if !flow.can_leave() {
@@ -271,15 +271,15 @@ impl Wire {
         let n = cut.min(flow.waiting.len()).min(flow.window());
         // A segment without bytes is the end of the stream.
         let segment: Vec<u8> = flow.waiting.drain(..n).collect();
-        flow.flying_bytes += n;
-        flow.flying.push_back(segment);
-        let gone = now + Span::from_ps(flow.way.ps_per_byte * n as u64);
-        let arrival = (gone + flow.way.delay + jitter).max(flow.last_arrival);
+        flow.in_flight_bytes += n;
+        flow.in_flight.push_back(segment);
+        let gone = now + Span::from_ps(flow.direction.ps_per_byte * n as u64);
+        let arrival = (gone + flow.direction.delay + jitter).max(flow.last_arrival);
         flow.last_arrival = arrival;
-        self.at(arrival, ARRIVE, number);
+        self.schedule(arrival, ARRIVE, number);
         if n > 0 {
             flow.leaving = true;
-            self.at(gone, LEAVE, number);
+            self.schedule(gone, LEAVE, number);
             // The send buffer has room again.
             self.nodes[number].signal();
         }
@@ -287,8 +287,8 @@ impl Wire {
 
     fn on_arrive(&self, state: &mut StreamState, number: usize) {
         let flow = &mut state.flows[number];
-        let Some(mut segment) = flow.flying.pop_front() else { return };
-        flow.flying_bytes -= segment.len();
+        let Some(mut segment) = flow.in_flight.pop_front() else { return };
+        flow.in_flight_bytes -= segment.len();
         flow.ended |= segment.is_empty();
         if let Some((at, bit)) = flow.flip
             && let Some(byte) = at.checked_sub(flow.delivered).and_then(|at| segment.get_mut(at as usize))
@@ -297,7 +297,7 @@ impl Wire {
         }
         flow.delivered += segment.len() as u64;
         flow.arrived.extend(segment);
-        if flow.way.reset_at.is_some_and(|at| flow.delivered >= at) {
+        if flow.direction.reset_at.is_some_and(|at| flow.delivered >= at) {
             self.reset(state);
         }
         self.nodes[1 - number].signal();
@@ -306,9 +306,9 @@ impl Wire {
     fn reset(&self, state: &mut StreamState) {
         state.reset = true;
         for flow in &mut state.flows {
-            (flow.flying_bytes, flow.leaving) = (0, false);
+            (flow.in_flight_bytes, flow.leaving) = (0, false);
             flow.waiting.clear();
-            flow.flying.clear();
+            flow.in_flight.clear();
             flow.arrived.clear();
         }
         self.nodes.iter().for_each(Node::signal);
@@ -337,19 +337,19 @@ mod tests {
     /// Runs a writer of `content`, which then shuts its direction, and a reader; returns the pieces read, how
     /// the stream ended, and when.
     fn transfer(
-        way: Way,
+        direction: Direction,
         content: Vec<u8>,
         flip: Option<(u64, u8)>,
     ) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
         let mut world = World::new(Config::default());
         let (here, there) = (world.node("here"), world.node("there"));
-        let (a, b) = connect(&here, &there, [way; 2], 7);
+        let (a, b) = connect(&here, &there, [direction; 2], 7);
         let read = Arc::new(Mutex::new((Vec::new(), Ok(()))));
         let result = read.clone();
         world
             .rank("writer", &[&here], move || {
                 if let Some((ahead, bit)) = flip {
-                    a.damage(ahead, bit);
+                    a.flip_bit(ahead, bit);
                 }
                 let mut rest = content.as_slice();
                 let all = a.node().host().poll("send", None, || match a.send(rest) {
@@ -360,7 +360,7 @@ mod tests {
                     Err(Reset) => Some(()),
                 });
                 assert_eq!(all, Some(()));
-                a.shut();
+                a.shutdown_write();
             })
             .expect("a rank");
         world
@@ -392,13 +392,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_in_order_whatever_the_pieces() {
+    fn bytes_arrive_in_order_however_they_are_cut() {
         for segment in [1, 7, 1460] {
             for (send_buffer, receive_buffer) in [(1, 1), (10, 3), (64 << 10, 64 << 10)] {
-                let way =
-                    Way { segment, send_buffer, receive_buffer, jitter: Span::from_us(50), ..Way::default() };
-                let (pieces, end, _) = transfer(way, content(3000), None);
-                assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{way:?}");
+                let direction = Direction {
+                    segment,
+                    send_buffer,
+                    receive_buffer,
+                    jitter: Span::from_us(50),
+                    ..Direction::default()
+                };
+                let (pieces, end, _) = transfer(direction, content(3000), None);
+                assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{direction:?}");
                 assert!(
                     pieces.iter().all(|piece| piece.len() <= receive_buffer),
                     "the receive buffer is a bound"
@@ -409,19 +414,19 @@ mod tests {
 
     /// Goal: times follow from the values. Method: only one segment is in flight at a time.
     #[test]
-    fn a_full_receive_buffer_holds_the_sender_up() {
-        let way = Way { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Way::default() };
-        let (_, _, time) = transfer(way, content(100), None);
+    fn full_receive_buffer_stops_the_sender() {
+        let direction = Direction { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Direction::default() };
+        let (_, _, time) = transfer(direction, content(100), None);
         assert!(time.since(Time::ZERO) >= Span::from_us(100 * 10), "{time:?}");
-        let (_, _, time) = transfer(Way { receive_buffer: 100, ..way }, content(100), None);
+        let (_, _, time) = transfer(Direction { receive_buffer: 100, ..direction }, content(100), None);
         assert!(time.since(Time::ZERO) < Span::from_us(30), "{time:?}");
     }
 
     #[test]
-    fn stream_resets_at_its_byte() {
+    fn stream_resets_at_the_configured_byte() {
         for at in [1, 500, 2999] {
             let (pieces, end, _) =
-                transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);
+                transfer(Direction { reset_at: Some(at), ..Direction::default() }, content(3000), None);
             let read = pieces.concat();
             assert_eq!((end, content(3000).starts_with(&read)), (Err(Reset), true));
             assert!(read.len() < 3000, "what arrived last is lost");
@@ -429,9 +434,9 @@ mod tests {
     }
 
     #[test]
-    fn one_bit_is_flipped() {
+    fn flip_bit_changes_one_bit() {
         let mut wanted = content(3000);
         wanted[1234] ^= 1 << 5;
-        assert_eq!(transfer(Way::default(), content(3000), Some((1234, 5))).0.concat(), wanted);
+        assert_eq!(transfer(Direction::default(), content(3000), Some((1234, 5))).0.concat(), wanted);
     }
 }

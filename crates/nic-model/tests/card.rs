@@ -104,7 +104,7 @@ fn a_card_copies_as_published() {
 
 /// One port: NM-043 to NM-046; two ports: NM-067 to NM-070.
 #[test]
-fn ports_reach_what_is_published() {
+fn ports_reach_the_published_rates() {
     use MemoryKind::{Host as H, Nic as N};
     for (kinds, one, two) in
         [([H, H], 886.0, 855.0), ([N, N], 944.0, 1686.0), ([N, H], 944.0, 961.0), ([H, N], 886.0, 855.0)]
@@ -131,7 +131,7 @@ fn connections_of_a_port_share_it() {
 
 /// Changed values have effect: at twice the bus clock the link is the limit.
 #[test]
-fn values_change_what_a_card_reaches() {
+fn changed_value_changes_the_measured_rate() {
     on_two(&[("bus.clock_mhz", "266")], |a, b| {
         let (first, second) = pair(a, b, [MemoryKind::Host; 2], LEN, 0);
         near(stream(a.host(), &[(&first, &second)], 1 << 20, 20), 944.0, 1.0);
@@ -164,7 +164,7 @@ fn notifications_of_the_card_occupy_the_bus() {
     let spent = Arc::new(Mutex::new([Span::ZERO; 2]));
     for (i, notified) in ["false", "true"].into_iter().enumerate() {
         let spent = spent.clone();
-        on_two(&[("completion.told_flag", notified), ("doorbell.pio_clocks", "5000")], move |a, b| {
+        on_two(&[("completion.notify_flag", notified), ("doorbell.pio_clocks", "5000")], move |a, b| {
             let (first, second) = pair(a, b, [MemoryKind::Host; 2], 1 << 16, 0);
             for i in 0..10 {
                 second.qp.post_recv(&RecvWr::new(i, &[second.mr.sge(0, 8)])).expect("post");
@@ -182,7 +182,7 @@ fn notifications_of_the_card_occupy_the_bus() {
 /// Goal: descriptors fetched ahead cost a stream nothing if they arrive while the engine waits for a
 /// message's first read. Method: messages of two packets, with descriptors of 80 bytes and of 528.
 #[test]
-fn descriptors_come_while_the_engine_waits() {
+fn descriptors_are_fetched_while_the_engine_waits() {
     let rates = Arc::new(Mutex::new([0.0; 4]));
     for (i, [idle, bytes]) in
         [["true", "64"], ["true", "512"], ["false", "64"], ["false", "512"]].into_iter().enumerate()
@@ -200,7 +200,7 @@ fn descriptors_come_while_the_engine_waits() {
 
 /// Calls take the time given by the machine file.
 #[test]
-fn calls_cost_what_the_machine_says() {
+fn calls_cost_the_times_of_the_machine_file() {
     on_two(&[], |a, b| {
         let (first, second) = pair(a, b, [MemoryKind::Host; 2], 1 << 16, 0);
         let host = a.host();
@@ -328,7 +328,7 @@ fn cards_of_other_values_cannot_be_reached() {
 /// Goal: limits apply per card. Method: the maximum number of shared receive queues on each of two cards,
 /// then one more; destroying one makes room for another, only on its card.
 #[test]
-fn limits_are_those_of_a_card() {
+fn objects_are_limited_per_card() {
     on_two(&[], |a, b| {
         let domains = [a, b].map(|device| device.alloc_pd().expect("a domain"));
         let limit = a.attr().max_srq;
@@ -368,7 +368,7 @@ fn a_cut_cable_ends_connections_at_both_ends() {
 }
 
 #[test]
-fn a_model_needs_virtual_time() {
+fn open_on_a_real_time_host_fails() {
     let config = Config::new("mt23108-vapi", &[]).expect("a machine");
     let refusal = nic_model::open(&verbs::host::real::host(), &config).map(drop);
     assert!(matches!(&refusal, Err(Error::Invalid(why)) if why.contains("virtual time")), "{refusal:?}");

@@ -29,7 +29,7 @@ fn suite_passes_with_faults() {
 
 /// Goal: a cut cable or a dying machine ends connections, with no other effect.
 #[test]
-fn storms_leave_nothing_behind() {
+fn storms_with_faults_only_end_connections() {
     let failed: Vec<String> = (1..=STORM_SEEDS).filter_map(|seed| chaos::run("storm", seed).err()).collect();
     assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
@@ -46,7 +46,7 @@ fn seed_determines_everything() {
 
 /// The suite's worlds are the same with a thread per rank.
 #[test]
-fn both_factories_give_the_same_worlds() {
+fn threads_and_coroutines_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
     for test in sample {
         let run = |factory| Play { factory, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");

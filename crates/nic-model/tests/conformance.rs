@@ -79,6 +79,6 @@ mod others {
 
     #[test]
     fn ibal() {
-        groups("mt23108-ibal", &["memory", "read", "srq", "connect", "vanish", "random"]);
+        groups("mt23108-ibal", &["memory", "read", "srq", "connect", "peer_loss", "random"]);
     }
 }

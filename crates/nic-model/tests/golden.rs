@@ -9,7 +9,7 @@ mod storm;
 /// Goal: a change of the model that changes a time shows which one. Method: recompute all tables and compare
 /// them line by line.
 #[test]
-fn times_are_those_of_the_tables() {
+fn times_equal_the_golden_tables() {
     let changed: Vec<String> = golden::names().iter().filter_map(|name| change(name)).collect();
     assert!(
         changed.is_empty(),

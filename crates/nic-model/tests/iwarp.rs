@@ -33,7 +33,7 @@ fn completed_requests_have_arrived() {
 
 /// Goal: the seed determines everything. Method: some seeds with a thread per rank.
 #[test]
-fn both_factories_give_the_same_storms() {
+fn threads_and_coroutines_give_the_same_storms() {
     for seed in 1..=12 {
         let once = iwarp_storm::run(seed, Factory::Coroutine);
         assert_eq!(once, iwarp_storm::run(seed, Factory::Thread), "seed {seed}");

@@ -8,7 +8,7 @@ pub const RAILS_MAX: usize = 8;
 pub enum Engine {
     /// The program's threads: each post and poll serves all rails.
     #[default]
-    One,
+    Callers,
     /// A thread for each rail, pinned to a core, posts to it and polls it.
     Threads,
 }
@@ -27,6 +27,6 @@ pub struct RailsConfig {
 impl Default for RailsConfig {
     /// Stripes from 16 KiB on, of equal length at first and then in proportion to the measured rate of each rail.
     fn default() -> Self {
-        Self { stripe_min: 16 << 10, weights: Vec::new(), engine: Engine::One }
+        Self { stripe_min: 16 << 10, weights: Vec::new(), engine: Engine::Callers }
     }
 }

@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use verbs::Result;
 
-use crate::lanes::mail::Mailbox;
+use crate::lanes::letters::Mailbox;
 use crate::lock::unpoisoned;
 use crate::memory::domain::PdInner;
-use crate::shared::Shared;
-use crate::state::State;
+use crate::shared::DeviceShared;
+use crate::state::QpStateCell;
 
 pub(crate) struct QpContext {
     pub(crate) num: u32,
     /// The number that completions carry.
     pub(crate) known_as: u32,
     pub(crate) pd: Arc<PdInner>,
-    pub(crate) state: State,
+    pub(crate) state: QpStateCell,
     pub(crate) mailbox: Mailbox,
     /// Its slot in the domain's scratch memory.
     pub(crate) scratch: u32,
@@ -30,12 +30,12 @@ impl QpContext {
     pub(crate) fn new(pd: &Arc<PdInner>, known_as: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
         let num = unpoisoned(&pd.shared.qp_nums).take()?;
-        let scratch = pd.take_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
+        let scratch = pd.alloc_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
         Ok(Self {
             num,
             known_as: known_as.unwrap_or(num),
             pd: pd.clone(),
-            state: State::new(),
+            state: QpStateCell::new(),
             mailbox,
             scratch,
             is_settling: AtomicBool::new(false),
@@ -44,7 +44,7 @@ impl QpContext {
     }
 
     #[inline]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<DeviceShared> {
         &self.pd.shared
     }
 
@@ -68,7 +68,7 @@ impl QpContext {
 
 impl Drop for QpContext {
     fn drop(&mut self) {
-        self.pd.give_scratch(self.scratch);
+        self.pd.free_scratch(self.scratch);
         unpoisoned(&self.pd.shared.qp_nums).give(self.num);
     }
 }

@@ -11,13 +11,13 @@ use crate::api::cm::CmHandle;
 use crate::api::cq::CqHandle;
 use crate::api::pd::PdHandle;
 use crate::connect::hello;
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::memory::keys::ENTRIES;
 use crate::progress::poll::progress;
 use crate::progress::worker::INLINE_MAX;
 use crate::qp::OWN_REQUESTS;
 use crate::send::request::PIECES_MAX;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use crate::{RAILS_MAX, RailsConfig};
 
 /// Combines several devices into one, in this order; the addresses of the first are those of the whole.
@@ -30,7 +30,7 @@ pub fn open(rails: Vec<Device>, config: &RailsConfig) -> Result<Device> {
     check(&rails, config)?;
     let is_virtual = rails[0].host().clock() == ClockKind::Virtual;
     let attr = attributes(&rails, config)?;
-    let device = Arc::new(Inner::new(Shared::new(rails, config, attr, is_virtual)?));
+    let device = Arc::new(DeviceInner::new(DeviceShared::new(rails, config, attr, is_virtual)?));
     crate::progress::service::start(&device)?;
     crate::progress::threads::start(&device)?;
     Ok(Device::new(Arc::new(RailsDevice(device))))
@@ -119,7 +119,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
 }
 
 /// The opened device.
-struct RailsDevice(Arc<Inner>);
+struct RailsDevice(Arc<DeviceInner>);
 
 impl DeviceOps for RailsDevice {
     fn name(&self) -> &str {
@@ -161,7 +161,7 @@ impl DeviceOps for RailsDevice {
     }
 
     fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.0.poll_rails();
+        self.0.poll_rail_events();
         // Overruns are detected when completions are taken from the rails.
         let mut cqs = Vec::new();
         self.0.cqs_into(&mut cqs);

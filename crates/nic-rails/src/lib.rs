@@ -22,7 +22,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `config`, `state`, `wants`, `lock` | settings; state of a queue pair; actions it requests; mutexes |
+//! | `config`, `state`, `qp_actions`, `lock` | settings; state of a queue pair; actions it requests; mutexes |
 //! | `memory` | protection domains and regions; the keys of this side and of the peer |
 //! | `shared`, `context` | state shared by all objects; state shared by the halves of a queue pair |
 //! | `completion` | delivering completions; taking them from the rails |
@@ -30,7 +30,7 @@
 //! | `receive` | receives, on the lane that receives messages; shared receive queues; the receiving half |
 //! | `qp` | queue pairs: lanes, halves, connection |
 //! | `connect` | connecting all lanes of a queue pair; checks of requests; connection events |
-//! | `inner` | the device's objects by number |
+//! | `device_inner` | the device's objects by number |
 //! | `lanes` | failure and reconnection of lanes |
 //! | `progress` | taking completions, then doing what queue pairs request; the threads of the threaded engine; the service, a thread (in virtual time a fiber) that makes progress for sleeping waiters |
 //! | `api` | API handles of the objects; `api::cm` also handles the rails' connection events |
@@ -44,17 +44,17 @@ mod config;
 mod connect;
 mod context;
 mod device;
-mod inner;
+mod device_inner;
 mod lanes;
 mod lock;
 mod memory;
 mod progress;
 mod qp;
+mod qp_actions;
 mod receive;
 mod send;
 mod shared;
 mod state;
-mod wants;
 
 pub use config::{Engine, RAILS_MAX, RailsConfig};
 pub use device::open;

@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use host::{Held, Lock, Span};
 use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
 
-use crate::completion::completions::{Completions, Sink};
+use crate::completion::completions::{CompletionSink, Completions};
 use crate::connect::connection::Connection;
 use crate::context::QpContext;
 use crate::memory::domain::PdInner;
-use crate::receive::receiving::Receiving;
+use crate::qp_actions::QpActions;
+use crate::receive::recv_half::RecvHalf;
 use crate::receive::srq::SrqInner;
-use crate::send::sending::Sending;
-use crate::send::sends::Sends;
-use crate::shared::Shared;
+use crate::send::send_half::SendHalf;
+use crate::send::send_queue::SendQueue;
+use crate::shared::DeviceShared;
 use crate::state;
-use crate::wants::Wants;
 
 /// Requests of the device's own on a lane, in addition to the program's.
 pub(crate) const OWN_REQUESTS: u32 = 2;
@@ -35,8 +35,8 @@ pub(crate) struct QpSettings {
 /// A queue pair.
 pub(crate) struct QpInner {
     lanes: RwLock<Vec<Arc<Qp>>>,
-    pub(crate) sending: Sending,
-    pub(crate) receiving: Receiving,
+    pub(crate) sending: SendHalf,
+    pub(crate) receiving: RecvHalf,
     link: Lock<Connection>,
     pub(crate) context: QpContext,
     cap: QpCap,
@@ -68,8 +68,8 @@ impl QpInner {
             (&pd.shared, settings);
         let qp = Self {
             lanes: RwLock::default(),
-            receiving: Receiving::new(shared, &cap, recv, srq),
-            sending: Sending::new(shared, &cap, signals_all, send),
+            receiving: RecvHalf::new(shared, &cap, recv, srq),
+            sending: SendHalf::new(shared, &cap, signals_all, send),
             link: Lock::new(Connection::default()),
             context: QpContext::new(pd, known_as)?,
             cap,
@@ -95,9 +95,9 @@ impl QpInner {
             ..self.cap
         };
         self.context.pd.pds[rail].create_qp(&QpInit {
-            send_cq: self.sending.completions.on(rail).clone(),
-            recv_cq: self.receiving.completions.on(rail).clone(),
-            srq: srq.map(|srq| srq.on(rail)),
+            send_cq: self.sending.completions.rail_cq(rail).clone(),
+            recv_cq: self.receiving.completions.rail_cq(rail).clone(),
+            srq: srq.map(|srq| srq.rail_srq(rail)),
             cap,
             sq_sig_all: false,
             mtu: self.mtu,
@@ -111,7 +111,7 @@ impl QpInner {
     }
 
     #[inline]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<DeviceShared> {
         self.context.shared()
     }
 
@@ -142,8 +142,8 @@ impl QpInner {
     /// Replaces the queue pair of a lane; returns the old one.
     pub(crate) fn replace_lane(&self, lane: usize, by: Arc<Qp>) -> Arc<Qp> {
         self.drained.fetch_and(!(1 << lane), Ordering::AcqRel);
-        self.sending.lock(&self.shared().host).revive(lane, &by);
-        self.receiving.lock(&self.shared().host).begin(lane, &by);
+        self.sending.lock(&self.shared().host).on_lane_connected(lane, &by);
+        self.receiving.lock(&self.shared().host).on_lane_connected(lane, &by);
         let before =
             std::mem::replace(&mut self.lanes.write().unwrap_or_else(|e| e.into_inner())[lane], by.clone());
         // The rail's device has accepted the same settings for the lane before.
@@ -173,8 +173,8 @@ impl QpInner {
     }
 
     #[inline]
-    pub(crate) fn now(&self) -> u8 {
-        self.context.state.now()
+    pub(crate) fn state_number(&self) -> u8 {
+        self.context.state.get()
     }
 
     /// Changes from one state to another; returns whether it was in the first.
@@ -184,7 +184,7 @@ impl QpInner {
 
     /// The state as the API defines it.
     pub(crate) fn state(&self) -> QpState {
-        self.context.state.of_api()
+        self.context.state.to_api()
     }
 
     /// Posts a send request. Returns also whether requests wait that only completions can start.
@@ -193,19 +193,19 @@ impl QpInner {
             Ok(len) => len,
             Err(why) => return (Err(why), false),
         };
-        if !matches!(self.now(), state::READY_TO_SEND | state::ERROR) {
+        if !matches!(self.state_number(), state::READY_TO_SEND | state::ERROR) {
             return (Err(Error::WrongState { call: "post_send", state: self.state() }), false);
         }
-        self.grant(self.sending.post(&self.context, wr, len))
+        self.fail_if_requested(self.sending.post(&self.context, wr, len))
     }
 
     /// Works on the queue of send requests. Returns also whether requests wait that only completions can start.
-    pub(crate) fn with_sends<R>(&self, work: impl FnOnce(&mut Sends) -> R) -> (R, bool) {
-        self.grant(self.sending.work(&self.context, work))
+    pub(crate) fn with_sends<R>(&self, work: impl FnOnce(&mut SendQueue) -> R) -> (R, bool) {
+        self.fail_if_requested(self.sending.with_queue(&self.context, work))
     }
 
     #[inline]
-    fn grant<R>(&self, (result, wants): (R, Wants)) -> (R, bool) {
+    fn fail_if_requested<R>(&self, (result, wants): (R, QpActions)) -> (R, bool) {
         if wants.failure {
             self.fail();
         }
@@ -219,8 +219,8 @@ impl QpInner {
     /// Fails the queue pair: all outstanding requests are flushed, at both ends.
     pub(crate) fn fail(&self) {
         self.context.state.fail();
-        self.sending.completions.set_seen_end();
-        self.receiving.completions.set_seen_end();
+        self.sending.completions.set_conn_ended();
+        self.receiving.completions.set_conn_ended();
         // A lane that failed for its own reason notifies its peer of the reason, in its own time.
         self.lanes().iter().filter(|lane| lane.state() != QpState::Error).for_each(|lane| lane.to_error());
         self.sending.fail(&self.context);
@@ -236,7 +236,7 @@ impl QpInner {
     }
 
     /// A rail has reported that a lane failed and completed the shared receives that it had taken.
-    pub(crate) fn lane_is_drained(&self, lane: usize) {
+    pub(crate) fn on_lane_drained(&self, lane: usize) {
         self.drained.fetch_or(1 << lane, Ordering::AcqRel);
         self.report_last_receive();
     }
@@ -246,7 +246,7 @@ impl QpInner {
     fn report_last_receive(&self) {
         let all = u8::MAX >> (u8::BITS as usize - self.width());
         let is_due = self.receiving.srq.is_some()
-            && self.now() == state::ERROR
+            && self.state_number() == state::ERROR
             && self.drained.load(Ordering::Acquire) == all
             && !self.is_dropped();
         if is_due && !self.has_reported_last.swap(true, Ordering::AcqRel) {
@@ -258,32 +258,32 @@ impl QpInner {
     /// this is ignored: the accepting side may already have used the connection, so `Established` and its end must be
     /// reported first, and their events are on the way.
     pub(crate) fn on_lane_error(&self) {
-        if self.now() != state::CONNECTING {
+        if self.state_number() != state::CONNECTING {
             self.fail();
         }
     }
 
     /// Handles a completion of a lane's send queue.
     #[inline]
-    pub(crate) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    pub(crate) fn on_sent(&self, lane: usize, wc: &Wc, sink: &mut CompletionSink<'_>) -> QpActions {
         self.sending.complete(&self.context, lane, wc, sink)
     }
 
     /// Handles a completion of a lane's receive queue.
     #[inline]
-    pub(crate) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
+    pub(crate) fn on_received(&self, lane: usize, wc: &Wc, sink: &mut CompletionSink<'_>) -> QpActions {
         self.receiving.complete(&self.context, lane, wc, sink)
     }
 
     /// Frees slots after the program has polled completions.
-    pub(crate) fn give_back(&self, sends: u32, receives: u32) {
+    pub(crate) fn free_slots(&self, sends: u32, receives: u32) {
         let host = &self.shared().host;
         let mut awaited = false;
         if sends > 0 {
-            awaited |= self.sending.give_back(host, sends);
+            awaited |= self.sending.free_slots(host, sends);
         }
         if receives > 0 {
-            awaited |= self.receiving.give_back(host, receives);
+            awaited |= self.receiving.free_slots(host, receives);
         }
         if awaited {
             host.signal();
@@ -298,7 +298,7 @@ impl QpInner {
 impl Drop for QpInner {
     fn drop(&mut self) {
         if let Some(srq) = &self.receiving.srq {
-            srq.forget(self.num());
+            srq.remove_qp(self.num());
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::send::request::PIECES_MAX;
 const EVENTS_MAX: usize = 4096;
 
 /// State shared by all objects of a device.
-pub(crate) struct Shared {
+pub(crate) struct DeviceShared {
     pub(crate) host: Host,
     pub(crate) attr: DeviceAttr,
     pub(crate) config: RailsConfig,
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<Arc<Worker>>,
 }
 
-impl Shared {
+impl DeviceShared {
     pub(crate) fn new(
         rails: Vec<Device>,
         config: &RailsConfig,
@@ -67,7 +67,7 @@ impl Shared {
             channels: rails.iter().map(|rail| rail.create_comp_channel().ok()).collect(),
             service: WakeUp::new(is_virtual)?,
             workers: match config.engine {
-                Engine::One => Vec::new(),
+                Engine::Callers => Vec::new(),
                 Engine::Threads => rails.iter().map(|_| Arc::new(Worker::new())).collect(),
             },
             rails,
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// A number for an object of the device that is not a queue pair.
-    pub(crate) fn fresh(&self) -> u32 {
+    pub(crate) fn new_id(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -12,14 +12,14 @@ pub(crate) const READY_TO_SEND: u8 = 3;
 pub(crate) const ERROR: u8 = 4;
 
 /// One of the states above, in their order.
-pub(crate) struct State(AtomicU8);
+pub(crate) struct QpStateCell(AtomicU8);
 
-impl State {
+impl QpStateCell {
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(INIT))
     }
 
-    pub(crate) fn now(&self) -> u8 {
+    pub(crate) fn get(&self) -> u8 {
         self.0.load(Ordering::Acquire)
     }
 
@@ -33,8 +33,8 @@ impl State {
     }
 
     /// The state as the API defines it.
-    pub(crate) fn of_api(&self) -> QpState {
-        match self.now() {
+    pub(crate) fn to_api(&self) -> QpState {
+        match self.get() {
             INIT | CONNECTING => QpState::Init,
             READY_TO_RECEIVE => QpState::ReadyToReceive,
             READY_TO_SEND => QpState::ReadyToSend,

@@ -12,9 +12,9 @@ use verbs::{Access, Error, QpState, Result};
 
 use crate::memory::layout::{QpShared, state};
 use crate::memory::numbers::QpNumber;
-use crate::memory::segment::Ref;
+use crate::memory::segment::SharedRef;
 use crate::peer::queue_pair::PeerQp;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 
 /// There was no failure.
 const NO_FAILURE: u32 = 0;
@@ -28,7 +28,7 @@ const UNSET: u8 = u8::MAX;
 
 /// A queue pair's connection.
 pub(crate) struct Connection {
-    pub(crate) device: Arc<Shared>,
+    pub(crate) device: Arc<DeviceShared>,
     pub(crate) index: usize,
     pub(crate) generation: u32,
     pub(crate) num: u32,
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     pub(crate) known_as: u32,
     pub(crate) pd: u32,
     /// The part of the queue pair that peers see.
-    pub(crate) words: Ref<QpShared>,
+    pub(crate) words: SharedRef<QpShared>,
     /// The status word in state RTS.
     ready: u64,
     /// The furthest state that this side has reached.
@@ -60,11 +60,11 @@ pub(crate) struct Connection {
 impl Connection {
     /// Creates the connection of the queue pair with this number and shared part; not connected.
     pub(crate) fn new(
-        device: &Arc<Shared>,
+        device: &Arc<DeviceShared>,
         number: QpNumber,
         known_as: Option<u32>,
         pd: u32,
-        words: Ref<QpShared>,
+        words: SharedRef<QpShared>,
     ) -> Self {
         let QpNumber { index, generation, num } = number;
         Self {
@@ -177,7 +177,7 @@ impl Connection {
 
     /// Notifies the peer if it waits for a receive or for room in the completion ring.
     #[inline]
-    pub(crate) fn answer_rnr(&self) {
+    pub(crate) fn notify_rnr_waiter(&self) {
         let rnr = &self.words.rnr.0;
         if rnr.load(Ordering::Relaxed) != 0 {
             rnr.store(0, Ordering::Release);
@@ -274,13 +274,13 @@ mod tests {
     use verbs::QpInit;
 
     use super::*;
-    use crate::lies::idle;
+    use crate::hostile_peer::unattended_qp;
 
     /// Goal: a peer may confirm and fail this queue pair, and do nothing else, whatever it writes. Method: it
     /// writes every state, of this generation and of the next, after each state that this side reached.
     #[test]
     fn peer_cannot_move_a_queue_pair_back() {
-        let (device, qp) = idle(|_, cq| QpInit::new(cq));
+        let (device, qp) = unattended_qp(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         let said = |generation, state| {
             connection.words.status.store(state::word(generation, state), Ordering::Release);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn repeated_failure_request_is_queued_once() {
-        let (device, qp) = idle(|_, cq| QpInit::new(cq));
+        let (device, qp) = unattended_qp(|_, cq| QpInit::new(cq));
         let connection = &qp.connection;
         assert!(!connection.is_failing());
         connection.request_failure();

@@ -14,14 +14,14 @@ use crate::api::srq::SrqHandle;
 use crate::connect::cm::CmHandle;
 use crate::copy::copy_path::{CopyPath, CopyState};
 use crate::copy::place::{self, SGE_MAX, own_pid};
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
+use crate::memory::allocator::{PAGE, SegmentAllocator};
 use crate::memory::layout::{CQ_MAX, DM_BASE, MR_MAX, QP_MAX, SRQ_MAX};
-use crate::memory::parts::{Memory, PAGE};
 use crate::memory::segment::{SEGMENT_MAX, Segment};
 use crate::nic;
 use crate::peer::device::PeerDevices;
 use crate::protocol::wire::PRIVATE_MAX;
-use crate::shared::{NAME, Shared};
+use crate::shared::{DeviceShared, NAME};
 use nic_util::fork::ForkGuard;
 use nic_util::limits::{half_of_memory, raise_file_limit};
 use nic_util::sync::fence;
@@ -55,9 +55,9 @@ pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
     };
     let copy = CopyState::new(config.copy);
     let attr = attributes(dm_size, files, &copy);
-    let memory = Memory::new(segment, fork_guard, dm_size);
-    let shared = Shared::new(host, fork_guard, attr, memory, PeerDevices::new(copy))?;
-    let device = Arc::new(Inner::new(shared));
+    let memory = SegmentAllocator::new(segment, fork_guard, dm_size);
+    let shared = DeviceShared::new(host, fork_guard, attr, memory, PeerDevices::new(copy))?;
+    let device = Arc::new(DeviceInner::new(shared));
     nic::start(&device)?;
     Ok(verbs::Device::new(Arc::new(ShmDevice(device))))
 }
@@ -116,11 +116,11 @@ fn implicit_rights() -> Option<Access> {
 }
 
 /// The opened device.
-struct ShmDevice(Arc<Inner>);
+struct ShmDevice(Arc<DeviceInner>);
 
 /// The internal device of an API handle.
 #[cfg(test)]
-pub(crate) fn of(device: &verbs::Device) -> Result<Arc<Inner>> {
+pub(crate) fn device_inner_of(device: &verbs::Device) -> Result<Arc<DeviceInner>> {
     let shm: Arc<ShmDevice> = own(device.ops().clone(), "the device")?;
     Ok(shm.0.clone())
 }
@@ -193,7 +193,7 @@ impl DeviceOps for ShmDevice {
 
 /// A protection domain: a number.
 struct ShmPd {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     id: u32,
 }
 
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     /// Bytes of memory that a device's segment uses.
-    fn committed(device: &Inner) -> u64 {
+    fn committed(device: &DeviceInner) -> u64 {
         rustix::fs::fstat(&device.shared.memory.segment).expect("a file").st_blocks as u64 * 512
     }
 
@@ -234,9 +234,10 @@ mod tests {
     /// the NIC thread of the peer has ended, so that the peer first reacts when it is destroyed itself.
     #[test]
     fn destroying_the_peer_later_allocates_no_memory() {
-        let (near, far) = crate::lies::connected();
+        let (near, far) = crate::hostile_peer::connected_qps();
         let device_of = |qp: &Qp| {
-            let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+            let handle: Arc<QpHandle> =
+                own(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
             handle.device.clone()
         };
         let (left, other) = (device_of(&near), device_of(&far));

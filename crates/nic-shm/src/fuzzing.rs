@@ -22,11 +22,11 @@ use crate::copy::place;
 use crate::memory::layout::{
     CHANNEL_MAX, DM_BASE, HEAP_BASE, VERSION, channel_at, cq_at, mr_at, qp_at, recv, srq_at, state,
 };
-use crate::memory::segment::{Map, Segment};
+use crate::memory::segment::{MappedSegment, Segment};
 use crate::peer::queue_pair::PeerQp;
 use crate::protocol::wire::{Hello, Message};
 use crate::qp::QpInner;
-use crate::wake::doorbell::Doorbell;
+use crate::wake::wake_socket::WakeSocket;
 use crate::{CopyPath, ShmConfig, open};
 
 const CANARY: u8 = 0xa7;
@@ -128,13 +128,13 @@ impl Victim {
     }
 }
 
-/// A doorbell as a peer sends it.
-fn doorbell_sender() -> Option<OwnedFd> {
-    Doorbell::new().ok()?.sender().try_clone_to_owned().ok()
+/// A wake socket as a peer sends it.
+fn wake_socket_sender() -> Option<OwnedFd> {
+    WakeSocket::new().ok()?.sender().try_clone_to_owned().ok()
 }
 
 /// Sets a word of shared memory, if it is inside the segment.
-fn set(map: &Map, at: u64, value: u64) {
+fn set(map: &MappedSegment, at: u64, value: u64) {
     if let Some(word) = map.bytes(at & !7, 8) {
         // SAFETY: inside the mapping, aligned; shared memory is accessed by atomics only. Test: the corpora.
         unsafe { AtomicU64::from_ptr(word.cast()) }.store(value, Ordering::Relaxed);
@@ -172,14 +172,14 @@ fn valid_segment(token: u64, index: usize, peer_addr: u64) -> Option<Segment> {
 }
 
 /// The objects of one input.
-struct World {
+struct FuzzCase {
     segment: Segment,
     qp: Qp,
     inner: Arc<QpInner>,
     index: usize,
 }
 
-impl World {
+impl FuzzCase {
     fn new(victim: &Victim, index: usize, token: u64) -> Option<Self> {
         let segment = valid_segment(token, index, victim.probe.0)?;
         let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
@@ -235,8 +235,8 @@ impl World {
             private_data: Vec::new(),
         };
         let mut fds: Vec<OwnedFd> = self.segment.as_fd().try_clone_to_owned().into_iter().collect();
-        fds.extend(doorbell_sender());
-        fds.extend(doorbell_sender());
+        fds.extend(wake_socket_sender());
+        fds.extend(wake_socket_sender());
         let connection = &self.inner.connection;
         let Ok(peer) =
             connection.device.peers.get(&hello, victim.peer_process.id() as i32, || None, &mut fds)
@@ -298,7 +298,7 @@ pub fn segment(data: &[u8]) {
     let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
     let mut input = Input(data);
     let index = usize::from(input.byte()) * 32;
-    let Some(world) = World::new(victim, index, token) else { return };
+    let Some(world) = FuzzCase::new(victim, index, token) else { return };
     for _ in 0..STEPS {
         if input.0.is_empty() {
             break;
@@ -306,7 +306,7 @@ pub fn segment(data: &[u8]) {
         world.step(victim, &mut input, token);
     }
     world.inner.connection.words.peer.0.busy.leave();
-    let World { qp, inner, .. } = world;
+    let FuzzCase { qp, inner, .. } = world;
     drop(qp);
     drop(inner);
     let mut wcs = [Wc::default(); 64];
@@ -334,7 +334,7 @@ pub(crate) fn link_to_process(qp: &QpInner, pid: i32, pidfd: Option<OwnedFd>) {
     };
     let mut fds = vec![
         segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-        doorbell_sender().expect("a doorbell"),
+        wake_socket_sender().expect("a wake socket"),
     ];
     let peer = qp.connection.device.peers.get(&hello, pid, || pidfd, &mut fds).expect("a peer");
     assert!(qp.connection.connect(PeerQp::new(peer, &hello, None).expect("a link")).is_ok());
@@ -374,7 +374,7 @@ mod tests {
         use crate::peer::device::CopyMethod;
         let victim = Victim::get();
         let token = victim.tokens.fetch_add(1, Ordering::Relaxed);
-        let world = World::new(victim, 0, token).expect("a world");
+        let world = FuzzCase::new(victim, 0, token).expect("a world");
         let hello = Hello {
             token,
             process: *crate::protocol::token::process_token().expect("random bits"),
@@ -389,7 +389,7 @@ mod tests {
         };
         let mut fds = vec![
             world.segment.as_fd().try_clone_to_owned().expect("a descriptor"),
-            doorbell_sender().expect("a doorbell"),
+            wake_socket_sender().expect("a wake socket"),
         ];
         let peer = world.inner.connection.device.peers.get(
             &hello,

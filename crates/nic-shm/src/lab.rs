@@ -16,8 +16,8 @@ use crate::memory::layout::{
     ChannelShared, CqShared, Header, MrEntry, QpShared, SrqShared, channel_at, comp, cq_at, mr_at, qp_at,
     recv, srq_at,
 };
-use crate::memory::segment::Map;
-use crate::protocol::twist;
+use crate::memory::segment::MappedSegment;
+use crate::protocol::hello_fault;
 use crate::qp::QpInner;
 
 /// Number of slots listed of each ring: one in use, and its neighbours.
@@ -120,12 +120,12 @@ const WRITTEN: &[&str] = &[
 ];
 
 /// Whether peers write the words of this field according to the protocol.
-pub fn is_written(field: &str) -> bool {
+pub fn is_written_by_peers(field: &str) -> bool {
     WRITTEN.iter().any(|name| field.starts_with(name))
 }
 
 /// All words of a structure of `size` bytes: the named ones, and all others as one field.
-fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
+fn struct_words(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
     let word = |name, field, at, width| Word { name, field, of_peer: false, offset: base + at, width };
     let mut words = Vec::new();
     let mut at = 0;
@@ -148,9 +148,9 @@ fn words_of(table: &str, names: Names, size: usize, base: u64) -> Vec<Word> {
 }
 
 /// One end of a connection, for fault injection.
-pub struct Lab(Arc<QpInner>);
+pub struct FaultInjector(Arc<QpInner>);
 
-impl Lab {
+impl FaultInjector {
     /// The end of a queue pair.
     ///
     /// # Errors
@@ -162,14 +162,14 @@ impl Lab {
 
     /// All words of this side's segment that this queue pair and these regions use.
     pub fn own_words(&self, keys: &[u32]) -> Vec<Word> {
-        objects(&self.0.connection.device.table.map, self.0.index(), keys)
+        object_words(&self.0.connection.device.table.map, self.0.index(), keys)
     }
 
     /// The words of the peer's segment that peers write according to the protocol, once connected.
     pub fn peer_words(&self, keys: &[u32]) -> Vec<Word> {
         let Some(link) = self.0.connection.link() else { return Vec::new() };
-        let mut words = objects(&link.peer.table.map, link.index, keys);
-        words.retain(|word| is_written(&word.field));
+        let mut words = object_words(&link.peer.table.map, link.index, keys);
+        words.retain(|word| is_written_by_peers(&word.field));
         words.iter_mut().for_each(|word| word.of_peer = true);
         words
     }
@@ -204,7 +204,7 @@ impl Lab {
 
     /// The remote address by which a request to the peer's region of NIC memory would access `target`, an
     /// address of this process, if the bounds of the region were not checked.
-    pub fn aim(&self, key: u32, target: u64) -> Option<u64> {
+    pub fn out_of_bounds_address(&self, key: u32, target: u64) -> Option<u64> {
         let map = &self.0.connection.link()?.peer.table.map;
         let entry = map.get::<MrEntry>(mr_at((key >> 16) as usize))?;
         let base = map.bytes(entry.place.load(Ordering::Relaxed), 1)?.addr() as u64;
@@ -218,7 +218,7 @@ impl Lab {
         }
     }
 
-    fn map(&self, word: &Word) -> Option<&Map> {
+    fn map(&self, word: &Word) -> Option<&MappedSegment> {
         match word.of_peer {
             false => Some(&self.0.connection.device.table.map),
             true => Some(&self.0.connection.link()?.peer.table.map),
@@ -227,46 +227,46 @@ impl Lab {
 }
 
 /// The words of a queue pair, of the objects that it refers to, and of some regions.
-fn objects(map: &Map, index: usize, keys: &[u32]) -> Vec<Word> {
-    let mut words = words_of("header", HEADER, size_of::<Header>(), 0);
+fn object_words(map: &MappedSegment, index: usize, keys: &[u32]) -> Vec<Word> {
+    let mut words = struct_words("header", HEADER, size_of::<Header>(), 0);
     for (i, key) in keys.iter().enumerate() {
         let table = format!("region {i}");
-        words.extend(words_of(&table, REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
+        words.extend(struct_words(&table, REGION, size_of::<MrEntry>(), mr_at((key >> 16) as usize)));
     }
     let Some(qp) = map.get::<QpShared>(qp_at(index)) else { return words };
-    words.extend(words_of("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_at(index)));
+    words.extend(struct_words("queue pair", QUEUE_PAIR, size_of::<QpShared>(), qp_at(index)));
     let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
-    words.extend(words_of("completion queue", COMPLETION_QUEUE, size_of::<CqShared>(), cq_at(cq_index)));
+    words.extend(struct_words("completion queue", COMPLETION_QUEUE, size_of::<CqShared>(), cq_at(cq_index)));
     if let Some(cq) = map.get::<CqShared>(cq_at(cq_index))
         && let Some(channel) = (cq.channel.load(Ordering::Relaxed) as usize).checked_sub(1)
     {
-        words.extend(words_of("channel", CHANNEL, size_of::<ChannelShared>(), channel_at(channel)));
+        words.extend(struct_words("channel", CHANNEL, size_of::<ChannelShared>(), channel_at(channel)));
     }
     let word = |at: &AtomicU64| at.load(Ordering::Relaxed);
-    words.extend(slots("completion ring", word(&qp.comp_ring), comp::STRIDE, of_completion));
+    words.extend(slot_words("completion ring", word(&qp.comp_ring), comp::STRIDE, completion_word_name));
     match (qp.srq.load(Ordering::Relaxed) as usize)
         .checked_sub(1)
         .map(|i| (i, map.get::<SrqShared>(srq_at(i))))
     {
         Some((i, Some(srq))) => {
             let stride = srq.stride.load(Ordering::Relaxed).into();
-            words.extend(words_of("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_at(i)));
-            words.extend(slots("shared queue ring", word(&srq.ring), 8, |_| "entry"));
-            words.extend(slots("shared queue store", word(&srq.store), stride, of_receive));
+            words.extend(struct_words("shared queue", SHARED_QUEUE, size_of::<SrqShared>(), srq_at(i)));
+            words.extend(slot_words("shared queue ring", word(&srq.ring), 8, |_| "entry"));
+            words.extend(slot_words("shared queue store", word(&srq.store), stride, receive_word_name));
         }
         _ => {
             let stride = qp.recv_stride.load(Ordering::Relaxed).into();
-            words.extend(slots("receive ring", word(&qp.recv_ring), stride, of_receive));
+            words.extend(slot_words("receive ring", word(&qp.recv_ring), stride, receive_word_name));
         }
     }
     if word(&qp.service.0.bounce) != 0 {
-        words.extend(slots("bounce", word(&qp.service.0.bounce), 8, |_| "bytes"));
+        words.extend(slot_words("bounce", word(&qp.service.0.bounce), 8, |_| "bytes"));
     }
     words
 }
 
 /// The words of a ring's first slots; `called` names the words of a slot.
-fn slots(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) -> Vec<Word> {
+fn slot_words(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) -> Vec<Word> {
     let word = |i: u64| {
         let (slot, at) = (i * 8 / stride, i * 8 % stride / 8);
         let field = format!("{ring}.{}", called(at as usize));
@@ -282,7 +282,7 @@ fn slots(ring: &str, base: u64, stride: u64, called: fn(usize) -> &'static str) 
 }
 
 /// The name of a word of a receive; see [`recv`].
-fn of_receive(at: usize) -> &'static str {
+fn receive_word_name(at: usize) -> &'static str {
     match at {
         recv::MARK => "mark",
         recv::WR_ID => "wr_id",
@@ -292,7 +292,7 @@ fn of_receive(at: usize) -> &'static str {
 }
 
 /// The name of a word of a completion; see [`comp`].
-fn of_completion(at: usize) -> &'static str {
+fn completion_word_name(at: usize) -> &'static str {
     match at {
         comp::MARK => "mark",
         comp::LEN_IMM => "length and immediate",
@@ -316,7 +316,7 @@ pub fn hello_words() -> Vec<Word> {
         ("generation", 36, 4),
         ("qp_num", 40, 4),
         ("depths", 44, 4),
-        ("length", twist::LENGTH, 2),
+        ("length", hello_fault::LENGTH, 2),
     ];
     let word = |(name, offset, width)| {
         let name = format!("hello.{name}");
@@ -326,8 +326,8 @@ pub fn hello_words() -> Vec<Word> {
 }
 
 /// Sets this field to `value` in all hellos of this process; `None` stops that.
-pub fn twist_hellos(lie: Option<(Word, u64)>) {
-    twist::set(lie.map(|(word, value)| (word.offset, word.width, value)));
+pub fn set_hello_fault(lie: Option<(Word, u64)>) {
+    hello_fault::set(lie.map(|(word, value)| (word.offset, word.width, value)));
 }
 
 /// Finds a word by its name.
@@ -357,7 +357,7 @@ mod tests {
             (CHANNEL, size_of::<ChannelShared>()),
         ];
         for (names, size) in tables {
-            let words = words_of("t", names, size, 0);
+            let words = struct_words("t", names, size, 0);
             let mut end = 0;
             for word in &words {
                 assert_eq!(word.offset, end, "{word:?}");
@@ -369,8 +369,8 @@ mod tests {
                 |named: &Named| words.iter().any(|w| w.field.starts_with(&format!("t.{}", named.name)));
             assert!(names.iter().all(is_there));
         }
-        let (one, other) = crate::lies::connected();
-        let lab = Lab::of(&one).expect("ours");
+        let (one, other) = crate::hostile_peer::connected_qps();
+        let lab = FaultInjector::of(&one).expect("a queue pair of this NIC");
         let words = [lab.own_words(&[1]), lab.peer_words(&[1])].concat();
         let places = |field| words.iter().filter(|word| word.field == field && !word.of_peer).count();
         assert_eq!(
@@ -407,9 +407,9 @@ mod tests {
         for name in ["token", "process", "probe_addr", "qp_index", "generation", "qp_num"] {
             let word = find(&words, &format!("hello.{name}")).expect("a field");
             let mut packet = Message::Request(hello.clone()).emit();
-            twist_hellos(Some((word.clone(), 99)));
-            twist::apply(&mut packet);
-            twist_hellos(None);
+            set_hello_fault(Some((word.clone(), 99)));
+            hello_fault::apply(&mut packet);
+            set_hello_fault(None);
             let Ok(Message::Request(said)) = Message::parse(&packet) else { panic!("{name}: no hello") };
             assert!(format!("{said:?}").contains(&format!("{name}: 99")), "{said:?}");
         }

@@ -5,9 +5,9 @@
 //! completion without the peer's processor. A peer that is killed at any instruction has either published a
 //! message or not.
 //!
-//! Path of a message: `send::sending` (post) → `send::engine` → `memory::table` (of both sides) →
-//! `send::transfer`, `copy::place` (the copy) → `send::delivery` (completion in the peer's ring) → `polling`,
-//! `receive::receiving`, `receive::arrival` (poll).
+//! Path of a message: `send::send_half` (post) → `send::engine` → `memory::table` (of both sides) →
+//! `send::transfer`, `copy::place` (the copy) → `send::delivery` (completion in the peer's ring) → `polled_cq`,
+//! `receive::recv_half`, `receive::arrival` (poll).
 //!
 //! Each row of the table uses only rows above it; there are no cycles between files (`cargo xtask tidy`
 //! checks that).
@@ -15,7 +15,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `copy` | copies and atomics on user memory; how private memory of another process is reached |
-//! | `wake` | doorbells, and the descriptors that the NIC thread sleeps on |
+//! | `wake` | wake sockets, and the descriptors that the NIC thread sleeps on |
 //! | `memory` | layout and mapping of shared memory, allocation of its parts and numbers; protection tables, translation cache, lock for atomics |
 //! | `protocol` | the messages of the connection protocol, their sockets and socket names; random numbers |
 //! | `peer` | the other side: its device, its queue pair, notifying its waiters |
@@ -25,41 +25,41 @@
 //! | `send` | the sending half |
 //! | `receive` | the receiving half; copies that the owner makes for a peer that may not copy |
 //! | `qp` | a queue pair: a connection and its halves |
-//! | `polling` | polling a completion queue, and the queue pairs that it polls |
-//! | `objects`, `visits`, `inner` | the device: its objects by number, grace periods for memory accesses |
+//! | `polled_cq` | polling a completion queue, and the queue pairs that it polls |
+//! | `objects`, `grace_periods`, `device_inner` | the device: its objects by number, grace periods for memory accesses |
 //! | `connect` | connection management: connections by number and their state machine, addresses, requests, API calls |
 //! | `api` | the other API objects |
 //! | `nic` | the NIC thread |
 //! | `device` | opening a device |
 //! | `fuzzing` | entry points of the fuzz targets (test builds only) |
-//! | `lab`, `protocol::twist` | fault injection for the siege (feature `lab` only) |
+//! | `lab`, `protocol::hello_fault` | fault injection for the siege (feature `lab` only) |
 
 mod api;
 mod connect;
 mod connection;
 mod copy;
 mod device;
+mod device_inner;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[allow(missing_docs, reason = "for the fuzz targets only")]
 pub mod fuzzing;
-mod inner;
+mod grace_periods;
+#[cfg(test)]
+mod hostile_peer;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
-#[cfg(test)]
-mod lies;
 mod memory;
 mod nic;
 mod objects;
 mod peer;
-mod polling;
+mod polled_cq;
 mod protocol;
 mod qp;
 mod queues;
 mod receive;
 mod send;
 mod shared;
-mod visits;
 mod wake;
 
 pub use copy::copy_path::{CopyPath, copy_path};

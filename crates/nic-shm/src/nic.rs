@@ -12,28 +12,28 @@ use std::sync::{Arc, Weak};
 use host::{Span, Time};
 use verbs::Result;
 
-use crate::connect::conns::{expire_handshakes, on_socket, resume_listeners};
-use crate::inner::Inner;
+use crate::connect::state_machine::{expire_handshakes, on_socket, resume_listeners};
+use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
 use crate::qp::QpInner;
-use crate::send::sending::Caller;
-use crate::shared::Shared;
+use crate::send::send_half::ProgressCaller;
+use crate::shared::DeviceShared;
 use crate::wake::reactor::ReactorEvent;
 
 /// Interval of checks while a queue pair waits for something that may come without notification.
 const RETRY_INTERVAL: Span = Span::from_ms(1);
 /// Interval of checks whether a peer that was inside when its connection ended has left.
 const DEPARTURE_INTERVAL: Span = Span::from_ms(20);
-/// Shortest interval of checks of all queue pairs, when peers ring the doorbell without naming one.
+/// Shortest interval of checks of all queue pairs, when peers signal the wake socket without naming one.
 const CHECK_ALL_INTERVAL: Span = Span::from_ms(100);
 
 /// Starts a device's thread.
-pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
     let (shared, weak) = (device.shared.clone(), Arc::downgrade(device));
     device.thread.start(&device.shared.host, "nicety-shm", move || run(&shared, &weak))
 }
 
-fn run(shared: &Shared, device: &Weak<Inner>) {
+fn run(shared: &DeviceShared, device: &Weak<DeviceInner>) {
     let (mut pause, mut work) = (None, PendingWork::default());
     let mut events = Vec::with_capacity(64);
     let reactor = &shared.reactor;
@@ -46,11 +46,11 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
         device.thread.is_me();
         for event in &events {
             match reactor.decode(event) {
-                ReactorEvent::Doorbell => work.doorbell_rung = true,
+                ReactorEvent::WokenByPeer => work.peer_woke_thread = true,
                 ReactorEvent::Socket(id) => on_socket(&device, id),
             }
         }
-        let next = work.round(&device);
+        let next = work.run_round(&device);
         let now = shared.host.now();
         pause = next.map(|at| at.since(now));
     }
@@ -61,8 +61,8 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
 struct PendingWork {
     /// Queue pairs that wait for something that may come without notification.
     waiting: BTreeSet<usize>,
-    /// A peer has rung the doorbell since the last round.
-    doorbell_rung: bool,
+    /// A peer has woken the thread since the last round.
+    peer_woke_thread: bool,
     /// When to check all queue pairs next, and when that was done last.
     check_all_at: Option<Time>,
     checked_all_at: Time,
@@ -71,17 +71,17 @@ struct PendingWork {
 impl PendingWork {
     /// Checks the queue pairs that were kicked since the last round, and the `waiting` ones. Returns when to
     /// run the next round. The cost does not grow with the number of queue pairs that nobody kicked.
-    fn round(&mut self, device: &Arc<Inner>) -> Option<Time> {
+    fn run_round(&mut self, device: &Arc<DeviceInner>) -> Option<Time> {
         device.handle_requested_failures();
         let (shared, objects) = (&device.shared, &device.objects);
         let now = shared.host.now();
-        let rung = std::mem::take(&mut self.doorbell_rung);
+        let woken = std::mem::take(&mut self.peer_woke_thread);
         let kicked = &shared.header.kicked;
         if kicked.any() {
             kicked.drain_each(|index| {
                 self.waiting.insert(index);
             });
-        } else if rung && self.check_all_at.is_none() {
+        } else if woken && self.check_all_at.is_none() {
             // An earlier round has handled it, or a faulty peer removed the kick of another one.
             self.check_all_at = Some(self.checked_all_at + CHECK_ALL_INTERVAL);
         }
@@ -91,13 +91,13 @@ impl PendingWork {
         }
         self.waiting.retain(|&index| objects.qp(index).is_some_and(|qp| check_qp(&qp)));
         let atomics_locked = device.check_atomic_lock();
-        let impatient = atomics_locked || !self.waiting.is_empty() || shared.reactor.is_doorbell_broken();
+        let impatient = atomics_locked || !self.waiting.is_empty() || shared.reactor.is_wake_socket_broken();
         let retry = impatient.then(|| now + RETRY_INTERVAL);
         let departures = objects.free_lingering(shared).then(|| now + DEPARTURE_INTERVAL);
         let handshakes = expire_handshakes(device, now);
         let listeners = resume_listeners(device, now);
-        let ebb = shared.heap_trim.give_back(now);
-        [retry, self.check_all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
+        let heap_trim = shared.heap_trim.give_back(now);
+        [retry, self.check_all_at, departures, handshakes, listeners, heap_trim].into_iter().flatten().min()
     }
 }
 
@@ -106,7 +106,7 @@ fn check_qp(qp: &QpInner) -> bool {
     let connection = &qp.connection;
     if connection.state() != state::ERROR {
         let must_recheck = qp.serve_peer();
-        qp.progress(Caller::NicThread);
+        qp.progress(ProgressCaller::NicThread);
         return must_recheck || qp.sending.is_stalled();
     }
     if !connection.has_failed() {
@@ -123,7 +123,7 @@ fn check_qp(qp: &QpInner) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::device::of;
+    use crate::device::device_inner_of;
     use verbs::{Device, QpInit};
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn round_checks_kicked_queue_pairs_only() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
-        let inner = of(&device).expect("this kind");
+        let inner = device_inner_of(&device).expect("a device of this NIC");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..100).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         inner.stop();
@@ -143,7 +143,7 @@ mod tests {
         }
         let mut work = PendingWork::default();
         let checked = |work: &mut PendingWork| {
-            assert_eq!(work.round(&inner), None, "nothing to wait for");
+            assert_eq!(work.run_round(&inner), None, "nothing to wait for");
             let dealt_with = |qp: &Arc<QpInner>| qp.connection.has_failed();
             inner
                 .objects
@@ -164,7 +164,7 @@ mod tests {
             .host
             .poll("a later time", inner.shared.host.after(Span::from_secs(30)), later)
             .expect("a running clock");
-        work.doorbell_rung = true;
+        work.peer_woke_thread = true;
         assert_eq!(checked(&mut work).len(), 100);
         drop(qps);
     }
@@ -174,16 +174,16 @@ mod tests {
     #[test]
     fn rounds_continue_until_freed_memory_is_returned() {
         let device: Device = crate::open(&host::real::host(), &Default::default()).expect("a device");
-        let inner = of(&device).expect("this kind");
+        let inner = device_inner_of(&device).expect("a device of this NIC");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         inner.stop();
         let mut work = PendingWork::default();
         let crowd: Vec<_> =
             (0..1024).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
-        assert_eq!(work.round(&inner), None, "nothing was freed");
+        assert_eq!(work.run_round(&inner), None, "nothing was freed");
         drop(crowd);
-        assert!(work.round(&inner).is_some(), "many objects were freed");
-        let calm = || work.round(&inner).is_none().then_some(());
+        assert!(work.run_round(&inner).is_some(), "many objects were freed");
+        let calm = || work.run_round(&inner).is_none().then_some(());
         let patience = inner.shared.host.after(Span::from_secs(30));
         assert!(
             inner.shared.host.poll("the end of freeing", patience, calm).is_some(),

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use crate::memory::turn;
-use crate::polling::Polling;
+use crate::memory::atomic_lock;
+use crate::polled_cq::PolledCq;
 use crate::qp::QpInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use nic_util::sync::unpoisoned;
 
 /// A device's objects.
 #[derive(Default)]
 pub(crate) struct Objects {
     qps: RwLock<BTreeMap<usize, Arc<QpInner>>>,
-    pub(crate) cqs: RwLock<BTreeMap<usize, Weak<Polling>>>,
+    pub(crate) cqs: RwLock<BTreeMap<usize, Weak<PolledCq>>>,
     /// A stopped peer may continue its access later: rings and number stay allocated until the peer has left
     /// or died.
     pub(crate) lingering: Mutex<Vec<Arc<QpInner>>>,
@@ -36,9 +36,9 @@ impl Objects {
 
     /// Removes a destroyed queue pair; if its peer still accesses memory (`is_out` is false), it is kept
     /// until the peer has left.
-    pub(crate) fn remove_qp(&self, device: &Shared, qp: &Arc<QpInner>, is_out: bool) {
+    pub(crate) fn remove_qp(&self, device: &DeviceShared, qp: &Arc<QpInner>, is_out: bool) {
         if is_out {
-            turn::release_of(&device.table.map, qp.index());
+            atomic_lock::release_if_held_by(&device.table.map, qp.index());
         } else {
             unpoisoned(&self.lingering).push(qp.clone());
         }
@@ -63,30 +63,30 @@ impl Objects {
 
     /// Frees destroyed queue pairs whose peer was inside, once it has left or died. Returns whether there are
     /// more.
-    pub(crate) fn free_lingering(&self, device: &Shared) -> bool {
+    pub(crate) fn free_lingering(&self, device: &DeviceShared) -> bool {
         let mut lingering = unpoisoned(&self.lingering);
         let gone: Vec<_> = lingering.extract_if(.., |qp| !qp.peer_is_inside()).collect();
         let more = !lingering.is_empty();
         drop(lingering);
         for qp in gone {
-            turn::release_of(&device.table.map, qp.index());
+            atomic_lock::release_if_held_by(&device.table.map, qp.index());
             qp.rings.lock().clear();
             device.free_qp(qp.index());
         }
         more
     }
 
-    pub(crate) fn add_cq(&self, cq: &Arc<Polling>) {
+    pub(crate) fn add_cq(&self, cq: &Arc<PolledCq>) {
         let index = cq.completions.index;
         self.cqs.write().unwrap_or_else(PoisonError::into_inner).insert(index, Arc::downgrade(cq));
     }
 
     /// A completion queue by its number.
-    pub(crate) fn cq(&self, index: usize) -> Option<Arc<Polling>> {
+    pub(crate) fn cq(&self, index: usize) -> Option<Arc<PolledCq>> {
         self.cqs.read().unwrap_or_else(PoisonError::into_inner).get(&index)?.upgrade()
     }
 
-    pub(crate) fn live_cqs(&self) -> Vec<Arc<Polling>> {
+    pub(crate) fn live_cqs(&self) -> Vec<Arc<PolledCq>> {
         self.cqs.read().unwrap_or_else(PoisonError::into_inner).values().filter_map(Weak::upgrade).collect()
     }
 

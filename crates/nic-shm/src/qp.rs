@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use verbs::{AsyncEvent, QpCap, Result, SendWr, Wc};
 
 use crate::connection::Connection;
+use crate::memory::allocator::Ring;
+use crate::memory::atomic_lock;
 use crate::memory::layout::{QpShared, qp_at};
-use crate::memory::parts::Ring;
-use crate::memory::segment::Ref;
-use crate::memory::turn;
+use crate::memory::segment::SharedRef;
 use crate::queues::completions::Completions;
 use crate::queues::receives::SharedReceives;
-use crate::receive::receiving::Receiving;
-use crate::receive::serving::Serving;
-use crate::send::sending::{Caller, Sending};
-use crate::shared::Shared;
+use crate::receive::recv_half::RecvHalf;
+use crate::receive::service_server::ServiceServer;
+use crate::send::send_half::{ProgressCaller, SendHalf};
+use crate::shared::DeviceShared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 
@@ -33,9 +33,9 @@ pub(crate) struct QpParams {
 /// A queue pair.
 pub(crate) struct QpInner {
     pub(crate) connection: Connection,
-    pub(crate) sending: Sending,
-    pub(crate) receiving: Receiving,
-    serving: Serving,
+    pub(crate) sending: SendHalf,
+    pub(crate) receiving: RecvHalf,
+    serving: ServiceServer,
     /// Memory that the peer accesses, until it can do so no more.
     pub(crate) rings: Spin<Vec<Ring>>,
     /// Number of entries of its queues.
@@ -45,22 +45,22 @@ pub(crate) struct QpInner {
 }
 
 impl QpInner {
-    pub(crate) fn new(device: &Arc<Shared>, params: QpParams) -> Result<Self> {
+    pub(crate) fn new(device: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
         let QpParams { pd, cap, signal_all, known_as, send, recv, srq } = params;
-        let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
+        let (receiving, rings) = RecvHalf::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.alloc()?;
-        let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(number.index))?;
+        let words: SharedRef<QpShared> = SharedRef::new(&device.table.map, qp_at(number.index))?;
         words.pd.store(pd, Ordering::Relaxed);
-        receiving.describe(&words, &rings);
+        receiving.publish_layout(&words, &rings);
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.heap_trim.rise(queue(entries));
         let connection = Connection::new(device, number, known_as, pd, words);
         Ok(Self {
-            sending: Sending::new(&cap, signal_all, connection.known_as, send),
+            sending: SendHalf::new(&cap, signal_all, connection.known_as, send),
             connection,
             receiving,
-            serving: Serving::default(),
+            serving: ServiceServer::default(),
             rings: Spin::new(rings),
             entries,
             has_reported_last: AtomicBool::new(false),
@@ -89,7 +89,7 @@ impl QpInner {
     }
 
     /// Retries waiting requests.
-    pub(crate) fn progress(&self, caller: Caller) {
+    pub(crate) fn progress(&self, caller: ProgressCaller) {
         if self.sending.progress(&self.connection, caller) {
             self.fail();
         }
@@ -154,7 +154,7 @@ impl QpInner {
     pub(crate) fn set_peer_lost(&self, gone: bool) {
         self.connection.set_peer_lost(gone);
         if gone {
-            turn::release_of(&self.connection.device.table.map, self.index());
+            atomic_lock::release_if_held_by(&self.connection.device.table.map, self.index());
         }
         self.fail();
         self.receiving.completions.force_event();

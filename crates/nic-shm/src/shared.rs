@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use host::Host;
 use verbs::{AsyncEvent, DeviceAttr, Result};
 
+use crate::memory::allocator::{PAGE, SegmentAllocator};
 use crate::memory::layout::{Header, VERSION};
 use crate::memory::numbers::Indices;
-use crate::memory::parts::{Memory, PAGE};
-use crate::memory::segment::Ref;
-use crate::memory::table::Table;
+use crate::memory::segment::SharedRef;
+use crate::memory::table::ProtectionTable;
 use crate::peer::device::PeerDevices;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
@@ -24,13 +24,13 @@ use nic_util::sync::{Spin, unpoisoned};
 pub(crate) const NAME: &str = "shm";
 
 /// State that all objects of a device share.
-pub(crate) struct Shared {
+pub(crate) struct DeviceShared {
     pub(crate) host: Host,
     pub(crate) fork_guard: ForkGuard,
     pub(crate) attr: DeviceAttr,
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) table: Arc<Table>,
-    pub(crate) header: Ref<Header>,
+    pub(crate) memory: Arc<SegmentAllocator>,
+    pub(crate) table: Arc<ProtectionTable>,
+    pub(crate) header: SharedRef<Header>,
     /// A random number, chosen when the device was opened.
     pub(crate) token: u64,
     /// The random number of the process.
@@ -58,23 +58,23 @@ struct RequestedFailures {
     qps: Mutex<Vec<usize>>,
 }
 
-impl Shared {
+impl DeviceShared {
     pub(crate) fn new(
         host: &Host,
         fork_guard: ForkGuard,
         attr: DeviceAttr,
-        memory: Memory,
+        memory: SegmentAllocator,
         peers: PeerDevices,
     ) -> Result<Self> {
         let token = random()?;
-        let header: Ref<Header> = Ref::new(&memory.segment.map, 0)?;
+        let header: SharedRef<Header> = SharedRef::new(&memory.segment.map, 0)?;
         header.token.store(token, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Release);
         Ok(Self {
             host: host.clone(),
             fork_guard,
             attr,
-            table: Table::own(&memory.segment.map, memory.segment.id()?),
+            table: ProtectionTable::own(&memory.segment.map, memory.segment.id()?),
             memory: Arc::new(memory),
             header,
             token,
@@ -93,7 +93,7 @@ impl Shared {
     }
 
     /// A key for region `index` that differs from the region's last key.
-    pub(crate) fn fresh_key(&self, index: usize) -> u32 {
+    pub(crate) fn new_key(&self, index: usize) -> u32 {
         // An odd factor permutes the 65,536 values, so that none is reused before all have been used; the
         // start is random. Key 0 is never valid.
         let low = loop {
@@ -107,7 +107,7 @@ impl Shared {
     }
 
     /// A stamp for a registration, never used before.
-    pub(crate) fn fresh_stamp(&self) -> u64 {
+    pub(crate) fn new_stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::Env;
-use crate::harness::check::{ok, pattern};
+use crate::harness::check::{expect_success, pattern};
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::Span;
 use verbs::{
@@ -83,7 +83,7 @@ pub(crate) fn accepting_with_too_much_rejects(env: &Env) {
 }
 
 /// A rejection carries private data, and the queue pair is back in `Init`.
-pub(crate) fn rejections_carry_data(env: &Env) {
+pub(crate) fn rejection_carries_private_data(env: &Env) {
     for len in [0, 1, env.b.attr().max_private_data as usize] {
         let (a, b) = ends(env);
         let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -126,7 +126,7 @@ pub(crate) fn a_rejected_queue_pair_connects_again(env: &Env) {
     }
     connect(env, &a, &b, &Setup::default());
     b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
-    ok(a.received(), 1, WcOpcode::Recv);
+    expect_success(a.next_received(), 1, WcOpcode::Recv);
 }
 
 /// If the request is not answered within the time-out, the connection fails and the queue pair is back in `Init`.
@@ -152,11 +152,11 @@ fn late_accept(b: &Endpoint, request: verbs::ConnectRequest) {
         CmEvent::Established { qp_num, .. } => b.waiter.disconnected(&b.cm, qp_num),
         other => panic!("expected the end of a late accept, got {other:?}"),
     }
-    b.in_error();
+    b.wait_for_error();
 }
 
 /// The connecting side disappears before the answer: the same set of outcomes.
-pub(crate) fn the_connecting_side_vanishes(env: &Env) {
+pub(crate) fn accept_after_connecting_side_vanished(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -165,7 +165,7 @@ pub(crate) fn the_connecting_side_vanishes(env: &Env) {
     late_accept(&b, request);
     let (a, b) = ends(env);
     connect(env, &a, &b, &Setup::default());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A queue pair of the wrong device cannot accept; the request is rejected.
@@ -191,7 +191,7 @@ pub(crate) fn a_foreign_queue_pair_cannot_connect(env: &Env) {
 
 /// The active side may send as soon as it has its `Established`; the passive side's receives, posted before its accept,
 /// take the message, in whatever order the passive side polls its queues.
-pub(crate) fn data_right_after_established(env: &Env) {
+pub(crate) fn data_may_follow_established_immediately(env: &Env) {
     let (a, b) = ends(env);
     b.post_recv(1, &[b.host.sge(0, 8)]);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
@@ -199,8 +199,8 @@ pub(crate) fn data_right_after_established(env: &Env) {
     b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
     a.waiter.established(&a.cm, a.qp.num());
     a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
-    ok(b.received(), 1, WcOpcode::Recv);
-    ok(a.sent(), 2, WcOpcode::Send);
+    expect_success(b.next_received(), 1, WcOpcode::Recv);
+    expect_success(a.next_sent(), 2, WcOpcode::Send);
     b.waiter.established(&b.cm, b.qp.num());
 }
 
@@ -210,8 +210,8 @@ pub(crate) fn the_passive_side_may_send_first(env: &Env) {
     a.post_recv(1, &[a.host.sge(0, 8)]);
     connect(env, &a, &b, &Setup::default());
     b.post(&SendWr::new(2, SendOp::Send, &[b.host.sge(0, 8)]));
-    ok(a.received(), 1, WcOpcode::Recv);
-    ok(b.sent(), 2, WcOpcode::Send);
+    expect_success(a.next_received(), 1, WcOpcode::Recv);
+    expect_success(b.next_sent(), 2, WcOpcode::Send);
 }
 
 /// A device connects to itself.
@@ -219,11 +219,11 @@ pub(crate) fn a_device_connects_to_itself(env: &Env) {
     let (near, far) =
         (Endpoint::new(env, &env.b, &Setup::default()), Endpoint::new(env, &env.b, &Setup::default()));
     connect(env, &near, &far, &Setup::default());
-    Conn { a: near, b: far }.still_works();
+    Conn { a: near, b: far }.check_traffic();
 }
 
 /// Both ends in one protection domain, with one completion queue and one channel for everything.
-pub(crate) fn one_channel_for_both_ends(env: &Env) {
+pub(crate) fn both_ends_may_share_channel_and_queue(env: &Env) {
     let end = Endpoint::new(env, &env.b, &Setup::default());
     let (other, param) = (end.another_qp(), ConnParam::default());
     let listener = end.cm.listen(env.addr(), 1).expect("a listener");
@@ -241,14 +241,14 @@ pub(crate) fn one_channel_for_both_ends(env: &Env) {
     want.sort_unstable();
     assert_eq!(nums, want);
     end.post(&SendWr::new(1, SendOp::Write(end.host.remote(64)), &[end.host.sge(0, 8)]));
-    ok(end.sent(), 1, WcOpcode::Write);
+    expect_success(end.next_sent(), 1, WcOpcode::Write);
 }
 
 /// A wait for an event that does not come ends at its deadline, and names the call.
 pub(crate) fn waiting_for_events_times_out(env: &Env) {
     let cm = env.a.create_cm().expect("a channel");
     assert_eq!(
-        cm.get_event(env.waiter.moment()).expect_err("nothing happens"),
+        cm.get_event(env.waiter.short_time()).expect_err("nothing happens"),
         Error::TimedOut { call: "Cm::get_event" }
     );
     assert!(cm.poll_event().is_none());
@@ -346,7 +346,7 @@ fn identifiers(env: &Env) -> ((Cm, CmId), (Cm, CmId)) {
 
 /// Private data goes both ways without a queue pair, and each end notices when the other disconnects: by a call, which
 /// both ends are notified of, or by dropping the last handle, which the other end is notified of.
-pub(crate) fn without_a_queue_pair(env: &Env) {
+pub(crate) fn connection_without_queue_pairs_is_made_and_ended(env: &Env) {
     for active_ends in [true, false] {
         let (mut ends, mut stays) = identifiers(env);
         if !active_ends {
@@ -367,7 +367,7 @@ pub(crate) fn without_a_queue_pair(env: &Env) {
 }
 
 /// A queue pair may be connected to an end without one; its sends find no receive.
-pub(crate) fn without_a_queue_pair_at_one_end(env: &Env) {
+pub(crate) fn connection_without_queue_pair_at_one_end_is_made(env: &Env) {
     let setup = Setup::default();
     for with_qp in [true, false] {
         let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
@@ -385,7 +385,7 @@ pub(crate) fn without_a_queue_pair_at_one_end(env: &Env) {
         paired.waiter.established(&paired.cm, paired.qp.num());
         bare.waiter.established(&bare.cm, id.num());
         paired.post(&SendWr::new(1, SendOp::Send, &[paired.host.sge(0, 8)]));
-        assert_ne!(paired.sent().status, WcStatus::Success);
+        assert_ne!(paired.next_sent().status, WcStatus::Success);
         let _ = paired.cm.disconnect(&paired.qp);
         bare.waiter.disconnected(&bare.cm, id.num());
     }
@@ -417,7 +417,7 @@ pub(crate) fn identifiers_are_rejected(env: &Env) {
 }
 
 /// Two hundred connections in sequence: each gets its own events, and none of another connection.
-pub(crate) fn identifiers_come_and_go(env: &Env) {
+pub(crate) fn connections_without_queue_pair_leak_nothing(env: &Env) {
     let (near, far) = (env.a.create_cm().expect("a channel"), env.b.create_cm().expect("a channel"));
     let listener = far.listen(env.addr(), 4).expect("a listener");
     for round in 0..200_u8 {
@@ -434,7 +434,7 @@ pub(crate) fn identifiers_come_and_go(env: &Env) {
 }
 
 /// A request is alive only while the connecting side waits for the answer.
-pub(crate) fn request_dies_with_connecting_side(env: &Env) {
+pub(crate) fn request_is_not_alive_after_connecting_side_left(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");

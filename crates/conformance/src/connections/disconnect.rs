@@ -2,7 +2,7 @@
 
 use super::connect::ends;
 use crate::Env;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{
     CmEvent, ConnParam, Cq, Error, QpState, RecvWr, SendOp, SendWr, Srq, SrqInit, Wc, WcOpcode, WcStatus,
@@ -13,7 +13,7 @@ fn assert_ended(c: &Conn) {
     for end in [&c.a, &c.b] {
         end.waiter.disconnected(&end.cm, end.qp.num());
         assert_eq!(end.qp.state(), QpState::Error);
-        end.receives_flushed([1, 2]);
+        end.expect_receives_flushed([1, 2]);
     }
     for end in [&c.a, &c.b] {
         end.waiter.no_event(&end.cm, "one Disconnected is enough");
@@ -53,7 +53,7 @@ pub(crate) fn both_sides_disconnect(env: &Env) {
 }
 
 /// A second disconnect of the same end does nothing.
-pub(crate) fn disconnecting_twice_is_once(env: &Env) {
+pub(crate) fn second_disconnect_does_nothing(env: &Env) {
     let c = with_receives(env);
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
     c.a.cm.disconnect(&c.a.qp).expect("again");
@@ -61,20 +61,20 @@ pub(crate) fn disconnecting_twice_is_once(env: &Env) {
 }
 
 /// A queue pair that was never connected cannot be disconnected.
-pub(crate) fn only_connections_disconnect(env: &Env) {
+pub(crate) fn disconnect_of_unconnected_queue_pair_is_refused(env: &Env) {
     let (a, _) = ends(env);
     let refusal = a.cm.disconnect(&a.qp);
     assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Init, .. })), "{refusal:?}");
 }
 
 /// Moving a queue pair to the error state disconnects the peer.
-pub(crate) fn the_error_state_disconnects(env: &Env) {
+pub(crate) fn to_error_disconnects_the_peer(env: &Env) {
     let c = with_receives(env);
     c.a.qp.to_error();
     assert_eq!(c.a.qp.state(), QpState::Error);
     c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
-    c.a.receives_flushed([1, 2]);
-    c.b.receives_flushed([1, 2]);
+    c.a.expect_receives_flushed([1, 2]);
+    c.b.expect_receives_flushed([1, 2]);
 }
 
 /// Dropping a queue pair disconnects the peer; its own requests never complete.
@@ -85,13 +85,13 @@ pub(crate) fn dropping_a_queue_pair_disconnects(env: &Env) {
         let Endpoint { qp, recv_cq, .. } = gone;
         drop(qp);
         left.waiter.disconnected(&left.cm, left.qp.num());
-        left.receives_flushed([1, 2]);
-        left.waiter.silence(&recv_cq, "a dropped queue pair completes nothing");
+        left.expect_receives_flushed([1, 2]);
+        left.waiter.no_completion(&recv_cq, "a dropped queue pair completes nothing");
     }
 }
 
 /// Completions from before the end can still be polled after it.
-pub(crate) fn completions_survive_the_end(env: &Env) {
+pub(crate) fn completions_can_be_polled_after_disconnect(env: &Env) {
     let c = Conn::new(env);
     for i in 0..4 {
         c.b.post_recv(i, &[c.b.host.sge(0, 8)]);
@@ -100,32 +100,32 @@ pub(crate) fn completions_survive_the_end(env: &Env) {
         c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
     }
     for i in 0..3 {
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
     c.a.cm.disconnect(&c.a.qp).expect("disconnect");
     c.b.waiter.disconnected(&c.b.cm, c.b.qp.num());
     for i in 0..3 {
-        ok(c.b.received(), i, WcOpcode::Recv);
+        expect_success(c.b.next_received(), i, WcOpcode::Recv);
     }
-    c.b.receives_flushed([3]);
+    c.b.expect_receives_flushed([3]);
 }
 
 /// Software NICs know whether a queue pair has unpolled successful completions, of sends as well as receives, also
 /// after the end of the connection. Flushed ones do not count.
-pub(crate) fn completions_are_known_until_they_are_polled(env: &Env) {
+pub(crate) fn has_completed_until_completions_are_polled(env: &Env) {
     let c = Conn::new(env);
     let knows = ["shm", "iwarp"].iter().any(|name| env.a.name().starts_with(name));
     (0..2).for_each(|i| c.b.post_recv(i, &[c.b.host.sge(0, 8)]));
     assert!(![&c.a, &c.b].iter().any(|end| end.qp.has_completed()), "nothing is completed");
     c.a.post(&SendWr::new(0, SendOp::Send, &[c.a.host.sge(0, 8)]));
-    ok(c.b.received(), 0, WcOpcode::Recv);
+    expect_success(c.b.next_received(), 0, WcOpcode::Recv);
     assert!(!c.b.qp.has_completed(), "the only message has been polled");
     c.b.cm.disconnect(&c.b.qp).expect("disconnect");
     c.a.waiter.disconnected(&c.a.cm, c.a.qp.num());
     assert_eq!(c.a.qp.has_completed(), knows, "the peer has received it");
-    ok(c.a.sent(), 0, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 0, WcOpcode::Send);
     assert!(![&c.a, &c.b].iter().any(|end| end.qp.has_completed()), "a flushed receive does not count");
-    c.b.receives_flushed([1]);
+    c.b.expect_receives_flushed([1]);
 }
 
 /// Three ways to end a connection in order.
@@ -148,13 +148,13 @@ pub(crate) fn messages_received_before_disconnect_complete(env: &Env) {
             c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
         }
         let Conn { a, b } = c;
-        (0..messages).for_each(|i| assert_eq!(b.received().wr_id, i));
+        (0..messages).for_each(|i| assert_eq!(b.next_received().wr_id, i));
         leave(b);
         for i in 0..messages {
-            let wc = a.sent();
+            let wc = a.next_sent();
             assert!(wc.is_ok() && wc.wr_id == i, "round {round}, message {i} of {messages}: {wc:?}");
         }
-        let failed = |_| a.sent();
+        let failed = |_| a.next_sent();
         let failed: Vec<Wc> = (0..waiting).map(failed).collect();
         let ids: Vec<u64> = failed.iter().map(|wc| wc.wr_id).collect();
         assert!(
@@ -190,7 +190,7 @@ pub(crate) fn acknowledged(env: &Env, is_shared: bool) -> Option<(Conn, Option<S
         a.post(&SendWr::new(i, SendOp::Send, &[a.host.sge(0, 8)]));
     }
     for i in 0..MESSAGES {
-        ok(a.sent(), i, WcOpcode::Send);
+        expect_success(a.next_sent(), i, WcOpcode::Send);
     }
     Some((Conn { a, b }, srq))
 }
@@ -220,7 +220,7 @@ pub(crate) fn an_empty_queue_after_the_end_stays_empty(env: &Env) {
 
 /// A connection that carried traffic reports `Established` and `Disconnected` at both ends, however short it was, and
 /// however late its events are taken.
-pub(crate) fn a_short_connection_begins_and_ends(env: &Env) {
+pub(crate) fn short_connection_is_reported_established_and_disconnected(env: &Env) {
     for round in 0..16 {
         let (a, b) = ends(env);
         let listener = b.cm.listen(env.addr(), 8).expect("a listener");
@@ -230,7 +230,7 @@ pub(crate) fn a_short_connection_begins_and_ends(env: &Env) {
         b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
         a.waiter.established(&a.cm, a.qp.num());
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
-        ok(a.sent(), 2, WcOpcode::Send);
+        expect_success(a.next_sent(), 2, WcOpcode::Send);
         match round % 2 {
             0 => a.cm.disconnect(&a.qp).expect("disconnect"),
             _ => drop(a),
@@ -239,7 +239,7 @@ pub(crate) fn a_short_connection_begins_and_ends(env: &Env) {
         let num = b.qp.num();
         assert!(matches!(first, CmEvent::Established { qp_num, .. } if qp_num == num), "{first:?}");
         b.waiter.disconnected(&b.cm, num);
-        ok(b.received(), 1, WcOpcode::Recv);
+        expect_success(b.next_received(), 1, WcOpcode::Recv);
     }
 }
 
@@ -258,19 +258,19 @@ pub(crate) fn a_new_queue_pair_reconnects(env: &Env) {
             end.cm = end.device.create_cm().expect("a channel without old events");
         }
         connect(env, &c.a, &c.b, &Setup::default());
-        c.still_works();
+        c.check_traffic();
     }
 }
 
 /// Events of one connection do not disturb another one on the same channels.
-pub(crate) fn other_connections_stay(env: &Env) {
+pub(crate) fn other_connections_are_unaffected_by_disconnect(env: &Env) {
     let c = Conn::new(env);
     let (near, far, param) = (c.a.another_qp(), c.b.another_qp(), ConnParam::default());
     crate::harness::conn::connect_qps(env, (&c.a.cm, &near, &param), (&c.b.cm, &far, &param));
     c.a.cm.disconnect(&near).expect("disconnect");
     c.a.waiter.disconnected(&c.a.cm, near.num());
     c.b.waiter.disconnected(&c.b.cm, far.num());
-    c.still_works();
+    c.check_traffic();
 }
 
 /// A connection outlives the channel that it came from, as far as the caller's handles are concerned.
@@ -278,5 +278,5 @@ pub(crate) fn connections_outlive_their_channel(env: &Env) {
     let mut c = Conn::new(env);
     c.a.cm = env.a.create_cm().expect("another channel");
     c.b.cm = env.b.create_cm().expect("another channel");
-    c.still_works();
+    c.check_traffic();
 }

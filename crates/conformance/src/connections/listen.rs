@@ -14,7 +14,7 @@ fn dead_address(env: &Env) -> SocketAddr {
 }
 
 /// Without a listener the connection is refused, and the queue pair is back in `Init`.
-pub(crate) fn nobody_listens(env: &Env) {
+pub(crate) fn connect_without_listener_is_refused(env: &Env) {
     let (a, b) = ends(env);
     let addr = dead_address(env);
     a.cm.connect(&a.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
@@ -25,7 +25,7 @@ pub(crate) fn nobody_listens(env: &Env) {
 }
 
 /// A dropped listener accepts no more connections; existing ones live on.
-pub(crate) fn a_dropped_listener_refuses(env: &Env) {
+pub(crate) fn connect_to_dropped_listener_is_refused(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 4).expect("a listener");
     connect_through(&a, &b, listener.addr());
@@ -34,7 +34,7 @@ pub(crate) fn a_dropped_listener_refuses(env: &Env) {
     let late = Endpoint::new(env, &env.a, &Setup::default());
     late.cm.connect(&late.qp, addr, &ConnParam::default()).expect("the answer comes as an event");
     assert_eq!(failure(&late), CmFailure::Refused(addr));
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// Connects `a` to `b`, which listens at `addr`.
@@ -46,7 +46,7 @@ fn connect_through(a: &Endpoint, b: &Endpoint, addr: SocketAddr) {
 }
 
 /// For port 0 the device chooses a port, a different one each time.
-pub(crate) fn port_zero_chooses(env: &Env) {
+pub(crate) fn port_zero_chooses_a_free_port(env: &Env) {
     let cm = env.b.create_cm().expect("a channel");
     let (one, two) = (cm.listen(env.addr(), 1).expect("one"), cm.listen(env.addr(), 1).expect("two"));
     assert_ne!(one.addr().port(), 0);
@@ -56,7 +56,7 @@ pub(crate) fn port_zero_chooses(env: &Env) {
 
 /// A port in use is refused by the call, and is free again when its listener is dropped. Other programs on this host
 /// may take a free port before this test does, so it tries several.
-pub(crate) fn a_port_is_taken_once(env: &Env) {
+pub(crate) fn second_listener_on_a_port_is_refused(env: &Env) {
     let cm = env.b.create_cm().expect("a channel");
     let other = env.b.create_cm().expect("another channel");
     let is_free_again = (0..8).any(|_| {
@@ -73,7 +73,7 @@ pub(crate) fn a_port_is_taken_once(env: &Env) {
 }
 
 /// As many requests as the backlog may wait; each can then be answered, in the order of arrival.
-pub(crate) fn the_backlog_waits(env: &Env) {
+pub(crate) fn requests_of_the_backlog_wait_in_order(env: &Env) {
     let count = 16;
     let b = Endpoint::new(env, &env.b, &Setup::default());
     let listener = b.cm.listen(env.addr(), count).expect("a listener");
@@ -140,11 +140,11 @@ pub(crate) fn a_taken_request_outlives_its_listener(env: &Env) {
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
     a.waiter.established(&a.cm, a.qp.num());
     b.waiter.established(&b.cm, b.qp.num());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// 64 connections are started before the first is answered, and each then carries data.
-pub(crate) fn sixty_four_connections(env: &Env) {
+pub(crate) fn sixty_four_connections_can_be_pending(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 64).expect("a listener");
     let near: Vec<Qp> = (0..64).map(|_| a.another_qp()).collect();
@@ -173,9 +173,13 @@ pub(crate) fn sixty_four_connections(env: &Env) {
         a.host.buf().write(i * 8, &at.to_le_bytes()).expect("inside");
         qp.post_send(&SendWr::new(at, SendOp::Write(b.host.remote(at)), &data)).expect("post");
     }
-    let mut done: Vec<u64> = (0..64).map(|_| a.sent()).filter(Wc::is_ok).map(|wc| wc.wr_id).collect();
+    let mut done: Vec<u64> = (0..64).map(|_| a.next_sent()).filter(Wc::is_ok).map(|wc| wc.wr_id).collect();
     done.sort_unstable();
     assert_eq!(done, (0..64).map(|i| i * 8).collect::<Vec<u64>>());
     let want: Vec<u8> = (0..64_u64).flat_map(|i| (i * 8).to_le_bytes()).collect();
-    crate::harness::check::same_bytes("64 writes", &b.host.buf().to_vec(0..512).expect("inside"), &want);
+    crate::harness::check::assert_same_bytes(
+        "64 writes",
+        &b.host.buf().to_vec(0..512).expect("inside"),
+        &want,
+    );
 }

@@ -5,14 +5,14 @@
 //! | `connect`, `disconnect` | establishing and ending connections |
 //! | `listen`, `screen`, `ports` | listeners, listeners that screen requests, reserved addresses |
 //! | `pairing` | queue pairs whose numbers were exchanged out of band |
-//! | `stand_in` | queue pairs that replace others under the same number |
-//! | `vanish` | peers that disappear |
+//! | `replaced_qp` | queue pairs that replace others under the same number |
+//! | `peer_loss` | peers that disappear |
 
 pub(crate) mod connect;
 pub(crate) mod disconnect;
 pub(crate) mod listen;
 pub(crate) mod pairing;
+pub(crate) mod peer_loss;
 pub(crate) mod ports;
+pub(crate) mod replaced_qp;
 pub(crate) mod screen;
-pub(crate) mod stand_in;
-pub(crate) mod vanish;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::connect::{ends, own_ip, rejected};
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::check::{Shadow, expect_failure, expect_success};
 use crate::harness::conn::{Conn, Endpoint, Setup};
 use verbs::pairing::{self, Offered, Pairing};
 use verbs::{CmEvent, ConnParam, Device, Error, Qp, QpInit, QpState, SendOp, SendWr, WcOpcode, WcStatus};
@@ -105,7 +105,7 @@ fn wait_connected(sides: [(&PairingSide, &[&Qp]); 2], count: usize) {
 #[track_caller]
 fn assert_works(one: PairingSide, other: PairingSide) {
     wait_connected([(&one, &[&one.end.qp]), (&other, &[&other.end.qp])], 1);
-    Conn { a: one.end, b: other.end }.still_works();
+    Conn { a: one.end, b: other.end }.check_traffic();
 }
 
 /// A side's numbers identify its port, sides with the same address have different ones, and a number is unique until it
@@ -191,8 +191,8 @@ pub(crate) fn many_pairs_are_not_mixed_up(env: &Env) {
     for (place, (from, to)) in (0_u32..).zip(pairs()) {
         to.post_recv(&verbs::RecvWr::new(place.into(), &[])).expect("room");
         from.post_send(&SendWr::new(1, SendOp::SendImm(place), &[])).expect("room");
-        ok(one.end.sent(), 1, WcOpcode::Send);
-        let wc = other.end.received();
+        expect_success(one.end.next_sent(), 1, WcOpcode::Send);
+        let wc = other.end.next_received();
         assert_eq!((wc.wr_id, wc.imm, wc.qp_num), (place.into(), Some(place), to.num()));
     }
 }
@@ -229,12 +229,15 @@ pub(crate) fn qp_is_connected_to_itself(env: &Env) {
     });
     let mut memory = Shadow::new(&end.host, 7);
     end.post(&SendWr::new(2, SendOp::Send, &[end.host.sge(0, 64)]));
-    let (sent, received) = (ok(end.sent(), 2, WcOpcode::Send), ok(end.received(), 1, WcOpcode::Recv));
+    let (sent, received) = (
+        expect_success(end.next_sent(), 2, WcOpcode::Send),
+        expect_success(end.next_received(), 1, WcOpcode::Recv),
+    );
     assert_eq!([sent.qp_num, received.qp_num], [num; 2]);
     end.post(&SendWr::new(3, SendOp::Write(end.host.remote(128)), &[end.host.sge(0, 64)]));
     end.post(&SendWr::new(4, SendOp::Read(end.host.remote(0)), &[end.host.sge(192, 64)]));
-    ok(end.sent(), 3, WcOpcode::Write);
-    ok(end.sent(), 4, WcOpcode::Read);
+    expect_success(end.next_sent(), 3, WcOpcode::Write);
+    expect_success(end.next_sent(), 4, WcOpcode::Read);
     let first = memory.bytes(0, 64);
     [64, 128, 192].into_iter().for_each(|at| memory.expect(at, &first));
     memory.check("its own memory");
@@ -243,10 +246,10 @@ pub(crate) fn qp_is_connected_to_itself(env: &Env) {
     end.post_recv(5, &[]);
     end.qp.to_error();
     end.post(&SendWr::new(6, SendOp::Send, &[]));
-    let flushed = end.sent();
-    failed(flushed, 6, WcStatus::WrFlushErr);
+    let flushed = end.next_sent();
+    expect_failure(flushed, 6, WcStatus::WrFlushErr);
     assert_eq!(flushed.qp_num, num);
-    end.receives_flushed([5]);
+    end.expect_receives_flushed([5]);
 }
 
 /// A peer that connects to a side's address with other private data is refused; requests for the channel's other
@@ -315,7 +318,7 @@ pub(crate) fn reused_numbers_pair_new_qps(env: &Env) {
     wait_connected([(&lesser, &[&one]), (&greater, &[&other])], 1);
     other.post_recv(&verbs::RecvWr::new(3, &[])).expect("room");
     one.post_send(&SendWr::new(1, SendOp::SendImm(9), &[])).expect("room");
-    assert_eq!(greater.end.received().imm, Some(9));
+    assert_eq!(greater.end.next_received().imm, Some(9));
 }
 
 /// Waits for a request that no queue pair has been paired with yet. Disconnections of replaced queue pairs may be
@@ -380,8 +383,11 @@ pub(crate) fn pair_reconnects_in_any_order(env: &Env) {
         wait_connected([(&lesser, &[&lesser.end.qp]), (&greater, &[&greater.end.qp])], round + 1);
         greater.end.post_recv(round as u64, &[]);
         lesser.end.post(&SendWr::new(round as u64, SendOp::SendImm(round as u32), &[]));
-        assert_eq!(ok(greater.end.received(), round as u64, WcOpcode::Recv).imm, Some(round as u32));
-        ok(lesser.end.sent(), round as u64, WcOpcode::Send);
+        assert_eq!(
+            expect_success(greater.end.next_received(), round as u64, WcOpcode::Recv).imm,
+            Some(round as u32)
+        );
+        expect_success(lesser.end.next_sent(), round as u64, WcOpcode::Send);
         if round % 2 == 0 {
             lesser.replace_qp();
             greater.replace_qp();

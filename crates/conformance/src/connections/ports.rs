@@ -74,7 +74,7 @@ pub(crate) fn a_bound_port_can_be_listened_at(env: &Env) {
     a.waiter.established(&a.cm, a.qp.num());
     b.waiter.established(&b.cm, b.qp.num());
     drop((listener, port));
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A connection comes from the port reserved for it, which cannot be reserved again meanwhile.
@@ -87,7 +87,7 @@ pub(crate) fn a_connection_comes_from_its_bound_port(env: &Env) {
         accepted(&a, &b, port.addr());
         refused(a.cm.bind(port.addr()));
         drop(port);
-        Conn { a, b }.still_works();
+        Conn { a, b }.check_traffic();
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn a_refused_connect_keeps_its_port(env: &Env) {
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect_from(&port, &a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     accepted(&a, &b, port.addr());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A port whose listener is dropped stays reserved, refuses connections, and can be connected from.
@@ -131,7 +131,7 @@ pub(crate) fn a_port_outlives_its_listener(env: &Env) {
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect_from(&port, &a.qp, listener.addr(), &ConnParam::default()).expect("connect");
     accepted(&a, &b, port.addr());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A port serves one listener at a time, and cannot be connected from meanwhile.

@@ -58,7 +58,7 @@ pub(crate) fn passing_request_carries_screen_value(env: &Env) {
     b.cm.accept(request, &b.qp, &ConnParam::with_private_data(*b"yes")).expect("accept");
     assert!(a.waiter.established(&a.cm, a.qp.num()).starts_with(b"yes"));
     b.waiter.established(&b.cm, b.qp.num());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A listener without a screen gives no value.
@@ -89,7 +89,7 @@ pub(crate) fn failing_request_is_rejected_without_event(env: &Env) {
         b.cm.accept(b.waiter.request(&b.cm), &b.qp, &ConnParam::default()).expect("accept");
         a.waiter.established(&a.cm, a.qp.num());
         b.waiter.established(&b.cm, b.qp.num());
-        Conn { a, b }.still_works();
+        Conn { a, b }.check_traffic();
     }
 }
 
@@ -120,5 +120,5 @@ pub(crate) fn rejected_requests_occupy_no_backlog(env: &Env) {
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
     a.waiter.established(&a.cm, a.qp.num());
     b.waiter.established(&b.cm, b.qp.num());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }

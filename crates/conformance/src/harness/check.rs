@@ -14,7 +14,7 @@ pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
 
 /// Compares bytes; on failure prints only the first differences.
 #[track_caller]
-pub(crate) fn same_bytes(what: &str, got: &[u8], want: &[u8]) {
+pub(crate) fn assert_same_bytes(what: &str, got: &[u8], want: &[u8]) {
     assert_eq!(got.len(), want.len(), "{what}: lengths differ");
     if got == want {
         return;
@@ -59,26 +59,26 @@ impl<'a> Shadow<'a> {
     #[track_caller]
     pub(crate) fn check(&self, what: &str) {
         let got = self.mr.buf().to_vec(0..self.want.len()).expect("the whole buffer");
-        same_bytes(what, &got, &self.want);
+        assert_same_bytes(what, &got, &self.want);
     }
 }
 
 /// Checks that a completion is a success of this request.
 #[track_caller]
-pub(crate) fn ok(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
+pub(crate) fn expect_success(wc: Wc, wr_id: u64, opcode: WcOpcode) -> Wc {
     assert_eq!((wc.status, wc.wr_id, wc.opcode), (WcStatus::Success, wr_id, opcode), "{wc:?}");
     wc
 }
 
 /// Checks that a completion is this failure of this request.
 #[track_caller]
-pub(crate) fn failed(wc: Wc, wr_id: u64, status: WcStatus) {
+pub(crate) fn expect_failure(wc: Wc, wr_id: u64, status: WcStatus) {
     assert_eq!((wc.status, wc.wr_id), (status, wr_id), "{wc:?}");
 }
 
 /// Checks that a completion is one of several legal failures of this request.
 #[track_caller]
-pub(crate) fn failed_as(wc: Wc, wr_id: u64, legal: &[WcStatus]) {
+pub(crate) fn expect_failure_among(wc: Wc, wr_id: u64, legal: &[WcStatus]) {
     assert_eq!(wc.wr_id, wr_id, "{wc:?}");
     assert!(legal.contains(&wc.status), "{wc:?}: expected one of {legal:?}");
 }

@@ -82,7 +82,7 @@ impl Endpoint {
         let pd = srq.map_or_else(|| device.alloc_pd().expect("a protection domain"), |s| s.pd().clone());
         let send_cq = device.create_cq(setup.cqe).expect("a completion queue");
         let recv_cq = device.create_cq(setup.cqe).expect("a completion queue");
-        let mut init = QpInit::new(&send_cq).recv_cq(&recv_cq).cap(fit(device, setup.cap));
+        let mut init = QpInit::new(&send_cq).recv_cq(&recv_cq).cap(limit_cap(device, setup.cap));
         init.sq_sig_all = setup.sq_sig_all;
         init.srq = srq.cloned();
         let qp = pd.create_qp(&init).expect("a queue pair");
@@ -116,41 +116,41 @@ impl Endpoint {
 
     /// The next completion of the send queue.
     #[track_caller]
-    pub(crate) fn sent(&self) -> Wc {
+    pub(crate) fn next_sent(&self) -> Wc {
         self.waiter.completion(&self.send_cq, "a send completion")
     }
 
     /// The next completion of the receive queue.
     #[track_caller]
-    pub(crate) fn received(&self) -> Wc {
+    pub(crate) fn next_received(&self) -> Wc {
         self.waiter.completion(&self.recv_cq, "a receive completion")
     }
 
     /// Waits until the queue pair has failed.
     #[track_caller]
-    pub(crate) fn in_error(&self) {
+    pub(crate) fn wait_for_error(&self) {
         self.waiter.until("error state", || (self.qp.state() == QpState::Error).then_some(()));
     }
 
     /// The next completions of the send queue must be flushes of these requests, in this order.
     #[track_caller]
-    pub(crate) fn sends_flushed(&self, ids: impl IntoIterator<Item = u64>) {
+    pub(crate) fn expect_sends_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.sent(), id, WcStatus::WrFlushErr);
+            super::check::failed(self.next_sent(), id, WcStatus::WrFlushErr);
         }
     }
 
     /// The next completions of the receive queue must be flushes of these receives, in this order.
     #[track_caller]
-    pub(crate) fn receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
+    pub(crate) fn expect_receives_flushed(&self, ids: impl IntoIterator<Item = u64>) {
         for id in ids {
-            super::check::failed(self.received(), id, WcStatus::WrFlushErr);
+            super::check::failed(self.next_received(), id, WcStatus::WrFlushErr);
         }
     }
 }
 
 /// `cap` reduced to the limits of the device.
-pub(crate) fn fit(device: &Device, cap: QpCap) -> QpCap {
+pub(crate) fn limit_cap(device: &Device, cap: QpCap) -> QpCap {
     let attr = device.attr();
     QpCap {
         max_send_wr: cap.max_send_wr.min(attr.max_qp_wr),
@@ -193,12 +193,12 @@ impl Conn {
 
     /// Sends one message each way, whatever happened before.
     #[track_caller]
-    pub(crate) fn still_works(&self) {
+    pub(crate) fn check_traffic(&self) {
         for (from, to) in [(&self.a, &self.b), (&self.b, &self.a)] {
             to.post_recv(901, &[to.host.sge(0, 64)]);
             from.post(&SendWr::new(902, verbs::SendOp::Send, &[from.host.sge(64, 64)]));
-            super::check::ok(from.sent(), 902, verbs::WcOpcode::Send);
-            super::check::ok(to.received(), 901, verbs::WcOpcode::Recv);
+            super::check::ok(from.next_sent(), 902, verbs::WcOpcode::Send);
+            super::check::ok(to.next_received(), 901, verbs::WcOpcode::Recv);
         }
     }
 }
@@ -225,7 +225,7 @@ impl Conn {
     /// Checks that neither sender gets a completion for a moment.
     #[track_caller]
     pub(crate) fn no_more_sent(&self, why: &str) {
-        self.a.waiter.silence(&self.a.send_cq, why);
-        self.a.waiter.silence(&self.b.send_cq, why);
+        self.a.waiter.no_completion(&self.a.send_cq, why);
+        self.a.waiter.no_completion(&self.b.send_cq, why);
     }
 }

@@ -50,7 +50,7 @@ impl Env {
         self.addr
     }
 
-    pub(crate) fn large(&self) -> u64 {
+    pub(crate) fn large_message_bytes(&self) -> u64 {
         self.large_bytes
     }
 
@@ -66,7 +66,7 @@ impl Env {
     }
 
     /// Runs the bodies concurrently and waits for all; fails if any body fails.
-    pub(crate) fn together(&self, bodies: Vec<Box<dyn FnOnce() + Send>>) {
+    pub(crate) fn run_concurrently(&self, bodies: Vec<Box<dyn FnOnce() + Send>>) {
         let (count, finished) = (bodies.len() as u64, Arc::new(AtomicU64::new(0)));
         let start = |body: Box<dyn FnOnce() + Send>| {
             let finished = finished.clone();
@@ -106,14 +106,14 @@ impl Waiter {
     }
 
     /// A period in which something that must not happen would have happened.
-    pub(crate) fn moment(&self) -> Option<Time> {
+    pub(crate) fn short_time(&self) -> Option<Time> {
         self.host.after(Span::from_ms(15) * u64::from(self.slow))
     }
 
     /// Polls for a condition that has no event.
     #[track_caller]
-    pub(crate) fn until<T>(&self, what: &'static str, look: impl FnMut() -> Option<T>) -> T {
-        self.host.poll(what, self.deadline(), look).unwrap_or_else(|| panic!("no {what} in time"))
+    pub(crate) fn until<T>(&self, what: &'static str, check: impl FnMut() -> Option<T>) -> T {
+        self.host.poll(what, self.deadline(), check).unwrap_or_else(|| panic!("no {what} in time"))
     }
 
     #[track_caller]
@@ -122,8 +122,8 @@ impl Waiter {
     }
 
     #[track_caller]
-    pub(crate) fn silence(&self, cq: &Cq, why: &str) {
-        match cq.wait(self.moment()) {
+    pub(crate) fn no_completion(&self, cq: &Cq, why: &str) {
+        match cq.wait(self.short_time()) {
             Err(Error::TimedOut { .. }) => {}
             other => panic!("{why}: expected no completion, got {other:?}"),
         }
@@ -136,7 +136,7 @@ impl Waiter {
 
     #[track_caller]
     pub(crate) fn no_event(&self, cm: &Cm, why: &str) {
-        match cm.get_event(self.moment()) {
+        match cm.get_event(self.short_time()) {
             Err(Error::TimedOut { .. }) => {}
             other => panic!("{why}: expected no event, got {other:?}"),
         }

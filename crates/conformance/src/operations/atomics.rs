@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::harness::check;
-use crate::harness::check::{Shadow, failed, failed_as, ok};
+use crate::harness::check::{Shadow, expect_failure, expect_failure_among, expect_success};
 use crate::harness::conn::{Conn, Setup, connect_qps};
 use verbs::{AtomicCap, ConnParam, Error, MemoryKind, Mr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -17,7 +17,7 @@ fn offered(env: &Env, c: &Conn, far: &Mr) -> bool {
     match c.a.qp.post_send(&SendWr::new(1, SendOp::FetchAdd { remote: far.remote(0), add: 1 }, &wr_sge)) {
         Ok(()) => {
             let legal = [WcStatus::RemInvReqErr, WcStatus::RemAccessErr, WcStatus::RemOpErr];
-            failed_as(c.a.sent(), 1, &legal);
+            expect_failure_among(c.a.next_sent(), 1, &legal);
         }
         Err(e) => assert!(matches!(e, Error::Unsupported { .. } | Error::Limit { .. }), "{e:?}"),
     }
@@ -56,7 +56,7 @@ fn atomic(c: &Conn, near: &Mr, far: &Mr, op: SendOp, old: u64, new: u64) {
     c.a.post(&SendWr::new(3, op, &[near.sge(24, 8)]));
     let opcode =
         if matches!(op, SendOp::FetchAdd { .. }) { WcOpcode::FetchAdd } else { WcOpcode::CompareSwap };
-    assert_eq!(ok(c.a.sent(), 3, opcode).byte_len, 8);
+    assert_eq!(expect_success(c.a.next_sent(), 3, opcode).byte_len, 8);
     sink.expect(24, &old.to_ne_bytes());
     target.expect(64, &new.to_ne_bytes());
     sink.check("the result");
@@ -64,7 +64,7 @@ fn atomic(c: &Conn, near: &Mr, far: &Mr, op: SendOp, old: u64, new: u64) {
 }
 
 /// A compare-and-swap whose comparison succeeds swaps, and returns the old value.
-pub(crate) fn compare_and_swap_swaps(env: &Env) {
+pub(crate) fn matching_comparison_swaps(env: &Env) {
     everywhere(env, |c, near, far| {
         for (old, new) in [(0, 1), (1 << 63, u64::MAX), (0x0102_0304_0506_0708, 0)] {
             atomic(c, near, far, cas(far.remote(64), old, new), old, new);
@@ -73,7 +73,7 @@ pub(crate) fn compare_and_swap_swaps(env: &Env) {
 }
 
 /// A compare-and-swap whose comparison fails changes nothing, and returns the old value.
-pub(crate) fn compare_and_swap_leaves(env: &Env) {
+pub(crate) fn failed_comparison_changes_nothing(env: &Env) {
     everywhere(env, |c, near, far| {
         for (old, compare) in [(0, 1), (1, 0), (1 << 32, 0), (0x0102_0304_0506_0708, 0x0807_0605_0403_0201)] {
             atomic(c, near, far, cas(far.remote(64), compare, 99), old, old);
@@ -99,14 +99,14 @@ pub(crate) fn fetch_and_add_wraps(env: &Env) {
 }
 
 /// The first and the last word of a region are part of it.
-pub(crate) fn words_at_both_ends(env: &Env) {
+pub(crate) fn first_and_last_word_are_accessible(env: &Env) {
     let Some(c) = on_host(env) else { return };
     let last = c.b.host.buf().len() as u64 - 8;
     for at in [0, last] {
         let mut far = Shadow::new(&c.b.host, 1);
         let old = u64::from_ne_bytes(far.bytes(at as usize, 8).try_into().expect("eight bytes"));
         c.a.post(&SendWr::new(1, add(c.b.host.remote(at), 7), &[c.a.host.sge(0, 8)]));
-        ok(c.a.sent(), 1, WcOpcode::FetchAdd);
+        expect_success(c.a.next_sent(), 1, WcOpcode::FetchAdd);
         far.expect(at as usize, &old.wrapping_add(7).to_ne_bytes());
         far.check("a word at the end");
     }
@@ -125,8 +125,8 @@ pub(crate) fn unaligned_targets_are_refused(env: &Env) {
             let remote = c.b.host.remote(64 + at);
             let op = if which == 0 { cas(remote, 0, 1) } else { add(remote, 1) };
             c.a.post(&SendWr::new(3, op, &[c.a.host.sge(0, 8)]));
-            failed(c.a.sent(), 3, WcStatus::RemInvReqErr);
-            c.a.in_error();
+            expect_failure(c.a.next_sent(), 3, WcStatus::RemInvReqErr);
+            c.a.wait_for_error();
             near.check("no result");
             far.check("nothing is written");
         }
@@ -134,20 +134,20 @@ pub(crate) fn unaligned_targets_are_refused(env: &Env) {
 }
 
 /// The result may be stored at any alignment. (IBA 11.4.1.1 has one element.)
-pub(crate) fn the_result_goes_anywhere(env: &Env) {
+pub(crate) fn result_address_may_be_unaligned(env: &Env) {
     let Some(c) = on_host(env) else { return };
     for at in [1, 3, 9, 100] {
         let mut near = Shadow::new(&c.a.host, 5);
         c.b.host.buf().write(0, &77_u64.to_ne_bytes()).expect("inside");
         c.a.post(&SendWr::new(1, add(c.b.host.remote(0), 1), &[c.a.host.sge(at, 8)]));
-        ok(c.a.sent(), 1, WcOpcode::FetchAdd);
+        expect_success(c.a.next_sent(), 1, WcOpcode::FetchAdd);
         near.expect(at as usize, &77_u64.to_ne_bytes());
         near.check("the result");
     }
 }
 
 /// Local memory of any other length than 8 is refused: by the call or by a local error. The target is not changed.
-pub(crate) fn the_result_has_eight_bytes(env: &Env) {
+pub(crate) fn result_length_other_than_8_is_refused(env: &Env) {
     if on_host(env).is_none() {
         return;
     }
@@ -158,7 +158,7 @@ pub(crate) fn the_result_has_eight_bytes(env: &Env) {
             Err(e) => assert!(matches!(e, Error::Invalid(_) | Error::Limit { .. }), "{len}: {e:?}"),
             Ok(()) => {
                 let legal = [WcStatus::LocLenErr, WcStatus::LocProtErr, WcStatus::LocQpOpErr];
-                failed_as(c.a.sent(), 1, &legal);
+                expect_failure_among(c.a.next_sent(), 1, &legal);
             }
         }
         far.check("a result of the wrong length");
@@ -179,8 +179,8 @@ pub(crate) fn increments_from_both_ends_add_up(env: &Env) {
     for _ in 0..rounds {
         c.a.post(&SendWr::new(1, add(target, 1), &[c.a.host.sge(0, 8)]));
         near.post_send(&SendWr::new(2, add(target, 1), &[c.b.host.sge(64, 8)])).expect("a second adder");
-        ok(c.a.sent(), 1, WcOpcode::FetchAdd);
-        ok(c.b.sent(), 2, WcOpcode::FetchAdd);
+        expect_success(c.a.next_sent(), 1, WcOpcode::FetchAdd);
+        expect_success(c.b.next_sent(), 2, WcOpcode::FetchAdd);
         for (mr, at) in [(&c.a.host, 0), (&c.b.host, 64)] {
             let bytes = mr.buf().to_vec(at..at + 8).expect("inside");
             seen.push(u64::from_ne_bytes(bytes.try_into().expect("eight bytes")));
@@ -198,9 +198,9 @@ pub(crate) fn pipelined_atomics_are_ordered(env: &Env) {
         c.a.post(&SendWr::new(i, cas(c.b.host.remote(8), i, i + 1), &[c.a.host.sge(i * 8, 8)]));
     }
     for i in 0..64 {
-        ok(c.a.sent(), i, WcOpcode::CompareSwap);
+        expect_success(c.a.next_sent(), i, WcOpcode::CompareSwap);
         let old = c.a.host.buf().to_vec(i as usize * 8..i as usize * 8 + 8).expect("inside");
-        check::same_bytes("each sees the one before", &old, &i.to_ne_bytes());
+        check::assert_same_bytes("each sees the one before", &old, &i.to_ne_bytes());
     }
     assert_eq!(c.b.host.buf().to_vec(8..16).expect("inside"), 64_u64.to_ne_bytes());
 }
@@ -218,9 +218,9 @@ pub(crate) fn processor_atomics_mix_with_remote_atomics(env: &Env) {
         c.a.post(&SendWr::new(i, add(c.b.host.remote(0), 1), &[c.a.host.sge(0, 8)]));
         if env.b.attr().atomic_cap == AtomicCap::Global {
             word.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
-            ok(c.a.sent(), i, WcOpcode::FetchAdd);
+            expect_success(c.a.next_sent(), i, WcOpcode::FetchAdd);
         } else {
-            ok(c.a.sent(), i, WcOpcode::FetchAdd);
+            expect_success(c.a.next_sent(), i, WcOpcode::FetchAdd);
             word.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         }
     }
@@ -228,7 +228,7 @@ pub(crate) fn processor_atomics_mix_with_remote_atomics(env: &Env) {
 }
 
 /// Atomics count as outstanding reads; those beyond the limit are held back, not lost.
-pub(crate) fn more_atomics_than_may_be_outstanding(env: &Env) {
+pub(crate) fn atomics_beyond_the_limit_are_held_back(env: &Env) {
     let mut setup = Setup::default();
     for param in [&mut setup.a, &mut setup.b] {
         (param.initiator_depth, param.responder_resources) = (1, 1);
@@ -243,6 +243,6 @@ pub(crate) fn more_atomics_than_may_be_outstanding(env: &Env) {
         let wr = SendWr::new(i, add(c.b.host.remote(0), 1), &wr_sge);
         c.a.post(&if i == 99 { wr } else { wr.unsignaled() });
     }
-    ok(c.a.sent(), 99, WcOpcode::FetchAdd);
+    expect_success(c.a.next_sent(), 99, WcOpcode::FetchAdd);
     assert_eq!(c.b.host.buf().to_vec(0..8).expect("inside"), 100_u64.to_ne_bytes());
 }

@@ -1,7 +1,7 @@
 //! Messages of 1 GiB; the maximum message size of IBA is 2^31 bytes (9.7.1).
 
 use crate::Env;
-use crate::harness::check::{ok, same_bytes};
+use crate::harness::check::{assert_same_bytes, expect_success};
 use crate::harness::conn::{Endpoint, Setup, connect};
 use host::{Rng, mix};
 use verbs::{Access, Buf, Mr, SendOp, SendWr, WcOpcode};
@@ -32,7 +32,7 @@ fn verify(what: &str, buf: &Buf, seed: u64) {
     for (i, at) in (0..buf.len()).step_by(CHUNK).enumerate() {
         let len = CHUNK.min(buf.len() - at);
         let got = buf.to_vec(at..at + len).expect("inside");
-        same_bytes(&format!("{what}, from byte {at}"), &got, &chunk_of(seed, i, len));
+        assert_same_bytes(&format!("{what}, from byte {at}"), &got, &chunk_of(seed, i, len));
     }
 }
 
@@ -45,9 +45,15 @@ fn free_bytes() -> Option<u64> {
 
 /// One write, one read and one send of 1 GiB, every byte compared. They share two buffers, because touching new memory
 /// takes longer than the messages.
-pub(crate) fn a_gibibyte_each_way(env: &Env) {
+pub(crate) fn gibibyte_messages_arrive_both_ways(env: &Env) {
     let attr = (env.a.attr(), env.b.attr());
-    let len = [env.large(), attr.0.max_msg_size, attr.0.max_mr_size, attr.1.max_msg_size, attr.1.max_mr_size];
+    let len = [
+        env.large_message_bytes(),
+        attr.0.max_msg_size,
+        attr.0.max_mr_size,
+        attr.1.max_msg_size,
+        attr.1.max_mr_size,
+    ];
     let len = (*len.iter().min().expect("five")).min(1 << 31) & !7;
     if len > NEEDED / 8 && free_bytes().is_some_and(|free| free < NEEDED) {
         eprintln!("SKIPPED: messages of {len} bytes need {NEEDED} bytes of free memory");
@@ -65,17 +71,17 @@ pub(crate) fn a_gibibyte_each_way(env: &Env) {
     fill(near.buf(), seed);
     let all = [near.sge(0, len as u32)];
     a.post(&SendWr::new(1, SendOp::Write(far.remote(0)), &all));
-    ok(a.sent(), 1, WcOpcode::Write);
+    expect_success(a.next_sent(), 1, WcOpcode::Write);
     verify("the write", far.buf(), seed);
     near.buf().fill(0);
     a.post(&SendWr::new(2, SendOp::Read(far.remote(0)), &all));
-    assert_eq!(u64::from(ok(a.sent(), 2, WcOpcode::Read).byte_len), len);
+    assert_eq!(u64::from(expect_success(a.next_sent(), 2, WcOpcode::Read).byte_len), len);
     verify("the read", near.buf(), seed);
     far.buf().fill(0);
     b.post_recv(3, &[far.sge(0, len as u32)]);
     a.post(&SendWr::new(4, SendOp::Send, &all));
-    assert_eq!(u64::from(ok(b.received(), 3, WcOpcode::Recv).byte_len), len);
-    ok(a.sent(), 4, WcOpcode::Send);
+    assert_eq!(u64::from(expect_success(b.next_received(), 3, WcOpcode::Recv).byte_len), len);
+    expect_success(a.next_sent(), 4, WcOpcode::Send);
     verify("the send", far.buf(), seed);
 }
 
@@ -84,13 +90,13 @@ pub(crate) fn a_large_message_out_of_bounds(env: &Env) {
     let setup = Setup::default();
     let (a, b) = (Endpoint::new(env, &env.a, &setup), Endpoint::new(env, &env.b, &setup));
     connect(env, &a, &b, &setup);
-    let len = env.large().min(64 << 20).min(env.a.attr().max_msg_size) as usize;
+    let len = env.large_message_bytes().min(64 << 20).min(env.a.attr().max_msg_size) as usize;
     let near = a.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::empty()).expect("a region");
     let far = b.pd.reg_mr(&Buf::alloc(len).expect("memory"), Access::ALL - Access::REMOTE_ATOMIC);
     let far = far.expect("a region");
     near.buf().fill(1);
     a.post(&SendWr::new(1, SendOp::Write(far.remote(1)), &[near.sge(0, len as u32)]));
-    crate::harness::check::failed(a.sent(), 1, verbs::WcStatus::RemAccessErr);
+    crate::harness::check::failed(a.next_sent(), 1, verbs::WcStatus::RemAccessErr);
     for at in (0..len).step_by(CHUNK) {
         let got = far.buf().to_vec(at..len.min(at + CHUNK)).expect("inside");
         assert!(got.iter().all(|&b| b == 0), "something was written at {at} or behind");
@@ -109,10 +115,10 @@ pub(crate) fn large_and_small_in_order(env: &Env) {
         c.a.post(&SendWr::new(20 + i, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
     }
     for i in 0..8 {
-        let wc = ok(c.b.received(), i, WcOpcode::RecvWriteImm);
+        let wc = expect_success(c.b.next_received(), i, WcOpcode::RecvWriteImm);
         assert_eq!(wc.byte_len, (8 << 20) - (i as u32) * 7);
-        ok(c.a.sent(), 10 + i, WcOpcode::Write);
-        ok(c.a.sent(), 20 + i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 10 + i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 20 + i, WcOpcode::Write);
     }
     verify("eight large writes", c.b.host.buf(), 5);
 }

@@ -2,7 +2,7 @@
 
 use super::remote_violations::Op;
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::check::{Shadow, expect_failure, expect_success};
 use crate::harness::conn::{Conn, region};
 use verbs::{Access, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WcStatus};
 
@@ -43,10 +43,10 @@ fn forbidden(env: &Env, c: &Conn, op: SendOp, aim: Aim) {
     c.a.post(&SendWr::new(2, op, &[bad]));
     c.a.post(&SendWr::new(3, SendOp::Write(c.b.host.remote(64)), &data).unsignaled());
     c.a.post(&SendWr::new(4, SendOp::Send, &data));
-    ok(c.a.sent(), 1, WcOpcode::Write);
-    failed(c.a.sent(), 2, WcStatus::LocProtErr);
-    c.a.sends_flushed([3, 4]);
-    c.a.in_error();
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
+    expect_failure(c.a.next_sent(), 2, WcStatus::LocProtErr);
+    c.a.expect_sends_flushed([3, 4]);
+    c.a.wait_for_error();
     far.expect(0, &near.bytes(8, 8));
     far.check(&format!("the peer's memory after {op:?}"));
     near.check("the own memory");
@@ -57,12 +57,12 @@ fn every(_: SendOp) -> bool {
 }
 
 /// A key that names nothing.
-pub(crate) fn a_wrong_key(env: &Env) {
+pub(crate) fn unknown_key_fails(env: &Env) {
     violate(env, every, |_, c| (Sge { lkey: c.a.host.lkey() ^ 0x2b5a_0001, ..c.a.host.sge(0, 8) }, None));
 }
 
 /// A key of another protection domain.
-pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
+pub(crate) fn key_of_other_domain_fails(env: &Env) {
     violate(env, every, |env, c| {
         let pd = c.a.device.alloc_pd().expect("another domain");
         let mr = region(env, &pd, MemoryKind::Host, 64, Access::ALL);
@@ -71,12 +71,12 @@ pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
 }
 
 /// One byte past the end.
-pub(crate) fn one_byte_past_the_end(env: &Env) {
+pub(crate) fn access_one_byte_past_the_end_fails(env: &Env) {
     violate(env, every, |_, c| (c.a.host.sge(c.a.host.buf().len() as u64 - 7, 8), None));
 }
 
 /// One byte before the start.
-pub(crate) fn one_byte_before_the_start(env: &Env) {
+pub(crate) fn access_one_byte_before_the_start_fails(env: &Env) {
     violate(env, every, |_, c| {
         let mr = c.a.pd.reg_mr_range(c.a.host.buf(), 64..128, Access::LOCAL_WRITE).expect("a region");
         (mr.sge(1_u64.wrapping_neg(), 8), Some(mr))
@@ -84,13 +84,13 @@ pub(crate) fn one_byte_before_the_start(env: &Env) {
 }
 
 /// Address plus length overflows 64 bits.
-pub(crate) fn an_address_that_overflows(env: &Env) {
+pub(crate) fn overflowing_address_fails(env: &Env) {
     violate(env, every, |_, c| (Sge { addr: u64::MAX - 3, ..c.a.host.sge(0, 8) }, None));
     violate(env, every, |_, c| (Sge { addr: u64::MAX - 7, ..c.a.host.sge(0, 8) }, None));
 }
 
 /// A region that was deregistered.
-pub(crate) fn a_deregistered_region(env: &Env) {
+pub(crate) fn deregistered_region_fails(env: &Env) {
     violate(env, every, |_, c| {
         let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::ALL & c.a.host.access()).expect("a region");
         let sge = mr.sge(0, 8);
@@ -112,14 +112,14 @@ pub(crate) fn sources_need_no_right(env: &Env) {
     let c = Conn::new(env);
     let mr = c.a.pd.reg_mr(c.a.host.buf(), Access::empty()).expect("a region without rights");
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &[mr.sge(0, 100)]));
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     c.b.post_recv(2, &[c.b.host.sge(0, 100)]);
     c.a.post(&SendWr::new(3, SendOp::Send, &[mr.sge(0, 100)]));
-    ok(c.a.sent(), 3, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 3, WcOpcode::Send);
 }
 
 /// One bad element behind good ones fails the whole request, and no part of it is executed.
-pub(crate) fn a_bad_piece_among_good_ones(env: &Env) {
+pub(crate) fn request_with_one_bad_piece_fails(env: &Env) {
     let max = env.a.attr().max_sge.min(3) as usize;
     for op in 0..3 {
         let c = Conn::new(env);
@@ -129,8 +129,8 @@ pub(crate) fn a_bad_piece_among_good_ones(env: &Env) {
         let remote = c.b.host.remote(0);
         c.b.post_recv(20, &[c.b.host.sge(2000, 640)]);
         c.a.post(&SendWr::new(1, [SendOp::Send, SendOp::Write(remote), SendOp::Read(remote)][op], &pieces));
-        failed(c.a.sent(), 1, WcStatus::LocProtErr);
-        c.a.in_error();
+        expect_failure(c.a.next_sent(), 1, WcStatus::LocProtErr);
+        c.a.wait_for_error();
         far.check("the peer's memory");
         near.check("the own memory");
     }
@@ -145,21 +145,21 @@ fn bad_receive(env: &Env, aim: Aim) {
     c.b.post_recv(1, &[bad]);
     c.b.post_recv(2, &[c.b.host.sge(0, 64)]);
     c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));
-    failed(c.b.received(), 1, WcStatus::LocProtErr);
-    c.b.receives_flushed([2]);
-    failed(c.a.sent(), 3, WcStatus::RemOpErr);
-    c.a.in_error();
-    c.b.in_error();
+    expect_failure(c.b.next_received(), 1, WcStatus::LocProtErr);
+    c.b.expect_receives_flushed([2]);
+    expect_failure(c.a.next_sent(), 3, WcStatus::RemOpErr);
+    c.a.wait_for_error();
+    c.b.wait_for_error();
     far.check("the receiver's memory");
 }
 
 /// A receive with a wrong key.
-pub(crate) fn a_receive_with_a_wrong_key(env: &Env) {
+pub(crate) fn receive_with_unknown_key_fails(env: &Env) {
     bad_receive(env, |_, c| (Sge { lkey: c.b.host.lkey() ^ 0x2b5a_0001, ..c.b.host.sge(0, 64) }, None));
 }
 
 /// A receive with a key of another domain.
-pub(crate) fn a_receive_in_a_foreign_domain(env: &Env) {
+pub(crate) fn receive_with_key_of_other_domain_fails(env: &Env) {
     bad_receive(env, |env, c| {
         let pd = c.b.device.alloc_pd().expect("another domain");
         let mr = region(env, &pd, MemoryKind::Host, 64, Access::ALL);
@@ -168,7 +168,7 @@ pub(crate) fn a_receive_in_a_foreign_domain(env: &Env) {
 }
 
 /// A receive that begins before its region.
-pub(crate) fn a_receive_out_of_bounds(env: &Env) {
+pub(crate) fn receive_out_of_bounds_fails(env: &Env) {
     bad_receive(env, |_, c| {
         let mr = c.b.pd.reg_mr_range(c.b.host.buf(), 64..128, Access::LOCAL_WRITE).expect("a region");
         (mr.sge(1_u64.wrapping_neg(), 64), Some(mr))
@@ -176,7 +176,7 @@ pub(crate) fn a_receive_out_of_bounds(env: &Env) {
 }
 
 /// A receive into memory without local write access.
-pub(crate) fn a_receive_without_local_write(env: &Env) {
+pub(crate) fn receive_without_local_write_fails(env: &Env) {
     bad_receive(env, |_, c| {
         let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::REMOTE_READ).expect("a region that is not writable");
         (mr.sge(0, 64), Some(mr))
@@ -184,7 +184,7 @@ pub(crate) fn a_receive_without_local_write(env: &Env) {
 }
 
 /// A receive into memory that was deregistered after the receive was posted.
-pub(crate) fn a_receive_into_a_deregistered_region(env: &Env) {
+pub(crate) fn receive_into_deregistered_region_fails(env: &Env) {
     bad_receive(env, |_, c| {
         let mr = c.b.pd.reg_mr(c.b.host.buf(), Access::LOCAL_WRITE).expect("a region");
         let sge = mr.sge(0, 64);

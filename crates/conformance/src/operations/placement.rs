@@ -3,7 +3,7 @@
 use super::read::read_on;
 use super::write::write_on;
 use crate::Env;
-use crate::harness::check::{Shadow, ok};
+use crate::harness::check::{Shadow, expect_success};
 use crate::harness::conn::Conn;
 use verbs::{MemoryKind, SendOp, SendWr, WcOpcode};
 
@@ -21,7 +21,7 @@ const CASES: [(usize, (usize, usize)); 9] = [
 ];
 
 /// Sends between all kinds of memory.
-pub(crate) fn sends(env: &Env) {
+pub(crate) fn sends_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
         for (len, at) in CASES {
@@ -29,8 +29,8 @@ pub(crate) fn sends(env: &Env) {
             let mut target = Shadow::new(far, 2);
             c.b.post_recv(1, &[far.sge(at.1 as u64, len as u32)]);
             c.a.post(&SendWr::new(2, SendOp::Send, &[near.sge(at.0 as u64, len as u32)]));
-            assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len as usize, len);
-            ok(c.a.sent(), 2, WcOpcode::Send);
+            assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len as usize, len);
+            expect_success(c.a.next_sent(), 2, WcOpcode::Send);
             target.expect(at.1, &source.bytes(at.0, len));
             target.check("a send's target");
         }
@@ -38,7 +38,7 @@ pub(crate) fn sends(env: &Env) {
 }
 
 /// Writes between all kinds of memory.
-pub(crate) fn writes(env: &Env) {
+pub(crate) fn writes_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
         CASES.into_iter().for_each(|(len, at)| write_on(&c, near, far, len, at));
@@ -46,7 +46,7 @@ pub(crate) fn writes(env: &Env) {
 }
 
 /// Writes with immediate data between all kinds of memory.
-pub(crate) fn writes_with_immediate(env: &Env) {
+pub(crate) fn writes_with_immediate_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
         for (len, at) in CASES {
@@ -55,9 +55,9 @@ pub(crate) fn writes_with_immediate(env: &Env) {
             c.b.post_recv(1, &[]);
             let wr_sge = [near.sge(at.0 as u64, len as u32)];
             c.a.post(&SendWr::new(2, SendOp::WriteImm(far.remote(at.1 as u64), 5), &wr_sge));
-            let wc = ok(c.b.received(), 1, WcOpcode::RecvWriteImm);
+            let wc = expect_success(c.b.next_received(), 1, WcOpcode::RecvWriteImm);
             assert_eq!((wc.byte_len as usize, wc.imm), (len, Some(5)));
-            ok(c.a.sent(), 2, WcOpcode::Write);
+            expect_success(c.a.next_sent(), 2, WcOpcode::Write);
             target.expect(at.1, &source.bytes(at.0, len));
             target.check("a write's target");
         }
@@ -65,7 +65,7 @@ pub(crate) fn writes_with_immediate(env: &Env) {
 }
 
 /// Reads between all kinds of memory.
-pub(crate) fn reads(env: &Env) {
+pub(crate) fn reads_between_memory_kinds(env: &Env) {
     let c = Conn::with_nic(env);
     for (near, far) in c.placements() {
         CASES.into_iter().for_each(|(len, at)| read_on(&c, near, far, len, at));
@@ -73,7 +73,7 @@ pub(crate) fn reads(env: &Env) {
 }
 
 /// One message gathered from both kinds and scattered to both.
-pub(crate) fn both_kinds_in_one_message(env: &Env) {
+pub(crate) fn host_and_nic_memory_mix_in_one_message(env: &Env) {
     let c = Conn::with_nic(env);
     let (Some(near_nic), Some(far_nic)) = (&c.a.nic, &c.b.nic) else {
         assert_eq!(env.kinds(&env.a), [MemoryKind::Host]);
@@ -83,8 +83,8 @@ pub(crate) fn both_kinds_in_one_message(env: &Env) {
     let (mut to_host, mut to_nic) = (Shadow::new(&c.b.host, 3), Shadow::new(far_nic, 4));
     c.b.post_recv(1, &[far_nic.sge(11, 150), c.b.host.sge(13, 250)]);
     c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(5, 200), near_nic.sge(7, 200)]));
-    assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, 400);
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len, 400);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     let bytes = [host.bytes(5, 200), nic.bytes(7, 200)].concat();
     to_nic.expect(11, &bytes[..150]);
     to_host.expect(13, &bytes[150..]);

@@ -5,7 +5,7 @@
 //! change within a batch; results are stored in separate slots.
 
 use crate::Env;
-use crate::harness::check::{pattern, same_bytes};
+use crate::harness::check::{assert_same_bytes, pattern};
 use crate::harness::conn::{Conn, Endpoint};
 use host::Rng;
 use verbs::{AtomicCap, Data, SendFlags, SendOp, SendWr, Sge, Wc, WcOpcode};
@@ -174,10 +174,10 @@ impl Batch<'_> {
 
     fn check_completions(&mut self) {
         for &(id, opcode) in &self.want_sent {
-            crate::harness::check::ok(self.near.sent(), id, opcode);
+            crate::harness::check::ok(self.near.next_sent(), id, opcode);
         }
         for &(id, opcode, len, imm) in &self.want_received {
-            let wc: Wc = crate::harness::check::ok(self.far.received(), id, opcode);
+            let wc: Wc = crate::harness::check::ok(self.far.next_received(), id, opcode);
             assert_eq!((wc.byte_len, wc.imm, wc.qp_num), (len, imm, self.far.qp.num()), "{wc:?}");
         }
         assert_eq!(self.near.send_cq.poll_one(), Ok(None), "one completion too many");
@@ -221,7 +221,11 @@ fn walk(env: &Env, seed: u64, batches: u64) {
         b.run(batch * 100);
         for (end, model) in [&c.a, &c.b].into_iter().zip(&models) {
             let got = end.host.buf().to_vec(0..TOTAL).expect("the whole buffer");
-            same_bytes(&format!("seed {seed}, after batch {batch}, {}", end.device.name()), &got, model);
+            assert_same_bytes(
+                &format!("seed {seed}, after batch {batch}, {}", end.device.name()),
+                &got,
+                model,
+            );
         }
     }
 }
@@ -241,11 +245,11 @@ fn announced(env: &Env, seed: u64, batches: u64) {
 }
 
 /// One long sequence: about 4,000 operations.
-pub(crate) fn a_long_walk(env: &Env) {
+pub(crate) fn one_long_random_sequence(env: &Env) {
     announced(env, 20_260_101, 500);
 }
 
 /// Many short sequences from different seeds, each on its own connection.
-pub(crate) fn many_short_walks(env: &Env) {
+pub(crate) fn many_short_random_sequences(env: &Env) {
     (0..40).for_each(|seed| announced(env, seed, 12));
 }

@@ -2,7 +2,7 @@
 
 use super::send_recv::{ROOM, SIZES};
 use crate::Env;
-use crate::harness::check::{Shadow, ok};
+use crate::harness::check::{Shadow, expect_success};
 use crate::harness::conn::{Conn, Setup};
 use verbs::{Access, Mr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
@@ -10,7 +10,7 @@ pub(crate) fn read_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, usi
     let mut sink = Shadow::new(near, 1);
     let source = Shadow::new(far, 2);
     c.a.post(&SendWr::new(5, SendOp::Read(far.remote(at.1 as u64)), &[near.sge(at.0 as u64, len as u32)]));
-    let wc = ok(c.a.sent(), 5, WcOpcode::Read);
+    let wc = expect_success(c.a.next_sent(), 5, WcOpcode::Read);
     assert_eq!((wc.byte_len as usize, wc.qp_num), (len, c.a.qp.num()));
     sink.expect(at.0, &source.bytes(at.1, len));
     sink.check("the sink");
@@ -66,7 +66,7 @@ pub(crate) fn pieces_are_scattered(env: &Env) {
         near.expect(at, &far.bytes(from, len as usize));
         from += len as usize;
     }
-    assert_eq!(ok(c.a.sent(), 1, WcOpcode::Read).byte_len as usize, from - 77);
+    assert_eq!(expect_success(c.a.next_sent(), 1, WcOpcode::Read).byte_len as usize, from - 77);
     near.check("scattered");
 }
 
@@ -76,13 +76,13 @@ pub(crate) fn empty_reads_succeed(env: &Env) {
     let near = Shadow::new(&c.a.host, 4);
     for (id, sges) in [(1, &[][..]), (2, &[c.a.host.sge(7, 0)][..])] {
         c.a.post(&SendWr::new(id, SendOp::Read(c.b.host.remote(0)), sges));
-        assert_eq!(ok(c.a.sent(), id, WcOpcode::Read).byte_len, 0);
+        assert_eq!(expect_success(c.a.next_sent(), id, WcOpcode::Read).byte_len, 0);
     }
     near.check("empty reads");
 }
 
 /// A region with only the remote read right can be read.
-pub(crate) fn remote_read_is_right_enough(env: &Env) {
+pub(crate) fn read_needs_remote_read_only(env: &Env) {
     let c = Conn::new(env);
     let far = c.b.pd.reg_mr(c.b.host.buf(), Access::REMOTE_READ).expect("a region to read");
     read_on(&c, &c.a.host, &far, 100, (0, 0));
@@ -96,7 +96,7 @@ pub(crate) fn a_read_sees_earlier_writes(env: &Env) {
         let (from, to) = ([c.a.host.sge(0, len as u32)], [c.a.host.sge((ROOM / 2) as u64, len as u32)]);
         c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(9)), &from).unsignaled());
         c.a.post(&SendWr::new(2, SendOp::Read(c.b.host.remote(9)), &to));
-        ok(c.a.sent(), 2, WcOpcode::Read);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Read);
         near.expect(ROOM / 2, &near.bytes(0, len));
         near.check("read back");
     }
@@ -111,7 +111,7 @@ pub(crate) fn a_fence_waits_for_reads(env: &Env) {
         c.a.post(&SendWr::new(1, SendOp::Read(c.b.host.remote(0)), &[c.a.host.sge(0, 4000)]).unsignaled());
         let echo = [c.a.host.sge(0, 4000)];
         c.a.post(&SendWr::new(2, SendOp::Write(c.b.host.remote(8000)), &echo).with(SendFlags::FENCE));
-        ok(c.a.sent(), 2, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Write);
         far.expect(8000, &far.bytes(0, 4000));
         far.check("sent on behind a fence");
     }
@@ -119,7 +119,7 @@ pub(crate) fn a_fence_waits_for_reads(env: &Env) {
 
 /// Reads beyond the maximum of outstanding ones are executed nevertheless, in order (IBA 9.4.6: the requester holds the
 /// rest back).
-pub(crate) fn more_reads_than_may_be_outstanding(env: &Env) {
+pub(crate) fn reads_beyond_the_limit_are_held_back(env: &Env) {
     let mut setup = Setup::default();
     for param in [&mut setup.a, &mut setup.b] {
         (param.initiator_depth, param.responder_resources) = (1, 1);
@@ -130,10 +130,10 @@ pub(crate) fn more_reads_than_may_be_outstanding(env: &Env) {
         c.a.post(&SendWr::new(i, SendOp::Read(c.b.host.remote(i * 100)), &[c.a.host.sge(i * 100, 100)]));
     }
     for i in 0..64 {
-        ok(c.a.sent(), i, WcOpcode::Read);
+        expect_success(c.a.next_sent(), i, WcOpcode::Read);
     }
     let got = c.a.host.buf().to_vec(0..6400).expect("inside");
-    crate::harness::check::same_bytes("64 reads", &got, &far.bytes(0, 6400));
+    crate::harness::check::assert_same_bytes("64 reads", &got, &far.bytes(0, 6400));
 }
 
 /// Reads in both directions at the same time.
@@ -145,8 +145,8 @@ pub(crate) fn both_directions_at_once(env: &Env) {
         c.b.post(&SendWr::new(i, SendOp::Read(c.a.host.remote(0)), &[c.b.host.sge(5000, 4096)]));
     }
     for i in 0..32 {
-        ok(c.a.sent(), i, WcOpcode::Read);
-        ok(c.b.sent(), i, WcOpcode::Read);
+        expect_success(c.a.next_sent(), i, WcOpcode::Read);
+        expect_success(c.b.next_sent(), i, WcOpcode::Read);
     }
     a.expect(5000, &b.bytes(0, 4096));
     b.expect(5000, &a.bytes(0, 4096));
@@ -155,11 +155,11 @@ pub(crate) fn both_directions_at_once(env: &Env) {
 }
 
 /// The peer's processor is not involved: no call is made on its side between post and completion.
-pub(crate) fn the_peer_takes_no_part(env: &Env) {
+pub(crate) fn read_completes_without_peer_calls(env: &Env) {
     let c = Conn::new(env);
     for i in 0..1000 {
         c.a.post(&SendWr::new(i, SendOp::Read(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
-        ok(c.a.sent(), i, WcOpcode::Read);
+        expect_success(c.a.next_sent(), i, WcOpcode::Read);
     }
     assert!(c.b.recv_cq.poll_one().expect("alive").is_none());
     assert!(c.b.send_cq.poll_one().expect("alive").is_none());

@@ -2,7 +2,7 @@
 //! state, later requests flushed in order, earlier ones executed, and no byte written.
 
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok, pattern, same_bytes};
+use crate::harness::check::{Shadow, assert_same_bytes, expect_failure, expect_success, pattern};
 use crate::harness::conn::{Conn, Setup, rights};
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, DmAccess, MemoryKind, Mr, RemoteAddr, SendOp, SendWr, WcOpcode,
@@ -90,23 +90,23 @@ fn forbidden(env: &Env, kind: MemoryKind, op: Op, aim: Aim) {
     c.a.post(&SendWr::new(3, SendOp::Write(good.offset(8)), &data).unsignaled());
     c.a.post(&SendWr::new(4, SendOp::Send, &data));
     c.a.post(&SendWr::new(5, SendOp::Read(good), &data));
-    ok(c.a.sent(), 1, WcOpcode::Write);
-    failed(c.a.sent(), 2, WcStatus::RemAccessErr);
-    c.a.sends_flushed([3, 4, 5]);
-    c.a.in_error();
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
+    expect_failure(c.a.next_sent(), 2, WcStatus::RemAccessErr);
+    c.a.expect_sends_flushed([3, 4, 5]);
+    c.a.wait_for_error();
     c.a.post(&SendWr::new(6, SendOp::Send, &data));
-    c.a.sends_flushed([6]);
-    c.b.in_error();
-    c.b.receives_flushed([20, 21]);
+    c.a.expect_sends_flushed([6]);
+    c.b.wait_for_error();
+    c.b.expect_receives_flushed([20, 21]);
     far.expect(100, &near.bytes(8, 8));
     far.check("the target's other memory");
     near.check("the initiator's memory");
     let after = prey.to_vec(0..PREY).expect("inside");
-    same_bytes(&format!("{op:?} on forbidden {kind:?} memory"), &after, &before);
+    assert_same_bytes(&format!("{op:?} on forbidden {kind:?} memory"), &after, &before);
 }
 
 /// A key that names nothing.
-pub(crate) fn a_wrong_key(env: &Env) {
+pub(crate) fn unknown_key_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         let remote = RemoteAddr { rkey: mr.rkey() ^ 0x2b5a_0001, ..mr.remote(0) };
@@ -115,7 +115,7 @@ pub(crate) fn a_wrong_key(env: &Env) {
 }
 
 /// The key zero and the key of all ones.
-pub(crate) fn keys_at_both_ends(env: &Env) {
+pub(crate) fn keys_zero_and_all_ones_fail(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         assert_ne!(mr.rkey(), 0, "an uninitialized key is often zero");
@@ -128,7 +128,7 @@ pub(crate) fn keys_at_both_ends(env: &Env) {
 }
 
 /// A key of another protection domain of the same device.
-pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
+pub(crate) fn key_of_other_domain_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let pd = c.b.device.alloc_pd().expect("another domain");
         let mr = pd.reg_mr_range(buf, REGION, rights(&c.b.device, buf.kind())).expect("a region");
@@ -137,7 +137,7 @@ pub(crate) fn a_key_of_a_foreign_domain(env: &Env) {
 }
 
 /// Seven bytes inside, one beyond the end. (The region has 1023 bytes, so that atomics stay aligned.)
-pub(crate) fn one_byte_past_the_end(env: &Env) {
+pub(crate) fn access_one_byte_past_the_end_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         (mr.remote(1016), vec![mr])
@@ -145,7 +145,7 @@ pub(crate) fn one_byte_past_the_end(env: &Env) {
 }
 
 /// All eight bytes right after the end.
-pub(crate) fn right_behind_the_end(env: &Env) {
+pub(crate) fn access_right_after_the_end_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         (mr.remote(1024), vec![mr])
@@ -153,7 +153,7 @@ pub(crate) fn right_behind_the_end(env: &Env) {
 }
 
 /// One byte before the start; eight for atomics, so that they stay aligned.
-pub(crate) fn one_byte_before_the_start(env: &Env) {
+pub(crate) fn access_one_byte_before_the_start_fails(env: &Env) {
     violate(env, |c, op, buf| {
         let mr = register(c, buf, Access::ALL);
         let back: u64 = if op.is_atomic() { 8 } else { 1 };
@@ -162,7 +162,7 @@ pub(crate) fn one_byte_before_the_start(env: &Env) {
 }
 
 /// The neighbouring bytes are registered with the same rights, but under another key.
-pub(crate) fn across_into_a_neighbour(env: &Env) {
+pub(crate) fn access_into_adjacent_region_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         let next = c.b.pd.reg_mr_range(buf, REGION.end..PREY, mr.access()).expect("the neighbour");
@@ -171,7 +171,7 @@ pub(crate) fn across_into_a_neighbour(env: &Env) {
 }
 
 /// The right that the operation needs is missing, all others are present.
-pub(crate) fn a_missing_right(env: &Env) {
+pub(crate) fn missing_right_fails(env: &Env) {
     violate(env, |c, op, buf| {
         let mr = register(c, buf, Access::ALL - op.right());
         (mr.remote(0), vec![mr])
@@ -179,7 +179,7 @@ pub(crate) fn a_missing_right(env: &Env) {
 }
 
 /// No remote right at all, as for a plain local buffer.
-pub(crate) fn a_local_region(env: &Env) {
+pub(crate) fn region_without_remote_rights_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::LOCAL_WRITE);
         (mr.remote(0), vec![mr])
@@ -187,7 +187,7 @@ pub(crate) fn a_local_region(env: &Env) {
 }
 
 /// The region has been deregistered.
-pub(crate) fn a_deregistered_region(env: &Env) {
+pub(crate) fn deregistered_region_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         let remote = mr.remote(0);
@@ -197,7 +197,7 @@ pub(crate) fn a_deregistered_region(env: &Env) {
 }
 
 /// The region has been deregistered and the same bytes registered again: the old key stays invalid.
-pub(crate) fn a_stale_key(env: &Env) {
+pub(crate) fn stale_key_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let remote = register(c, buf, Access::ALL).remote(0);
         let again = register(c, buf, Access::ALL);
@@ -207,7 +207,7 @@ pub(crate) fn a_stale_key(env: &Env) {
 }
 
 /// Address plus length overflows 64 bits.
-pub(crate) fn an_address_that_overflows(env: &Env) {
+pub(crate) fn overflowing_address_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         (RemoteAddr { addr: u64::MAX - 7, rkey: mr.rkey() }, vec![mr])
@@ -220,7 +220,7 @@ pub(crate) fn an_address_that_overflows(env: &Env) {
 }
 
 /// A virtual address for zero-based NIC memory, an offset for host memory: both are out of bounds.
-pub(crate) fn the_other_kinds_address(env: &Env) {
+pub(crate) fn address_of_other_memory_kind_fails(env: &Env) {
     violate(env, |c, _, buf| {
         let mr = register(c, buf, Access::ALL);
         // If the processor has no address for it, any will do.
@@ -234,14 +234,14 @@ pub(crate) fn the_other_kinds_address(env: &Env) {
 /// Only the last byte of a long message is outside: no byte is written. (A NIC that segments messages checks every
 /// segment; the API requires that the whole range is checked first, as IBA 9.7.4.1.7 does by the length in the first
 /// packet.)
-pub(crate) fn a_long_message_is_checked_whole(env: &Env) {
+pub(crate) fn long_message_is_checked_before_it_is_written(env: &Env) {
     for read in [false, true] {
         let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
         let (near, far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
         let remote = c.b.host.remote(1);
         let op = if read { SendOp::Read(remote) } else { SendOp::Write(remote) };
         c.a.post(&SendWr::new(1, op, &[c.a.host.sge(0, 1 << 20)]));
-        failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+        expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
         near.check("the initiator's memory");
         far.check("the target's memory");
     }
@@ -252,21 +252,21 @@ pub(crate) fn the_target_gets_an_asynchronous_event(env: &Env) {
     let c = Conn::new(env);
     let remote = RemoteAddr { rkey: c.b.host.rkey() ^ 0x2b5a_0001, ..c.b.host.remote(0) };
     c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
-    failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+    expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
     c.a.waiter.async_event(&env.b, AsyncEvent::QpAccessError { qp_num: c.b.qp.num() });
 }
 
 /// Other connections of both devices are not affected.
-pub(crate) fn other_connections_live_on(env: &Env) {
+pub(crate) fn other_connections_are_unaffected_by_violation(env: &Env) {
     let (bad, good) = (Conn::new(env), Conn::new(env));
     let remote = RemoteAddr { rkey: bad.b.host.rkey() ^ 0x2b5a_0001, ..bad.b.host.remote(0) };
     bad.a.post(&SendWr::new(1, SendOp::Write(remote), &[bad.a.host.sge(0, 8)]));
-    failed(bad.a.sent(), 1, WcStatus::RemAccessErr);
-    good.still_works();
+    expect_failure(bad.a.next_sent(), 1, WcStatus::RemAccessErr);
+    good.check_traffic();
 }
 
 /// Every subset of rights allows exactly the operations it names: each operation with each subset.
-pub(crate) fn rights_are_exactly_those_given(env: &Env) {
+pub(crate) fn region_grants_exactly_its_rights(env: &Env) {
     let ops = Op::offered(env, MemoryKind::Host);
     for bits in 0..16 {
         let access = Access::from_bits_truncate(bits) & rights(&env.b, MemoryKind::Host);
@@ -283,7 +283,7 @@ pub(crate) fn rights_are_exactly_those_given(env: &Env) {
             c.b.post_recv(9, &[]);
             c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, 8)]));
             let want = if access.contains(op.right()) { WcStatus::Success } else { WcStatus::RemAccessErr };
-            let got = c.a.sent().status;
+            let got = c.a.next_sent().status;
             assert_eq!(got, want, "{op:?} with {access:?}");
         }
     }

@@ -1,7 +1,9 @@
 //! Forms of send: with immediate, with invalidate, inline, unsignaled.
 
 use crate::Env;
-use crate::harness::check::{Shadow, failed, failed_as, ok, pattern, same_bytes};
+use crate::harness::check::{
+    Shadow, assert_same_bytes, expect_failure, expect_failure_among, expect_success, pattern,
+};
 use crate::harness::conn::{CAP, Conn, Setup, region};
 use verbs::{Access, Error, MemoryKind, QpCap, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -11,9 +13,9 @@ pub(crate) fn immediate_data_arrives(env: &Env) {
     for imm in [0, 1, 0x1234_5678, u32::MAX] {
         c.b.post_recv(1, &[c.b.host.sge(0, 100)]);
         c.a.post(&SendWr::new(2, SendOp::SendImm(imm), &[c.a.host.sge(0, 33)]));
-        let wc = ok(c.b.received(), 1, WcOpcode::Recv);
+        let wc = expect_success(c.b.next_received(), 1, WcOpcode::Recv);
         assert_eq!((wc.imm, wc.byte_len), (Some(imm), 33));
-        ok(c.a.sent(), 2, WcOpcode::Send);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     }
 }
 
@@ -22,47 +24,47 @@ pub(crate) fn immediate_data_alone_arrives(env: &Env) {
     let c = Conn::new(env);
     c.b.post_recv(1, &[]);
     c.a.post(&SendWr::new(2, SendOp::SendImm(77), &[]));
-    let wc = ok(c.b.received(), 1, WcOpcode::Recv);
+    let wc = expect_success(c.b.next_received(), 1, WcOpcode::Recv);
     assert_eq!((wc.imm, wc.byte_len), (Some(77), 0));
 }
 
 /// A plain send after a send with immediate data has none.
-pub(crate) fn immediate_data_does_not_linger(env: &Env) {
+pub(crate) fn send_after_immediate_has_no_immediate(env: &Env) {
     let c = Conn::new(env);
     for (op, imm) in [(SendOp::SendImm(5), Some(5)), (SendOp::Send, None)] {
         c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
         c.a.post(&SendWr::new(2, op, &[c.a.host.sge(0, 8)]));
-        assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).imm, imm);
-        ok(c.a.sent(), 2, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).imm, imm);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     }
 }
 
 /// Send with invalidate: the message arrives, the completion names the key, and the key is invalid from then on (IBA
 /// 9.4.1.1.3).
-pub(crate) fn invalidated_keys_are_dead(env: &Env) {
+pub(crate) fn invalidated_key_is_refused(env: &Env) {
     let c = Conn::new(env);
     let window = region(env, &c.b.pd, MemoryKind::Host, 256, Access::ALL);
     let shadow = Shadow::new(&window, 3);
     c.b.post_recv(1, &[c.b.host.sge(0, 64)]);
     c.a.post(&SendWr::new(2, SendOp::SendInv(window.rkey()), &[c.a.host.sge(0, 64)]));
-    let wc = ok(c.b.received(), 1, WcOpcode::Recv);
+    let wc = expect_success(c.b.next_received(), 1, WcOpcode::Recv);
     assert_eq!((wc.invalidated, wc.byte_len, wc.imm), (Some(window.rkey()), 64, None));
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     c.a.post(&SendWr::new(3, SendOp::Write(window.remote(0)), &[c.a.host.sge(0, 8)]));
-    failed(c.a.sent(), 3, WcStatus::RemAccessErr);
+    expect_failure(c.a.next_sent(), 3, WcStatus::RemAccessErr);
     shadow.check("behind a dead key");
 }
 
 /// Only the named key is invalidated: others of the same memory and domain stay valid.
-pub(crate) fn invalidating_spares_other_keys(env: &Env) {
+pub(crate) fn invalidate_keeps_other_keys(env: &Env) {
     let c = Conn::new(env);
     let window = c.b.pd.reg_mr(c.b.host.buf(), c.b.host.access()).expect("a second region");
     c.b.post_recv(1, &[]);
     c.a.post(&SendWr::new(2, SendOp::SendInv(window.rkey()), &[]));
-    assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).invalidated, Some(window.rkey()));
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).invalidated, Some(window.rkey()));
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     c.a.post(&SendWr::new(3, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
-    ok(c.a.sent(), 3, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 3, WcOpcode::Write);
     window.dereg().expect("an invalidated region can still be deregistered");
 }
 
@@ -72,11 +74,11 @@ fn bad_invalidate(env: &Env, key_of: fn(&Env, &Conn) -> (u32, Option<verbs::Mr>)
     c.b.post_recv(1, &[c.b.host.sge(0, 8)]);
     c.a.post(&SendWr::new(2, SendOp::SendInv(key), &[c.a.host.sge(0, 8)]));
     let legal = [WcStatus::RemAccessErr, WcStatus::RemOpErr, WcStatus::RemInvReqErr];
-    failed_as(c.a.sent(), 2, &legal);
-    let wc = c.b.received();
+    expect_failure_among(c.a.next_sent(), 2, &legal);
+    let wc = c.b.next_received();
     assert!(!wc.is_ok() && wc.wr_id == 1, "the receive cannot succeed: {wc:?}");
-    c.a.in_error();
-    c.b.in_error();
+    c.a.wait_for_error();
+    c.b.wait_for_error();
 }
 
 /// A key that never existed cannot be invalidated. The sender's status is one of three: IBA has a remote access or
@@ -106,14 +108,14 @@ pub(crate) fn inline_data_is_copied_at_the_call(env: &Env) {
         c.b.post_recv(1, &[c.b.host.sge(100, len as u32)]);
         c.a.post(&SendWr::inline(2, SendOp::Send, &source));
         source.fill(0xee);
-        assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len as usize, len);
-        ok(c.a.sent(), 2, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len as usize, len);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Send);
         far.check("inline data");
     }
 }
 
 /// Inline data is copied during the call even if the message has to wait for a receive.
-pub(crate) fn inline_data_waits_as_a_copy(env: &Env) {
+pub(crate) fn inline_data_of_waiting_send_is_a_copy(env: &Env) {
     let c = Conn::new(env);
     let len = c.a.qp.init().cap.max_inline.min(24) as usize;
     let mut source = pattern(9, len);
@@ -121,9 +123,9 @@ pub(crate) fn inline_data_waits_as_a_copy(env: &Env) {
     c.a.post(&SendWr::inline(2, SendOp::SendImm(1), &source));
     source.fill(0);
     c.b.post_recv(1, &[c.b.host.sge(0, 64)]);
-    ok(c.b.received(), 1, WcOpcode::Recv);
-    ok(c.a.sent(), 2, WcOpcode::Send);
-    same_bytes("waiting inline data", &c.b.host.buf().to_vec(0..len).expect("inside"), &want);
+    expect_success(c.b.next_received(), 1, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
+    assert_same_bytes("waiting inline data", &c.b.host.buf().to_vec(0..len).expect("inside"), &want);
 }
 
 /// One byte more than the queue pair's limit is refused by the call, and nothing is posted.
@@ -134,11 +136,11 @@ pub(crate) fn too_much_inline_data_is_refused(env: &Env) {
     let refusal = c.a.qp.post_send(&SendWr::inline(1, SendOp::Send, &vec![1; over]));
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
     c.no_more_sent("a refused request");
-    c.still_works();
+    c.check_traffic();
 }
 
 /// Operations that return data cannot use inline data (ibv_post_send(3): Send and RDMA Write only).
-pub(crate) fn inline_needs_an_operation_that_sends(env: &Env) {
+pub(crate) fn inline_read_or_atomic_is_refused(env: &Env) {
     let c = Conn::new(env);
     let remote = c.b.host.remote(0);
     let ops = [
@@ -150,7 +152,7 @@ pub(crate) fn inline_needs_an_operation_that_sends(env: &Env) {
         let refusal = c.a.qp.post_send(&SendWr::inline(1, op, &[0; 8]));
         assert!(matches!(refusal, Err(Error::Invalid(_) | Error::Unsupported { .. })), "{op:?}: {refusal:?}");
     }
-    c.still_works();
+    c.check_traffic();
 }
 
 /// An unsignaled send has no completion at its sender, but arrives.
@@ -164,9 +166,9 @@ pub(crate) fn unsignaled_sends_have_no_completion(env: &Env) {
     }
     c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, 8)]));
     for i in 0..3 {
-        ok(c.b.received(), i, WcOpcode::Recv);
+        expect_success(c.b.next_received(), i, WcOpcode::Recv);
     }
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     c.no_more_sent("two unsignalled sends");
 }
 
@@ -179,9 +181,9 @@ pub(crate) fn sq_sig_all_signals_everything(env: &Env) {
     }
     c.a.post(&SendWr::new(4, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]).unsignaled());
     for i in 0..4 {
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
-    ok(c.a.sent(), 4, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 4, WcOpcode::Write);
 }
 
 /// A list of requests is posted whole and in order (`Qp::post_sends`).
@@ -196,10 +198,10 @@ pub(crate) fn lists_are_posted_in_order(env: &Env) {
     }
     c.a.qp.post_sends(&wrs).expect("ten requests");
     for i in 0..10 {
-        assert_eq!(ok(c.b.received(), i, WcOpcode::Recv).imm, Some(i as u32));
-        ok(c.a.sent(), i, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), i, WcOpcode::Recv).imm, Some(i as u32));
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
-    same_bytes("ten messages", &c.b.host.buf().to_vec(0..640).expect("inside"), &near.bytes(0, 640));
+    assert_same_bytes("ten messages", &c.b.host.buf().to_vec(0..640).expect("inside"), &near.bytes(0, 640));
 }
 
 /// A list with an invalid request is posted up to that request, and the error contains the number of posted requests.
@@ -221,8 +223,8 @@ pub(crate) fn invalid_list_reports_posted_count(env: &Env) {
     assert_eq!(posted, 2);
     assert!(matches!(error, Error::Limit { .. }), "{error:?}");
     for i in 0..2 {
-        ok(c.b.received(), i, WcOpcode::Recv);
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.b.next_received(), i, WcOpcode::Recv);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
     c.no_more_sent("requests behind the failed one");
 }

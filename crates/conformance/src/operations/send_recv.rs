@@ -1,7 +1,7 @@
 //! Sends and receives: data, completions, and bytes that must not change.
 
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok, same_bytes};
+use crate::harness::check::{Shadow, assert_same_bytes, expect_failure, expect_success};
 use crate::harness::conn::{Conn, Setup};
 use host::Span;
 use verbs::{Error, SendOp, SendWr, Sge, WcOpcode, WcStatus};
@@ -22,10 +22,10 @@ fn send_on(c: &Conn, len: usize, near_at: usize, far_at: usize) {
     let mut far = Shadow::new(&c.b.host, 2);
     c.b.post_recv(7, &[c.b.host.sge(far_at as u64, len as u32)]);
     c.a.post(&SendWr::new(8, SendOp::Send, &[c.a.host.sge(near_at as u64, len as u32)]));
-    let wc = ok(c.b.received(), 7, WcOpcode::Recv);
+    let wc = expect_success(c.b.next_received(), 7, WcOpcode::Recv);
     assert_eq!((wc.byte_len as usize, wc.qp_num), (len, c.b.qp.num()));
     assert_eq!((wc.imm, wc.invalidated), (None, None), "neither was sent");
-    let wc = ok(c.a.sent(), 8, WcOpcode::Send);
+    let wc = expect_success(c.a.next_sent(), 8, WcOpcode::Send);
     assert_eq!(wc.qp_num, c.a.qp.num());
     far.expect(far_at, &near.bytes(near_at, len));
     far.check("the receiver's memory");
@@ -63,29 +63,29 @@ pub(crate) fn sixteen_mebibytes_arrive(env: &Env) {
 }
 
 /// The accepting side can send, too.
-pub(crate) fn both_directions_work(env: &Env) {
+pub(crate) fn accepting_side_can_send(env: &Env) {
     let c = Conn::new(env);
-    c.still_works();
-    c.still_works();
+    c.check_traffic();
+    c.check_traffic();
 }
 
 /// A message shorter than its receive leaves the rest of it untouched (IBA 9.7.5.1).
-pub(crate) fn a_longer_receive_keeps_its_rest(env: &Env) {
+pub(crate) fn longer_receive_keeps_its_rest(env: &Env) {
     let c = Conn::new(env);
     let near = Shadow::new(&c.a.host, 3);
     let mut far = Shadow::new(&c.b.host, 4);
     for (id, len) in [(1, 0), (2, 1), (3, 100), (4, 1023)] {
         c.b.post_recv(id, &[c.b.host.sge(1000, 1024)]);
         c.a.post(&SendWr::new(id, SendOp::Send, &[c.a.host.sge(0, len)]));
-        assert_eq!(ok(c.b.received(), id, WcOpcode::Recv).byte_len, len);
-        ok(c.a.sent(), id, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), id, WcOpcode::Recv).byte_len, len);
+        expect_success(c.a.next_sent(), id, WcOpcode::Send);
         far.expect(1000, &near.bytes(0, len as usize));
         far.check("a receive of 1024 bytes");
     }
 }
 
 /// A short message fits a receive of several elements: it ends inside an element, at its end, or before it.
-pub(crate) fn a_short_message_ends_in_any_piece(env: &Env) {
+pub(crate) fn short_message_may_end_in_any_piece(env: &Env) {
     let c = Conn::new(env);
     let near = Shadow::new(&c.a.host, 3);
     let mut far = Shadow::new(&c.b.host, 4);
@@ -93,8 +93,8 @@ pub(crate) fn a_short_message_ends_in_any_piece(env: &Env) {
         let to = [c.b.host.sge(100, 10), c.b.host.sge(300, 20), c.b.host.sge(200, 30)];
         c.b.post_recv(1, &to);
         c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
-        assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, len);
-        ok(c.a.sent(), 2, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len, len);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Send);
         let bytes = near.bytes(0, len as usize);
         let (first, rest) = bytes.split_at(bytes.len().min(10));
         let (second, third) = rest.split_at(rest.len().min(20));
@@ -107,32 +107,32 @@ pub(crate) fn a_short_message_ends_in_any_piece(env: &Env) {
 
 /// A message is longer than its receive: the receive fails with a length error, the send as an invalid request, and
 /// both queue pairs are in the error state (IBA 9.9.3, class C at the responder; 11.6.2).
-pub(crate) fn too_long_a_message_fails_both(env: &Env) {
+pub(crate) fn too_long_message_fails_both_ends(env: &Env) {
     for (receive, message) in [(64, 65), (0, 1), (4096, 8192)] {
         let c = Conn::new(env);
         c.b.post_recv(1, &[c.b.host.sge(1024, receive)]);
         c.b.post_recv(2, &[c.b.host.sge(0, 8192)]);
         c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, message)]));
-        failed(c.b.received(), 1, WcStatus::LocLenErr);
-        c.b.receives_flushed([2]);
-        failed(c.a.sent(), 3, WcStatus::RemInvReqErr);
-        c.a.in_error();
-        c.b.in_error();
+        expect_failure(c.b.next_received(), 1, WcStatus::LocLenErr);
+        c.b.expect_receives_flushed([2]);
+        expect_failure(c.a.next_sent(), 3, WcStatus::RemInvReqErr);
+        c.a.wait_for_error();
+        c.b.wait_for_error();
     }
 }
 
 /// Bytes after the receive's end stay unchanged, even if the message was too long for it. Bytes inside may or may not
 /// have been written: IBA leaves that open.
-pub(crate) fn too_long_a_message_stays_inside(env: &Env) {
+pub(crate) fn too_long_message_writes_nothing_outside(env: &Env) {
     let c = Conn::new(env);
     let far = Shadow::new(&c.b.host, 6);
     c.b.post_recv(1, &[c.b.host.sge(1000, 100)]);
     c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, 4000)]));
-    failed(c.b.received(), 1, WcStatus::LocLenErr);
-    failed(c.a.sent(), 2, WcStatus::RemInvReqErr);
+    expect_failure(c.b.next_received(), 1, WcStatus::LocLenErr);
+    expect_failure(c.a.next_sent(), 2, WcStatus::RemInvReqErr);
     let got = c.b.host.buf().to_vec(0..16384).expect("inside");
-    same_bytes("before the receive", &got[..1000], &far.bytes(0, 1000));
-    same_bytes("after the receive", &got[1100..], &far.bytes(1100, 16384 - 1100));
+    assert_same_bytes("before the receive", &got[..1000], &far.bytes(0, 1000));
+    assert_same_bytes("after the receive", &got[1100..], &far.bytes(1100, 16384 - 1100));
 }
 
 /// Receives are consumed in the order of posting, whatever their sizes.
@@ -146,10 +146,10 @@ pub(crate) fn receives_are_consumed_in_order(env: &Env) {
         c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(i * 11, i as u32 * 7)]));
     }
     for i in 0..32 {
-        assert_eq!(u64::from(ok(c.b.received(), 100 + i, WcOpcode::Recv).byte_len), i * 7);
-        ok(c.a.sent(), i, WcOpcode::Send);
+        assert_eq!(u64::from(expect_success(c.b.next_received(), 100 + i, WcOpcode::Recv).byte_len), i * 7);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
         let got = c.b.host.buf().to_vec(i as usize * 256..i as usize * 256 + i as usize * 7).expect("inside");
-        same_bytes("a message in order", &got, &near.bytes(i as usize * 11, i as usize * 7));
+        assert_same_bytes("a message in order", &got, &near.bytes(i as usize * 11, i as usize * 7));
     }
 }
 
@@ -162,8 +162,8 @@ fn gather(c: &Conn, pieces: &[(u64, u32)], into: &[(u64, u32)]) {
         pieces.iter().flat_map(|&(at, len)| near.bytes(at as usize, len as usize)).collect();
     c.b.post_recv(1, &to);
     c.a.post(&SendWr::new(2, SendOp::Send, &from));
-    assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len as usize, message.len());
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len as usize, message.len());
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     let mut rest = &message[..];
     for &(at, len) in into {
         let (now, later) = rest.split_at(rest.len().min(len as usize));
@@ -203,9 +203,9 @@ pub(crate) fn empty_pieces_are_not_checked(env: &Env) {
     let nonsense = Sge { addr: u64::MAX, length: 0, lkey: 0xdead_beef };
     c.b.post_recv(1, &[nonsense]);
     c.a.post(&SendWr::new(2, SendOp::Send, &[nonsense]));
-    assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, 0);
-    ok(c.a.sent(), 2, WcOpcode::Send);
-    c.still_works();
+    assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len, 0);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
+    c.check_traffic();
 }
 
 /// An element whose key names nothing.
@@ -234,9 +234,9 @@ pub(crate) fn send_empty_pieces_ignore_bad_lkey(env: &Env) {
                 c.b.post_recv(id, &[c.b.host.sge(1000, 64)]);
             }
             c.a.post(&SendWr::new(id, op, &pieces));
-            ok(c.a.sent(), id, op.opcode());
+            expect_success(c.a.next_sent(), id, op.opcode());
             if needs_receive {
-                assert_eq!(c.b.received().byte_len, 8, "{op:?}");
+                assert_eq!(c.b.next_received().byte_len, 8, "{op:?}");
             }
         }
     }
@@ -250,10 +250,10 @@ pub(crate) fn recv_zero_bytes_ignores_bad_lkey(env: &Env) {
     for (op, id) in [SendOp::Send, SendOp::SendImm(7), SendOp::SendInv(spare.rkey())].into_iter().zip(0..) {
         c.b.post_recv(id, &[nonsense(64)]);
         c.a.post(&SendWr::new(10 + id, op, &[]));
-        assert_eq!(ok(c.b.received(), id, WcOpcode::Recv).byte_len, 0);
-        ok(c.a.sent(), 10 + id, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), id, WcOpcode::Recv).byte_len, 0);
+        expect_success(c.a.next_sent(), 10 + id, WcOpcode::Send);
     }
-    c.still_works();
+    c.check_traffic();
 }
 
 /// A request that first needs something of the peer (rails read the entry of a key that they meet for the first time) completes while
@@ -268,8 +268,8 @@ pub(crate) fn send_inv_right_behind_a_wait_completes(env: &Env) {
         for (op, id) in [(SendOp::Send, 2 * id), (SendOp::SendInv(spare.rkey()), 2 * id + 1)] {
             c.b.post_recv(id, &[]);
             c.a.post(&SendWr::new(id, op, &[]));
-            ok(c.b.received(), id, WcOpcode::Recv);
-            ok(c.a.sent(), id, WcOpcode::Send);
+            expect_success(c.b.next_received(), id, WcOpcode::Recv);
+            expect_success(c.a.next_sent(), id, WcOpcode::Send);
         }
     }
 }
@@ -286,8 +286,8 @@ pub(crate) fn recv_pieces_behind_the_end_ignore_bad_lkey(env: &Env) {
         let mut far = Shadow::new(&c.b.host, 4);
         c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
         c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
-        assert_eq!(ok(c.b.received(), 1, WcOpcode::Recv).byte_len, len);
-        ok(c.a.sent(), 2, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::Recv).byte_len, len);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Send);
         far.expect(16, &near.bytes(0, len as usize));
         far.check("a message before a forbidden piece");
     }
@@ -304,24 +304,24 @@ pub(crate) fn recv_one_byte_into_bad_lkey_fails(env: &Env) {
         let far = Shadow::new(&c.b.host, 4);
         c.b.post_recv(1, &[c.b.host.sge(16, room), nonsense(64)]);
         c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, room + 1)]));
-        failed(c.b.received(), 1, WcStatus::LocProtErr);
-        failed(c.a.sent(), 2, WcStatus::RemOpErr);
+        expect_failure(c.b.next_received(), 1, WcStatus::LocProtErr);
+        expect_failure(c.a.next_sent(), 2, WcStatus::RemOpErr);
         let end = 16 + room as usize;
         let got = c.b.host.buf().to_vec(end..16 << 10).expect("inside");
-        same_bytes("behind the good piece", &got, &far.bytes(end, (16 << 10) - end));
+        assert_same_bytes("behind the good piece", &got, &far.bytes(end, (16 << 10) - end));
     }
 }
 
 /// A message and a receive without elements: zero bytes, and a receive is consumed.
-pub(crate) fn no_pieces_is_an_empty_message(env: &Env) {
+pub(crate) fn message_without_pieces_is_empty(env: &Env) {
     let c = Conn::new(env);
     c.b.post_recv(1, &[]);
     c.b.post_recv(2, &[c.b.host.sge(0, 10)]);
     c.a.post(&SendWr::new(3, SendOp::Send, &[]));
     c.a.post(&SendWr::new(4, SendOp::Send, &[]));
     for (recv, send) in [(1, 3), (2, 4)] {
-        assert_eq!(ok(c.b.received(), recv, WcOpcode::Recv).byte_len, 0);
-        ok(c.a.sent(), send, WcOpcode::Send);
+        assert_eq!(expect_success(c.b.next_received(), recv, WcOpcode::Recv).byte_len, 0);
+        expect_success(c.a.next_sent(), send, WcOpcode::Send);
     }
 }
 
@@ -335,11 +335,11 @@ pub(crate) fn ten_thousand_messages_in_order(env: &Env) {
     let total = 10_000_u64;
     for i in 0..total {
         c.a.post(&SendWr::inline(i, SendOp::Send, &host::mix(i).to_le_bytes()[..inline(env)]));
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
         let slot = (i % depth) * 8;
-        let wc = ok(c.b.received(), i, WcOpcode::Recv);
+        let wc = expect_success(c.b.next_received(), i, WcOpcode::Recv);
         let got = c.b.host.buf().to_vec(slot as usize..slot as usize + wc.byte_len as usize).expect("inside");
-        same_bytes("a small message", &got, &host::mix(i).to_le_bytes()[..inline(env)]);
+        assert_same_bytes("a small message", &got, &host::mix(i).to_le_bytes()[..inline(env)]);
         c.b.post_recv(i + depth, &[c.b.host.sge(slot, 8)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::send_recv::{ROOM, SIZES};
 use crate::Env;
-use crate::harness::check::{Shadow, ok, pattern};
+use crate::harness::check::{Shadow, expect_success, pattern};
 use crate::harness::conn::{Conn, Setup};
 use verbs::{DmAccess, MemoryKind, Mr, SendOp, SendWr, Sge, WcOpcode, WriteOrder};
 
@@ -11,7 +11,7 @@ pub(crate) fn write_on(c: &Conn, near: &Mr, far: &Mr, len: usize, at: (usize, us
     let mut target = Shadow::new(far, 2);
     let wr_sge = [near.sge(at.0 as u64, len as u32)];
     c.a.post(&SendWr::new(5, SendOp::Write(far.remote(at.1 as u64)), &wr_sge));
-    let wc = ok(c.a.sent(), 5, WcOpcode::Write);
+    let wc = expect_success(c.a.next_sent(), 5, WcOpcode::Write);
     assert_eq!(wc.qp_num, c.a.qp.num());
     target.expect(at.1, &source.bytes(at.0, len));
     target.check("the target");
@@ -25,7 +25,7 @@ pub(crate) fn every_size_arrives(env: &Env) {
     for len in SIZES {
         write_on(&c, &c.a.host, &c.b.host, len, (64, 128));
     }
-    env.waiter.silence(&c.b.recv_cq, "a write consumes no receive");
+    env.waiter.no_completion(&c.b.recv_cq, "a write consumes no receive");
 }
 
 /// Every combination of small misalignments.
@@ -66,7 +66,7 @@ pub(crate) fn pieces_are_gathered(env: &Env) {
     let bytes: Vec<u8> =
         pieces[..max].iter().flat_map(|&(at, len)| near.bytes(at as usize, len as usize)).collect();
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(77)), &sges));
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     far.expect(77, &bytes);
     far.check("gathered");
 }
@@ -81,7 +81,7 @@ pub(crate) fn inline_data_is_written(env: &Env) {
         far.expect(len + 3, &bytes);
         c.a.post(&SendWr::inline(1, SendOp::Write(c.b.host.remote(len as u64 + 3)), &bytes));
         bytes.fill(0);
-        ok(c.a.sent(), 1, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 1, WcOpcode::Write);
         far.check("inline data");
     }
 }
@@ -93,15 +93,15 @@ pub(crate) fn empty_writes_succeed(env: &Env) {
     let far = Shadow::new(&c.b.host, 4);
     for (id, at) in [(1, 0), (2, 100), (3, c.b.host.buf().len() as u64)] {
         c.a.post(&SendWr::new(id, SendOp::Write(c.b.host.remote(at)), &[]));
-        ok(c.a.sent(), id, WcOpcode::Write);
+        expect_success(c.a.next_sent(), id, WcOpcode::Write);
         c.a.post(&SendWr::new(id, SendOp::Write(c.b.host.remote(at)), &[c.a.host.sge(0, 0)]));
-        ok(c.a.sent(), id, WcOpcode::Write);
+        expect_success(c.a.next_sent(), id, WcOpcode::Write);
     }
     far.check("empty writes");
 }
 
 /// Writes to the same place take effect in the order of posting.
-pub(crate) fn the_last_write_wins(env: &Env) {
+pub(crate) fn later_write_overwrites_earlier_one(env: &Env) {
     let c = Conn::new(env);
     for i in 0..100_u64 {
         c.a.host.buf().write(i as usize * 8, &i.to_le_bytes()).expect("inside");
@@ -109,12 +109,12 @@ pub(crate) fn the_last_write_wins(env: &Env) {
         let wr = SendWr::new(i, SendOp::Write(c.b.host.remote(16)), &wr_sge);
         c.a.post(&if i == 99 { wr } else { wr.unsignaled() });
     }
-    ok(c.a.sent(), 99, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 99, WcOpcode::Write);
     assert_eq!(c.b.host.buf().to_vec(16..24).expect("inside"), 99_u64.to_le_bytes());
 }
 
 /// Once a write has completed at its initiator, the target's owner sees the data without a completion.
-pub(crate) fn the_target_needs_no_completion(env: &Env) {
+pub(crate) fn completed_write_is_visible_at_target(env: &Env) {
     let c = Conn::new(env);
     c.b.host.buf().fill(0);
     c.a.host.buf().fill(9);
@@ -134,22 +134,22 @@ pub(crate) fn write_with_immediate_delivers(env: &Env) {
         c.b.post_recv(1, &[c.b.host.sge(0, 64)]);
         let wr_sge = [c.a.host.sge(3, len as u32)];
         c.a.post(&SendWr::new(2, SendOp::WriteImm(c.b.host.remote(65), i as u32), &wr_sge));
-        let wc = ok(c.b.received(), 1, WcOpcode::RecvWriteImm);
+        let wc = expect_success(c.b.next_received(), 1, WcOpcode::RecvWriteImm);
         assert_eq!((wc.imm, wc.byte_len as usize), (Some(i as u32), len));
         assert_eq!((wc.qp_num, wc.invalidated), (c.b.qp.num(), None));
         far.expect(65, &near.bytes(3, len));
         far.check("write with immediate");
-        ok(c.a.sent(), 2, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 2, WcOpcode::Write);
     }
 }
 
 /// A write with immediate consumes a receive of any size, even one without elements.
-pub(crate) fn write_with_immediate_needs_no_room(env: &Env) {
+pub(crate) fn write_imm_accepts_receive_of_any_size(env: &Env) {
     let c = Conn::new(env);
     c.b.post_recv(1, &[]);
     c.a.post(&SendWr::new(2, SendOp::WriteImm(c.b.host.remote(0), 7), &[c.a.host.sge(0, 4096)]));
-    assert_eq!(ok(c.b.received(), 1, WcOpcode::RecvWriteImm).byte_len, 4096);
-    ok(c.a.sent(), 2, WcOpcode::Write);
+    assert_eq!(expect_success(c.b.next_received(), 1, WcOpcode::RecvWriteImm).byte_len, 4096);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Write);
 }
 
 /// No byte of a write with immediate is written to its receive, so the receive's memory is not checked.
@@ -158,8 +158,8 @@ pub(crate) fn write_imm_ignores_bad_lkey_of_its_receive(env: &Env) {
     for (len, id) in [0, 8, 4096].into_iter().zip(0..) {
         c.b.post_recv(id, &[Sge { addr: 8, length: 64, lkey: 0 }]);
         c.a.post(&SendWr::new(9, SendOp::WriteImm(c.b.host.remote(0), 7), &[c.a.host.sge(0, len)]));
-        assert_eq!(ok(c.b.received(), id, WcOpcode::RecvWriteImm).byte_len, len);
-        ok(c.a.sent(), 9, WcOpcode::Write);
+        assert_eq!(expect_success(c.b.next_received(), id, WcOpcode::RecvWriteImm).byte_len, len);
+        expect_success(c.a.next_sent(), 9, WcOpcode::Write);
     }
 }
 
@@ -170,14 +170,14 @@ pub(crate) fn write_with_immediate_inline(env: &Env) {
     let bytes = pattern(5, c.a.qp.init().cap.max_inline.min(19) as usize);
     c.b.post_recv(1, &[]);
     c.a.post(&SendWr::inline(2, SendOp::WriteImm(c.b.host.remote(50), 9), &bytes));
-    let wc = ok(c.b.received(), 1, WcOpcode::RecvWriteImm);
+    let wc = expect_success(c.b.next_received(), 1, WcOpcode::RecvWriteImm);
     assert_eq!((wc.byte_len as usize, wc.imm), (bytes.len(), Some(9)));
     far.expect(50, &bytes);
     far.check("inline write with immediate");
 }
 
 /// A plain write followed by a send: when the receive completes, the write's data is visible (IBA 9.5).
-pub(crate) fn a_send_announces_earlier_writes(env: &Env) {
+pub(crate) fn send_completion_implies_earlier_writes(env: &Env) {
     let c = Conn::with(env, &Setup { len: 1 << 20, ..Setup::default() });
     for round in 0..8 {
         let near = Shadow::new(&c.a.host, round);
@@ -185,10 +185,10 @@ pub(crate) fn a_send_announces_earlier_writes(env: &Env) {
         let half = [c.a.host.sge(0, 512 << 10)];
         c.a.post(&SendWr::new(2, SendOp::Write(c.b.host.remote(0)), &half).unsignaled());
         c.a.post(&SendWr::new(3, SendOp::Send, &[]));
-        ok(c.b.received(), 1, WcOpcode::Recv);
+        expect_success(c.b.next_received(), 1, WcOpcode::Recv);
         let got = c.b.host.buf().to_vec(0..512 << 10).expect("inside");
-        crate::harness::check::same_bytes("announced data", &got, &near.bytes(0, 512 << 10));
-        ok(c.a.sent(), 3, WcOpcode::Send);
+        crate::harness::check::assert_same_bytes("announced data", &got, &near.bytes(0, 512 << 10));
+        expect_success(c.a.next_sent(), 3, WcOpcode::Send);
     }
 }
 
@@ -203,15 +203,15 @@ pub(crate) fn both_directions_at_once(env: &Env) {
         c.b.post(&SendWr::new(i, SendOp::Write(c.a.host.remote(4096)), &[c.b.host.sge(0, 4096)]));
     }
     for i in 0..32 {
-        ok(c.a.sent(), i, WcOpcode::Write);
-        ok(c.b.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
+        expect_success(c.b.next_sent(), i, WcOpcode::Write);
     }
-    crate::harness::check::same_bytes(
+    crate::harness::check::assert_same_bytes(
         "at b",
         &c.b.host.buf().to_vec(0..8192).expect("inside"),
         &[b.clone(), a.clone()].concat(),
     );
-    crate::harness::check::same_bytes(
+    crate::harness::check::assert_same_bytes(
         "at a",
         &c.a.host.buf().to_vec(0..8192).expect("inside"),
         &[a, b].concat(),
@@ -220,7 +220,7 @@ pub(crate) fn both_directions_at_once(env: &Env) {
 
 /// If the attributes guarantee an order, a poller that sees the last byte of a write sees all of it, and all earlier
 /// writes.
-pub(crate) fn the_last_byte_seen_means_all_seen(env: &Env) {
+pub(crate) fn visible_last_byte_implies_whole_write(env: &Env) {
     let c = Conn::with(env, &Setup { len: 1 << 20, nic: true, ..Setup::default() });
     for far in c.b.regions().filter(|far| can_poll(env, far)) {
         for (round, len) in [1, 8, 4095, 4096, 100_001, 1 << 19].into_iter().enumerate() {
@@ -237,17 +237,17 @@ pub(crate) fn the_last_byte_seen_means_all_seen(env: &Env) {
             env.waiter.until("last byte of a write", || {
                 (byte.load(std::sync::atomic::Ordering::Acquire) == last).then_some(())
             });
-            crate::harness::check::same_bytes(
+            crate::harness::check::assert_same_bytes(
                 "all of it",
                 &far.buf().to_vec(3..len + 2).expect("inside"),
                 &source[..len - 1],
             );
-            crate::harness::check::same_bytes(
+            crate::harness::check::assert_same_bytes(
                 "before it",
                 &far.buf().to_vec(600_000..600_064).expect("inside"),
                 &before,
             );
-            ok(c.a.sent(), 2, WcOpcode::Write);
+            expect_success(c.a.next_sent(), 2, WcOpcode::Write);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Completion queues.
 
 use crate::Env;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use verbs::{Error, QpInit, SendOp, SendWr, Wc, WcOpcode};
 
@@ -13,17 +13,17 @@ fn writes(c: &Conn, ids: std::ops::Range<u64>) {
 }
 
 /// Polling an empty queue, or with an empty slice, returns nothing.
-pub(crate) fn an_empty_queue_gives_nothing(env: &Env) {
+pub(crate) fn poll_of_empty_queue_returns_nothing(env: &Env) {
     let c = Conn::new(env);
     assert_eq!(c.a.send_cq.poll(&mut [Wc::default(); 4]), Ok(0));
     assert_eq!(c.a.send_cq.poll_one(), Ok(None));
     writes(&c, 0..1);
     assert_eq!(c.a.send_cq.poll(&mut []), Ok(0));
-    ok(c.a.sent(), 0, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 0, WcOpcode::Write);
 }
 
 /// Completions may be polled in slices of any size: in order, each once.
-pub(crate) fn slices_of_any_size(env: &Env) {
+pub(crate) fn poll_accepts_slices_of_any_size(env: &Env) {
     let c = Conn::new(env);
     for slice in [1, 2, 3, 7, 16, 100] {
         writes(&c, 0..60);
@@ -42,7 +42,7 @@ pub(crate) fn slices_of_any_size(env: &Env) {
 }
 
 /// Entries of the slice beyond the returned number are not changed.
-pub(crate) fn the_rest_of_a_slice_is_untouched(env: &Env) {
+pub(crate) fn poll_leaves_rest_of_slice_unchanged(env: &Env) {
     let c = Conn::new(env);
     writes(&c, 0..1);
     let canary = Wc { wr_id: 0xabcd, byte_len: 77, imm: Some(1), ..Wc::default() };
@@ -75,42 +75,42 @@ pub(crate) fn many_queue_pairs_on_one_queue(env: &Env) {
 }
 
 /// Sends and receives complete on the queue that they were assigned, never on the other.
-pub(crate) fn directions_have_their_own_queues(env: &Env) {
+pub(crate) fn sends_and_receives_complete_on_their_queues(env: &Env) {
     let c = Conn::new(env);
-    c.still_works();
+    c.check_traffic();
     for end in [&c.a, &c.b] {
         assert_eq!((end.send_cq.poll_one(), end.recv_cq.poll_one()), (Ok(None), Ok(None)));
     }
 }
 
 /// The ring of a queue wraps many times without losing or repeating a completion.
-pub(crate) fn the_ring_wraps(env: &Env) {
+pub(crate) fn cq_ring_wraps_without_loss(env: &Env) {
     let c = Conn::with(env, &Setup { cqe: 16, ..Setup::default() });
     let mut next = 0;
     for round in 0..500_u64 {
         let burst = 1 + round % 15;
         writes(&c, next..next + burst);
         for i in next..next + burst {
-            ok(c.a.sent(), i, WcOpcode::Write);
+            expect_success(c.a.next_sent(), i, WcOpcode::Write);
         }
         next += burst;
     }
 }
 
 /// Waiting and spinning both take completions, and both end at their deadline with their name.
-pub(crate) fn waits_end_at_their_deadline(env: &Env) {
+pub(crate) fn wait_and_spin_end_at_their_deadline(env: &Env) {
     let c = Conn::new(env);
     writes(&c, 0..2);
-    ok(c.a.send_cq.spin(env.waiter.deadline()).expect("a completion"), 0, WcOpcode::Write);
-    ok(c.a.send_cq.wait(env.waiter.deadline()).expect("a completion"), 1, WcOpcode::Write);
-    assert_eq!(c.a.send_cq.spin(env.waiter.moment()), Err(Error::TimedOut { call: "Cq::spin" }));
-    assert_eq!(c.a.send_cq.wait(env.waiter.moment()), Err(Error::TimedOut { call: "Cq::wait" }));
+    expect_success(c.a.send_cq.spin(env.waiter.deadline()).expect("a completion"), 0, WcOpcode::Write);
+    expect_success(c.a.send_cq.wait(env.waiter.deadline()).expect("a completion"), 1, WcOpcode::Write);
+    assert_eq!(c.a.send_cq.spin(env.waiter.short_time()), Err(Error::TimedOut { call: "Cq::spin" }));
+    assert_eq!(c.a.send_cq.wait(env.waiter.short_time()), Err(Error::TimedOut { call: "Cq::wait" }));
     writes(&c, 2..3);
-    ok(c.a.sent(), 2, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Write);
 }
 
 /// Different queues of a device have different numbers.
-pub(crate) fn numbers_tell_queues_apart(env: &Env) {
+pub(crate) fn queues_have_distinct_numbers(env: &Env) {
     let queues: Vec<_> = (0..8).map(|_| env.a.create_cq(1).expect("a completion queue")).collect();
     let mut ids: Vec<u32> = queues.iter().map(verbs::Cq::id).collect();
     ids.sort_unstable();
@@ -119,15 +119,15 @@ pub(crate) fn numbers_tell_queues_apart(env: &Env) {
 }
 
 /// A completion queue lives as long as a queue pair uses it, even without a handle; a clone is the same queue.
-pub(crate) fn handles_share_the_queue(env: &Env) {
+pub(crate) fn clones_share_the_queue(env: &Env) {
     let mut c = Conn::new(env);
     let clone = c.a.send_cq.clone();
     writes(&c, 0..2);
-    ok(env.waiter.completion(&clone, "the first"), 0, WcOpcode::Write);
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(env.waiter.completion(&clone, "the first"), 0, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     drop(clone);
     c.a.send_cq = c.a.qp.init().send_cq.clone();
-    c.still_works();
+    c.check_traffic();
 }
 
 /// A queue is resized, if the NIC supports that, and loses no pending completion.
@@ -143,18 +143,18 @@ pub(crate) fn queue_is_resized(env: &Env) {
     }
     writes(&c, 0..40);
     for i in 0..8 {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     c.a.send_cq.resize(cqe + 100).expect("more room");
     assert_eq!(c.a.send_cq.cqe(), cqe + 100);
     writes(&c, 40..80);
     for i in 8..80 {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     c.a.send_cq.resize(cqe).expect("nothing waits");
     writes(&c, 80..82);
     for i in 80..82 {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     assert_eq!(c.a.send_cq.poll_one(), Ok(None));
 }
@@ -169,12 +169,12 @@ pub(crate) fn queue_cannot_shrink_below_pending(env: &Env) {
     (0..3).for_each(|i| c.a.post_recv(i, &[]));
     for i in 0..5 {
         c.a.post(&SendWr::new(i, SendOp::Send, &[]));
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
     writes(&c, 0..6);
     c.a.cm.disconnect(&c.a.qp).expect("connected");
-    c.a.in_error();
-    c.b.in_error();
+    c.a.wait_for_error();
+    c.b.wait_for_error();
     for (cq, waiting) in [(&c.a.send_cq, 6), (&c.a.recv_cq, 3), (&c.b.recv_cq, 8)] {
         let cqe = cq.cqe();
         let refused = cq.resize(waiting - 1);

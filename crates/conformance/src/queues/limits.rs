@@ -1,7 +1,7 @@
 //! Full queues and exceeded limits: refused by the call, with nothing posted.
 
 use crate::Env;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{CAP, Conn, Endpoint, Setup, connect};
 use verbs::{AsyncEvent, Data, Error, QpCap, QpState, RecvWr, SendFlags, SendOp, SendWr, Sge, WcOpcode};
 
@@ -29,7 +29,7 @@ fn small(depth: u32) -> Setup {
 
 /// A full send queue refuses requests, which have no effect. (A NIC may have rounded the depth up, as ibv_create_qp(3)
 /// allows; its error then reports that depth.)
-pub(crate) fn a_full_send_queue_refuses(env: &Env) {
+pub(crate) fn post_send_to_full_queue_is_refused(env: &Env) {
     for asked in [1, 3, 16] {
         let c = Conn::with(env, &small(asked));
         let data = [c.a.host.sge(0, 8)];
@@ -38,11 +38,11 @@ pub(crate) fn a_full_send_queue_refuses(env: &Env) {
         assert!(matches!(more, Err(Error::QueueFull { .. })), "{more:?}");
         for i in 0..u64::from(depth) {
             c.b.post_recv(0, &[c.b.host.sge(0, 8)]);
-            ok(c.a.sent(), i, WcOpcode::Send);
-            ok(c.b.received(), 0, WcOpcode::Recv);
+            expect_success(c.a.next_sent(), i, WcOpcode::Send);
+            expect_success(c.b.next_received(), 0, WcOpcode::Recv);
         }
         c.no_more_sent("refused requests");
-        c.still_works();
+        c.check_traffic();
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn polling_frees_slots(env: &Env) {
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&write(i))));
     for i in 0..100 {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
         c.a.post(&write(i + depth));
         let more = c.a.qp.post_send(&write(0));
         assert!(matches!(more, Err(Error::QueueFull { .. })), "one slot was free, not two: {more:?}");
@@ -61,19 +61,19 @@ pub(crate) fn polling_frees_slots(env: &Env) {
 }
 
 /// A list longer than the queue is posted as far as it fits.
-pub(crate) fn a_list_fills_the_queue(env: &Env) {
+pub(crate) fn list_longer_than_the_queue_is_posted_until_full(env: &Env) {
     let c = Conn::with(env, &small(8));
     let data = [c.a.host.sge(0, 8)];
     let op = SendOp::Write(c.b.host.remote(0));
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&SendWr::new(i, op, &data))));
     for i in 0..depth {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     let wrs: Vec<SendWr<'_>> = (0..depth + 3).map(|i| SendWr::new(i, op, &data)).collect();
     let (posted, error) = c.a.qp.post_sends(&wrs).expect_err("three more than fit");
     assert_eq!((posted as u64, error), (depth, Error::QueueFull { queue: "send", depth: depth as u32 }));
     for i in 0..depth {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     c.no_more_sent("requests that did not fit");
 }
@@ -85,7 +85,7 @@ pub(crate) fn unsignaled_slots_are_freed_together(env: &Env) {
     let write = |i| SendWr::new(i, SendOp::Write(c.b.host.remote(0)), &data);
     let depth = u64::from(fill(&c.a, "send", 8, |i| c.a.qp.post_send(&write(i))));
     for i in 0..depth {
-        ok(c.a.sent(), i, WcOpcode::Write);
+        expect_success(c.a.next_sent(), i, WcOpcode::Write);
     }
     for round in 0..10 {
         for i in 0..depth - 1 {
@@ -94,27 +94,27 @@ pub(crate) fn unsignaled_slots_are_freed_together(env: &Env) {
         c.a.post(&write(1000 + round));
         let more = c.a.qp.post_send(&write(0));
         assert!(matches!(more, Err(Error::QueueFull { .. })), "{more:?}");
-        ok(c.a.sent(), 1000 + round, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 1000 + round, WcOpcode::Write);
     }
 }
 
 /// A full receive queue refuses receives; polling a consumed one makes room.
-pub(crate) fn a_full_receive_queue_refuses(env: &Env) {
+pub(crate) fn post_recv_to_full_queue_is_refused(env: &Env) {
     for asked in [1, 5] {
         let c = Conn::with(env, &small(asked));
         let room = [c.b.host.sge(0, 8)];
         let depth = fill(&c.b, "receive", asked, |i| c.b.qp.post_recv(&RecvWr::new(i, &room)));
         for i in 0..u64::from(depth) * 3 {
             c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
-            ok(c.a.sent(), i, WcOpcode::Send);
-            ok(c.b.received(), i, WcOpcode::Recv);
+            expect_success(c.a.next_sent(), i, WcOpcode::Send);
+            expect_success(c.b.next_received(), i, WcOpcode::Recv);
             c.b.post_recv(i + u64::from(depth), &room);
         }
     }
 }
 
 /// The receive queue of an unconnected queue pair fills in the same way.
-pub(crate) fn a_receive_queue_fills_before_connecting(env: &Env) {
+pub(crate) fn unconnected_receive_queue_fills(env: &Env) {
     let end = Endpoint::new(env, &env.a, &small(4));
     let room = [end.host.sge(0, 8)];
     fill(&end, "receive", 4, |i| end.qp.post_recv(&RecvWr::new(i, &room)));
@@ -126,9 +126,9 @@ pub(crate) fn queues_fill_in_the_error_state(env: &Env) {
     c.a.qp.to_error();
     let data = [c.a.host.sge(0, 8)];
     let depth = fill(&c.a, "send", 4, |i| c.a.qp.post_send(&SendWr::new(i, SendOp::Send, &data)));
-    c.a.sends_flushed(0..u64::from(depth));
+    c.a.expect_sends_flushed(0..u64::from(depth));
     c.a.post(&SendWr::new(77, SendOp::Send, &data));
-    c.a.sends_flushed([77]);
+    c.a.expect_sends_flushed([77]);
 }
 
 /// One element more than the limit of the queue pair (which a NIC may have rounded up, at most to the device's limit)
@@ -143,11 +143,11 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
     }
     let refusal = c.a.qp.post_recv(&RecvWr::new(1, &over));
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
-    c.still_works();
+    c.check_traffic();
 }
 
 /// The maximum number of elements that the device allows works.
-pub(crate) fn as_many_pieces_as_allowed(env: &Env) {
+pub(crate) fn maximum_number_of_pieces_works(env: &Env) {
     let max = env.a.attr().max_sge.min(env.b.attr().max_sge);
     let cap = QpCap { max_send_sge: max, max_recv_sge: max, ..CAP };
     let c = Conn::with(env, &Setup { cap, ..Setup::default() });
@@ -158,14 +158,14 @@ pub(crate) fn as_many_pieces_as_allowed(env: &Env) {
     let to: Vec<Sge> = (0..max).map(piece).map(|(at, len)| c.b.host.sge(at, len)).collect();
     c.b.post_recv(1, &to);
     c.a.post(&SendWr::new(2, SendOp::Send, &from));
-    ok(c.b.received(), 1, WcOpcode::Recv);
-    ok(c.a.sent(), 2, WcOpcode::Send);
+    expect_success(c.b.next_received(), 1, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
     (0..max).map(piece).for_each(|(at, len)| far.expect(at as usize, &near.bytes(at as usize, len as usize)));
     far.check("as many pieces as there may be");
 }
 
 /// A message longer than the device's maximum is refused by the call, before its keys are checked.
-pub(crate) fn too_long_a_message_is_refused(env: &Env) {
+pub(crate) fn message_beyond_device_limit_is_refused(env: &Env) {
     let max = env.a.attr().max_msg_size;
     let pieces = env.a.attr().max_sge.min(4) as usize;
     let c = Conn::new(env);
@@ -173,20 +173,20 @@ pub(crate) fn too_long_a_message_is_refused(env: &Env) {
     if pieces as u64 * u64::from(u32::MAX) <= max {
         // No request can be too long then; it fails for its range instead.
         c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &over));
-        crate::harness::check::failed(c.a.sent(), 1, verbs::WcStatus::LocProtErr);
+        crate::harness::check::failed(c.a.next_sent(), 1, verbs::WcStatus::LocProtErr);
         return;
     }
     for op in [SendOp::Send, SendOp::Write(c.b.host.remote(0)), SendOp::Read(c.b.host.remote(0))] {
         let refusal = c.a.qp.post_send(&SendWr::new(1, op, &over));
         assert!(matches!(refusal, Err(Error::Limit { .. })), "{op:?}: {refusal:?}");
     }
-    c.still_works();
+    c.check_traffic();
 }
 
 /// More completions than the completion queue holds: it returns the error from then on, also reports it as an
 /// asynchronous event, and its queue pairs have failed (IBA 11.6.3.1). Completions from before may or may not be
 /// pollable.
-pub(crate) fn a_completion_queue_overruns(env: &Env) {
+pub(crate) fn overrun_of_send_cq_is_reported(env: &Env) {
     let c = Conn::with(env, &Setup { cqe: 4, ..Setup::default() });
     let cqe = c.a.send_cq.cqe();
     assert!(cqe >= 4);
@@ -199,9 +199,9 @@ pub(crate) fn a_completion_queue_overruns(env: &Env) {
     let error = (0..=cqe).find_map(|_| c.a.send_cq.poll_one().err());
     assert_eq!(error, Some(Error::CqOverrun { cqe }));
     assert_eq!(c.a.send_cq.poll_one(), Err(Error::CqOverrun { cqe }), "from then on always");
-    c.a.in_error();
+    c.a.wait_for_error();
     assert_eq!(
-        c.a.send_cq.wait(env.waiter.moment()),
+        c.a.send_cq.wait(env.waiter.short_time()),
         Err(Error::CqOverrun { cqe }),
         "the wait ends immediately"
     );
@@ -209,7 +209,7 @@ pub(crate) fn a_completion_queue_overruns(env: &Env) {
 
 /// A completion queue of receives overruns: the receiver's queue pair has failed, and its peer is disconnected. Sends
 /// whose completions were lost at the receiver may have succeeded or not; those before have.
-pub(crate) fn a_receive_completion_queue_overruns(env: &Env) {
+pub(crate) fn overrun_of_recv_cq_is_reported(env: &Env) {
     let (large, small) = (Setup::default(), Setup { cqe: 4, ..Setup::default() });
     let c = Conn { a: Endpoint::new(env, &env.a, &large), b: Endpoint::new(env, &env.b, &small) };
     connect(env, &c.a, &c.b, &large);
@@ -222,17 +222,17 @@ pub(crate) fn a_receive_completion_queue_overruns(env: &Env) {
         c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
     }
     c.a.waiter.async_event(&env.b, AsyncEvent::CqError { cq: c.b.recv_cq.id() });
-    c.b.in_error();
+    c.b.wait_for_error();
     c.a.waiter.disconnected(&c.a.cm, c.a.qp.num());
     for i in 0..u64::from(cqe) {
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
     let error = (0..=cqe).find_map(|_| c.b.recv_cq.poll_one().err());
     assert_eq!(error, Some(Error::CqOverrun { cqe }));
 }
 
 /// A completion queue holds the reported number of entries.
-pub(crate) fn a_completion_queue_holds_its_entries(env: &Env) {
+pub(crate) fn cq_holds_its_reported_entries(env: &Env) {
     for asked in [1, 7, 64] {
         let c = Conn::with(env, &Setup { cqe: asked, ..Setup::default() });
         assert!(c.a.send_cq.cqe() >= asked);
@@ -242,7 +242,7 @@ pub(crate) fn a_completion_queue_holds_its_entries(env: &Env) {
                 c.a.post(&SendWr::new(round * 100 + i, SendOp::Write(c.b.host.remote(0)), &data));
             }
             for i in 0..u64::from(asked) {
-                ok(c.a.sent(), round * 100 + i, WcOpcode::Write);
+                expect_success(c.a.next_sent(), round * 100 + i, WcOpcode::Write);
             }
         }
         assert_eq!(c.a.qp.state(), QpState::ReadyToSend);
@@ -250,13 +250,13 @@ pub(crate) fn a_completion_queue_holds_its_entries(env: &Env) {
 }
 
 /// A refused request leaves no trace: the next one completes alone.
-pub(crate) fn refused_requests_leave_no_trace(env: &Env) {
+pub(crate) fn refused_request_has_no_effect(env: &Env) {
     let c = Conn::new(env);
     let over = vec![c.a.host.sge(0, 8); env.a.attr().max_sge as usize + 1];
     for _ in 0..1000 {
         let wr = SendWr { wr_id: 1, op: SendOp::Send, data: Data::Sges(&over), flags: SendFlags::SIGNALED };
         c.a.qp.post_send(&wr).expect_err("too many pieces");
     }
-    c.still_works();
+    c.check_traffic();
     c.no_more_sent("a thousand refusals");
 }

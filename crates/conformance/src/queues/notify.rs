@@ -40,7 +40,7 @@ impl Watched {
     fn send(&self, flags: SendFlags) {
         let a = &self.c.a;
         a.post(&SendWr::new(1, SendOp::Send, &[a.host.sge(0, 8)]).with(flags));
-        assert!(a.sent().is_ok());
+        assert!(a.next_sent().is_ok());
     }
 
     fn arm(&self, solicited_only: bool) {
@@ -56,14 +56,14 @@ impl Watched {
 
     #[track_caller]
     fn no_event(&self, why: &str) {
-        let event = self.channel.get_event(self.c.b.waiter.moment());
+        let event = self.channel.get_event(self.c.b.waiter.short_time());
         assert_eq!(event, Err(Error::TimedOut { call: "CompChannel::get_event" }), "{why}");
     }
 
     #[track_caller]
-    fn received(&self, count: usize) {
+    fn expect_received(&self, count: usize) {
         for _ in 0..count {
-            self.c.b.received();
+            self.c.b.next_received();
         }
     }
 
@@ -80,7 +80,7 @@ pub(crate) fn one_event_per_arming(env: &Env) {
         w.arm(false);
         (0..5).for_each(|_| w.send(SendFlags::empty()));
         w.event();
-        w.received(5);
+        w.expect_received(5);
         w.no_event("armed once");
     }
 }
@@ -89,25 +89,25 @@ pub(crate) fn one_event_per_arming(env: &Env) {
 pub(crate) fn no_event_without_arming(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.send(SendFlags::SOLICITED);
-    w.received(1);
+    w.expect_received(1);
     w.no_event("never armed");
 }
 
 /// Completions pending when the queue is armed cause no event; the next one does.
-pub(crate) fn completions_already_there_do_not_count(env: &Env) {
+pub(crate) fn pending_completions_cause_no_event(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.send(SendFlags::empty());
     // The receive completes independently of the send: waits until it has.
-    env.waiter.silence(&w.c.b.send_cq, "nothing was sent from here");
+    env.waiter.no_completion(&w.c.b.send_cq, "nothing was sent from here");
     w.arm(false);
     w.no_event("the completion came before the arming");
     w.send(SendFlags::empty());
     w.event();
-    w.received(2);
+    w.expect_received(2);
 }
 
 /// Armed for solicited completions, others cause no event (IBA 11.4.2.2).
-pub(crate) fn solicited_only(env: &Env) {
+pub(crate) fn arm_solicited_ignores_other_completions(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.arm(true);
     w.send(SendFlags::empty());
@@ -115,22 +115,22 @@ pub(crate) fn solicited_only(env: &Env) {
     w.no_event("not solicited");
     w.send(SendFlags::SOLICITED);
     w.event();
-    w.received(3);
+    w.expect_received(3);
     w.no_event("armed once");
 }
 
 /// Arming for any completion includes solicited ones, and overrides earlier arming for solicited ones only.
-pub(crate) fn arming_for_any_overrides(env: &Env) {
+pub(crate) fn arm_any_overrides_arm_solicited(env: &Env) {
     let Some(w) = watched(env) else { return };
     w.arm(false);
     w.send(SendFlags::SOLICITED);
     w.event();
-    w.received(1);
+    w.expect_received(1);
     w.arm(true);
     w.arm(false);
     w.send(SendFlags::empty());
     w.event();
-    w.received(1);
+    w.expect_received(1);
     w.no_event("one event for two armings without a completion in between");
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn writes_with_immediate_are_solicited(env: &Env) {
     let data = [a.host.sge(0, 8)];
     a.post(&SendWr::new(1, SendOp::WriteImm(b.host.remote(0), 1), &data).with(SendFlags::SOLICITED));
     w.event();
-    w.received(1);
+    w.expect_received(1);
 }
 
 /// Failed completions count as solicited (IBA 11.4.2.2).
@@ -151,7 +151,7 @@ pub(crate) fn failures_count_as_solicited(env: &Env) {
     w.arm(true);
     w.c.b.qp.to_error();
     w.event();
-    w.received(64);
+    w.expect_received(64);
     w.no_event("armed once");
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn the_descriptor_is_readable(env: &Env) {
     w.event();
     assert_eq!(w.readable(), Some(false), "readable after the event");
     assert_eq!(w.channel.poll_event(), None);
-    w.received(1);
+    w.expect_received(1);
 }
 
 /// A queue without a channel cannot be armed.
@@ -188,7 +188,7 @@ pub(crate) fn channels_belong_to_a_device(env: &Env) {
 }
 
 /// Several queues on one channel: each event names its queue.
-pub(crate) fn several_queues_on_a_channel(env: &Env) {
+pub(crate) fn channel_event_names_its_queue(env: &Env) {
     let Some(channel) = channel(env) else { return };
     let setup = Setup::default();
     let mut pairs = Vec::new();
@@ -204,7 +204,7 @@ pub(crate) fn several_queues_on_a_channel(env: &Env) {
         b.post_recv(1, &[b.host.sge(0, 8)]);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
         assert_eq!(channel.get_event(env.waiter.deadline()), Ok(b.recv_cq.id()));
-        b.received();
+        b.next_received();
     }
 }
 
@@ -254,19 +254,19 @@ pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
             a.post(&ringing);
-            crate::harness::check::ok(a.sent(), 2, verbs::WcOpcode::Write);
+            crate::harness::check::ok(a.next_sent(), 2, verbs::WcOpcode::Write);
         }
         let got = b.host.buf().to_vec(64..128).expect("inside");
-        crate::harness::check::same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
+        crate::harness::check::assert_same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
     } else {
         let refusal = a.qp.post_send(&ringing);
         assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
         let refusal = a.qp.post_sends(&[plain, ringing, plain]);
         assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
-        crate::harness::check::ok(a.sent(), 1, verbs::WcOpcode::Write);
+        crate::harness::check::ok(a.next_sent(), 1, verbs::WcOpcode::Write);
     }
     w.no_event("a write completes nothing here");
-    a.waiter.silence(&a.send_cq, "nothing else was posted");
+    a.waiter.no_completion(&a.send_cq, "nothing else was posted");
 }
 
 /// Makes a peer's request fail at `b`: `b` gets an asynchronous event.
@@ -274,13 +274,13 @@ fn violate(c: &Conn) {
     let mut remote = c.b.host.remote(0);
     remote.rkey ^= 0x55;
     c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
-    assert!(!c.a.sent().is_ok());
+    assert!(!c.a.next_sent().is_ok());
 }
 
 /// A program can wait for an asynchronous event; without one, the wait ends at its deadline.
 pub(crate) fn asynchronous_events_can_be_awaited(env: &Env) {
     let c = Conn::new(env);
-    assert!(matches!(env.b.get_async_event(env.waiter.moment()), Err(Error::TimedOut { .. })));
+    assert!(matches!(env.b.get_async_event(env.waiter.short_time()), Err(Error::TimedOut { .. })));
     violate(&c);
     let event = env.b.get_async_event(env.waiter.deadline());
     assert_eq!(event, Ok(verbs::AsyncEvent::QpAccessError { qp_num: c.b.qp.num() }));

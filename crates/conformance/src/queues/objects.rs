@@ -1,12 +1,12 @@
 //! Lifetime of objects: limits, zero sizes, objects of other devices, every order of dropping.
 
 use crate::Env;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{CAP, Conn, Endpoint, Setup};
 use verbs::{Access, Buf, Error, MemoryKind, QpCap, QpInit, SendOp, SendWr, WcOpcode};
 
 /// Attributes are consistent: every supported object has a limit above zero.
-pub(crate) fn attributes_make_sense(env: &Env) {
+pub(crate) fn attributes_are_consistent(env: &Env) {
     for device in [&env.a, &env.b] {
         let attr = device.attr();
         let some = [attr.max_qp, attr.max_qp_wr, attr.max_sge, attr.max_cq, attr.max_cqe, attr.max_mr];
@@ -19,7 +19,7 @@ pub(crate) fn attributes_make_sense(env: &Env) {
 }
 
 /// Queue pairs without queue entries, or without elements, are refused.
-pub(crate) fn queue_pairs_of_nothing_are_refused(env: &Env) {
+pub(crate) fn queue_pairs_without_entries_are_refused(env: &Env) {
     let (pd, cq) = (env.a.alloc_pd().expect("a domain"), env.a.create_cq(4).expect("a queue"));
     for cap in [
         QpCap { max_send_wr: 0, ..CAP },
@@ -144,7 +144,7 @@ pub(crate) fn foreign_nic_memory_is_refused(env: &Env) {
 }
 
 /// Objects may be dropped in any order; the remaining ones keep what they need. Method: all orders of five.
-pub(crate) fn every_order_of_dropping(env: &Env) {
+pub(crate) fn objects_drop_in_any_order(env: &Env) {
     for order in permutations(5) {
         let Conn { a, b } = Conn::new(env);
         a.post_recv(1, &[a.host.sge(0, 8)]);
@@ -182,16 +182,16 @@ fn permutations(n: usize) -> Vec<Vec<usize>> {
 }
 
 /// A queue pair keeps its domain and completion queues alive without any other handle.
-pub(crate) fn queue_pairs_keep_what_they_need(env: &Env) {
+pub(crate) fn queue_pair_keeps_its_domain_and_queues(env: &Env) {
     let mut c = Conn::new(env);
     let (send_cq, recv_cq) = (c.a.qp.init().send_cq.clone(), c.a.qp.init().recv_cq.clone());
     c.a.pd = env.a.alloc_pd().expect("another domain");
     (c.a.send_cq, c.a.recv_cq) = (send_cq, recv_cq);
-    c.still_works();
+    c.check_traffic();
 }
 
 /// Many objects are created and dropped without using up resources. The counts exceed the size of most tables.
-pub(crate) fn objects_come_and_go(env: &Env) {
+pub(crate) fn created_and_dropped_objects_leak_nothing(env: &Env) {
     let end = Endpoint::new(env, &env.a, &Setup::default());
     for _ in 0..2000 {
         let cq = env.a.create_cq(16).expect("a queue");
@@ -202,7 +202,7 @@ pub(crate) fn objects_come_and_go(env: &Env) {
 }
 
 /// Many queue pairs exist at the same time, with distinct numbers.
-pub(crate) fn many_queue_pairs_at_once(env: &Env) {
+pub(crate) fn many_queue_pairs_have_distinct_numbers(env: &Env) {
     let end = Endpoint::new(env, &env.a, &Setup::default());
     let count = env.a.attr().max_qp.saturating_sub(8).min(256);
     let pairs: Vec<_> = (0..count).map(|_| end.another_qp()).collect();
@@ -218,7 +218,7 @@ pub(crate) fn connections_share_a_device(env: &Env) {
     conns.iter().for_each(Conn::still_works);
     let c = &conns[0];
     c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &[c.a.host.sge(0, 8)]));
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     for other in &conns[1..] {
         assert_eq!(other.a.send_cq.poll_one(), Ok(None), "completions stay on their queue");
     }

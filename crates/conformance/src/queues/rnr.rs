@@ -1,7 +1,7 @@
 //! Messages that arrive before their receive (IBA 9.7.5.2.8: receiver not ready).
 
 use crate::Env;
-use crate::harness::check::{Shadow, failed, ok};
+use crate::harness::check::{Shadow, expect_failure, expect_success};
 use crate::harness::conn::{Conn, Endpoint, Setup, connect};
 use host::Span;
 use verbs::{Error, QpState, RNR_PAUSE_MAX, RecvWr, SendOp, SendWr, SrqInit, WcOpcode, WcStatus};
@@ -14,21 +14,21 @@ pub(crate) fn a_message_waits_for_its_receive(env: &Env) {
     c.no_more_sent("a message without a receive");
     far.check("nothing arrives without a receive");
     c.b.post_recv(2, &[c.b.host.sge(50, 100)]);
-    assert_eq!(ok(c.b.received(), 2, WcOpcode::Recv).imm, Some(4));
-    ok(c.a.sent(), 1, WcOpcode::Send);
+    assert_eq!(expect_success(c.b.next_received(), 2, WcOpcode::Recv).imm, Some(4));
+    expect_success(c.a.next_sent(), 1, WcOpcode::Send);
     far.expect(50, &near.bytes(10, 100));
     far.check("the message that waited");
 }
 
 /// The receiver's calls suffice for delivery: the sender calls nothing meanwhile.
-pub(crate) fn the_receiver_alone_can_wait(env: &Env) {
+pub(crate) fn receiver_calls_suffice_for_delivery(env: &Env) {
     let c = Conn::new(env);
     for i in 0..20 {
         c.a.post(&SendWr::new(i, SendOp::Send, &[c.a.host.sge(0, 8)]));
     }
     for i in 0..20 {
         c.b.post_recv(i, &[c.b.host.sge(0, 8)]);
-        ok(c.b.received(), i, WcOpcode::Recv);
+        expect_success(c.b.next_received(), i, WcOpcode::Recv);
     }
 }
 
@@ -39,14 +39,14 @@ pub(crate) fn a_write_with_immediate_waits(env: &Env) {
     c.a.post(&SendWr::new(1, SendOp::WriteImm(c.b.host.remote(7), 3), &[c.a.host.sge(0, 100)]));
     c.no_more_sent("a write with immediate without a receive");
     c.b.post_recv(2, &[]);
-    ok(c.b.received(), 2, WcOpcode::RecvWriteImm);
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(c.b.next_received(), 2, WcOpcode::RecvWriteImm);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     far.expect(7, &near.bytes(0, 100));
     far.check("the write that waited");
 }
 
 /// Requests after a waiting message stay after it: a later write is not visible earlier.
-pub(crate) fn requests_behind_stay_in_order(env: &Env) {
+pub(crate) fn requests_after_waiting_message_stay_in_order(env: &Env) {
     let c = Conn::new(env);
     let (near, mut far) = (Shadow::new(&c.a.host, 1), Shadow::new(&c.b.host, 2));
     c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
@@ -57,17 +57,17 @@ pub(crate) fn requests_behind_stay_in_order(env: &Env) {
     far.check("the write must wait behind the send");
     near.check("and so must the read");
     c.b.post_recv(5, &[c.b.host.sge(0, 8)]);
-    ok(c.b.received(), 5, WcOpcode::Recv);
-    ok(c.a.sent(), 1, WcOpcode::Send);
-    ok(c.a.sent(), 2, WcOpcode::Write);
+    expect_success(c.b.next_received(), 5, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Write);
     c.no_more_sent("the second send still waits");
     far.expect(0, &near.bytes(0, 8));
     far.expect(100, &near.bytes(0, 8));
     far.check("one receive lets one message and the write through");
     c.b.post_recv(6, &[c.b.host.sge(16, 8)]);
-    ok(c.b.received(), 6, WcOpcode::Recv);
-    ok(c.a.sent(), 3, WcOpcode::Send);
-    ok(c.a.sent(), 4, WcOpcode::Read);
+    expect_success(c.b.next_received(), 6, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 3, WcOpcode::Send);
+    expect_success(c.a.next_sent(), 4, WcOpcode::Read);
 }
 
 fn gives_up(env: &Env, rnr_retry: u8, op: fn(&Conn) -> SendOp) {
@@ -76,35 +76,35 @@ fn gives_up(env: &Env, rnr_retry: u8, op: fn(&Conn) -> SendOp) {
     let c = Conn::with(env, &setup);
     c.a.post(&SendWr::new(1, op(&c), &[c.a.host.sge(0, 8)]));
     c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, 8)]).unsignaled());
-    failed(c.a.sent(), 1, WcStatus::RnrRetryExcErr);
-    c.a.sends_flushed([2]);
-    c.a.in_error();
+    expect_failure(c.a.next_sent(), 1, WcStatus::RnrRetryExcErr);
+    c.a.expect_sends_flushed([2]);
+    c.a.wait_for_error();
 }
 
 /// Without retries the message fails, and requests after it are flushed.
-pub(crate) fn no_retries_fail_at_once(env: &Env) {
+pub(crate) fn rnr_retry_zero_fails_waiting_message(env: &Env) {
     gives_up(env, 0, |_| SendOp::Send);
     gives_up(env, 0, |c| SendOp::WriteImm(c.b.host.remote(0), 1));
 }
 
 /// A small number of retries is exhausted as well.
-pub(crate) fn few_retries_end(env: &Env) {
+pub(crate) fn few_rnr_retries_are_exhausted(env: &Env) {
     gives_up(env, 2, |_| SendOp::Send);
 }
 
 /// The limit of retries is taken from the peer's connection parameters.
-pub(crate) fn the_peers_limit_counts(env: &Env) {
+pub(crate) fn rnr_retry_limit_is_the_peers(env: &Env) {
     let mut setup = Setup::default();
     setup.b.rnr_retry = 0;
     let c = Conn::with(env, &setup);
     c.b.post(&SendWr::new(1, SendOp::Send, &[c.b.host.sge(0, 8)]));
-    env.waiter.silence(&c.b.send_cq, "the other end retries for ever");
+    env.waiter.no_completion(&c.b.send_cq, "the other end retries for ever");
     c.a.post_recv(2, &[c.a.host.sge(0, 8)]);
-    ok(c.a.received(), 2, WcOpcode::Recv);
-    ok(c.b.sent(), 1, WcOpcode::Send);
+    expect_success(c.a.next_received(), 2, WcOpcode::Recv);
+    expect_success(c.b.next_sent(), 1, WcOpcode::Send);
     c.a.post(&SendWr::new(3, SendOp::Send, &[c.a.host.sge(0, 8)]));
-    failed(c.a.sent(), 3, WcStatus::RnrRetryExcErr);
-    c.a.in_error();
+    expect_failure(c.a.next_sent(), 3, WcStatus::RnrRetryExcErr);
+    c.a.wait_for_error();
 }
 
 /// A program's own limit replaces the peer's, whether it is set before or after connecting, and whether it is lower or
@@ -127,18 +127,18 @@ pub(crate) fn own_retry_limit_overrides_peers(env: &Env) {
         }
         assert!(matches!(a.qp.set_rnr_retry(8), Err(Error::Limit { .. })));
         b.post(&SendWr::new(1, SendOp::Send, &[b.host.sge(0, 8)]));
-        env.waiter.silence(&b.send_cq, "retries for ever");
+        env.waiter.no_completion(&b.send_cq, "retries for ever");
         a.post_recv(2, &[a.host.sge(0, 8)]);
-        ok(a.received(), 2, WcOpcode::Recv);
-        ok(b.sent(), 1, WcOpcode::Send);
+        expect_success(a.next_received(), 2, WcOpcode::Recv);
+        expect_success(b.next_sent(), 1, WcOpcode::Send);
         a.post(&SendWr::new(3, SendOp::Send, &[a.host.sge(0, 8)]));
-        failed(a.sent(), 3, WcStatus::RnrRetryExcErr);
-        a.in_error();
+        expect_failure(a.next_sent(), 3, WcStatus::RnrRetryExcErr);
+        a.wait_for_error();
     }
 }
 
 /// The receiver's pause applies between retries.
-pub(crate) fn a_long_pause_is_kept(env: &Env) {
+pub(crate) fn rnr_pause_applies_between_retries(env: &Env) {
     let mut setup = Setup::default();
     setup.b.rnr_retry = 6;
     let c = Conn::with(env, &setup);
@@ -149,10 +149,10 @@ pub(crate) fn a_long_pause_is_kept(env: &Env) {
     let longer = c.b.qp.set_rnr_pause(RNR_PAUSE_MAX + Span::from_us(1));
     assert!(matches!(longer, Err(Error::Invalid(_))), "{longer:?}");
     c.a.post(&SendWr::new(1, SendOp::Send, &[c.a.host.sge(0, 8)]));
-    env.waiter.silence(&c.a.send_cq, "within the pauses");
+    env.waiter.no_completion(&c.a.send_cq, "within the pauses");
     c.b.post_recv(2, &[c.b.host.sge(0, 8)]);
-    ok(c.b.received(), 2, WcOpcode::Recv);
-    ok(c.a.sent(), 1, WcOpcode::Send);
+    expect_success(c.b.next_received(), 2, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Send);
 }
 
 /// A message does not fail for lack of a receive while the shared queue has receives and only room for completions is
@@ -175,26 +175,26 @@ pub(crate) fn full_completion_queue_is_not_rnr(env: &Env) {
         while let Err(why) = a.qp.post_send(&SendWr::new(i, SendOp::Send, &[])) {
             assert!(matches!(why, Error::QueueFull { .. }), "{why}");
             // The receiver frees one entry.
-            ok(b.received(), sent, WcOpcode::Recv);
+            expect_success(b.next_received(), sent, WcOpcode::Recv);
             sent += 1;
             let _ = a.send_cq.poll_one();
         }
     }
     for i in sent..MESSAGES {
-        ok(b.received(), i, WcOpcode::Recv);
+        expect_success(b.next_received(), i, WcOpcode::Recv);
     }
     assert_eq!(a.qp.state(), QpState::ReadyToSend);
 }
 
 /// Without retries a message that finds a receive arrives.
-pub(crate) fn no_retries_need_none(env: &Env) {
+pub(crate) fn rnr_retry_zero_delivers_if_receive_is_posted(env: &Env) {
     let mut setup = Setup::default();
     (setup.a.rnr_retry, setup.b.rnr_retry) = (0, 0);
-    Conn::with(env, &setup).still_works();
+    Conn::with(env, &setup).check_traffic();
 }
 
 /// Both ends wait for each other's receives at the same time.
-pub(crate) fn both_ends_may_wait(env: &Env) {
+pub(crate) fn both_ends_may_wait_for_receives(env: &Env) {
     let c = Conn::new(env);
     for (end, id) in [(&c.a, 1), (&c.b, 2)] {
         end.post(&SendWr::new(id, SendOp::Send, &[end.host.sge(0, 8)]));
@@ -203,10 +203,10 @@ pub(crate) fn both_ends_may_wait(env: &Env) {
     for (end, id) in [(&c.a, 3), (&c.b, 4)] {
         end.post_recv(id, &[end.host.sge(64, 8)]);
     }
-    ok(c.a.received(), 3, WcOpcode::Recv);
-    ok(c.b.received(), 4, WcOpcode::Recv);
-    ok(c.a.sent(), 1, WcOpcode::Send);
-    ok(c.b.sent(), 2, WcOpcode::Send);
+    expect_success(c.a.next_received(), 3, WcOpcode::Recv);
+    expect_success(c.b.next_received(), 4, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Send);
+    expect_success(c.b.next_sent(), 2, WcOpcode::Send);
 }
 
 /// Many waiting messages are released one by one, in order.
@@ -217,8 +217,8 @@ pub(crate) fn waiting_messages_are_released_in_order(env: &Env) {
     }
     for i in 0..64 {
         c.b.post_recv(i, &[c.b.host.sge(0, 64)]);
-        let wc = ok(c.b.received(), i, WcOpcode::Recv);
+        let wc = expect_success(c.b.next_received(), i, WcOpcode::Recv);
         assert_eq!((wc.imm, u64::from(wc.byte_len)), (Some(i as u32), i));
-        ok(c.a.sent(), i, WcOpcode::Send);
+        expect_success(c.a.next_sent(), i, WcOpcode::Send);
     }
 }

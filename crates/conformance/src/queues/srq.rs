@@ -1,7 +1,7 @@
 //! Shared receive queues (IBA 10.2.9; ibv_create_srq(3)).
 
 use crate::Env;
-use crate::harness::check::{failed, ok};
+use crate::harness::check::{expect_failure, expect_success};
 use crate::harness::conn::{Endpoint, Setup, connect};
 use verbs::{
     AsyncEvent, Device, Error, Qp, QpState, RecvWr, SendOp, SendWr, Sge, Srq, SrqInit, WcOpcode, WcStatus,
@@ -43,37 +43,37 @@ impl Shared {
     fn send(&self, from: usize, wr_id: u64) {
         let end = &self.senders[from];
         end.post(&SendWr::new(wr_id, SendOp::SendImm(wr_id as u32), &[end.host.sge(0, 8)]));
-        ok(end.sent(), wr_id, WcOpcode::Send);
+        expect_success(end.next_sent(), wr_id, WcOpcode::Send);
     }
 }
 
 /// Messages of two queue pairs consume the shared receives in the order of arrival; each completion names the queue
 /// pair that consumed the receive.
-pub(crate) fn two_queue_pairs_share(env: &Env) {
+pub(crate) fn two_queue_pairs_take_shared_receives(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     (0..20).for_each(|i| s.post(i, 64));
     for i in 0..20 {
         let from = (i % 3 % 2) as usize;
         s.send(from, i);
-        let wc = ok(s.receivers[from].received(), i, WcOpcode::Recv);
+        let wc = expect_success(s.receivers[from].next_received(), i, WcOpcode::Recv);
         assert_eq!((wc.qp_num, wc.imm), (s.receivers[from].qp.num(), Some(i as u32)));
     }
 }
 
 /// A message waits when the shared queue is empty, and takes the next receive that is posted.
-pub(crate) fn an_empty_shared_queue_makes_wait(env: &Env) {
+pub(crate) fn message_waits_for_shared_receive(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     for end in &s.senders {
         end.post(&SendWr::new(1, SendOp::Send, &[end.host.sge(0, 8)]));
-        env.waiter.silence(&end.send_cq, "no receive is posted");
+        env.waiter.no_completion(&end.send_cq, "no receive is posted");
     }
     s.post(5, 64);
     s.post(6, 64);
-    let mut got: Vec<u64> = s.receivers.iter().map(|end| end.received()).map(|wc| wc.wr_id).collect();
+    let mut got: Vec<u64> = s.receivers.iter().map(|end| end.next_received()).map(|wc| wc.wr_id).collect();
     got.sort_unstable();
     assert_eq!(got, [5, 6]);
     for end in &s.senders {
-        ok(end.sent(), 1, WcOpcode::Send);
+        expect_success(end.next_sent(), 1, WcOpcode::Send);
     }
 }
 
@@ -87,13 +87,13 @@ pub(crate) fn shared_recv_ignores_bad_lkey_where_no_byte_lands(env: &Env) {
         s.srq.post_recv(&RecvWr::new(5, pieces)).expect("a shared receive");
         let sender = &s.senders[from];
         sender.post(&SendWr::new(6, SendOp::Send, &[sender.host.sge(0, len)]));
-        assert_eq!(ok(s.receivers[from].received(), 5, WcOpcode::Recv).byte_len, len);
-        ok(sender.sent(), 6, WcOpcode::Send);
+        assert_eq!(expect_success(s.receivers[from].next_received(), 5, WcOpcode::Recv).byte_len, len);
+        expect_success(sender.next_sent(), 6, WcOpcode::Send);
     }
 }
 
 /// A full shared queue refuses receives; polling a consumed one makes room.
-pub(crate) fn a_full_shared_queue_refuses(env: &Env) {
+pub(crate) fn post_to_full_shared_queue_is_refused(env: &Env) {
     let Some(s) = shared(env, SrqInit { max_wr: 4, max_sge: 1 }, 1) else { return };
     let mut depth = 0_u64;
     let error = loop {
@@ -106,13 +106,13 @@ pub(crate) fn a_full_shared_queue_refuses(env: &Env) {
     assert!(depth >= 4);
     for i in 0..depth * 3 {
         s.send(0, i);
-        ok(s.receivers[0].received(), i, WcOpcode::Recv);
+        expect_success(s.receivers[0].next_received(), i, WcOpcode::Recv);
         s.srq.post_recv(&RecvWr::new(i + depth, &[s.receivers[0].host.sge(0, 64)])).expect("room again");
     }
 }
 
 /// Receives are posted to the shared queue, not to its queue pairs.
-pub(crate) fn its_queue_pairs_take_no_receives(env: &Env) {
+pub(crate) fn post_recv_to_queue_pair_with_srq_is_refused(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     let refusal = s.receivers[0].qp.post_recv(&RecvWr::new(1, &[]));
     assert!(matches!(refusal, Err(Error::Invalid(_))), "{refusal:?}");
@@ -127,20 +127,20 @@ pub(crate) fn too_many_pieces_are_refused(env: &Env) {
 }
 
 /// Falling below the limit causes one event and disarms (ibv_modify_srq(3)).
-pub(crate) fn the_limit_is_reported_once(env: &Env) {
+pub(crate) fn srq_limit_is_reported_once(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     (0..6).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(4).expect("within its size");
     for i in 0..2 {
         s.send(0, i);
-        s.receivers[0].received();
+        s.receivers[0].next_received();
         assert_eq!(env.b.poll_async_event(), None, "four are left after the second");
     }
     s.send(0, 2);
     let event = AsyncEvent::SrqLimitReached { srq: s.srq.id() };
     s.senders[0].waiter.async_event(&env.b, event.clone());
     s.send(0, 3);
-    s.receivers[0].received();
+    s.receivers[0].next_received();
     assert_eq!(env.b.poll_async_event(), None, "the limit was disarmed");
     s.srq.arm_limit(2).expect("armed again");
     s.send(0, 4);
@@ -148,7 +148,7 @@ pub(crate) fn the_limit_is_reported_once(env: &Env) {
 }
 
 /// Reading the limit: it is set until it is reported, then 0 until it is armed again (ibv_query_srq(3)).
-pub(crate) fn a_limit_that_was_reported_reads_zero(env: &Env) {
+pub(crate) fn reported_srq_limit_reads_zero(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     assert_eq!(s.srq.limit(), 0);
@@ -156,7 +156,7 @@ pub(crate) fn a_limit_that_was_reported_reads_zero(env: &Env) {
         s.srq.arm_limit(4).expect("within its size");
         assert_eq!(s.srq.limit(), 4, "four are left");
         s.send(0, round);
-        ok(s.receivers[0].received(), round, WcOpcode::Recv);
+        expect_success(s.receivers[0].next_received(), round, WcOpcode::Recv);
         s.senders[0].waiter.async_event(&env.b, AsyncEvent::SrqLimitReached { srq: s.srq.id() });
         assert_eq!(s.srq.limit(), 0, "it was reported");
         s.post(4 + round, 64);
@@ -167,28 +167,28 @@ pub(crate) fn a_limit_that_was_reported_reads_zero(env: &Env) {
 }
 
 /// A limit of zero disarms; one above the size is refused.
-pub(crate) fn the_limit_has_limits(env: &Env) {
+pub(crate) fn srq_limit_zero_disarms_and_excess_is_refused(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     (0..2).for_each(|i| s.post(i, 64));
     s.srq.arm_limit(2).expect("within its size");
     s.srq.arm_limit(0).expect("disarmed");
     s.send(0, 0);
-    s.receivers[0].received();
+    s.receivers[0].next_received();
     assert_eq!(env.b.poll_async_event(), None);
     let refusal = s.srq.arm_limit(INIT.max_wr + 1);
     assert!(matches!(refusal, Err(Error::Limit { .. })), "{refusal:?}");
 }
 
 /// A queue pair that fails or is destroyed leaves the shared receives to the others; they are not flushed.
-pub(crate) fn a_failed_queue_pair_leaves_the_rest(env: &Env) {
+pub(crate) fn failed_queue_pair_leaves_shared_receives(env: &Env) {
     let Some(mut s) = shared(env, INIT, 3) else { return };
     (0..4).for_each(|i| s.post(i, 64));
     s.receivers[0].qp.to_error();
-    env.waiter.silence(&s.receivers[0].recv_cq, "shared receives are not flushed");
+    env.waiter.no_completion(&s.receivers[0].recv_cq, "shared receives are not flushed");
     drop((s.senders.swap_remove(1), s.receivers.swap_remove(1)));
     for i in 0..4 {
         s.send(1, i);
-        ok(s.receivers[1].received(), i, WcOpcode::Recv);
+        expect_success(s.receivers[1].next_received(), i, WcOpcode::Recv);
     }
 }
 
@@ -225,10 +225,10 @@ pub(crate) fn the_last_receive_is_reported_once(env: &Env) {
     last_receive(env, &env.b, &failing.qp);
     assert_eq!(drained(failing), 3, "what was received");
     failing.qp.to_error();
-    env.waiter.silence(&failing.recv_cq, "nothing is left");
+    env.waiter.no_completion(&failing.recv_cq, "nothing is left");
     no_last_receive(&env.b);
     s.send(1, 3);
-    ok(s.receivers[1].received(), 3, WcOpcode::Recv);
+    expect_success(s.receivers[1].next_received(), 3, WcOpcode::Recv);
 }
 
 /// A queue pair also reports its last receive when the peer ends the connection; a queue pair that is destroyed reports
@@ -241,7 +241,7 @@ pub(crate) fn the_last_receive_is_reported_when_the_peer_leaves(env: &Env) {
     drop(s.senders.swap_remove(0));
     last_receive(env, &env.b, &s.receivers[0].qp);
     assert_eq!(drained(&s.receivers[0]), 1);
-    env.waiter.silence(&s.receivers[0].recv_cq, "nothing is left");
+    env.waiter.no_completion(&s.receivers[0].recv_cq, "nothing is left");
     // The other one was destroyed.
     no_last_receive(&env.b);
 }
@@ -251,26 +251,26 @@ pub(crate) fn no_last_receive_without_a_shared_queue(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     s.senders[0].post_recv(1, &[]);
     s.senders[0].qp.to_error();
-    failed(s.senders[0].received(), 1, WcStatus::WrFlushErr);
+    expect_failure(s.senders[0].next_received(), 1, WcStatus::WrFlushErr);
     last_receive(env, &env.b, &s.receivers[0].qp);
     no_last_receive(&env.a);
 }
 
 /// A message too long for a shared receive fails only its own queue pair.
-pub(crate) fn a_long_message_fails_its_own_queue_pair(env: &Env) {
+pub(crate) fn too_long_message_fails_only_its_queue_pair(env: &Env) {
     let Some(s) = shared(env, INIT, 2) else { return };
     s.post(0, 4);
     s.post(1, 64);
     s.senders[0].post(&SendWr::new(7, SendOp::Send, &[s.senders[0].host.sge(0, 8)]));
-    failed(s.receivers[0].received(), 0, WcStatus::LocLenErr);
-    failed(s.senders[0].sent(), 7, WcStatus::RemInvReqErr);
+    expect_failure(s.receivers[0].next_received(), 0, WcStatus::LocLenErr);
+    expect_failure(s.senders[0].next_sent(), 7, WcStatus::RemInvReqErr);
     s.send(1, 8);
-    ok(s.receivers[1].received(), 1, WcOpcode::Recv);
+    expect_success(s.receivers[1].next_received(), 1, WcOpcode::Recv);
     assert_eq!(s.receivers[1].qp.state(), QpState::ReadyToSend);
 }
 
 /// Sizes of zero and beyond the device's limits are refused.
-pub(crate) fn sizes_are_checked(env: &Env) {
+pub(crate) fn srq_sizes_are_checked(env: &Env) {
     let Some(s) = shared(env, INIT, 1) else { return };
     let (pd, attr) = (s.srq.pd(), env.b.attr());
     for init in [SrqInit { max_wr: 0, max_sge: 1 }, SrqInit { max_wr: 1, max_sge: 0 }] {

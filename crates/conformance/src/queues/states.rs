@@ -2,7 +2,7 @@
 
 use crate::Env;
 use crate::connections::connect::ends;
-use crate::harness::check::ok;
+use crate::harness::check::expect_success;
 use crate::harness::conn::{Conn, Setup, connect};
 use verbs::{ConnParam, Error, QpState, SendOp, SendWr, WcOpcode};
 
@@ -13,14 +13,14 @@ pub(crate) fn init_takes_receives_only(env: &Env) {
     a.post_recv(1, &[a.host.sge(0, 64)]);
     let refusal = a.qp.post_send(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, 8)]));
     assert!(matches!(refusal, Err(Error::WrongState { state: QpState::Init, .. })), "{refusal:?}");
-    env.waiter.silence(&a.send_cq, "a refused request");
+    env.waiter.no_completion(&a.send_cq, "a refused request");
     connect(env, &a, &b, &Setup::default());
     b.post(&SendWr::new(3, SendOp::Send, &[b.host.sge(0, 8)]));
-    ok(a.received(), 1, WcOpcode::Recv);
+    expect_success(a.next_received(), 1, WcOpcode::Recv);
 }
 
 /// Nothing may be sent while the connection is being established.
-pub(crate) fn connecting_sends_nothing(env: &Env) {
+pub(crate) fn send_while_connecting_is_refused(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     a.cm.connect(&a.qp, listener.addr(), &ConnParam::default()).expect("connect");
@@ -32,7 +32,7 @@ pub(crate) fn connecting_sends_nothing(env: &Env) {
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
     a.waiter.established(&a.cm, a.qp.num());
     b.waiter.established(&b.cm, b.qp.num());
-    Conn { a, b }.still_works();
+    Conn { a, b }.check_traffic();
 }
 
 /// A connected queue pair cannot be connected again, and the attempt has no effect.
@@ -42,7 +42,7 @@ pub(crate) fn connecting_twice_is_refused(env: &Env) {
     let refusal = c.a.cm.connect(&c.a.qp, listener.addr(), &ConnParam::default());
     assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
     env.waiter.no_event(&c.b.cm, "a refused connect sends no request");
-    c.still_works();
+    c.check_traffic();
 }
 
 /// A queue pair that is connecting cannot be connected again. (Its state may still be `Init`, which would make a
@@ -69,11 +69,11 @@ pub(crate) fn accepting_twice_is_refused(env: &Env) {
     assert!(matches!(refusal, Err(Error::WrongState { .. })), "{refusal:?}");
     let event = late.waiter.event(&late.cm, "Rejected");
     assert!(matches!(event, verbs::CmEvent::Rejected { .. }), "{event:?}");
-    c.still_works();
+    c.check_traffic();
 }
 
 /// A failed queue pair can neither connect nor accept.
-pub(crate) fn error_is_the_end(env: &Env) {
+pub(crate) fn failed_queue_pair_cannot_connect_or_accept(env: &Env) {
     let (a, b) = ends(env);
     let listener = b.cm.listen(env.addr(), 1).expect("a listener");
     let failed = a.another_qp();

@@ -175,7 +175,7 @@ impl CmOps for CmObject {
         let manager = state.managers.get_mut(&self.number).expect("this channel");
         let event = manager.events.pop_front()?;
         if manager.events.is_empty() {
-            manager.signal.lower();
+            manager.signal.clear();
         }
         Some(match event {
             Event::Established(qp_num, private_data, info) => {
@@ -279,7 +279,7 @@ impl Drop for ListenerObject {
             _ => true,
         });
         if before > 0 && manager.events.is_empty() {
-            manager.signal.lower();
+            manager.signal.clear();
         }
         drop(state);
         for number in waiting {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use super::state::{Event, Fault, Pieces, Receive, Send, Slots, State};
+use super::state::{Event, Fault, LocalData, PostedReceive, PostedSend, Slots, State};
 use verbs::{Access, AsyncEvent, Buf, Error, QpState, RemoteAddr, SendOp, Sge, Wc, WcOpcode, WcStatus};
 
 /// The result of the request at the head of a send queue.
@@ -29,12 +29,12 @@ impl State {
         let (QpState::ReadyToSend, Some(peer)) = (this.state, this.peer) else { return false };
         let Some(send) = this.sends.front() else { return false };
         let (op, data, solicited) = (send.op, send.data.clone(), send.solicited);
-        let outcome = self.carry_out(pair, peer, op, &data, solicited);
+        let outcome = self.execute(pair, peer, op, &data, solicited);
         if let Outcome::Waits = outcome {
             return false;
         }
         let send = self.pairs.get_mut(&pair).and_then(|p| p.sends.pop_front()).expect("the head");
-        self.conclude(pair, peer, &send, outcome);
+        self.finish_request(pair, peer, &send, outcome);
         self.fail_doomed();
         true
     }
@@ -46,29 +46,29 @@ impl State {
         }
     }
 
-    fn conclude(&mut self, pair: u32, peer: u32, send: &Send, outcome: Outcome) {
+    fn finish_request(&mut self, pair: u32, peer: u32, send: &PostedSend, outcome: Outcome) {
         match outcome {
             Outcome::Waits => {}
             Outcome::Done(bytes) => {
                 if send.ring {
                     self.queues[&self.pairs[&peer].recv_cq].bell.ring();
                 }
-                self.sent(pair, send, WcStatus::Success, bytes);
+                self.complete_send(pair, send, WcStatus::Success, bytes);
             }
             Outcome::Failed(status) => {
-                self.sent(pair, send, status, 0);
+                self.complete_send(pair, send, status, 0);
                 self.fail(pair);
             }
             Outcome::Forbidden(status) => {
                 let device = self.pairs[&peer].device;
                 self.async_events[device].push_back(AsyncEvent::QpAccessError { qp_num: peer });
-                self.sent(pair, send, status, 0);
+                self.complete_send(pair, send, status, 0);
                 self.fail(pair);
             }
         }
     }
 
-    fn carry_out(&mut self, pair: u32, peer: u32, op: SendOp, data: &Pieces, solicited: bool) -> Outcome {
+    fn execute(&mut self, pair: u32, peer: u32, op: SendOp, data: &LocalData, solicited: bool) -> Outcome {
         let domain = self.pairs[&pair].domain;
         match op {
             SendOp::Read(remote) => self.read(domain, peer, remote, data),
@@ -95,7 +95,7 @@ impl State {
             SendOp::SendInv(key) => (None, None, Some(key)),
             _ => (None, None, None),
         };
-        let target = remote.map(|r| self.reach_remote(domain, r, bytes.len() as u64, Access::REMOTE_WRITE));
+        let target = remote.map(|r| self.find_remote(domain, r, bytes.len() as u64, Access::REMOTE_WRITE));
         if let Some(None) = target {
             return Outcome::Forbidden(WcStatus::RemAccessErr);
         }
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// Takes the next receive, from the queue pair's own or shared queue.
-    fn take_receive(&mut self, pair: u32) -> (Receive, Slots) {
+    fn take_receive(&mut self, pair: u32) -> (PostedReceive, Slots) {
         let last_first = self.fault == Fault::LastReceiveFirst;
         let this = self.pairs.get_mut(&pair).expect("the peer");
         let Some(number) = this.srq else {
@@ -178,14 +178,14 @@ impl State {
         region.map(|r| r.invalidated = true).is_some()
     }
 
-    fn read(&mut self, domain: u32, peer: u32, remote: RemoteAddr, data: &Pieces) -> Outcome {
-        let Pieces::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
+    fn read(&mut self, domain: u32, peer: u32, remote: RemoteAddr, data: &LocalData) -> Outcome {
+        let LocalData::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
         let len: u64 = sges.iter().map(|s| u64::from(s.length)).sum();
         if !self.may_scatter(domain, sges, len) {
             return Outcome::Failed(WcStatus::LocProtErr);
         }
         let theirs = self.pairs[&peer].domain;
-        match self.reach_remote(theirs, remote, len, Access::REMOTE_READ) {
+        match self.find_remote(theirs, remote, len, Access::REMOTE_READ) {
             None => return Outcome::Forbidden(WcStatus::RemAccessErr),
             Some(None) => {}
             Some(Some((buf, offset))) => {
@@ -206,10 +206,10 @@ impl State {
         domain: u32,
         peer: u32,
         remote: RemoteAddr,
-        data: &Pieces,
+        data: &LocalData,
         change: impl Fn(u64) -> u64,
     ) -> Outcome {
-        let Pieces::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
+        let LocalData::Sges(sges) = data else { return Outcome::Failed(WcStatus::LocQpOpErr) };
         if sges.iter().map(|s| u64::from(s.length)).sum::<u64>() != 8 {
             return Outcome::Failed(WcStatus::LocLenErr);
         }
@@ -220,7 +220,7 @@ impl State {
             return Outcome::Forbidden(WcStatus::RemInvReqErr);
         }
         let theirs = self.pairs[&peer].domain;
-        let Some(Some((buf, offset))) = self.reach_remote(theirs, remote, 8, Access::REMOTE_ATOMIC) else {
+        let Some(Some((buf, offset))) = self.find_remote(theirs, remote, 8, Access::REMOTE_ATOMIC) else {
             return Outcome::Forbidden(WcStatus::RemAccessErr);
         };
         let old = match buf.update_word(offset, &change) {
@@ -243,7 +243,7 @@ impl State {
     }
 
     /// The bytes of a key, if domain, rights and range allow the access; `Some(None)` for zero bytes.
-    fn reach_remote(
+    fn find_remote(
         &self,
         domain: u32,
         remote: RemoteAddr,
@@ -253,7 +253,7 @@ impl State {
         if len == 0 {
             return Some(None);
         }
-        self.reach(domain, remote.rkey, remote.addr, len, need)
+        self.find_memory(domain, remote.rkey, remote.addr, len, need)
             .filter(|_| self.is_open(remote.rkey))
             .map(Some)
     }
@@ -262,7 +262,7 @@ impl State {
         !self.regions[&rkey].invalidated
     }
 
-    fn reach(&self, domain: u32, key: u32, addr: u64, len: u64, need: Access) -> Option<(Buf, usize)> {
+    fn find_memory(&self, domain: u32, key: u32, addr: u64, len: u64, need: Access) -> Option<(Buf, usize)> {
         let region = self.regions.get(&key)?;
         let right = region.access.contains(need) || self.fault == Fault::IgnoresRights;
         let domain = region.domain == domain || self.fault == Fault::IgnoresDomains;
@@ -273,13 +273,13 @@ impl State {
     }
 
     pub(super) fn local(&self, domain: u32, sge: &Sge, need: Access) -> Option<(Buf, usize)> {
-        self.reach(domain, sge.lkey, sge.addr, sge.length.into(), need)
+        self.find_memory(domain, sge.lkey, sge.addr, sge.length.into(), need)
     }
 
-    pub(super) fn gather(&self, domain: u32, data: &Pieces) -> Option<Vec<u8>> {
+    pub(super) fn gather(&self, domain: u32, data: &LocalData) -> Option<Vec<u8>> {
         let sges = match data {
-            Pieces::Inline(bytes) => return Some(bytes.clone()),
-            Pieces::Sges(sges) => sges,
+            LocalData::Inline(bytes) => return Some(bytes.clone()),
+            LocalData::Sges(sges) => sges,
         };
         let mut bytes = Vec::new();
         for sge in sges.iter().filter(|s| s.length > 0) {
@@ -313,7 +313,7 @@ impl State {
     }
 
     /// Completes a send request: with an entry if it failed or was signaled.
-    fn sent(&mut self, pair: u32, send: &Send, status: WcStatus, byte_len: u32) {
+    fn complete_send(&mut self, pair: u32, send: &PostedSend, status: WcStatus, byte_len: u32) {
         let (fault, this) = (self.fault, self.pairs.get_mut(&pair).expect("a queue pair"));
         let flushed_silently = fault == Fault::FlushesSilently && status == WcStatus::WrFlushErr;
         if fault == Fault::FreesSlotsEarly {
@@ -350,7 +350,7 @@ impl State {
             }
             let channel = self.channels.get_mut(&channel).expect("its queue keeps it");
             channel.events.push_back(queue);
-            channel.signal.raise();
+            channel.signal.set();
         }
     }
 
@@ -379,7 +379,7 @@ impl State {
         let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
         let (recv_cq, qp_num) = (this.recv_cq, this.known_as);
         for send in sends {
-            self.sent(pair, &send, WcStatus::WrFlushErr, 0);
+            self.complete_send(pair, &send, WcStatus::WrFlushErr, 0);
         }
         for receive in receives {
             let (status, opcode) = (WcStatus::WrFlushErr, WcOpcode::Recv);
@@ -391,7 +391,7 @@ impl State {
     pub(super) fn push_event(&mut self, manager: u32, event: Event) {
         if let Some(manager) = self.managers.get_mut(&manager) {
             manager.events.push_back(event);
-            manager.signal.raise();
+            manager.signal.set();
         }
     }
 }

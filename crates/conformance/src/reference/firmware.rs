@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use host::{Bell, Span, Step, Wake};
 
-use super::state::{Fault, Pieces, State, World};
+use super::state::{Fault, LocalData, State, World};
 use verbs::provider::ProgramOps;
 use verbs::{Access, DmAccess, Error, Firmware, FirmwareCap, Message, NicCtx, Result, Sge};
 
@@ -173,7 +173,7 @@ impl NicCtx for CallContext<'_> {
         let len = payload.iter().map(|sge| u64::from(sge.length)).sum();
         Error::check_limit("bytes of payload", len, CAP.max_payload)?;
         let mut state = self.state();
-        let payload = state.gather(self.domain, &Pieces::Sges(payload.to_vec()));
+        let payload = state.gather(self.domain, &LocalData::Sges(payload.to_vec()));
         let payload =
             payload.ok_or_else(|| Error::Invalid("a piece of the payload is not registered".into()))?;
         let Some(target) = state.programs.get_mut(&to) else { return Ok(()) };

@@ -11,8 +11,8 @@
 //! | `firmware` | programs that the NIC runs |
 
 mod connections;
+mod copy_only_memory;
 mod engine;
-mod far;
 mod firmware;
 mod objects;
 mod state;
@@ -31,7 +31,7 @@ struct Reference(Fault);
 struct Virtual;
 
 /// The reference NIC with NIC memory that is accessed by copies only.
-struct Far;
+struct CopyOnly;
 
 fn run(host: Host, fault: Fault, dm_access: DmAccess, body: Body) {
     let world = World::new(host, fault, dm_access);
@@ -47,7 +47,7 @@ impl Fixture for Reference {
     }
 }
 
-impl Fixture for Far {
+impl Fixture for CopyOnly {
     fn run(&self, body: Body) {
         run(host::real::host(), Fault::None, DmAccess::Copy, body);
     }
@@ -78,10 +78,10 @@ mod suite {
     crate::tests!(Reference(Fault::None), threads);
 }
 
-mod far_memory {
+mod copy_only_memory_suite {
     use super::*;
 
-    crate::tests!(Far, threads);
+    crate::tests!(CopyOnly, threads);
 }
 
 mod broken {
@@ -92,24 +92,24 @@ mod broken {
     #[test]
     fn each_fault_is_found() {
         let cases = [
-            (Fault::OneByteTooFar, "remote_violations::one_byte_past_the_end"),
-            (Fault::IgnoresRights, "remote_violations::a_missing_right"),
+            (Fault::OneByteTooFar, "remote_violations::access_one_byte_past_the_end_fails"),
+            (Fault::IgnoresRights, "remote_violations::missing_right_fails"),
             (Fault::IgnoresRights, "local_violations::results_need_local_write"),
-            (Fault::IgnoresDomains, "remote_violations::a_key_of_a_foreign_domain"),
-            (Fault::IgnoresDomains, "local_violations::a_receive_in_a_foreign_domain"),
+            (Fault::IgnoresDomains, "remote_violations::key_of_other_domain_fails"),
+            (Fault::IgnoresDomains, "local_violations::receive_with_key_of_other_domain_fails"),
             (Fault::ForgetsImmediate, "send_forms::immediate_data_arrives"),
             (Fault::LastReceiveFirst, "send_recv::receives_are_consumed_in_order"),
             (Fault::FlushesSilently, "order::unsignaled_requests_are_flushed_with_entries"),
             (Fault::FreesSlotsEarly, "limits::polling_frees_slots"),
             (Fault::StaysArmed, "notify::one_event_per_arming"),
             (Fault::DropsLastByte, "write::every_size_arrives"),
-            (Fault::DropsLastByte, "random::a_long_walk"),
-            (Fault::KeepsKeys, "remote_violations::a_deregistered_region"),
-            (Fault::IgnoresRights, "firmware::memory_is_checked"),
-            (Fault::IgnoresDomains, "firmware::memory_is_checked"),
+            (Fault::DropsLastByte, "random::one_long_random_sequence"),
+            (Fault::KeepsKeys, "remote_violations::deregistered_region_fails"),
+            (Fault::IgnoresRights, "firmware::program_memory_access_is_checked"),
+            (Fault::IgnoresDomains, "firmware::program_memory_access_is_checked"),
             (Fault::LosesDeposits, "firmware::messages_carry_header_and_payload"),
             (Fault::SilentInterrupt, "threads::interrupts_wake_sleepers"),
-            (Fault::SilentEnd, "vanish::waiting_sends_end_with_errors"),
+            (Fault::SilentEnd, "peer_loss::waiting_sends_end_with_errors"),
         ];
         for (fault, path) in cases {
             let found = std::panic::catch_unwind(|| crate::run(&Reference(fault), path));
@@ -126,11 +126,11 @@ mod broken {
             fn run(&self, body: Body) {
                 Reference(Fault::None).run(body);
             }
-            fn departs(&self, _: &str) -> Option<&'static str> {
+            fn known_failure(&self, _: &str) -> Option<&'static str> {
                 Some("nothing works")
             }
         }
-        let outcome = std::panic::catch_unwind(|| crate::run(&Wrong, "cq::the_ring_wraps"));
+        let outcome = std::panic::catch_unwind(|| crate::run(&Wrong, "cq::cq_ring_wraps_without_loss"));
         assert!(outcome.is_err());
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use host::{Bell, Host, Wake};
 
 use super::connections::CmObject;
-use super::far::FarMemory;
+use super::copy_only_memory::CopyOnlyMemory;
 use super::firmware;
 use super::state::{
-    Channel, Completions, Fault, Manager, NicMemory, Pair, Pieces, Receive, Region, Send, Shared, Signal,
-    Slots, World,
+    Channel, CmChannel, Completions, Fault, LocalData, NicMemory, PostedReceive, PostedSend, QpEntry, Region,
+    Signal, Slots, SrqEntry, World,
 };
 use verbs::provider::{
     CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, own,
@@ -99,7 +99,7 @@ impl DeviceOps for DeviceObject {
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
         let (mut state, signal) = (self.world.lock(), Signal::new());
         let number = state.number();
-        state.managers.insert(number, Manager { events: Default::default(), signal: signal.clone() });
+        state.managers.insert(number, CmChannel { events: Default::default(), signal: signal.clone() });
         Ok(Arc::new(CmObject { world: self.world.clone(), device: self.index, number, signal }))
     }
 
@@ -119,7 +119,7 @@ impl DeviceOps for DeviceObject {
             return Err(Error::Invalid("NIC memory of no bytes".into()));
         }
         let buf = match self.world.dm_access {
-            DmAccess::Copy => Buf::by_copies(len, 0, Arc::new(FarMemory::new(len))),
+            DmAccess::Copy => Buf::by_copies(len, 0, Arc::new(CopyOnlyMemory::new(len))),
             _ => Buf::alloc_nic(len, 0)?,
         };
         let owner = Arc::downgrade(&buf.owner());
@@ -178,7 +178,7 @@ impl PdOps for PdObject {
         };
         let mut state = self.world.lock();
         let number = state.number();
-        let pair = Pair {
+        let pair = QpEntry {
             device: self.device,
             domain: self.number,
             send_cq,
@@ -208,7 +208,7 @@ impl PdOps for PdObject {
         let (device, domain, limit, used) = (self.device, self.number, 0, 0);
         let SrqInit { max_wr, max_sge } = init;
         let receives = Default::default();
-        state.shared.insert(number, Shared { device, domain, max_wr, max_sge, limit, used, receives });
+        state.shared.insert(number, SrqEntry { device, domain, max_wr, max_sge, limit, used, receives });
         Ok(Arc::new(SrqObject { world: self.world.clone(), number }))
     }
 }
@@ -318,7 +318,7 @@ impl CompChannelOps for ChannelObject {
         let channel = state.channels.get_mut(&self.number).expect("this channel");
         let event = channel.events.pop_front()?;
         if channel.events.is_empty() {
-            channel.signal.lower();
+            channel.signal.clear();
         }
         Some(event)
     }
@@ -374,12 +374,12 @@ impl QpOps for QpObject {
         }
         pair.sends_used += 1;
         let data = match wr.data {
-            Data::Sges(sges) => Pieces::Sges(sges.to_vec()),
-            Data::Inline(bytes) => Pieces::Inline(bytes.to_vec()),
+            Data::Sges(sges) => LocalData::Sges(sges.to_vec()),
+            Data::Inline(bytes) => LocalData::Inline(bytes.to_vec()),
         };
         let signalled = pair.sig_all || wr.flags.contains(SendFlags::SIGNALED);
         let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::RING));
-        pair.sends.push_back(Send { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
+        pair.sends.push_back(PostedSend { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
         if pair.state == QpState::Error {
             state.flush(self.number);
         }
@@ -398,7 +398,7 @@ impl QpOps for QpObject {
             return Err(Error::QueueFull { queue: "receive", depth: pair.cap.max_recv_wr });
         }
         pair.receives_used += 1;
-        pair.receives.push_back(Receive { wr_id: wr.wr_id, sges: wr.sges.to_vec() });
+        pair.receives.push_back(PostedReceive { wr_id: wr.wr_id, sges: wr.sges.to_vec() });
         if pair.state == QpState::Error {
             state.flush(self.number);
         }
@@ -464,7 +464,7 @@ impl SrqOps for SrqObject {
             return Err(Error::QueueFull { queue: "shared receive", depth: srq.max_wr });
         }
         srq.used += 1;
-        srq.receives.push_back(Receive { wr_id: wr.wr_id, sges: wr.sges.to_vec() });
+        srq.receives.push_back(PostedReceive { wr_id: wr.wr_id, sges: wr.sges.to_vec() });
         state.run();
         Ok(())
     }

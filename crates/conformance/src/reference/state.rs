@@ -66,12 +66,12 @@ impl Signal {
         Arc::new(Self { bell: Bell::new(), fd })
     }
 
-    pub(super) fn raise(&self) {
+    pub(super) fn set(&self) {
         rustix::io::write(&self.fd, &1_u64.to_ne_bytes()).expect("room in an eventfd");
         self.bell.ring();
     }
 
-    pub(super) fn lower(&self) {
+    pub(super) fn clear(&self) {
         rustix::io::read(&self.fd, &mut [0_u8; 8]).expect("it was raised");
     }
 }
@@ -84,9 +84,9 @@ pub(super) struct State {
     pub(super) regions: BTreeMap<u32, Region>,
     pub(super) queues: BTreeMap<u32, Completions>,
     pub(super) channels: BTreeMap<u32, Channel>,
-    pub(super) pairs: BTreeMap<u32, Pair>,
-    pub(super) shared: BTreeMap<u32, Shared>,
-    pub(super) managers: BTreeMap<u32, Manager>,
+    pub(super) pairs: BTreeMap<u32, QpEntry>,
+    pub(super) shared: BTreeMap<u32, SrqEntry>,
+    pub(super) managers: BTreeMap<u32, CmChannel>,
     /// The channel and the screen of each listener.
     pub(super) listeners: BTreeMap<SocketAddr, (u32, Option<Arc<dyn Screen>>)>,
     /// Reserved addresses.
@@ -165,7 +165,7 @@ pub(super) struct Channel {
 }
 
 /// A queue pair.
-pub(super) struct Pair {
+pub(super) struct QpEntry {
     pub(super) device: usize,
     pub(super) domain: u32,
     pub(super) send_cq: u32,
@@ -176,11 +176,11 @@ pub(super) struct Pair {
     /// The number that completions carry.
     pub(super) known_as: u32,
     pub(super) state: QpState,
-    pub(super) sends: VecDeque<Send>,
+    pub(super) sends: VecDeque<PostedSend>,
     pub(super) sends_used: u32,
     /// Completed unsignaled requests, whose slots the next completion frees.
     pub(super) silent: u32,
-    pub(super) receives: VecDeque<Receive>,
+    pub(super) receives: VecDeque<PostedReceive>,
     pub(super) receives_used: u32,
     pub(super) peer: Option<u32>,
     pub(super) manager: Option<u32>,
@@ -190,10 +190,10 @@ pub(super) struct Pair {
 }
 
 /// A posted send request.
-pub(super) struct Send {
+pub(super) struct PostedSend {
     pub(super) wr_id: u64,
     pub(super) op: SendOp,
-    pub(super) data: Pieces,
+    pub(super) data: LocalData,
     pub(super) signalled: bool,
     pub(super) solicited: bool,
     /// Wakes a sleeper at the peer, without a completion.
@@ -202,30 +202,30 @@ pub(super) struct Send {
 
 /// Local data of a posted request.
 #[derive(Clone)]
-pub(super) enum Pieces {
+pub(super) enum LocalData {
     Sges(Vec<Sge>),
     Inline(Vec<u8>),
 }
 
 /// A posted receive.
-pub(super) struct Receive {
+pub(super) struct PostedReceive {
     pub(super) wr_id: u64,
     pub(super) sges: Vec<Sge>,
 }
 
 /// A shared receive queue.
-pub(super) struct Shared {
+pub(super) struct SrqEntry {
     pub(super) device: usize,
     pub(super) domain: u32,
     pub(super) max_wr: u32,
     pub(super) max_sge: u32,
     pub(super) limit: u32,
     pub(super) used: u32,
-    pub(super) receives: VecDeque<Receive>,
+    pub(super) receives: VecDeque<PostedReceive>,
 }
 
 /// A connection channel.
-pub(super) struct Manager {
+pub(super) struct CmChannel {
     pub(super) events: VecDeque<Event>,
     pub(super) signal: Arc<Signal>,
 }

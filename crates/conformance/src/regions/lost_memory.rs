@@ -13,7 +13,7 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect, munmap};
 
 use crate::Env;
-use crate::harness::check::{failed_as, ok};
+use crate::harness::check::{expect_failure_among, expect_success};
 use crate::harness::conn::{CAP, Conn, Endpoint, Setup, connect, rights};
 use crate::operations::remote_violations::Op;
 use verbs::{
@@ -91,7 +91,7 @@ impl Drop for Memory {
 /// Checks a completion of a request that needed lost memory: the failure, or success on a NIC that pins pages.
 #[track_caller]
 fn assert_lost(wc: Wc, wr_id: u64, status: WcStatus) {
-    failed_as(wc, wr_id, &[status, WcStatus::Success]);
+    expect_failure_among(wc, wr_id, &[status, WcStatus::Success]);
 }
 
 /// Registration reports memory that cannot be accessed, or not be written; the key of accessible memory works.
@@ -112,14 +112,14 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
     let mr = register(1..3, Access::empty()).expect("it may be read");
     c.b.post_recv(1, &[c.b.host.sge(0, 64)]);
     c.a.post(&SendWr::new(2, SendOp::Send, &[mr.sge(0, 64)]));
-    ok(c.a.sent(), 2, WcOpcode::Send);
-    ok(c.b.received(), 1, WcOpcode::Recv);
+    expect_success(c.a.next_sent(), 2, WcOpcode::Send);
+    expect_success(c.b.next_received(), 1, WcOpcode::Recv);
     ftruncate(&memory.file, (10 * PAGE) as u64).expect("it may be cut");
     assert!(is_refused(register(9..11, Access::LOCAL_WRITE).map(drop)), "a page behind the end of its file");
 }
 
 /// A peer's request to lost memory fails as a request outside of the region does, for every operation.
-pub(crate) fn a_peers_request_to_it_fails(env: &Env) {
+pub(crate) fn peer_request_to_lost_memory_fails(env: &Env) {
     let access = rights(&env.b, MemoryKind::Host);
     for op in Op::offered(env, MemoryKind::Host) {
         let losses: &[_] = if op == Op::Read { &TO_READ } else { &TO_WRITE };
@@ -130,14 +130,14 @@ pub(crate) fn a_peers_request_to_it_fails(env: &Env) {
             memory.lose(loss);
             c.b.post_recv(9, &[]);
             c.a.post(&SendWr::new(1, op.on(mr.remote(0)), &[c.a.host.sge(0, len)]));
-            assert_lost(c.a.sent(), 1, WcStatus::RemAccessErr);
+            assert_lost(c.a.next_sent(), 1, WcStatus::RemAccessErr);
             mr.dereg().expect("no request uses it");
         }
     }
 }
 
 /// A request whose local source is lost fails as with a wrong key. Inline data have been copied before.
-pub(crate) fn a_source_that_is_lost_fails(env: &Env) {
+pub(crate) fn request_with_lost_source_fails(env: &Env) {
     for loss in TO_READ {
         for len in [1, 8, 97, 5000, 100_000] {
             for form in 0..3 {
@@ -151,14 +151,14 @@ pub(crate) fn a_source_that_is_lost_fails(env: &Env) {
                     SendOp::WriteImm(c.b.host.remote(0), 1),
                 ];
                 c.a.post(&SendWr::new(1, op[form], &[mr.sge(0, len)]));
-                assert_lost(c.a.sent(), 1, WcStatus::LocProtErr);
+                assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
 }
 
 /// A request whose result would be stored in lost memory fails as well.
-pub(crate) fn results_into_it_fail(env: &Env) {
+pub(crate) fn result_into_lost_memory_fails(env: &Env) {
     for op in Op::offered(env, MemoryKind::Host).into_iter().filter(|op| *op == Op::Read || op.is_atomic()) {
         for loss in TO_WRITE {
             let lens: &[u32] = if op.is_atomic() { &[8] } else { &[1, 8, 97, 5000, 100_000] };
@@ -167,14 +167,14 @@ pub(crate) fn results_into_it_fail(env: &Env) {
                 let mr = memory.register(&c.a, Access::LOCAL_WRITE);
                 memory.lose(loss);
                 c.a.post(&SendWr::new(1, op.on(c.b.host.remote(0)), &[mr.sge(0, len)]));
-                assert_lost(c.a.sent(), 1, WcStatus::LocProtErr);
+                assert_lost(c.a.next_sent(), 1, WcStatus::LocProtErr);
             }
         }
     }
 }
 
 /// A receive into lost memory fails, on a queue pair's own queue. Its sender may already have reported success.
-pub(crate) fn a_receive_into_it_fails(env: &Env) {
+pub(crate) fn receive_into_lost_memory_fails(env: &Env) {
     for loss in TO_WRITE {
         for len in [1, 8, 97, 5000, 100_000] {
             let (c, memory) = (Conn::with(env, &Setup { len: LEN, ..Setup::default() }), Memory::new());
@@ -182,14 +182,14 @@ pub(crate) fn a_receive_into_it_fails(env: &Env) {
             c.b.post_recv(1, &[mr.sge(0, LEN as u32)]);
             memory.lose(loss);
             c.a.post(&SendWr::new(2, SendOp::Send, &[c.a.host.sge(0, len)]));
-            assert_lost(c.b.received(), 1, WcStatus::LocProtErr);
-            assert_lost(c.a.sent(), 2, WcStatus::RemOpErr);
+            assert_lost(c.b.next_received(), 1, WcStatus::LocProtErr);
+            assert_lost(c.a.next_sent(), 2, WcStatus::RemOpErr);
         }
     }
 }
 
 /// A receive into lost memory fails on a shared queue, too.
-pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
+pub(crate) fn shared_receive_into_lost_memory_fails(env: &Env) {
     if env.b.attr().max_srq == 0 {
         return;
     }
@@ -205,8 +205,8 @@ pub(crate) fn a_shared_receive_into_it_fails(env: &Env) {
         srq.post_recv(&RecvWr::new(1, &[mr.sge(0, 8000)])).expect("a receive");
         memory.lose(Loss::Closed);
         a.post(&SendWr::new(2, SendOp::Send, &[a.host.sge(0, len)]));
-        assert_lost(b.received(), 1, WcStatus::LocProtErr);
-        assert_lost(a.sent(), 2, WcStatus::RemOpErr);
+        assert_lost(b.next_received(), 1, WcStatus::LocProtErr);
+        assert_lost(a.next_sent(), 2, WcStatus::RemOpErr);
     }
 }
 
@@ -217,10 +217,10 @@ pub(crate) fn other_connections_survive_lost_memory(env: &Env) {
     let far = memory.register(&bad.b, rights(&env.b, MemoryKind::Host));
     memory.protect(LEN / 2, LEN / 2, MprotectFlags::empty());
     bad.a.post(&SendWr::new(1, SendOp::Write(far.remote(LEN as u64 / 2)), &[bad.a.host.sge(0, 64)]));
-    assert_lost(bad.a.sent(), 1, WcStatus::RemAccessErr);
+    assert_lost(bad.a.next_sent(), 1, WcStatus::RemAccessErr);
     good.a.post(&SendWr::new(2, SendOp::Write(near.remote(0)), &[good.a.host.sge(0, 64)]));
-    ok(good.a.sent(), 2, WcOpcode::Write);
-    good.still_works();
+    expect_success(good.a.next_sent(), 2, WcOpcode::Write);
+    good.check_traffic();
 }
 
 /// Requests after a failed one are flushed, as after any other failure; earlier ones arrive.
@@ -236,16 +236,16 @@ pub(crate) fn failure_flushes_later_requests(env: &Env) {
         });
     };
     write(1, c.b.host.remote(0));
-    ok(c.a.sent(), 1, WcOpcode::Write);
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
     write(2, mr.remote(0));
-    let wc = c.a.sent();
+    let wc = c.a.next_sent();
     if wc.status == WcStatus::Success {
         return;
     }
     assert_lost(wc, 2, WcStatus::RemAccessErr);
-    c.a.in_error();
+    c.a.wait_for_error();
     write(3, c.b.host.remote(0));
-    c.a.sends_flushed([3]);
+    c.a.expect_sends_flushed([3]);
 }
 
 /// A read of lost memory fails although the same turn of the responder answers an earlier read. No thread polls at the
@@ -267,10 +267,10 @@ pub(crate) fn a_read_behind_an_answered_one_fails(env: &Env) {
         c.a.qp.post_sends(&reads).expect("two reads");
         if env.a.name().starts_with("rails") {
             // The rails answer independently, and a failure on one rail ends the connection (docs/limits.md).
-            failed_as(c.a.sent(), 1, &[WcStatus::Success, WcStatus::WrFlushErr]);
+            expect_failure_among(c.a.next_sent(), 1, &[WcStatus::Success, WcStatus::WrFlushErr]);
         } else {
-            ok(c.a.sent(), 1, WcOpcode::Read);
+            expect_success(c.a.next_sent(), 1, WcOpcode::Read);
         }
-        assert_lost(c.a.sent(), 2, WcStatus::RemAccessErr);
+        assert_lost(c.a.next_sent(), 2, WcStatus::RemAccessErr);
     }
 }

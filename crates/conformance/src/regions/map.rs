@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::Env;
-use crate::harness::check::{ok, pattern, same_bytes};
+use crate::harness::check::{assert_same_bytes, expect_success, pattern};
 use crate::harness::conn::{Conn, Endpoint, region};
 use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, SendWr, WcOpcode};
 
@@ -30,7 +30,7 @@ pub(crate) fn stores_arrive_at_both_ends(env: &Env) {
     let owners = c.b.nic.as_ref().expect("mapped").buf();
     owners.fill(0);
     there.write(0, &pattern(3, 256)).expect("inside");
-    same_bytes("stored by the peer", &owners.to_vec(128..384).expect("inside"), &pattern(3, 256));
+    assert_same_bytes("stored by the peer", &owners.to_vec(128..384).expect("inside"), &pattern(3, 256));
     assert_eq!(owners.to_vec(127..128).expect("inside"), [0]);
     assert_eq!(owners.to_vec(384..385).expect("inside"), [0]);
     owners.word(136).expect("aligned").store(77, Ordering::Release);
@@ -39,22 +39,22 @@ pub(crate) fn stores_arrive_at_both_ends(env: &Env) {
 }
 
 /// Requests and stores access the same bytes.
-pub(crate) fn requests_and_stores_meet(env: &Env) {
+pub(crate) fn requests_and_stores_access_the_same_bytes(env: &Env) {
     let c = Conn::with_nic(env);
     let Some(there) = mapped(&c.a, c.b.nic.as_ref(), 0, 512) else { return };
     let far = c.b.nic.as_ref().expect("mapped");
     c.a.host.buf().write(0, &pattern(5, 512)).expect("inside");
     c.a.post(&SendWr::new(1, SendOp::Write(far.remote(0)), &[c.a.host.sge(0, 512)]));
-    ok(c.a.sent(), 1, WcOpcode::Write);
-    same_bytes("written, then loaded", &there.to_vec(0..512).expect("inside"), &pattern(5, 512));
+    expect_success(c.a.next_sent(), 1, WcOpcode::Write);
+    assert_same_bytes("written, then loaded", &there.to_vec(0..512).expect("inside"), &pattern(5, 512));
     there.write(0, &pattern(6, 512)).expect("inside");
     c.a.post(&SendWr::new(2, SendOp::Read(far.remote(0)), &[c.a.host.sge(0, 512)]));
-    ok(c.a.sent(), 2, WcOpcode::Read);
-    same_bytes("stored, then read", &c.a.host.buf().to_vec(0..512).expect("inside"), &pattern(6, 512));
+    expect_success(c.a.next_sent(), 2, WcOpcode::Read);
+    assert_same_bytes("stored, then read", &c.a.host.buf().to_vec(0..512).expect("inside"), &pattern(6, 512));
 }
 
 /// A wrong key, a range that ends outside and a missing right are refused; so is host memory.
-pub(crate) fn only_what_the_key_allows(env: &Env) {
+pub(crate) fn map_without_right_is_refused(env: &Env) {
     let c = Conn::with_nic(env);
     assert!(matches!(c.a.qp.map(c.b.host.remote(0), 0), Err(Error::Invalid(_))));
     assert!(matches!(c.a.qp.map(c.b.host.remote(0), 64), Err(Error::Unsupported { .. })));
@@ -83,7 +83,7 @@ pub(crate) fn only_what_the_key_allows(env: &Env) {
 }
 
 /// A queue pair without a connection cannot map.
-pub(crate) fn only_while_connected(env: &Env) {
+pub(crate) fn map_of_unconnected_queue_pair_is_refused(env: &Env) {
     let c = Conn::with_nic(env);
     if mapped(&c.a, c.b.nic.as_ref(), 0, 64).is_none() {
         return;
@@ -92,7 +92,7 @@ pub(crate) fn only_while_connected(env: &Env) {
     let lonely = c.a.another_qp();
     assert!(matches!(lonely.map(remote, 8), Err(Error::WrongState { .. })));
     c.a.cm.disconnect(&c.a.qp).expect("connected");
-    c.a.in_error();
+    c.a.wait_for_error();
     assert!(matches!(c.a.qp.map(remote, 8), Err(Error::WrongState { .. })));
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn mapping_outlives_region_and_connection(env: &Env) {
     far.dereg().expect("no access is in progress");
     drop(a);
     there.write(0, &pattern(1, 64)).expect("inside");
-    same_bytes("still shared", &owners.to_vec(0..64).expect("inside"), &pattern(1, 64));
+    assert_same_bytes("still shared", &owners.to_vec(0..64).expect("inside"), &pattern(1, 64));
     drop((b, owners));
     there.fill(1);
 }

@@ -1,7 +1,7 @@
 //! Regions of all memory ([`verbs::Pd::reg_all`]): accessible memory, and requests to unmapped addresses.
 
 use crate::Env;
-use crate::harness::check::{failed, ok, pattern, same_bytes};
+use crate::harness::check::{assert_same_bytes, expect_failure, expect_success, pattern};
 use crate::harness::conn::{Conn, Endpoint};
 use verbs::{Access, Buf, Error, ImplicitMr, RemoteAddr, SendOp, SendWr, WcOpcode, WcStatus};
 
@@ -43,19 +43,19 @@ pub(crate) fn all_memory_is_local_memory(env: &Env) {
         for target in c.b.regions() {
             let sge = [near.sge(source.addr(), len as u32)];
             c.a.post(&SendWr::new(1, SendOp::Write(target.remote(5)), &sge));
-            ok(c.a.sent(), 1, WcOpcode::Write);
-            same_bytes("written", &target.buf().to_vec(5..5 + len).expect("inside"), &want);
+            expect_success(c.a.next_sent(), 1, WcOpcode::Write);
+            assert_same_bytes("written", &target.buf().to_vec(5..5 + len).expect("inside"), &want);
             back.fill(0);
             let sge = [near.sge(back.addr(), len as u32)];
             c.a.post(&SendWr::new(2, SendOp::Read(target.remote(5)), &sge));
-            ok(c.a.sent(), 2, WcOpcode::Read);
-            same_bytes("read", &back.to_vec(0..len).expect("inside"), &want);
+            expect_success(c.a.next_sent(), 2, WcOpcode::Read);
+            assert_same_bytes("read", &back.to_vec(0..len).expect("inside"), &want);
         }
         c.b.post_recv(3, &[far.sge(there.addr(), len as u32)]);
         c.a.post(&SendWr::new(4, SendOp::Send, &[near.sge(source.addr(), len as u32)]));
-        ok(c.a.sent(), 4, WcOpcode::Send);
-        ok(c.b.received(), 3, WcOpcode::Recv);
-        same_bytes("received", &there.to_vec(0..len).expect("inside"), &want);
+        expect_success(c.a.next_sent(), 4, WcOpcode::Send);
+        expect_success(c.b.next_received(), 3, WcOpcode::Recv);
+        assert_same_bytes("received", &there.to_vec(0..len).expect("inside"), &want);
     }
 }
 
@@ -70,14 +70,14 @@ pub(crate) fn peers_reach_all_memory(env: &Env) {
         c.a.host.buf().write(0, &pattern(len as u64, len)).expect("inside");
         let remote = all.remote(there.addr() + 1);
         c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, len as u32)]));
-        ok(c.a.sent(), 1, WcOpcode::Write);
+        expect_success(c.a.next_sent(), 1, WcOpcode::Write);
         let got = there.to_vec(0..len + 2).expect("inside");
-        same_bytes("written", &got[1..=len], &pattern(len as u64, len));
+        assert_same_bytes("written", &got[1..=len], &pattern(len as u64, len));
         assert_eq!((got[0], got[len + 1]), (0, 0), "no byte next to it");
         c.a.host.buf().fill(0);
         c.a.post(&SendWr::new(2, SendOp::Read(remote), &[c.a.host.sge(0, len as u32)]));
-        ok(c.a.sent(), 2, WcOpcode::Read);
-        same_bytes("read", &c.a.host.buf().to_vec(0..len).expect("inside"), &pattern(len as u64, len));
+        expect_success(c.a.next_sent(), 2, WcOpcode::Read);
+        assert_same_bytes("read", &c.a.host.buf().to_vec(0..len).expect("inside"), &pattern(len as u64, len));
     }
 }
 
@@ -89,15 +89,15 @@ pub(crate) fn atomics_reach_all_memory(env: &Env) {
     let word = there.word(8).expect("aligned");
     let remote = all.remote(there.addr() + 8);
     c.a.post(&SendWr::new(1, SendOp::FetchAdd { remote, add: 5 }, &[c.a.host.sge(0, 8)]));
-    ok(c.a.sent(), 1, WcOpcode::FetchAdd);
+    expect_success(c.a.next_sent(), 1, WcOpcode::FetchAdd);
     c.a.post(&SendWr::new(2, SendOp::CompareSwap { remote, compare: 5, swap: 7 }, &[c.a.host.sge(8, 8)]));
-    ok(c.a.sent(), 2, WcOpcode::CompareSwap);
+    expect_success(c.a.next_sent(), 2, WcOpcode::CompareSwap);
     let old = |at| c.a.host.buf().word(at).expect("aligned").load(std::sync::atomic::Ordering::Acquire);
     assert_eq!((old(0), old(8), word.load(std::sync::atomic::Ordering::Acquire)), (0, 5, 7));
 }
 
 /// A peer's request to an unmapped address fails, and the owner survives. (The first page is never mapped.)
-pub(crate) fn an_address_without_memory_fails(env: &Env) {
+pub(crate) fn request_to_unmapped_address_fails(env: &Env) {
     for (addr, len) in [(8, 8), (8, 5000), (u64::MAX - 64, 8), (u64::MAX, 1)] {
         for reads in [false, true] {
             let c = Conn::new(env);
@@ -105,22 +105,22 @@ pub(crate) fn an_address_without_memory_fails(env: &Env) {
             let remote = all.remote(addr);
             let op = if reads { SendOp::Read(remote) } else { SendOp::Write(remote) };
             c.a.post(&SendWr::new(1, op, &[c.a.host.sge(0, len)]));
-            failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+            expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
         }
     }
     let c = Conn::new(env);
     let Some(all) = all_memory(&c.b, Access::ALL) else { return };
     let op = SendOp::FetchAdd { remote: all.remote(64), add: 1 };
     c.a.post(&SendWr::new(1, op, &[c.a.host.sge(0, 8)]));
-    failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+    expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
 }
 
 /// Without remote rights, the region's key gives peers no access; with one right, it gives only that one.
-pub(crate) fn rights_are_those_given(env: &Env) {
+pub(crate) fn region_of_all_memory_grants_given_rights_only(env: &Env) {
     let there = fresh(1, 64);
     let refused = |c: &Conn, all: &ImplicitMr, op: fn(RemoteAddr) -> SendOp| {
         c.a.post(&SendWr::new(1, op(all.remote(there.addr())), &[c.a.host.sge(0, 8)]));
-        failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+        expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
     };
     let c = Conn::new(env);
     if let Some(all) = all_memory(&c.b, Access::LOCAL_WRITE) {
@@ -134,7 +134,7 @@ pub(crate) fn rights_are_those_given(env: &Env) {
     if let Some(all) = all_memory(&c.b, Access::LOCAL_WRITE | Access::REMOTE_WRITE) {
         refused(&c, &all, SendOp::Read);
     }
-    same_bytes("untouched", &there.to_vec(0..64).expect("inside"), &pattern(1, 64));
+    assert_same_bytes("untouched", &there.to_vec(0..64).expect("inside"), &pattern(1, 64));
     // SAFETY: the call is refused.
     let impossible = unsafe { env.a.alloc_pd().expect("a domain").reg_all(Access::REMOTE_WRITE) };
     assert!(matches!(impossible, Err(Error::Invalid(_))), "{impossible:?}");
@@ -148,13 +148,13 @@ pub(crate) fn key_is_invalid_after_deregistration(env: &Env) {
         let remote = all.remote(there.addr());
         all.dereg().expect("no request uses it");
         c.a.post(&SendWr::new(1, SendOp::Write(remote), &[c.a.host.sge(0, 8)]));
-        failed(c.a.sent(), 1, WcStatus::RemAccessErr);
+        expect_failure(c.a.next_sent(), 1, WcStatus::RemAccessErr);
     }
     let c = Conn::new(env);
     if let Some(all) = all_memory(&c.a, Access::empty()) {
         let sge = [all.sge(there.addr(), 8)];
         drop(all);
         c.a.post(&SendWr::new(1, SendOp::Write(c.b.host.remote(0)), &sge));
-        failed(c.a.sent(), 1, WcStatus::LocProtErr);
+        expect_failure(c.a.next_sent(), 1, WcStatus::LocProtErr);
     }
 }

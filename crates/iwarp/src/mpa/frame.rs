@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 use super::error::HandshakeError;
-use crate::wire::Fields;
+use crate::wire::FieldReader;
 
 /// Bytes of a frame before its private data.
 pub const FRAME_LEN: usize = 20;
@@ -164,7 +164,7 @@ impl FrameReader {
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(usize, Option<Frame>), HandshakeError> {
         let mut taken = 0;
         loop {
-            let want = self.want()?;
+            let want = self.wanted_len()?;
             if want == self.bytes.len() {
                 return Ok((taken, Some(self.parse()?)));
             }
@@ -178,7 +178,7 @@ impl FrameReader {
     }
 
     /// Length of the frame in bytes, as far as it is known. Checks the bytes received so far.
-    fn want(&self) -> Result<usize, HandshakeError> {
+    fn wanted_len(&self) -> Result<usize, HandshakeError> {
         // RFC 5044 section 7.1.2: other beginnings are not an MPA frame.
         let seen = self.bytes.len().min(KEY_LEN);
         if self.bytes[..seen] != self.kind.key()[..seen] {
@@ -195,7 +195,7 @@ impl FrameReader {
 
     /// Parses a complete frame. Reserved bits are not checked (RFC 5044 section 7.1.1); Linux siw sets some.
     fn parse(&self) -> Result<Frame, HandshakeError> {
-        let mut fields = Fields(&self.bytes[KEY_LEN..]);
+        let mut fields = FieldReader(&self.bytes[KEY_LEN..]);
         let short = HandshakeError::EnhancedMissing;
         let (flags, revision) = (fields.u8().ok_or(short.clone())?, fields.u8().ok_or(short.clone())?);
         fields.u16().ok_or(short.clone())?;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn all_flags_go_to_their_bits() {
+    fn each_flag_sets_its_bit() {
         let enhanced = Enhanced { peer_to_peer: false, rtr: RtrSet::READ, ird: 0x3fff, ord: 0 };
         let frame = Frame {
             kind: FrameKind::Reply,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_private_data_in_pieces_of_one_byte() {
+    fn maximum_private_data_is_read_byte_by_byte() {
         for enhanced in [None, Some(Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird: 1, ord: 2 })] {
             let private_data = vec![7; private_data_max(enhanced.is_some())];
             let frame = Frame {

@@ -7,7 +7,7 @@ use super::frame::{
     DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, FrameReader, RtrSet, check_depth, check_private_data,
 };
 use super::negotiated::{Negotiated, Revision, Role, Rtr};
-use super::outgoing::Outgoing;
+use super::send_buffer::SendBuffer;
 use crate::terminate::Terminate;
 
 /// Default time to wait for the reply: the value of Linux siw.
@@ -53,7 +53,7 @@ impl Default for InitiatorConfig {
 
 /// Result of a completed handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum HandshakeOutcome {
     /// The connection is established.
     Established(Negotiated),
     /// The peer's program or its MPA refused.
@@ -68,7 +68,7 @@ pub enum Outcome {
 pub struct Initiator {
     config: InitiatorConfig,
     reader: FrameReader,
-    out: Outgoing,
+    out: SendBuffer,
     deadline: Duration,
     done: bool,
     retry_as_v1: bool,
@@ -97,7 +97,7 @@ impl Initiator {
             enhanced,
             private_data: config.private_data.clone(),
         };
-        let mut out = Outgoing::default();
+        let mut out = SendBuffer::default();
         out.set(request.emit());
         let deadline = now.saturating_add(config.timeout);
         let reader = FrameReader::new(FrameKind::Reply);
@@ -128,7 +128,10 @@ impl Initiator {
 
     /// Consumes bytes of the reply; returns their number, and the outcome once it is known. The rest of `bytes` are
     /// FPDUs.
-    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Outcome>), HandshakeError> {
+    pub fn handle_bytes(
+        &mut self,
+        bytes: &[u8],
+    ) -> Result<(usize, Option<HandshakeOutcome>), HandshakeError> {
         if self.done {
             return Ok((0, None));
         }
@@ -162,14 +165,14 @@ impl Initiator {
         error
     }
 
-    fn evaluate(&mut self, reply: Frame) -> Result<Outcome, HandshakeError> {
+    fn evaluate(&mut self, reply: Frame) -> Result<HandshakeOutcome, HandshakeError> {
         let asked = self.config.revision;
         self.retry_as_v1 = asked == Revision::V2 && reply.revision == 1;
         if reply.revision == 0 || reply.revision > asked.number() {
             return Err(HandshakeError::Revision(reply.revision));
         }
         if reply.reject {
-            return Ok(Outcome::Rejected { private_data: reply.private_data });
+            return Ok(HandshakeOutcome::Rejected { private_data: reply.private_data });
         }
         // The responder took the words of revision 2 for its program's private data (RFC 6581 section 10), so this
         // connection cannot be used.
@@ -186,7 +189,7 @@ impl Initiator {
             None => (self.config.ord, None),
             Some(enhanced) => self.negotiate(enhanced)?,
         };
-        Ok(Outcome::Established(Negotiated {
+        Ok(HandshakeOutcome::Established(Negotiated {
             role: Role::Initiator,
             revision: asked,
             // RFC 5044 section 7.1.1: CRCs are used if either side requests them.
@@ -211,7 +214,7 @@ impl Initiator {
         if config.peer_to_peer.is_empty() {
             return Ok((ord, None));
         }
-        let rtr = Rtr::only(reply.rtr).filter(|rtr| config.peer_to_peer.contains(rtr.as_set()));
+        let rtr = Rtr::sole_member(reply.rtr).filter(|rtr| config.peer_to_peer.contains(rtr.as_set()));
         match rtr {
             Some(Rtr::Read) if ord == 0 => Err(HandshakeError::InsufficientIrd { wanted: 1, granted: 0 }),
             Some(rtr) if reply.peer_to_peer => Ok((ord, Some(rtr))),

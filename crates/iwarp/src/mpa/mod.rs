@@ -9,8 +9,8 @@ mod error;
 mod frame;
 mod initiator;
 mod negotiated;
-mod outgoing;
 mod responder;
+mod send_buffer;
 
 #[cfg(test)]
 mod tests;
@@ -20,9 +20,9 @@ pub use frame::{
     DEPTH_MAX, DEPTH_UNKNOWN, ENHANCED_LEN, Enhanced, FRAME_LEN, Frame, FrameKind, PRIVATE_DATA_MAX, RtrSet,
     private_data_max,
 };
-pub use initiator::{Initiator, InitiatorConfig, Outcome};
+pub use initiator::{HandshakeOutcome, Initiator, InitiatorConfig};
 pub use negotiated::{Negotiated, Revision, Role, Rtr};
-pub use responder::{Accept, Request, Responder, ResponderConfig};
+pub use responder::{AcceptParams, MpaRequest, Responder, ResponderConfig};
 
 /// Bytes of the length field that begins an FPDU (RFC 5044 section 4.1).
 pub const LENGTH_LEN: usize = 2;

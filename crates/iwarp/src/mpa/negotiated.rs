@@ -47,7 +47,7 @@ impl Rtr {
     }
 
     /// The only message in a set; `None` if the set is empty or has several.
-    pub(super) fn only(set: RtrSet) -> Option<Self> {
+    pub(super) fn sole_member(set: RtrSet) -> Option<Self> {
         Self::PREFERENCE.into_iter().find(|rtr| rtr.as_set() == set)
     }
 }
@@ -85,11 +85,11 @@ impl Negotiated {
     /// not: while it sends, it answers them with bytes of earlier sends (docs/results/interop.md). siw neither accepts nor
     /// offers a Send as the first message, and replies in revision 2 unless the request was in revision 1.
     #[must_use]
-    pub fn may_ask(&self) -> bool {
+    pub fn answers_empty_reads(&self) -> bool {
         self.may_have_extensions() && self.ord > 0
     }
 
-    /// Whether this peer may understand receipts ([`crate::outcome`]) and RNR retry limits ([`crate::rnr_limit`]). To
+    /// Whether this peer may understand receipts ([`crate::open_requests`]) and RNR retry limits ([`crate::rnr_limit`]). To
     /// other peers they mean nothing.
     pub(crate) fn may_have_extensions(&self) -> bool {
         self.revision == Revision::V1 || self.rtr == Some(Rtr::Send)

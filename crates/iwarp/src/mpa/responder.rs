@@ -7,7 +7,7 @@ use super::frame::{
     DEPTH_UNKNOWN, Enhanced, Frame, FrameKind, FrameReader, RtrSet, check_depth, check_private_data,
 };
 use super::negotiated::{Negotiated, Revision, Role, Rtr};
-use super::outgoing::Outgoing;
+use super::send_buffer::SendBuffer;
 
 /// Default time to wait for the request: the value of Linux siw.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ impl Default for ResponderConfig {
 
 /// A connection request, for the program to decide on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct MpaRequest {
     /// Revision of the request, and so of the reply.
     pub revision: Revision,
     /// The peer requested CRCs.
@@ -47,7 +47,7 @@ pub struct Request {
 
 /// The parameters with which a program accepts a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Accept {
+pub struct AcceptParams {
     /// Maximum number of the peer's reads and atomics to serve concurrently, at most [`super::DEPTH_MAX`].
     pub ird: u16,
     /// Maximum number of own reads and atomics outstanding, at most [`super::DEPTH_MAX`]; lowered to what the peer
@@ -57,7 +57,7 @@ pub struct Accept {
     pub private_data: Vec<u8>,
 }
 
-impl Default for Accept {
+impl Default for AcceptParams {
     /// 16 reads in each direction, no private data.
     fn default() -> Self {
         Self { ird: 16, ord: 16, private_data: Vec::new() }
@@ -67,7 +67,7 @@ impl Default for Accept {
 #[derive(Debug)]
 enum ResponderState {
     Reading,
-    Deciding(Request),
+    Deciding(MpaRequest),
     Done,
 }
 
@@ -77,7 +77,7 @@ enum ResponderState {
 pub struct Responder {
     config: ResponderConfig,
     reader: FrameReader,
-    out: Outgoing,
+    out: SendBuffer,
     deadline: Duration,
     state: ResponderState,
 }
@@ -87,7 +87,7 @@ impl Responder {
     pub fn new(config: ResponderConfig, now: Duration) -> Self {
         let deadline = now.saturating_add(config.timeout);
         let reader = FrameReader::new(FrameKind::Request);
-        Self { config, reader, out: Outgoing::default(), deadline, state: ResponderState::Reading }
+        Self { config, reader, out: SendBuffer::default(), deadline, state: ResponderState::Reading }
     }
 
     /// The bytes to send next; empty if there are none.
@@ -107,7 +107,7 @@ impl Responder {
 
     /// Consumes bytes of the request; returns their number, and the request when it is complete. After the reply it
     /// consumes nothing: the bytes are FPDUs.
-    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<Request>), HandshakeError> {
+    pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<(usize, Option<MpaRequest>), HandshakeError> {
         match &self.state {
             ResponderState::Done => return Ok((0, None)),
             // RFC 5044 section 7.1.2: the initiator sends nothing until it has the reply.
@@ -143,21 +143,29 @@ impl Responder {
         error
     }
 
-    fn evaluate(&mut self, frame: Frame) -> Result<Request, HandshakeError> {
+    fn evaluate(&mut self, frame: Frame) -> Result<MpaRequest, HandshakeError> {
         let revision = match frame.revision {
             1 => Revision::V1,
             // RFC 5044 section 7.1.1 asks to close the connection on an unknown revision. A rejection in revision 1
             // before the close shows an initiator that it should try revision 1.
             2 if self.config.revision_max == Revision::V1 => {
-                let request =
-                    Request { revision: Revision::V1, crc: false, enhanced: None, private_data: Vec::new() };
+                let request = MpaRequest {
+                    revision: Revision::V1,
+                    crc: false,
+                    enhanced: None,
+                    private_data: Vec::new(),
+                };
                 return Err(self.refuse(&request, HandshakeError::Revision(2)));
             }
             2 => Revision::V2,
             unknown => return Err(self.end(HandshakeError::Revision(unknown))),
         };
-        let request =
-            Request { revision, crc: frame.crc, enhanced: frame.enhanced, private_data: frame.private_data };
+        let request = MpaRequest {
+            revision,
+            crc: frame.crc,
+            enhanced: frame.enhanced,
+            private_data: frame.private_data,
+        };
         // Markers would cut the payload of gathered sends into pieces of 508 bytes, and no deployed stack asks for
         // them. Linux siw refuses them in the same way.
         if frame.markers {
@@ -172,7 +180,7 @@ impl Responder {
     }
 
     /// Ends with a rejecting reply.
-    fn refuse(&mut self, request: &Request, error: HandshakeError) -> HandshakeError {
+    fn refuse(&mut self, request: &MpaRequest, error: HandshakeError) -> HandshakeError {
         let error = self.end(error);
         self.out.set(rejection(request, Vec::new()).emit());
         error
@@ -190,7 +198,7 @@ impl Responder {
 
     /// Accepts the request. If `accept` itself is invalid, the request stays open for another answer; if the peer's
     /// parameters cannot be met, it is rejected.
-    pub fn accept(&mut self, accept: &Accept) -> Result<Negotiated, HandshakeError> {
+    pub fn accept(&mut self, accept: &AcceptParams) -> Result<Negotiated, HandshakeError> {
         let ResponderState::Deciding(request) = &self.state else { return Err(HandshakeError::NoRequest) };
         let request = request.clone();
         check_depth(accept.ird)?;
@@ -241,7 +249,7 @@ impl Responder {
 }
 
 /// A reply with R set, in the format of its request.
-fn rejection(request: &Request, private_data: Vec<u8>) -> Frame {
+fn rejection(request: &MpaRequest, private_data: Vec<u8>) -> Frame {
     Frame {
         kind: FrameKind::Reply,
         markers: false,

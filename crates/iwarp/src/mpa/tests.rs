@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::rx::{Lookup, Receive, Receiver, ReceiverConfig, Refusal};
+use crate::rx::{AccessError, Lookup, Receiver, ReceiverConfig, ReceiverStep};
 use crate::terminate::TerminateCode;
-use crate::testing::{Chop, shake_hands};
+use crate::testing::{Splitter, run_handshake};
 
 const NOW: Duration = Duration::from_secs(100);
 
@@ -18,7 +18,7 @@ fn responder(config: ResponderConfig) -> Responder {
 }
 
 /// Passes the initiator's request to the responder.
-fn deliver(a: &mut Initiator, b: &mut Responder) -> Result<Option<Request>, HandshakeError> {
+fn deliver(a: &mut Initiator, b: &mut Responder) -> Result<Option<MpaRequest>, HandshakeError> {
     let request = a.transmit().to_vec();
     a.transmitted(request.len());
     let (taken, request_read) = b.handle_bytes(&request)?;
@@ -26,9 +26,9 @@ fn deliver(a: &mut Initiator, b: &mut Responder) -> Result<Option<Request>, Hand
     Ok(request_read)
 }
 
-fn negotiated(outcome: Option<Outcome>) -> Negotiated {
+fn negotiated(outcome: Option<HandshakeOutcome>) -> Negotiated {
     match outcome {
-        Some(Outcome::Established(negotiated)) => negotiated,
+        Some(HandshakeOutcome::Established(negotiated)) => negotiated,
         other => panic!("{other:?}"),
     }
 }
@@ -36,7 +36,7 @@ fn negotiated(outcome: Option<Outcome>) -> Negotiated {
 /// Goal: every combination of revision, CRC on either side, peer-to-peer offer and acceptance gives the same
 /// connection on both sides. Method: all combinations, with the stream cut into pieces.
 #[test]
-fn the_matrix_of_acceptance() {
+fn accepted_handshake_agrees_in_every_configuration() {
     let offers = (0..8).map(RtrSet::from_bits_truncate);
     for ((v2, offer), flags) in [false, true]
         .into_iter()
@@ -54,8 +54,8 @@ fn the_matrix_of_acceptance() {
                 ..InitiatorConfig::default()
             };
             let b = ResponderConfig { crc: crc_b, peer_to_peer: taken, ..ResponderConfig::default() };
-            let accept = Accept { private_data: b"answer".to_vec(), ..Accept::default() };
-            let result = shake_hands(a, b, &accept, Chop::new(7, 9));
+            let accept = AcceptParams { private_data: b"answer".to_vec(), ..AcceptParams::default() };
+            let result = run_handshake(a, b, &accept, Splitter::new(7, 9));
             if v2 && !offer.is_empty() && !offer.intersects(taken) {
                 assert_eq!(result, Err(HandshakeError::NoCommonRtr));
                 continue;
@@ -81,7 +81,7 @@ fn the_matrix_of_acceptance() {
 
 /// Goal: a program's rejection arrives with its private data, in both revisions.
 #[test]
-fn the_matrix_of_rejection() {
+fn rejection_delivers_private_data_in_both_revisions() {
     for revision in [Revision::V1, Revision::V2] {
         let mut a = initiator(InitiatorConfig { revision, ..InitiatorConfig::default() });
         let mut b = responder(ResponderConfig::default());
@@ -89,10 +89,10 @@ fn the_matrix_of_rejection() {
         b.reject(b"no").expect("there is a request");
         let (taken, outcome) = a.handle_bytes(b.transmit()).expect("a valid reply");
         assert_eq!(taken, b.transmit().len());
-        assert_eq!(outcome, Some(Outcome::Rejected { private_data: b"no".to_vec() }));
+        assert_eq!(outcome, Some(HandshakeOutcome::Rejected { private_data: b"no".to_vec() }));
         assert!(!a.may_retry_as_v1() && a.transmit().is_empty());
         assert_eq!(b.reject(b"again"), Err(HandshakeError::NoRequest));
-        assert_eq!(b.accept(&Accept::default()), Err(HandshakeError::NoRequest));
+        assert_eq!(b.accept(&AcceptParams::default()), Err(HandshakeError::NoRequest));
     }
 }
 
@@ -122,27 +122,27 @@ fn markers_are_refused() {
 struct Nothing;
 
 impl Lookup for Nothing {
-    fn write(&mut self, _: u32, _: u64, _: u32) -> Result<(), Refusal> {
-        Err(Refusal::Invalid)
+    fn check_write(&mut self, _: u32, _: u64, _: u32) -> Result<(), AccessError> {
+        Err(AccessError::Invalid)
     }
 
-    fn read_sink(&mut self, _: u64, _: u32, _: u32) -> Result<(), Refusal> {
-        Err(Refusal::Invalid)
+    fn check_read_sink(&mut self, _: u64, _: u32, _: u32) -> Result<(), AccessError> {
+        Err(AccessError::Invalid)
     }
 
-    fn read_source(&mut self, _: u32, _: u64, _: u32) -> Result<(), Refusal> {
-        Err(Refusal::Invalid)
+    fn check_read_source(&mut self, _: u32, _: u64, _: u32) -> Result<(), AccessError> {
+        Err(AccessError::Invalid)
     }
 
-    fn atomic(&mut self, _: u32, _: u64) -> Result<(), Refusal> {
-        Err(Refusal::Invalid)
+    fn check_atomic(&mut self, _: u32, _: u64) -> Result<(), AccessError> {
+        Err(AccessError::Invalid)
     }
 
-    fn invalidate(&mut self, _: u32) -> Result<(), Refusal> {
-        Err(Refusal::Invalid)
+    fn check_invalidate(&mut self, _: u32) -> Result<(), AccessError> {
+        Err(AccessError::Invalid)
     }
 
-    fn receive(&mut self, _: u32) -> Option<u32> {
+    fn take_receive(&mut self, _: u32) -> Option<u32> {
         None
     }
 }
@@ -152,14 +152,14 @@ fn terminate_code(mut fpdu: &[u8]) -> TerminateCode {
     let mut receiver = Receiver::new(ReceiverConfig { crc: true, ird: 0, ord: 0, rtr: None });
     loop {
         match receiver.poll(&mut Nothing).expect("a valid FPDU") {
-            Receive::Check(_) => receiver.check(fpdu),
-            Receive::Bytes(_) => {
+            ReceiverStep::Check(_) => receiver.check(fpdu),
+            ReceiverStep::Bytes(_) => {
                 let taken = receiver.feed(fpdu);
                 assert!(taken > 0, "the FPDU is whole");
                 fpdu = &fpdu[taken..];
             }
-            Receive::Event(crate::rx::Event::Terminated(terminate)) => return terminate.code,
-            Receive::Event(_) => {}
+            ReceiverStep::Event(crate::rx::Event::Terminated(terminate)) => return terminate.code,
+            ReceiverStep::Event(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -167,7 +167,7 @@ fn terminate_code(mut fpdu: &[u8]) -> TerminateCode {
 
 /// RFC 6581 section 10: an initiator of revision 2 meets a responder of revision 1 that answers in different ways.
 #[test]
-fn falling_back_to_revision_1() {
+fn initiator_retries_with_revision_1_after_reply_in_revision_1() {
     // Our responder rejects.
     let mut a = initiator(InitiatorConfig::default());
     let v1 = ResponderConfig { revision_max: Revision::V1, ..ResponderConfig::default() };
@@ -175,7 +175,7 @@ fn falling_back_to_revision_1() {
     assert_eq!(deliver(&mut a, &mut b), Err(HandshakeError::Revision(2)));
     assert_eq!(b.transmit(), b"MPA ID Rep Frame\x20\x01\x00\x00");
     let outcome = a.handle_bytes(b.transmit()).expect("a valid reply").1;
-    assert_eq!(outcome, Some(Outcome::Rejected { private_data: Vec::new() }));
+    assert_eq!(outcome, Some(HandshakeOutcome::Rejected { private_data: Vec::new() }));
     assert!(a.may_retry_as_v1());
 
     // Others answer as if the request were of revision 1. A reply of revision 2 without the enhanced words is
@@ -192,7 +192,8 @@ fn falling_back_to_revision_1() {
 
     // The second attempt works.
     let config = InitiatorConfig { revision: Revision::V1, ..InitiatorConfig::default() };
-    let (of_a, _) = shake_hands(config, v1, &Accept::default(), Chop::whole()).expect("they agree");
+    let (of_a, _) =
+        run_handshake(config, v1, &AcceptParams::default(), Splitter::whole()).expect("they agree");
     assert_eq!((of_a.revision, of_a.rtr), (Revision::V1, None));
 
     // A connection that ended, before or within a reply, or an attempt in revision 1, is no reason to retry.
@@ -233,18 +234,19 @@ fn revision_2_request_without_enhanced_words_is_accepted() {
     let mut b = responder(ResponderConfig::default());
     let request = b.handle_bytes(b"MPA ID Req Frame\x00\x02\x00\x02ab").expect("valid").1.expect("whole");
     assert_eq!((request.enhanced, request.private_data.as_slice()), (None, &b"ab"[..]));
-    let negotiated = b.accept(&Accept::default()).expect("a request");
+    let negotiated = b.accept(&AcceptParams::default()).expect("a request");
     assert_eq!((negotiated.ord, negotiated.rtr), (16, None));
     assert_eq!(b.transmit(), b"MPA ID Rep Frame\x40\x02\x00\x00");
 }
 
 /// Depths are negotiated (RFC 6581 section 9.1).
 #[test]
-fn depths_are_negotiated() {
+fn negotiated_depths_are_the_smaller_ones() {
     let run = |ird_a: u16, ord_a: u16, ird_b: u16, ord_b: u16| {
         let a = InitiatorConfig { ird: ird_a, ord: ord_a, ..InitiatorConfig::default() };
-        let accept = Accept { ird: ird_b, ord: ord_b, private_data: Vec::new() };
-        let (a, b) = shake_hands(a, ResponderConfig::default(), &accept, Chop::whole()).expect("they agree");
+        let accept = AcceptParams { ird: ird_b, ord: ord_b, private_data: Vec::new() };
+        let (a, b) =
+            run_handshake(a, ResponderConfig::default(), &accept, Splitter::whole()).expect("they agree");
         (a.ird, a.ord, b.ird, b.ord)
     };
     assert_eq!(run(8, 4, 16, 16), (8, 4, 16, 8));
@@ -271,12 +273,12 @@ fn depths_are_negotiated() {
     assert_eq!(negotiated(a.handle_bytes(reply).expect("valid").1).ord, 16);
     let mut b = responder(ResponderConfig::default());
     b.handle_bytes(b"MPA ID Req Frame\x50\x02\x00\x04\x3f\xff\x3f\xff").expect("valid");
-    assert_eq!(b.accept(&Accept::default()).expect("a request").ord, 16);
+    assert_eq!(b.accept(&AcceptParams::default()).expect("a request").ord, 16);
 }
 
 /// RFC 6581 section 9.2: the reply must choose one of the offered first messages.
 #[test]
-fn replies_that_choose_no_first_message_end_the_connection() {
+fn reply_without_chosen_first_message_is_refused() {
     let offer = RtrSet::WRITE | RtrSet::READ;
     let reply = |words: [u8; 4]| [&b"MPA ID Rep Frame\x50\x02\x00\x04"[..], &words].concat();
     for words in [
@@ -300,30 +302,31 @@ fn replies_that_choose_no_first_message_end_the_connection() {
 
     // Our responder does not choose a read that it cannot serve.
     let a = InitiatorConfig { peer_to_peer: RtrSet::READ | RtrSet::SEND, ..InitiatorConfig::default() };
-    let accept = Accept { ird: 0, ..Accept::default() };
+    let accept = AcceptParams { ird: 0, ..AcceptParams::default() };
     let (of_a, of_b) =
-        shake_hands(a.clone(), ResponderConfig::default(), &accept, Chop::whole()).expect("they agree");
+        run_handshake(a.clone(), ResponderConfig::default(), &accept, Splitter::whole()).expect("they agree");
     assert_eq!((of_a.rtr, of_b.rtr), (Some(Rtr::Send), Some(Rtr::Send)));
     let a = InitiatorConfig { peer_to_peer: RtrSet::READ, ..a };
-    let result = shake_hands(a, ResponderConfig::default(), &accept, Chop::whole());
+    let result = run_handshake(a, ResponderConfig::default(), &accept, Splitter::whole());
     assert_eq!(result, Err(HandshakeError::NoCommonRtr));
 }
 
 /// A Send as the first message shows that neither side is Linux siw, which must not be sent zero-length reads.
 #[test]
-fn a_send_is_chosen_where_it_is_offered() {
+fn responder_chooses_send_if_offered() {
     let ours = InitiatorConfig { peer_to_peer: RtrSet::all(), ..InitiatorConfig::default() };
     let siw = InitiatorConfig { peer_to_peer: RtrSet::WRITE | RtrSet::READ, ..InitiatorConfig::default() };
     for (a, rtr) in [(ours, Rtr::Send), (siw, Rtr::Write)] {
         let (of_a, of_b) =
-            shake_hands(a, ResponderConfig::default(), &Accept::default(), Chop::whole()).expect("agree");
+            run_handshake(a, ResponderConfig::default(), &AcceptParams::default(), Splitter::whole())
+                .expect("agree");
         assert_eq!((of_a.rtr, of_b.rtr), (Some(rtr), Some(rtr)));
     }
 }
 
 /// The request of Linux siw in peer-to-peer mode, and our reply, byte by byte.
 #[test]
-fn frames_on_the_wire() {
+fn request_of_siw_and_reply_byte_by_byte() {
     let mut a = initiator(InitiatorConfig {
         peer_to_peer: RtrSet::WRITE | RtrSet::READ,
         ird: 0x12,
@@ -337,12 +340,12 @@ fn frames_on_the_wire() {
     assert_eq!(a.transmit(), b"\x80\x12\xc0\x34hi");
     let mut b = responder(ResponderConfig::default());
     b.handle_bytes(request).expect("valid").1.expect("whole");
-    b.accept(&Accept { ird: 1, ord: 0x20, private_data: b"ho".to_vec() }).expect("a request");
+    b.accept(&AcceptParams { ird: 1, ord: 0x20, private_data: b"ho".to_vec() }).expect("a request");
     assert_eq!(b.transmit(), b"MPA ID Rep Frame\x50\x02\x00\x06\x80\x01\x80\x12ho");
 }
 
 #[test]
-fn half_open_handshakes_end_in_time() {
+fn incomplete_handshake_times_out() {
     let mut a = initiator(InitiatorConfig { timeout: Duration::from_secs(3), ..InitiatorConfig::default() });
     let deadline = NOW + Duration::from_secs(3);
     assert_eq!(a.deadline(), Some(deadline));
@@ -363,12 +366,12 @@ fn half_open_handshakes_end_in_time() {
     b.handle_bytes(b"MPA ID Req Frame\x40\x01\x00\x00").expect("valid");
     assert_eq!((b.deadline(), b.handle_timeout(NOW * 2)), (None, Ok(())));
     assert_eq!(b.handle_eof(), HandshakeError::Closed);
-    assert_eq!(b.accept(&Accept::default()), Err(HandshakeError::NoRequest));
+    assert_eq!(b.accept(&AcceptParams::default()), Err(HandshakeError::NoRequest));
 }
 
 /// RFC 5044 section 7.1.2: nothing may follow a request before its reply; the bytes after a reply are FPDUs.
 #[test]
-fn bytes_behind_a_frame() {
+fn bytes_behind_a_request_are_refused_and_behind_a_reply_kept() {
     let request = b"MPA ID Req Frame\x40\x01\x00\x00";
     let mut b = responder(ResponderConfig::default());
     assert_eq!(b.handle_bytes(&[&request[..], b"x"].concat()), Err(HandshakeError::EarlyBytes));
@@ -376,11 +379,11 @@ fn bytes_behind_a_frame() {
     b.handle_bytes(request).expect("valid");
     assert_eq!(b.handle_bytes(b""), Ok((0, None)));
     assert_eq!(b.handle_bytes(b"x"), Err(HandshakeError::EarlyBytes));
-    assert_eq!(b.accept(&Accept::default()), Err(HandshakeError::NoRequest));
+    assert_eq!(b.accept(&AcceptParams::default()), Err(HandshakeError::NoRequest));
     // After the reply they are left to the connection.
     let mut b = responder(ResponderConfig::default());
     b.handle_bytes(request).expect("valid");
-    b.accept(&Accept::default()).expect("a request");
+    b.accept(&AcceptParams::default()).expect("a request");
     assert_eq!(b.handle_bytes(b"x"), Ok((0, None)));
     let mut a = initiator(InitiatorConfig { revision: Revision::V1, ..InitiatorConfig::default() });
     let (taken, outcome) = a.handle_bytes(b"MPA ID Rep Frame\x40\x01\x00\x01dFPDU").expect("valid");
@@ -414,15 +417,15 @@ fn own_invalid_parameters_are_reported() {
     );
     let (mut a, mut b) = (initiator(InitiatorConfig::default()), responder(ResponderConfig::default()));
     deliver(&mut a, &mut b).expect("valid");
-    let deep = Accept { ird: u16::MAX, ..Accept::default() };
+    let deep = AcceptParams { ird: u16::MAX, ..AcceptParams::default() };
     assert_eq!(b.accept(&deep), Err(HandshakeError::OwnDepth { depth: u16::MAX, max: DEPTH_MAX }));
-    assert!(b.accept(&Accept::default()).is_ok(), "the request is still there");
+    assert!(b.accept(&AcceptParams::default()).is_ok(), "the request is still there");
 }
 
 /// RFC 6581 section 9.1. Method: requests that leave one or both depths open; checks the reply's words and what is
 /// negotiated.
 #[test]
-fn depths_that_are_left_open_stay_open() {
+fn unknown_depths_are_not_negotiated() {
     for (ird, ord) in [(3, 4), (DEPTH_UNKNOWN, 4), (3, DEPTH_UNKNOWN), (DEPTH_UNKNOWN, DEPTH_UNKNOWN)] {
         let words = Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird, ord };
         let (kind, private_data) = (FrameKind::Request, Vec::new());
@@ -431,7 +434,8 @@ fn depths_that_are_left_open_stay_open() {
             Frame { kind, markers: false, crc: false, reject: false, revision: 2, enhanced, private_data };
         let mut b = responder(ResponderConfig::default());
         b.handle_bytes(&request.emit()).expect("valid");
-        let negotiated = b.accept(&Accept { ird: 5, ord: 7, ..Accept::default() }).expect("a request");
+        let negotiated =
+            b.accept(&AcceptParams { ird: 5, ord: 7, ..AcceptParams::default() }).expect("a request");
         let own = if ird == DEPTH_UNKNOWN { 7 } else { 3 };
         assert_eq!((negotiated.ird, negotiated.ord), (5, own));
         let word = |at: usize| u16::from_be_bytes([b.transmit()[at], b.transmit()[at + 1]]) & DEPTH_UNKNOWN;
@@ -450,7 +454,7 @@ fn two_initiators_do_not_connect() {
 
 /// MULPDU for TCP segment sizes (RFC 5044 sections 3 and 4.5).
 #[test]
-fn segments_of_tcp_and_mulpdu() {
+fn mulpdu_follows_tcp_segment_size() {
     assert_eq!(mulpdu_for(1460), 1454);
     assert_eq!(mulpdu_for(1448), 1442);
     assert_eq!(mulpdu_for(1449), 1442);

@@ -4,7 +4,7 @@
 //! returns the code for a Terminate.
 
 use super::receiver::{BODY_MAX, CurrentSegment, CurrentSend, Receiver};
-use super::{Expected, Lookup};
+use super::{ExpectedResponse, Lookup};
 use crate::ddp::{self, Header, QUEUE_REQUEST, QUEUE_SEND, QUEUES, Tagged, Untagged};
 use crate::mpa::Rtr;
 use crate::rdmap::{self, ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, IMMEDIATE_LEN, Opcode, READ_REQUEST_LEN};
@@ -71,7 +71,7 @@ impl Receiver {
             return Err(TerminateCode::TAGGED_TO_WRAP);
         }
         if self.payload_len > 0 {
-            lookup.write(stag, to, self.payload_len).map_err(super::Refusal::tagged_code)?;
+            lookup.check_write(stag, to, self.payload_len).map_err(super::AccessError::tagged_code)?;
         }
         Ok(CurrentSegment::Write { stag, to, last: header.last })
     }
@@ -84,7 +84,7 @@ impl Receiver {
         header: &Tagged,
         lookup: &mut L,
     ) -> Verdict<CurrentSegment> {
-        let Some(&Expected::Read { id, stag, to, len }) = self.expected.front() else {
+        let Some(&ExpectedResponse::Read { id, stag, to, len }) = self.expected.front() else {
             return Err(TerminateCode::UNEXPECTED_OPCODE);
         };
         if len > 0 && header.stag != stag {
@@ -101,7 +101,9 @@ impl Receiver {
         }
         let id = id.unwrap_or_default();
         if self.payload_len > 0 {
-            lookup.read_sink(id, self.read, self.payload_len).map_err(super::Refusal::tagged_code)?;
+            lookup
+                .check_read_sink(id, self.read, self.payload_len)
+                .map_err(super::AccessError::tagged_code)?;
         }
         Ok(CurrentSegment::ReadResponse { id, stag, to: expected_to, last: header.last })
     }
@@ -135,9 +137,9 @@ impl Receiver {
             Some(message) => message,
             None => {
                 if opcode.invalidates() {
-                    lookup.invalidate(invalidate).map_err(super::Refusal::code)?;
+                    lookup.check_invalidate(invalidate).map_err(super::AccessError::code)?;
                 }
-                let capacity = lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
+                let capacity = lookup.take_receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
                 CurrentSend { opcode, invalidate, capacity, received: 0 }
             }
         };

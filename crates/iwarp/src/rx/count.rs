@@ -1,4 +1,4 @@
-//! Counts the peer's messages that were received completely, which is the content of a receipt ([`crate::outcome`]).
+//! Counts the peer's messages that were received completely, which is the content of a receipt ([`crate::open_requests`]).
 
 /// How a message names its destination memory (RFC 5041 section 1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ impl MessageCount {
 
     /// Counts the delivered messages, because the driver has handled them.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn count_delivered(&mut self) {
         self.received = self.received.wrapping_add(std::mem::take(&mut self.delivered));
     }
 
@@ -53,13 +53,13 @@ mod tests {
         let mut count = MessageCount::default();
         for &(model, last) in segments {
             count.segment(model, last, true);
-            count.settle();
+            count.count_delivered();
         }
         count.received()
     }
 
     #[test]
-    fn messages_count_after_their_last_segment() {
+    fn message_is_counted_after_its_last_segment() {
         assert_eq!(count(&[(Tagged, false), (Tagged, false)]), 0);
         assert_eq!(
             count(&[(Tagged, false), (Tagged, true), (Untagged, true), (Untagged, false), (Untagged, true)]),
@@ -70,7 +70,7 @@ mod tests {
     /// Goal: the count never covers a message that has not arrived. Method: the end of one message is hidden, in both
     /// models.
     #[test]
-    fn count_stops_at_message_without_end() {
+    fn count_stops_at_unfinished_message() {
         assert_eq!(count(&[(Untagged, true), (Untagged, false), (Tagged, true), (Untagged, true)]), 1);
         assert_eq!(count(&[(Untagged, true), (Tagged, false), (Untagged, true), (Tagged, true)]), 1);
     }

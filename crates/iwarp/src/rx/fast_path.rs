@@ -4,7 +4,7 @@
 //! lookup. In any doubtful case it does nothing, and the FPDU takes the normal path, which reports the error.
 
 use super::count::BufferModel;
-use super::receiver::{Receiver, Stage};
+use super::receiver::{ParseState, Receiver};
 use super::{FpduKind, Received, ReceivedKind};
 use crate::crc::Crc;
 use crate::ddp::{self, Control, Header, QUEUE_SEND};
@@ -62,7 +62,7 @@ impl Receiver {
         if !sound || !place(payload) {
             return None;
         }
-        self.next(QUEUE_SEND);
+        self.next_msn(QUEUE_SEND);
         self.deliver(BufferModel::Untagged, true);
         let kind = ReceivedKind::Send { len: payload.len() as u32, invalidate: None };
         Some((fpdu_len, Received { msn, solicited: opcode.is_solicited(), kind }))
@@ -72,7 +72,7 @@ impl Receiver {
     #[inline]
     fn whole<'a>(&self, bytes: &'a [u8]) -> Option<Segment<'a>> {
         // The first FPDU takes the normal path because it also makes this side ready.
-        if self.first || !self.begins_fpdu() || self.config.crc != (self.stage == Stage::Check) {
+        if self.first || !self.begins_fpdu() || self.config.crc != (self.parse_state == ParseState::Check) {
             return None;
         }
         let ulpdu_len = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
@@ -88,7 +88,7 @@ impl Receiver {
             return None;
         }
         let (covered, crc) = fpdu.split_at(fpdu.len() - CRC_LEN);
-        if self.config.crc && Crc::of(covered).to_wire() != *crc {
+        if self.config.crc && Crc::compute(covered).to_wire() != *crc {
             return None;
         }
         Some(Segment { header, opcode, payload: &segment[header.len()..], fpdu_len: fpdu.len() })
@@ -97,7 +97,7 @@ impl Receiver {
     /// Records a good FPDU; with the `last` one of a message, the message has been received.
     #[inline]
     fn deliver(&mut self, model: BufferModel, last: bool) {
-        self.count.settle();
+        self.count.count_delivered();
         self.count.segment(model, last, true);
         self.receipt = None;
     }

@@ -2,9 +2,9 @@
 
 use super::count::BufferModel;
 use super::receiver::{CurrentSegment, Receiver};
-use super::{Event, Expected, Lookup, Received, ReceivedKind, Refusal};
+use super::{AccessError, Event, ExpectedResponse, Lookup, Received, ReceivedKind};
 use crate::ddp::{QUEUE_ATOMIC, QUEUE_REQUEST, QUEUE_SEND};
-use crate::outcome::{RECEIPT_STAG, receipt_at};
+use crate::open_requests::{RECEIPT_STAG, decode_receipt};
 use crate::rdmap::{AtomicError, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
 use crate::rnr_limit::{RNR_LIMIT_STAG, announced};
 use crate::terminate::{Terminate, TerminateCode};
@@ -18,11 +18,11 @@ impl Receiver {
         let receipt = self.receipt.take();
         match self.current {
             CurrentSegment::Write { stag: RECEIPT_STAG, to, .. } if self.payload_len == 0 => {
-                self.receipt = receipt_at(to);
+                self.receipt = decode_receipt(to);
                 Ok(None)
             }
             CurrentSegment::Write { stag: RNR_LIMIT_STAG, to, .. } if self.payload_len == 0 => {
-                self.rnr_limit = announced(to).or(self.rnr_limit);
+                self.rnr_limit = decode_limit(to).or(self.rnr_limit);
                 Ok(None)
             }
             CurrentSegment::Write { last, .. } => {
@@ -30,7 +30,7 @@ impl Receiver {
                 Ok(None)
             }
             CurrentSegment::Rtr => {
-                self.next(QUEUE_SEND);
+                self.next_msn(QUEUE_SEND);
                 Ok(None)
             }
             CurrentSegment::ReadResponse { last, .. } => {
@@ -58,7 +58,7 @@ impl Receiver {
     }
 
     /// Advances the queue to its next message. Numbers wrap (RFC 5041 section 4.3).
-    pub(super) fn next(&mut self, queue: u32) {
+    pub(super) fn advance_msn(&mut self, queue: u32) {
         let msn = &mut self.msn[queue as usize];
         *msn = msn.wrapping_add(1);
     }
@@ -66,7 +66,7 @@ impl Receiver {
     fn finish_read(&mut self) -> Option<Event> {
         self.read = 0;
         match self.expected.pop_front() {
-            Some(Expected::Read { id: Some(id), .. }) => Some(Event::ReadDone { id }),
+            Some(ExpectedResponse::Read { id: Some(id), .. }) => Some(Event::ReadDone { id }),
             _ => Some(Event::RtrDone),
         }
     }
@@ -74,7 +74,7 @@ impl Receiver {
     fn finish_send(&mut self) -> Option<Event> {
         let message = self.message.take()?;
         let msn = self.msn[QUEUE_SEND as usize];
-        self.next(QUEUE_SEND);
+        self.next_msn(QUEUE_SEND);
         let invalidate = message.opcode.invalidates().then_some(message.invalidate);
         let kind = ReceivedKind::Send { len: message.received, invalidate };
         Some(Event::Received(Received { msn, solicited: message.opcode.is_solicited(), kind }))
@@ -83,9 +83,9 @@ impl Receiver {
     fn finish_immediate<L: Lookup + ?Sized>(&mut self, opcode: Opcode, msn: u32, lookup: &mut L) -> Delivery {
         let Ok(data) = self.body().try_into() else { return Err(TerminateCode::OPERATION_UNSPECIFIED) };
         // RFC 7306 section 6: Immediate Data consumes a buffer, like a Send.
-        lookup.receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
+        lookup.take_receive(msn).ok_or(TerminateCode::UNTAGGED_NO_BUFFER)?;
         self.count.segment(BufferModel::Untagged, true, true);
-        self.next(QUEUE_SEND);
+        self.next_msn(QUEUE_SEND);
         let kind = ReceivedKind::Immediate(data);
         Ok(Some(Event::Received(Received { msn, solicited: opcode.is_solicited(), kind })))
     }
@@ -97,10 +97,10 @@ impl Receiver {
             return Err(TerminateCode::TO_WRAP);
         }
         if len > 0 {
-            lookup.read_source(source_stag, source_to, len).map_err(Refusal::code)?;
+            lookup.check_read_source(source_stag, source_to, len).map_err(AccessError::code)?;
         }
         self.count.segment(BufferModel::Untagged, true, len > 0);
-        self.next(QUEUE_REQUEST);
+        self.next_msn(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::ReadRequest(request)))
     }
@@ -111,17 +111,17 @@ impl Receiver {
             AtomicError::Operation => TerminateCode::UNEXPECTED_OPCODE,
         })?;
         // RFC 7306 section 5.1: the word is aligned. A multiple of 8 does not wrap within 8 bytes.
-        let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(Refusal::Unaligned) };
-        aligned.and_then(|()| lookup.atomic(request.stag, request.to)).map_err(Refusal::code)?;
+        let aligned = if request.to.is_multiple_of(8) { Ok(()) } else { Err(AccessError::Unaligned) };
+        aligned.and_then(|()| lookup.check_atomic(request.stag, request.to)).map_err(AccessError::code)?;
         self.count.segment(BufferModel::Untagged, true, true);
-        self.next(QUEUE_REQUEST);
+        self.next_msn(QUEUE_REQUEST);
         self.serving += 1;
         Ok(Some(Event::AtomicRequest(request)))
     }
 
     fn finish_atomic_response(&mut self) -> Delivery {
         let response = AtomicResponse::parse(self.body()).ok_or(TerminateCode::OPERATION_UNSPECIFIED)?;
-        let Some(&Expected::Atomic { id, request }) = self.expected.front() else {
+        let Some(&ExpectedResponse::Atomic { id, request }) = self.expected.front() else {
             return Err(TerminateCode::UNEXPECTED_OPCODE);
         };
         // Responses arrive in the order of their requests (RFC 7306 section 5.4).
@@ -129,7 +129,7 @@ impl Receiver {
             return Err(TerminateCode::STREAM_CATASTROPHIC);
         }
         self.expected.pop_front();
-        self.next(QUEUE_ATOMIC);
+        self.next_msn(QUEUE_ATOMIC);
         Ok(Some(Event::AtomicDone { id, original: response.original }))
     }
 }

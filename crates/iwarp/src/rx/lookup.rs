@@ -4,7 +4,7 @@ use crate::terminate::TerminateCode;
 
 /// Why the owner of the memory refuses an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum AccessError {
     /// The steering tag does not exist.
     Invalid,
     /// The range exceeds what the tag covers.
@@ -19,7 +19,7 @@ pub enum Refusal {
     Unaligned,
 }
 
-impl Refusal {
+impl AccessError {
     /// The code for tagged segments, which DDP checks (RFC 5041 section 7.2); access rights are checked by RDMAP (RFC
     /// 5040 section 7.2).
     pub(crate) const fn tagged_code(self) -> TerminateCode {
@@ -52,24 +52,24 @@ impl Refusal {
 /// payload needs no right (RFC 5040 sections 5.1 and 5.2).
 pub trait Lookup {
     /// May the peer write `[to, to + len)` of this buffer? The range does not wrap.
-    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal>;
+    fn check_write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError>;
 
     /// Is the sink of this side's own read `id` still registered for `[offset, offset + len)` of the read? The range
     /// is within the requested one.
-    fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal>;
+    fn check_read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), AccessError>;
 
     /// May the peer read `[to, to + len)` of this buffer? The range does not wrap.
-    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal>;
+    fn check_read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError>;
 
     /// May the peer execute an atomic on the 8 bytes at `to` of this buffer? `to` is a multiple of 8.
-    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal>;
+    fn check_atomic(&mut self, stag: u32, to: u64) -> Result<(), AccessError>;
 
     /// May the peer invalidate this tag? The driver invalidates it later, at
     /// [`Event::Received`](super::Event::Received).
-    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal>;
+    fn check_invalidate(&mut self, stag: u32) -> Result<(), AccessError>;
 
     /// Consumes the next receive buffer for message `msn` of queue 0 and returns its size in bytes; `None` if no
     /// buffer is posted. Called once for each message. iWARP does not wait for a buffer: without one, the stream ends
     /// (RFC 5041 section 7.1).
-    fn receive(&mut self, msn: u32) -> Option<u32>;
+    fn take_receive(&mut self, msn: u32) -> Option<u32>;
 }

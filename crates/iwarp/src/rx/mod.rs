@@ -29,6 +29,8 @@ mod receiver;
 mod tests;
 
 pub use fpdu_kind::FpduKind;
-pub use lookup::{Lookup, Refusal};
-pub use receive::{Destination, Event, Expected, Failure, Piece, Receive, Received, ReceivedKind};
+pub use lookup::{AccessError, Lookup};
+pub use receive::{
+    Destination, Event, ExpectedResponse, Piece, ProtocolViolation, Received, ReceivedKind, ReceiverStep,
+};
 pub use receiver::{Receiver, ReceiverConfig};

@@ -1,4 +1,4 @@
-//! [`Receive`]: the steps that the receiver returns, and [`Expected`]: the responses that it waits for.
+//! [`ReceiverStep`]: the steps that the receiver returns, and [`ExpectedResponse`]: the responses that it waits for.
 
 use thiserror::Error;
 
@@ -46,7 +46,7 @@ pub struct Piece {
 
 /// The step that [`Receiver::poll`](super::Receiver::poll) returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Receive {
+pub enum ReceiverStep {
     /// Show this many bytes, from the first of an FPDU on, with [`Receiver::check`](super::Receiver::check); at least
     /// 1 more than last time. Showing does not consume them.
     Check(usize),
@@ -120,7 +120,7 @@ pub enum ReceivedKind {
 
 /// A response that this side waits for, in the order of its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Expected {
+pub enum ExpectedResponse {
     /// A Read Response.
     Read {
         /// Identifier of the operation, as posted; `None` for the ready-to-receive message.
@@ -144,7 +144,7 @@ pub enum Expected {
 /// The peer violated the protocol: the stream ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{}", .terminate.code)]
-pub struct Failure {
+pub struct ProtocolViolation {
     /// The Terminate to send to the peer before closing the stream.
     pub terminate: Terminate,
 }

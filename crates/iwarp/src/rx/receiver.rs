@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 
 use super::count::MessageCount;
-use super::{Destination, Event, Expected, Failure, Lookup, Piece, Receive};
+use super::{Destination, Event, ExpectedResponse, Lookup, Piece, ProtocolViolation, ReceiverStep};
 use crate::crc::Crc;
 use crate::ddp::{Control, Header, QUEUES, UNTAGGED_LEN};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, Rtr, fpdu_len, pad};
 use crate::rdmap::Opcode;
 use crate::terminate::{Offender, Terminate, TerminateCode};
-use crate::wire::Inline;
+use crate::wire::InlineBytes;
 
 /// Bytes of the longest body that is collected here. The longest defined body has 52; a Terminate that is a little
 /// longer than it should be is still understood.
@@ -35,7 +35,7 @@ pub struct ReceiverConfig {
 
 /// The next part of the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum ParseState {
     /// With CRCs: the FPDU must be shown as a whole before anything of it is used.
     Check,
     /// The FPDU has been shown, and its CRC is wrong.
@@ -84,23 +84,23 @@ pub(super) struct CurrentSend {
     pub(super) received: u32,
 }
 
-/// The stage between FPDUs, and how many bytes it needs.
-const fn between(config: ReceiverConfig) -> (Stage, usize) {
-    if config.crc { (Stage::Check, LENGTH_LEN) } else { (Stage::Control, CONTROL_LEN) }
+/// The state between FPDUs, and how many bytes it needs.
+const fn state_between_fpdus(config: ReceiverConfig) -> (ParseState, usize) {
+    if config.crc { (ParseState::Check, LENGTH_LEN) } else { (ParseState::Control, CONTROL_LEN) }
 }
 
 /// The receiving side of one stream. See [`super`].
 #[derive(Debug)]
 pub struct Receiver {
     pub(super) config: ReceiverConfig,
-    pub(super) stage: Stage,
+    pub(super) parse_state: ParseState,
     /// Length, header and body of the current FPDU.
     buffer: [u8; BUFFER_LEN],
     /// Pad and CRC.
     tail: [u8; TAIL_LEN],
-    /// Number of bytes in `buffer` or `tail`, or that have been shown, depending on the stage.
+    /// Number of bytes in `buffer` or `tail`, or that have been shown, depending on the state.
     have: usize,
-    /// Number of bytes that the stage needs there, or needs to be shown.
+    /// Number of bytes that the state needs there, or needs to be shown.
     need: usize,
     /// Bytes of the current segment, including the header.
     ulpdu_len: usize,
@@ -115,7 +115,7 @@ pub struct Receiver {
     pub(super) message: Option<CurrentSend>,
     /// Number of the peer's requests that wait for their responses.
     pub(super) serving: u16,
-    pub(super) expected: VecDeque<Expected>,
+    pub(super) expected: VecDeque<ExpectedResponse>,
     /// Bytes of completed FPDUs of the read at the front of `expected`.
     pub(super) read: u32,
     ready: bool,
@@ -130,10 +130,10 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver at the first byte after the handshake.
     pub fn new(config: ReceiverConfig) -> Self {
-        let (stage, need) = between(config);
+        let (parse_state, need) = state_between_fpdus(config);
         Self {
             config,
-            stage,
+            parse_state,
             buffer: [0; BUFFER_LEN],
             tail: [0; TAIL_LEN],
             have: 0,
@@ -158,30 +158,30 @@ impl Receiver {
     }
 
     /// Returns the next step. After an error, only send the Terminate and close the stream.
-    pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<Receive, Failure> {
-        self.count.settle();
+    pub fn poll<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<ReceiverStep, ProtocolViolation> {
+        self.count.count_delivered();
         loop {
             if std::mem::take(&mut self.ready) {
-                return Ok(Receive::Event(Event::Ready));
+                return Ok(ReceiverStep::Event(Event::Ready));
             }
             if let Some(event) = self.event.take() {
-                return Ok(Receive::Event(event));
+                return Ok(ReceiverStep::Event(event));
             }
-            match self.stage {
-                Stage::Closed => return Ok(Receive::Closed),
-                Stage::Payload => {
+            match self.parse_state {
+                ParseState::Closed => return Ok(ReceiverStep::Closed),
+                ParseState::Payload => {
                     if let Some(piece) = self.piece() {
-                        return Ok(Receive::Place(piece));
+                        return Ok(ReceiverStep::Place(piece));
                     }
                     self.begin_trailer();
                 }
-                Stage::Check => return Ok(Receive::Check(self.need)),
-                Stage::Damaged => return Err(self.fail(TerminateCode::LLP_CRC)),
-                _ if self.have < self.need => return Ok(Receive::Bytes(self.need - self.have)),
-                Stage::Control => self.end_control()?,
-                Stage::Header => self.end_header(lookup)?,
-                Stage::Body => self.begin_trailer(),
-                Stage::Trailer => self.end_trailer(lookup)?,
+                ParseState::Check => return Ok(ReceiverStep::Check(self.need)),
+                ParseState::Damaged => return Err(self.fail(TerminateCode::LLP_CRC)),
+                _ if self.have < self.need => return Ok(ReceiverStep::Bytes(self.need - self.have)),
+                ParseState::Control => self.end_control()?,
+                ParseState::Header => self.end_header(lookup)?,
+                ParseState::Body => self.begin_trailer(),
+                ParseState::Trailer => self.end_trailer(lookup)?,
             }
         }
     }
@@ -200,9 +200,9 @@ impl Receiver {
     /// The buffer for the bytes that the receiver needs, to read into directly; confirm them with [`Self::filled`].
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {
-        match self.stage {
-            Stage::Closed | Stage::Payload | Stage::Check | Stage::Damaged => &mut [],
-            Stage::Trailer => &mut self.tail[self.have..self.need],
+        match self.parse_state {
+            ParseState::Closed | ParseState::Payload | ParseState::Check | ParseState::Damaged => &mut [],
+            ParseState::Trailer => &mut self.tail[self.have..self.need],
             _ => &mut self.buffer[self.have..self.need],
         }
     }
@@ -210,7 +210,7 @@ impl Receiver {
     /// Reports that the first `n` bytes of [`Self::space`] have been filled; an excess is ignored.
     #[inline]
     pub fn filled(&mut self, n: usize) {
-        if !matches!(self.stage, Stage::Check | Stage::Damaged) {
+        if !matches!(self.parse_state, ParseState::Check | ParseState::Damaged) {
             self.have = self.need.min(self.have + n);
         }
     }
@@ -219,7 +219,7 @@ impl Receiver {
     /// it. Nothing is consumed; [`Self::poll`] then asks for more bytes or continues. The same bytes must be passed
     /// afterwards.
     pub fn check(&mut self, bytes: &[u8]) {
-        if self.stage != Stage::Check {
+        if self.parse_state != ParseState::Check {
             return;
         }
         self.have = bytes.len().min(self.need);
@@ -229,17 +229,17 @@ impl Receiver {
         let Some(fpdu) = bytes.get(..self.need) else { return };
         // RFC 5044 section 4.4: the CRC covers length, segment and pad.
         let (covered, crc) = fpdu.split_at(self.need - CRC_LEN);
-        if Crc::of(covered).to_wire() == *crc {
-            (self.stage, self.have, self.need) = (Stage::Control, 0, CONTROL_LEN);
+        if Crc::compute(covered).to_wire() == *crc {
+            (self.parse_state, self.have, self.need) = (ParseState::Control, 0, CONTROL_LEN);
         } else {
-            self.stage = Stage::Damaged;
+            self.parse_state = ParseState::Damaged;
         }
     }
 
     /// Reports that `len` bytes of payload have been placed, at most the length of the piece.
     #[inline]
     pub fn placed(&mut self, len: usize) {
-        let left = if self.stage == Stage::Payload { self.payload_len - self.placed } else { 0 };
+        let left = if self.parse_state == ParseState::Payload { self.payload_len - self.placed } else { 0 };
         self.placed += len.min(left as usize) as u32;
     }
 
@@ -251,7 +251,7 @@ impl Receiver {
 
     /// Reports that this side sends a request: its response is expected after those of earlier requests. The sender
     /// must keep the number of requests within [`ReceiverConfig::ord`].
-    pub fn expect(&mut self, expected: Expected) {
+    pub fn expect(&mut self, expected: ExpectedResponse) {
         self.expected.push_back(expected);
     }
 
@@ -260,7 +260,7 @@ impl Receiver {
         self.serving = self.serving.saturating_sub(1);
     }
 
-    /// How many of the peer's messages have been received, as [`crate::outcome`] counts; `None` before the first
+    /// How many of the peer's messages have been received, as [`crate::open_requests`] counts; `None` before the first
     /// FPDU.
     pub fn received(&self) -> Option<u32> {
         (!self.first).then(|| self.count.received())
@@ -268,7 +268,7 @@ impl Receiver {
 
     /// Like [`Receiver::received`], but including the last delivered message, which the driver has finished handling.
     pub fn delivered(&mut self) -> Option<u32> {
-        self.count.settle();
+        self.count.count_delivered();
         self.received()
     }
 
@@ -286,10 +286,13 @@ impl Receiver {
 
     /// Whether the stream may end here: between FPDUs and outside any message (RFC 5044 section 7.2).
     pub fn is_at_boundary(&self) -> bool {
-        match self.stage {
-            Stage::Closed => true,
-            stage => {
-                stage == between(self.config).0 && self.have == 0 && self.message.is_none() && self.read == 0
+        match self.parse_state {
+            ParseState::Closed => true,
+            state => {
+                state == state_between_fpdus(self.config).0
+                    && self.have == 0
+                    && self.message.is_none()
+                    && self.read == 0
             }
         }
     }
@@ -297,22 +300,22 @@ impl Receiver {
     /// Whether the next byte to pass is the first of an FPDU, and every event has been returned.
     #[inline]
     pub fn begins_fpdu(&self) -> bool {
-        let between = matches!(self.stage, Stage::Check | Stage::Control) && self.have == 0;
+        let between = matches!(self.parse_state, ParseState::Check | ParseState::Control) && self.have == 0;
         between && !self.ready && self.event.is_none()
     }
 
     /// Ends receiving because the payload of the current segment cannot be placed. Returns the Terminate to send.
-    pub fn refuse(&mut self, code: TerminateCode) -> Failure {
-        if self.stage == Stage::Payload {
+    pub fn refuse(&mut self, code: TerminateCode) -> ProtocolViolation {
+        if self.parse_state == ParseState::Payload {
             return self.fail(code);
         }
         self.close();
-        Failure { terminate: Terminate::new(code) }
+        ProtocolViolation { terminate: Terminate::new(code) }
     }
 
     /// Ends receiving: the bytes that follow are ignored.
     pub fn close(&mut self) {
-        self.stage = Stage::Closed;
+        self.parse_state = ParseState::Closed;
         (self.ready, self.event) = (false, None);
     }
 
@@ -335,7 +338,7 @@ impl Receiver {
         (len > 0).then_some(Piece { destination, len })
     }
 
-    fn end_control(&mut self) -> Result<(), Failure> {
+    fn end_control(&mut self) -> Result<(), ProtocolViolation> {
         self.ulpdu_len = usize::from(u16::from_be_bytes([self.buffer[0], self.buffer[1]]));
         let header_len = Control::parse(self.buffer[LENGTH_LEN]).header_len();
         // DDP has no code for a segment that is shorter than its header.
@@ -343,11 +346,11 @@ impl Receiver {
             return Err(self.fail(TerminateCode::DDP_CATASTROPHIC));
         }
         self.need = LENGTH_LEN + header_len;
-        self.stage = Stage::Header;
+        self.parse_state = ParseState::Header;
         Ok(())
     }
 
-    fn end_header<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<(), Failure> {
+    fn end_header<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<(), ProtocolViolation> {
         let Some(header) = Header::parse(&self.buffer[LENGTH_LEN..self.have]) else {
             return Err(self.fail(TerminateCode::DDP_CATASTROPHIC));
         };
@@ -361,21 +364,21 @@ impl Receiver {
         };
         if let CurrentSegment::Control { .. } = self.current {
             self.need += self.payload_len as usize;
-            self.stage = Stage::Body;
+            self.parse_state = ParseState::Body;
         } else {
-            self.stage = Stage::Payload;
+            self.parse_state = ParseState::Payload;
         }
         Ok(())
     }
 
     fn begin_trailer(&mut self) {
-        self.stage = Stage::Trailer;
+        self.parse_state = ParseState::Trailer;
         self.have = 0;
         self.need = pad(self.ulpdu_len) + CRC_LEN;
     }
 
-    fn end_trailer<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<(), Failure> {
-        (self.stage, self.need) = between(self.config);
+    fn end_trailer<L: Lookup + ?Sized>(&mut self, lookup: &mut L) -> Result<(), ProtocolViolation> {
+        (self.parse_state, self.need) = state_between_fpdus(self.config);
         self.have = 0;
         self.event = match self.finish(lookup) {
             Ok(event) => event,
@@ -384,7 +387,7 @@ impl Receiver {
         // Set here because only a valid FPDU counts, and only the first one.
         self.ready = std::mem::take(&mut self.first);
         if let Some(Event::Terminated(_)) = self.event {
-            self.stage = Stage::Closed;
+            self.parse_state = ParseState::Closed;
         }
         Ok(())
     }
@@ -406,23 +409,23 @@ impl Receiver {
 
     /// Ends the stream. RFC 5040 section 4.8: the Terminate repeats the header of the offending segment, and its Read
     /// Request. For an error below DDP it repeats nothing, because the bytes cannot be trusted.
-    fn fail(&mut self, code: TerminateCode) -> Failure {
+    fn fail(&mut self, code: TerminateCode) -> ProtocolViolation {
         let catastrophic = code == TerminateCode::DDP_CATASTROPHIC;
         let offender = (code.layer != TerminateCode::LLP_CRC.layer && !catastrophic).then(|| {
             let header_len = Control::parse(self.buffer[LENGTH_LEN]).header_len();
-            let mut header = Inline::new();
+            let mut header = InlineBytes::new();
             header.put(&self.buffer[LENGTH_LEN..LENGTH_LEN + header_len]);
             Offender { segment_len: self.ulpdu_len as u16, header, read_request: self.read_request_body() }
         });
         self.close();
-        Failure { terminate: Terminate { code, offender } }
+        ProtocolViolation { terminate: Terminate { code, offender } }
     }
 
     /// The body of the Read Request being executed. It is not available while its header is checked.
     fn read_request_body(&self) -> Option<[u8; crate::rdmap::READ_REQUEST_LEN]> {
         match self.current {
             CurrentSegment::Control { opcode: Opcode::ReadRequest, .. }
-                if self.stage == between(self.config).0 =>
+                if self.parse_state == state_between_fpdus(self.config).0 =>
             {
                 self.body().try_into().ok()
             }

@@ -6,7 +6,7 @@ use crate::ddp::{Header, Tagged, Untagged};
 use crate::mpa::{Rtr, pad};
 use crate::rdmap::{AtomicOp, AtomicRequest, Opcode, ReadRequest};
 use crate::terminate::{Terminate, TerminateCode};
-use crate::wire::Inline;
+use crate::wire::InlineBytes;
 
 /// A memory owner that permits reads, writes and atomics on `[1000, 1100)` of tag 7, and has receive buffers.
 #[derive(Default)]
@@ -17,44 +17,44 @@ struct Owner {
 }
 
 impl Owner {
-    fn reach(&self, stag: u32, to: u64, len: u64) -> Result<(), Refusal> {
+    fn check_access(&self, stag: u32, to: u64, len: u64) -> Result<(), AccessError> {
         match stag {
-            8 => Err(Refusal::NotAssociated),
-            9 => Err(Refusal::Access),
+            8 => Err(AccessError::NotAssociated),
+            9 => Err(AccessError::Access),
             7 if to >= 1000 && to.checked_add(len).is_some_and(|end| end <= 1100) => Ok(()),
-            7 => Err(Refusal::Bounds),
-            _ => Err(Refusal::Invalid),
+            7 => Err(AccessError::Bounds),
+            _ => Err(AccessError::Invalid),
         }
     }
 }
 
 impl Lookup for Owner {
-    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+    fn check_write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
         self.asked.push(format!("write {stag} {to} {len}"));
-        self.reach(stag, to, len.into())
+        self.check_access(stag, to, len.into())
     }
 
-    fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal> {
+    fn check_read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), AccessError> {
         self.asked.push(format!("sink {id} {offset} {len}"));
-        if id == 99 { Err(Refusal::Invalid) } else { Ok(()) }
+        if id == 99 { Err(AccessError::Invalid) } else { Ok(()) }
     }
 
-    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+    fn check_read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
         self.asked.push(format!("source {stag} {to} {len}"));
-        self.reach(stag, to, len.into())
+        self.check_access(stag, to, len.into())
     }
 
-    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
+    fn check_atomic(&mut self, stag: u32, to: u64) -> Result<(), AccessError> {
         self.asked.push(format!("atomic {stag} {to}"));
-        self.reach(stag, to, 8)
+        self.check_access(stag, to, 8)
     }
 
-    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+    fn check_invalidate(&mut self, stag: u32) -> Result<(), AccessError> {
         self.asked.push(format!("invalidate {stag}"));
-        if stag == 7 { Ok(()) } else { Err(Refusal::CannotInvalidate) }
+        if stag == 7 { Ok(()) } else { Err(AccessError::CannotInvalidate) }
     }
 
-    fn receive(&mut self, msn: u32) -> Option<u32> {
+    fn take_receive(&mut self, msn: u32) -> Option<u32> {
         self.asked.push(format!("receive {msn}"));
         self.buffers.pop()
     }
@@ -65,13 +65,13 @@ fn config() -> ReceiverConfig {
 }
 
 fn fpdu(header: &Header, payload: &[u8]) -> Vec<u8> {
-    let mut segment = Inline::<18>::new();
+    let mut segment = InlineBytes::<18>::new();
     header.emit(&mut segment);
     let mut out = ((segment.len() + payload.len()) as u16).to_be_bytes().to_vec();
     out.extend_from_slice(&segment);
     out.extend_from_slice(payload);
     out.resize(out.len() + pad(out.len() - 2), 0);
-    let crc = Crc::of(&out).to_wire();
+    let crc = Crc::compute(&out).to_wire();
     out.extend(crc);
     out
 }
@@ -87,27 +87,27 @@ fn untagged(opcode: Opcode, msn: u32, mo: u32, last: bool, payload: &[u8]) -> Ve
 }
 
 /// The result of a stream: events, placed pieces, and how it ended.
-type Seen = (Vec<Event>, Vec<(Destination, Vec<u8>)>, Result<(), Failure>);
+type Seen = (Vec<Event>, Vec<(Destination, Vec<u8>)>, Result<(), ProtocolViolation>);
 
 fn run(receiver: &mut Receiver, owner: &mut Owner, mut stream: &[u8]) -> Seen {
     let (mut events, mut pieces) = (Vec::new(), Vec::new());
     loop {
         match receiver.poll(owner) {
             Err(failure) => return (events, pieces, Err(failure)),
-            Ok(Receive::Closed) => return (events, pieces, Ok(())),
-            Ok(Receive::Event(event)) => events.push(event),
-            Ok(Receive::Check(wanted)) => {
+            Ok(ReceiverStep::Closed) => return (events, pieces, Ok(())),
+            Ok(ReceiverStep::Event(event)) => events.push(event),
+            Ok(ReceiverStep::Check(wanted)) => {
                 receiver.check(stream);
                 if stream.len() < wanted {
                     return (events, pieces, Ok(()));
                 }
             }
             Ok(_) if stream.is_empty() => return (events, pieces, Ok(())),
-            Ok(Receive::Bytes(_)) => {
+            Ok(ReceiverStep::Bytes(_)) => {
                 let taken = receiver.feed(stream);
                 stream = &stream[taken..];
             }
-            Ok(Receive::Place(piece)) => {
+            Ok(ReceiverStep::Place(piece)) => {
                 let (now, rest) = stream.split_at(piece.len.min(stream.len()));
                 pieces.push((piece.destination, now.to_vec()));
                 receiver.placed(now.len());
@@ -127,7 +127,7 @@ fn terminate(stream: &[u8]) -> Terminate {
     // Without CRCs, a test may cut a stream or change a field without fixing the CRC.
     let mut receiver = Receiver::new(ReceiverConfig { crc: false, ..config() });
     let terminate = run(&mut receiver, &mut owner, stream).2.expect_err("refused").terminate;
-    assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+    assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
     assert_eq!(receiver.feed(b"more"), 0);
     terminate
 }
@@ -155,7 +155,7 @@ fn a_write_byte_by_byte() {
 /// Goal: payload read straight into its place, in parts, gives the same result as bytes that are fed. Method: every
 /// size of parts.
 #[test]
-fn placing_in_parts() {
+fn payload_may_be_placed_in_parts() {
     let stream = tagged(Opcode::Write, true, 7, 1003, b"0123456789");
     for size in 1..=10 {
         let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
@@ -164,8 +164,8 @@ fn placing_in_parts() {
         while !rest.is_empty() {
             match receiver.poll(&mut owner).expect("valid") {
                 // The first call asks for the length field, the next for the rest.
-                Receive::Check(wanted) => receiver.check(&rest[..wanted]),
-                Receive::Bytes(wanted) => {
+                ReceiverStep::Check(wanted) => receiver.check(&rest[..wanted]),
+                ReceiverStep::Bytes(wanted) => {
                     let space = receiver.space();
                     assert_eq!(space.len(), wanted);
                     let n = size.min(wanted);
@@ -173,7 +173,7 @@ fn placing_in_parts() {
                     receiver.filled(n);
                     rest = &rest[n..];
                 }
-                Receive::Place(piece) => {
+                ReceiverStep::Place(piece) => {
                     let done = placed.len();
                     let destination = Destination::Write { stag: 7, to: 1003 + done as u64 };
                     assert_eq!(piece, Piece { destination, len: 10 - done });
@@ -185,14 +185,14 @@ fn placing_in_parts() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(receiver.poll(&mut owner), Ok(Receive::Event(Event::Ready)));
+        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Event(Event::Ready)));
         assert_eq!((placed.as_slice(), owner.asked.len()), (&b"0123456789"[..], 1));
     }
 }
 
 /// Nothing of a Write is placed before its header was checked, and a zero-length Write causes no lookup.
 #[test]
-fn writes_that_are_refused() {
+fn invalid_writes_are_refused() {
     let write = |stag, to, payload: &[u8]| tagged(Opcode::Write, true, stag, to, payload);
     for (stream, expected) in [
         (write(6, 1000, b"x"), TerminateCode::TAGGED_STAG_INVALID),
@@ -216,7 +216,7 @@ fn writes_that_are_refused() {
 }
 
 #[test]
-fn versions_opcodes_and_queues_are_checked() {
+fn invalid_version_opcode_or_queue_is_refused() {
     let at = |mut stream: Vec<u8>, index: usize, value: u8| {
         stream[index] = value;
         stream
@@ -249,12 +249,12 @@ fn versions_opcodes_and_queues_are_checked() {
 }
 
 #[test]
-fn reserved_bits_change_nothing() {
+fn reserved_header_bits_are_ignored() {
     let mut stream = tagged(Opcode::Write, true, 7, 1000, b"xxxxxx");
     stream[2] |= 0x3c;
     stream[3] |= 0x30;
     let end = stream.len() - 4;
-    let crc = Crc::of(&stream[..end]).to_wire();
+    let crc = Crc::compute(&stream[..end]).to_wire();
     stream[end..].copy_from_slice(&crc);
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
     assert_eq!(run(&mut receiver, &mut owner, &stream).2, Ok(()));
@@ -263,9 +263,9 @@ fn reserved_bits_change_nothing() {
 /// Goal: nothing of a damaged FPDU is used, whichever byte was damaged, and only the damage is reported. Method:
 /// every bit of every byte of one FPDU of each kind.
 #[test]
-fn nothing_of_a_damaged_fpdu_is_used() {
+fn damaged_fpdu_is_not_used() {
     let terminate = Terminate::new(TerminateCode::BOUNDS);
-    let mut body = Inline::<52>::new();
+    let mut body = InlineBytes::<52>::new();
     terminate.emit(&mut body);
     for stream in [
         untagged(Opcode::Send, 1, 0, true, b"content"),
@@ -296,7 +296,7 @@ fn nothing_of_a_damaged_fpdu_is_used() {
 /// Goal: showing neither consumes nor forgets bytes. Method: an FPDU that grows byte by byte, followed by the next
 /// one.
 #[test]
-fn an_fpdu_is_shown_until_it_is_whole() {
+fn check_asks_until_the_fpdu_is_complete() {
     let mut stream = untagged(Opcode::Send, 1, 0, true, b"content");
     let len = stream.len();
     stream.extend(untagged(Opcode::Send, 2, 0, true, b"more"));
@@ -305,7 +305,7 @@ fn an_fpdu_is_shown_until_it_is_whole() {
     for n in 0..len {
         let wanted = if n < 2 { 2 } else { len };
         receiver.check(&stream[..n]);
-        assert_eq!(receiver.poll(&mut owner), Ok(Receive::Check(wanted)));
+        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Check(wanted)));
         assert_eq!((receiver.feed(&stream[..n]), receiver.is_at_boundary()), (0, n == 0), "{n} bytes");
     }
     assert_eq!(owner.asked.len(), 0);
@@ -316,7 +316,7 @@ fn an_fpdu_is_shown_until_it_is_whole() {
 
 /// RFC 5044 section 4.1: without CRCs the field is present, but its value is ignored.
 #[test]
-fn without_crcs_the_field_is_ignored() {
+fn crc_field_is_ignored_if_crcs_are_off() {
     let mut stream = tagged(Opcode::Write, true, 7, 1000, b"x");
     let end = stream.len();
     stream[end - 4..].fill(0xdd);
@@ -325,8 +325,8 @@ fn without_crcs_the_field_is_ignored() {
     let mut rest = &stream[..];
     loop {
         match receiver.poll(&mut owner).expect("valid") {
-            Receive::Event(event) => break assert_eq!(event, Event::Ready),
-            Receive::Place(piece) => {
+            ReceiverStep::Event(event) => break assert_eq!(event, Event::Ready),
+            ReceiverStep::Place(piece) => {
                 receiver.placed(piece.len);
                 rest = &rest[piece.len..];
             }
@@ -363,7 +363,7 @@ fn sends_in_all_forms() {
 }
 
 #[test]
-fn a_send_in_segments_between_other_messages() {
+fn segmented_send_is_delivered_between_other_messages() {
     let mut owner = Owner { buffers: vec![10], ..Owner::default() };
     let mut receiver = Receiver::new(config());
     let stream = [
@@ -398,7 +398,7 @@ fn tag_word_is_checked_only_in_invalidating_sends() {
 }
 
 #[test]
-fn sends_that_are_refused() {
+fn invalid_sends_are_refused() {
     let first = untagged(Opcode::Send, 1, 0, false, b"0123");
     let then = |stream: Vec<u8>| [first.clone(), stream].concat();
     let other_tag = Header::Untagged(Untagged {
@@ -455,7 +455,7 @@ fn immediate_data() {
 }
 
 fn read_request(msn: u32, request: &ReadRequest) -> Vec<u8> {
-    let mut body = Inline::<28>::new();
+    let mut body = InlineBytes::<28>::new();
     request.emit(&mut body);
     untagged(Opcode::ReadRequest, msn, 0, true, &body)
 }
@@ -481,7 +481,7 @@ fn read_requests() {
 }
 
 #[test]
-fn read_requests_that_are_refused() {
+fn invalid_read_requests_are_refused() {
     for (request, expected) in [
         (ReadRequest { source_stag: 6, ..REQUEST }, TerminateCode::STAG_INVALID),
         (ReadRequest { len: 101, ..REQUEST }, TerminateCode::BOUNDS),
@@ -513,10 +513,10 @@ fn read_requests_that_are_refused() {
 }
 
 #[test]
-fn read_responses_go_to_their_sink() {
+fn read_response_is_placed_in_its_sink() {
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    receiver.expect(Expected::Read { id: Some(41), stag: 3, to: 4, len: 10 });
-    receiver.expect(Expected::Read { id: Some(42), stag: 3, to: 0, len: 0 });
+    receiver.expect(ExpectedResponse::Read { id: Some(41), stag: 3, to: 4, len: 10 });
+    receiver.expect(ExpectedResponse::Read { id: Some(42), stag: 3, to: 0, len: 0 });
     let stream = [
         tagged(Opcode::ReadResponse, false, 3, 4, b"01234567"),
         tagged(Opcode::ReadResponse, true, 3, 12, b"89"),
@@ -532,10 +532,10 @@ fn read_responses_go_to_their_sink() {
 }
 
 #[test]
-fn read_responses_that_are_refused() {
+fn invalid_read_responses_are_refused() {
     let run = |id: u64, stream: Vec<u8>| {
         let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-        receiver.expect(Expected::Read { id: Some(id), stag: 7, to: 1000, len: 10 });
+        receiver.expect(ExpectedResponse::Read { id: Some(id), stag: 7, to: 1000, len: 10 });
         let (events, pieces, end) = run(&mut receiver, &mut owner, &stream);
         assert_eq!((events.len(), pieces.len()), (0, 0));
         end.expect_err("refused").terminate.code
@@ -560,7 +560,7 @@ fn read_responses_that_are_refused() {
 fn atomic_request(to: u64, stag: u32) -> (AtomicRequest, Vec<u8>) {
     let op = AtomicOp::FetchAdd { add: 1, mask: 0 };
     let request = AtomicRequest { id: 5, stag, to, op };
-    let mut body = Inline::<52>::new();
+    let mut body = InlineBytes::<52>::new();
     request.emit(&mut body);
     (request, untagged(Opcode::AtomicRequest, 1, 0, true, &body))
 }
@@ -581,8 +581,8 @@ fn atomics() {
     assert_eq!(code(&unknown), TerminateCode::UNEXPECTED_OPCODE);
 
     let (mut receiver, mut owner) = (Receiver::new(config()), Owner::default());
-    receiver.expect(Expected::Atomic { id: 50, request: 5 });
-    receiver.expect(Expected::Atomic { id: 51, request: 6 });
+    receiver.expect(ExpectedResponse::Atomic { id: 50, request: 5 });
+    receiver.expect(ExpectedResponse::Atomic { id: 51, request: 6 });
     let answer =
         |msn, id: u8| untagged(Opcode::AtomicResponse, msn, 0, true, &[0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 9]);
     let (events, _, end) = run(&mut receiver, &mut owner, &[answer(1, 5), answer(2, 7)].concat());
@@ -604,13 +604,13 @@ fn nothing_is_received_after_terminate() {
         let (events, _, end) = run(&mut receiver, &mut owner, &stream);
         let terminate = Terminate::new(TerminateCode::UNTAGGED_NO_BUFFER);
         assert_eq!((events, end), (vec![Event::Ready, Event::Terminated(terminate)], Ok(())));
-        assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+        assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
     }
 }
 
 /// RFC 6581 section 9.2: the ready-to-receive message does not belong to the program.
 #[test]
-fn a_first_send_takes_no_buffer() {
+fn ready_to_receive_send_takes_no_buffer() {
     let stream = [untagged(Opcode::Send, 1, 0, true, b""), untagged(Opcode::Send, 2, 0, true, b"x")].concat();
     let mut owner = Owner { buffers: vec![1], ..Owner::default() };
     let mut receiver = Receiver::new(ReceiverConfig { rtr: Some(Rtr::Send), ..config() });
@@ -624,7 +624,7 @@ fn a_first_send_takes_no_buffer() {
 }
 
 #[test]
-fn message_numbers_wrap() {
+fn msn_wraps_to_zero() {
     let mut receiver = Receiver::new(config());
     receiver.msn[0] = u32::MAX;
     let mut owner = Owner { buffers: vec![0, 0], ..Owner::default() };
@@ -636,7 +636,7 @@ fn message_numbers_wrap() {
 
 /// The stream may end between messages only.
 #[test]
-fn boundaries() {
+fn stream_may_end_between_messages_only() {
     let stream =
         [untagged(Opcode::Send, 1, 0, false, b"abc"), untagged(Opcode::Send, 1, 3, true, b"d")].concat();
     let mut owner = Owner { buffers: vec![4], ..Owner::default() };
@@ -650,7 +650,7 @@ fn boundaries() {
 
 /// The longest FPDU that the length field allows.
 #[test]
-fn the_longest_fpdu() {
+fn fpdu_of_maximum_length_is_received() {
     let payload = vec![0x5a; 65_535 - 18];
     let stream = untagged(Opcode::Send, 1, 0, true, &payload);
     let mut owner = Owner { buffers: vec![65_535], ..Owner::default() };
@@ -668,7 +668,7 @@ fn run_short(receiver: &mut Receiver, owner: &mut Owner, fpdus: &[Vec<u8>]) -> (
         let before = format!("{receiver:?}");
         let mut at = |destination, payload: &[u8]| seen.1.push((destination, payload.to_vec()));
         let written = receiver.take_write(&behind, |stag, to, payload| {
-            let allowed = owner.reach(stag, to, payload.len() as u64).is_ok();
+            let allowed = owner.check_access(stag, to, payload.len() as u64).is_ok();
             if allowed {
                 at(Destination::Write { stag, to }, payload);
             }
@@ -784,15 +784,15 @@ fn payload_that_cannot_be_placed_is_refused_with_its_header() {
         (Receiver::new(ReceiverConfig { crc: false, ..config() }), Owner::default());
     let stream = tagged(Opcode::Write, true, 7, 1010, &[1; 20]);
     let mut rest = &stream[..];
-    while let Ok(Receive::Bytes(_)) = receiver.poll(&mut owner) {
+    while let Ok(ReceiverStep::Bytes(_)) = receiver.poll(&mut owner) {
         rest = &rest[receiver.feed(rest)..];
     }
-    assert!(matches!(receiver.poll(&mut owner), Ok(Receive::Place(Piece { len: 20, .. }))));
+    assert!(matches!(receiver.poll(&mut owner), Ok(ReceiverStep::Place(Piece { len: 20, .. }))));
     let Terminate { code, offender } = receiver.refuse(TerminateCode::PROTECTION_UNSPECIFIED).terminate;
     let offender = offender.expect("the header");
     assert_eq!((code, offender.segment_len), (TerminateCode::PROTECTION_UNSPECIFIED, 34));
     assert_eq!(&*offender.header, &stream[2..16]);
-    assert_eq!(receiver.poll(&mut owner), Ok(Receive::Closed));
+    assert_eq!(receiver.poll(&mut owner), Ok(ReceiverStep::Closed));
     let between = Receiver::new(config()).refuse(TerminateCode::STAG_INVALID).terminate;
     assert_eq!(between, Terminate::new(TerminateCode::STAG_INVALID), "about no particular segment");
 }

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use super::{Memory, Rights};
-use crate::connection::{Connection, Cut};
+use crate::connection::{Connection, UnexpectedEof};
 use crate::crc::Crc;
 use crate::rdmap::AtomicRequest;
-use crate::rx::{Destination, Event, Lookup, Piece, Receive, ReceivedKind, Refusal};
+use crate::rx::{AccessError, Destination, Event, Lookup, Piece, ReceivedKind, ReceiverStep};
 use crate::terminate::{Terminate, TerminateCode};
 use crate::tx::{Fpdu, Op, OpKind, Origin, Payload, PostError, Transmit};
 
 /// An event that an endpoint has seen.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Log {
+pub enum EndpointEvent {
     /// [`Event::Ready`].
     Ready,
     /// A Send with its content.
@@ -51,7 +51,7 @@ struct EndpointState {
     taken: Range<usize>,
     sources: BTreeMap<u64, usize>,
     sinks: BTreeMap<u64, usize>,
-    log: Vec<Log>,
+    log: Vec<EndpointEvent>,
     terminate: Option<Terminate>,
 }
 
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 
     /// The events so far.
-    pub fn log(&self) -> &[Log] {
+    pub fn log(&self) -> &[EndpointEvent] {
         &self.state.log
     }
 
@@ -130,25 +130,25 @@ impl Endpoint {
     }
 
     /// Appends everything that can be sent now.
-    pub fn give(&mut self, out: &mut Vec<u8>) {
-        while self.give_next(out).is_some() {}
+    pub fn transmit(&mut self, out: &mut Vec<u8>) {
+        while self.transmit_next(out).is_some() {}
     }
 
     /// Appends the next FPDU, if something can be sent now. Returns its origin, and whether it ends its message.
-    pub fn give_next(&mut self, out: &mut Vec<u8>) -> Option<(Origin, bool)> {
+    pub fn transmit_next(&mut self, out: &mut Vec<u8>) -> Option<(Origin, bool)> {
         Some(match self.connection.poll_transmit()? {
             Transmit::Fpdu(fpdu) => {
-                self.give_fpdu(&fpdu, out);
+                self.transmit_fpdu(&fpdu, out);
                 (fpdu.origin, fpdu.last)
             }
             Transmit::Atomic(request) => {
                 self.execute(&request, out);
-                (Origin::Answer, true)
+                (Origin::Response, true)
             }
         })
     }
 
-    fn give_fpdu(&mut self, fpdu: &Fpdu, out: &mut Vec<u8>) {
+    fn transmit_fpdu(&mut self, fpdu: &Fpdu, out: &mut Vec<u8>) {
         let payload = match fpdu.payload {
             Payload::None => 0..0,
             Payload::Op { id, offset, len } => {
@@ -156,7 +156,7 @@ impl Endpoint {
                 begin..begin + len as usize
             }
             Payload::Source { stag, to, len } => {
-                match self.state.memory.reach(stag, to, len, Rights::READ) {
+                match self.state.memory.check_access(stag, to, len, Rights::READ) {
                     Ok(range) => range,
                     // The buffer was deregistered after the request was checked. No byte of this FPDU was sent, so it
                     // is dropped.
@@ -165,13 +165,13 @@ impl Endpoint {
             }
         };
         let payload = self.state.memory.read(payload);
-        let mut seal = fpdu.seal();
-        if seal.wants_payload() {
+        let mut trailer = fpdu.trailer_builder();
+        if trailer.wants_payload() {
             let (head, tail) = payload.split_at(payload.len() / 3);
-            seal.update(head);
-            seal.append(Crc::of(tail), tail.len());
+            trailer.update(head);
+            trailer.append(Crc::compute(tail), tail.len());
         }
-        let trailer = seal.finish().expect("the whole payload was passed to the seal");
+        let trailer = trailer.finish().expect("the whole payload was passed to the trailer");
         let before = out.len();
         out.extend_from_slice(fpdu.header());
         out.extend_from_slice(payload);
@@ -180,13 +180,13 @@ impl Endpoint {
     }
 
     fn execute(&mut self, request: &AtomicRequest, out: &mut Vec<u8>) {
-        match self.state.memory.reach(request.stag, request.to, 8, Rights::ATOMIC) {
+        match self.state.memory.check_access(request.stag, request.to, 8, Rights::ATOMIC) {
             Ok(range) => {
                 let word: [u8; 8] = self.state.memory.read(range.clone()).try_into().expect("8 bytes");
                 let original = u64::from_ne_bytes(word);
                 self.state.memory.place(range.start, &request.op.apply(original).to_ne_bytes());
                 if let Some(fpdu) = self.connection.atomic_done(original) {
-                    self.give_fpdu(&fpdu, out);
+                    self.transmit_fpdu(&fpdu, out);
                 }
             }
             Err(refusal) => self.connection.abort(refusal.code()),
@@ -194,42 +194,42 @@ impl Endpoint {
     }
 
     /// Receives bytes of the stream, in one piece or several. After the end of the stream they are dropped.
-    pub fn take(&mut self, bytes: &[u8]) {
+    pub fn receive_bytes(&mut self, bytes: &[u8]) {
         let mut held = std::mem::take(&mut self.held);
         held.extend_from_slice(bytes);
-        let taken = self.take_some(&held);
+        let taken = self.consume(&held);
         held.drain(..taken);
         self.held = held;
     }
 
     /// Processes bytes; returns how many were consumed.
-    fn take_some(&mut self, bytes: &[u8]) -> usize {
+    fn consume(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         loop {
             let receive = match self.connection.poll_receive(&mut self.state) {
                 Ok(receive) => receive,
                 Err(failure) => {
-                    self.state.log.push(Log::Failed(failure.terminate.code));
+                    self.state.log.push(EndpointEvent::Failed(failure.terminate.code));
                     return bytes.len();
                 }
             };
             match receive {
-                Receive::Closed => return bytes.len(),
-                Receive::Event(event) => self.state.note(event),
-                Receive::Check(wanted) => {
+                ReceiverStep::Closed => return bytes.len(),
+                ReceiverStep::Event(event) => self.state.record_event(event),
+                ReceiverStep::Check(wanted) => {
                     self.connection.check(rest);
                     if rest.len() < wanted {
                         return bytes.len() - rest.len();
                     }
                 }
                 _ if rest.is_empty() => return bytes.len(),
-                Receive::Bytes(wanted) => {
+                ReceiverStep::Bytes(wanted) => {
                     assert!(wanted > 0, "at least one byte is needed");
                     let taken = self.connection.feed(rest);
                     assert!(taken > 0 && taken <= wanted, "the receiver consumes what it needs");
                     rest = &rest[taken..];
                 }
-                Receive::Place(piece) => {
+                ReceiverStep::Place(piece) => {
                     let (now, later) = rest.split_at(piece.len.min(rest.len()));
                     self.place(&piece, now);
                     rest = later;
@@ -243,7 +243,7 @@ impl Endpoint {
             Destination::Write { stag, to } => {
                 self.state
                     .memory
-                    .reach(stag, to, piece.len as u32, Rights::WRITE)
+                    .check_access(stag, to, piece.len as u32, Rights::WRITE)
                     .expect("the receiver checks access before it returns a place")
                     .start
             }
@@ -261,15 +261,15 @@ impl Endpoint {
     }
 
     /// The stream has ended.
-    pub fn take_eof(&mut self) -> Result<(), Cut> {
+    pub fn receive_eof(&mut self) -> Result<(), UnexpectedEof> {
         self.connection.handle_eof()
     }
 }
 
 impl EndpointState {
-    fn note(&mut self, event: Event) {
+    fn record_event(&mut self, event: Event) {
         let log = match event {
-            Event::Ready => Log::Ready,
+            Event::Ready => EndpointEvent::Ready,
             Event::Received(received) => {
                 let solicited = received.solicited;
                 match received.kind {
@@ -279,16 +279,16 @@ impl EndpointState {
                         }
                         let begin = self.taken.start;
                         let data = self.memory.read(begin..begin + len as usize).to_vec();
-                        Log::Received { data, solicited, invalidated: invalidate }
+                        EndpointEvent::Received { data, solicited, invalidated: invalidate }
                     }
-                    ReceivedKind::Immediate(data) => Log::Immediate { data, solicited },
+                    ReceivedKind::Immediate(data) => EndpointEvent::Immediate { data, solicited },
                 }
             }
-            Event::ReadDone { id } => Log::ReadDone(id),
-            Event::AtomicDone { id, original } => Log::AtomicDone(id, original),
+            Event::ReadDone { id } => EndpointEvent::ReadDone(id),
+            Event::AtomicDone { id, original } => EndpointEvent::AtomicDone(id, original),
             Event::Terminated(terminate) => {
                 self.terminate = Some(terminate);
-                Log::Terminated(terminate.code)
+                EndpointEvent::Terminated(terminate.code)
             }
             Event::ReadRequest(_) | Event::AtomicRequest(_) | Event::RtrDone => return,
         };
@@ -297,27 +297,27 @@ impl EndpointState {
 }
 
 impl Lookup for EndpointState {
-    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
-        self.memory.reach(stag, to, len, Rights::WRITE).map(drop)
+    fn check_write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
+        self.memory.check_access(stag, to, len, Rights::WRITE).map(drop)
     }
 
-    fn read_sink(&mut self, id: u64, _offset: u32, _len: u32) -> Result<(), Refusal> {
-        if self.sinks.contains_key(&id) { Ok(()) } else { Err(Refusal::Invalid) }
+    fn check_read_sink(&mut self, id: u64, _offset: u32, _len: u32) -> Result<(), AccessError> {
+        if self.sinks.contains_key(&id) { Ok(()) } else { Err(AccessError::Invalid) }
     }
 
-    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
-        self.memory.reach(stag, to, len, Rights::READ).map(drop)
+    fn check_read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
+        self.memory.check_access(stag, to, len, Rights::READ).map(drop)
     }
 
-    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
-        self.memory.reach(stag, to, 8, Rights::ATOMIC).map(drop)
+    fn check_atomic(&mut self, stag: u32, to: u64) -> Result<(), AccessError> {
+        self.memory.check_access(stag, to, 8, Rights::ATOMIC).map(drop)
     }
 
-    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+    fn check_invalidate(&mut self, stag: u32) -> Result<(), AccessError> {
         self.memory.may_invalidate(stag)
     }
 
-    fn receive(&mut self, _msn: u32) -> Option<u32> {
+    fn take_receive(&mut self, _msn: u32) -> Option<u32> {
         self.taken = self.receives.pop_front()?;
         Some(self.taken.len() as u32)
     }

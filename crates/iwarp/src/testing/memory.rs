@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bitflags::bitflags;
 
-use crate::rx::Refusal;
+use crate::rx::AccessError;
 use crate::wire::wraps;
 
 /// Canary bytes around each buffer.
@@ -78,28 +78,34 @@ impl Memory {
     }
 
     /// The range of `[to, to + len)` of a tag, if the peer has all of `rights` to it.
-    pub fn reach(&self, stag: u32, to: u64, len: u32, rights: Rights) -> Result<Range<usize>, Refusal> {
+    pub fn check_access(
+        &self,
+        stag: u32,
+        to: u64,
+        len: u32,
+        rights: Rights,
+    ) -> Result<Range<usize>, AccessError> {
         let region = self.region(stag)?;
         if !region.rights.contains(rights) {
-            return Err(Refusal::Access);
+            return Err(AccessError::Access);
         }
-        let offset = to.checked_sub(region.to).ok_or(Refusal::Bounds)?;
+        let offset = to.checked_sub(region.to).ok_or(AccessError::Bounds)?;
         let size = region.bytes.len() as u64;
         if wraps(to, len) || offset > size || u64::from(len) > size - offset {
-            return Err(Refusal::Bounds);
+            return Err(AccessError::Bounds);
         }
         let begin = region.bytes.start + offset as usize;
         Ok(begin..begin + len as usize)
     }
 
     /// Checks whether the peer may invalidate a tag.
-    pub fn may_invalidate(&self, stag: u32) -> Result<(), Refusal> {
+    pub fn may_invalidate(&self, stag: u32) -> Result<(), AccessError> {
         let region = self.region(stag)?;
-        if region.rights.contains(Rights::INVALIDATE) { Ok(()) } else { Err(Refusal::CannotInvalidate) }
+        if region.rights.contains(Rights::INVALIDATE) { Ok(()) } else { Err(AccessError::CannotInvalidate) }
     }
 
-    fn region(&self, stag: u32) -> Result<&Region, Refusal> {
-        self.regions.iter().find(|region| region.stag == stag && region.valid).ok_or(Refusal::Invalid)
+    fn region(&self, stag: u32) -> Result<&Region, AccessError> {
+        self.regions.iter().find(|region| region.stag == stag && region.valid).ok_or(AccessError::Invalid)
     }
 
     /// The bytes of a range.

@@ -8,6 +8,6 @@ mod endpoint;
 mod memory;
 mod pair;
 
-pub use endpoint::{Endpoint, Log};
+pub use endpoint::{Endpoint, EndpointEvent};
 pub use memory::{Memory, Rights};
-pub use pair::{Chop, Pair, shake_hands};
+pub use pair::{Pair, Splitter, run_handshake};

@@ -5,17 +5,18 @@ use std::time::Duration;
 use super::Endpoint;
 use crate::connection::{Connection, Limits};
 use crate::mpa::{
-    Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, ResponderConfig,
+    AcceptParams, HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Responder,
+    ResponderConfig,
 };
 
 /// How a stream is cut: into pieces of pseudo-random size from a seed, or not at all.
 #[derive(Clone, Copy, Debug)]
-pub struct Chop {
+pub struct Splitter {
     state: u64,
     max: usize,
 }
 
-impl Chop {
+impl Splitter {
     /// Pieces of 1 to `max` bytes.
     pub const fn new(seed: u64, max: usize) -> Self {
         Self { state: seed, max }
@@ -39,17 +40,17 @@ impl Chop {
 }
 
 /// Runs both sides' handshakes against each other. Returns what the initiator and the responder negotiated.
-pub fn shake_hands(
+pub fn run_handshake(
     initiator: InitiatorConfig,
     responder: ResponderConfig,
-    accept: &Accept,
-    mut chop: Chop,
+    accept: &AcceptParams,
+    mut splitter: Splitter,
 ) -> Result<(Negotiated, Negotiated), HandshakeError> {
     let mut a = Initiator::new(initiator, Duration::ZERO)?;
     let mut b = Responder::new(responder, Duration::ZERO);
     let mut of_b = None;
     while of_b.is_none() {
-        let piece = a.transmit()[..chop.next(a.transmit().len())].to_vec();
+        let piece = a.transmit()[..splitter.next(a.transmit().len())].to_vec();
         a.transmitted(piece.len());
         match b.handle_bytes(&piece) {
             Ok((_, Some(_))) => of_b = Some(b.accept(accept)),
@@ -58,10 +59,10 @@ pub fn shake_hands(
         }
     }
     loop {
-        let piece = b.transmit()[..chop.next(b.transmit().len())].to_vec();
+        let piece = b.transmit()[..splitter.next(b.transmit().len())].to_vec();
         b.transmitted(piece.len());
         match a.handle_bytes(&piece)?.1 {
-            Some(Outcome::Established(of_a)) => {
+            Some(HandshakeOutcome::Established(of_a)) => {
                 return Ok((of_a, of_b.unwrap_or(Err(HandshakeError::NoRequest))?));
             }
             None if !piece.is_empty() => {}
@@ -82,34 +83,38 @@ pub struct Pair {
     pub to_b: Vec<u8>,
     /// Bytes in flight to `a`.
     pub to_a: Vec<u8>,
-    chop: Chop,
+    splitter: Splitter,
 }
 
 impl Pair {
     /// A pair after its handshake.
-    pub fn new(negotiated: &(Negotiated, Negotiated), limits: &Limits, chop: Chop) -> Self {
+    pub fn new(negotiated: &(Negotiated, Negotiated), limits: &Limits, splitter: Splitter) -> Self {
         let end = |negotiated| Endpoint::new(Connection::new(negotiated, limits, Duration::ZERO));
         let (a, b) = (end(&negotiated.0), end(&negotiated.1));
-        Self { a, b, to_b: Vec::new(), to_a: Vec::new(), chop }
+        Self { a, b, to_b: Vec::new(), to_a: Vec::new(), splitter }
     }
 
     /// A pair with the default configuration on both sides.
-    pub fn with_defaults(chop: Chop) -> Self {
-        let negotiated =
-            shake_hands(InitiatorConfig::default(), ResponderConfig::default(), &Accept::default(), chop);
-        Self::new(&negotiated.expect("the defaults are compatible"), &Limits::default(), chop)
+    pub fn with_defaults(splitter: Splitter) -> Self {
+        let negotiated = run_handshake(
+            InitiatorConfig::default(),
+            ResponderConfig::default(),
+            &AcceptParams::default(),
+            splitter,
+        );
+        Self::new(&negotiated.expect("the defaults are compatible"), &Limits::default(), splitter)
     }
 
     /// Lets each endpoint send everything it has and receive one piece. Returns whether anything moved.
     pub fn step(&mut self) -> bool {
-        self.a.give(&mut self.to_b);
-        self.b.give(&mut self.to_a);
+        self.a.transmit(&mut self.to_b);
+        self.b.transmit(&mut self.to_a);
         let moved = !self.to_a.is_empty() || !self.to_b.is_empty();
-        let n = self.chop.next(self.to_b.len());
-        self.b.take(&self.to_b[..n]);
+        let n = self.splitter.next(self.to_b.len());
+        self.b.receive_bytes(&self.to_b[..n]);
         self.to_b.drain(..n);
-        let n = self.chop.next(self.to_a.len());
-        self.a.take(&self.to_a[..n]);
+        let n = self.splitter.next(self.to_a.len());
+        self.a.receive_bytes(&self.to_a[..n]);
         self.to_a.drain(..n);
         moved
     }

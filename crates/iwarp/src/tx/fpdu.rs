@@ -6,9 +6,9 @@ use crate::crc::Crc;
 use crate::ddp::{Header, UNTAGGED_LEN};
 use crate::mpa::{CRC_LEN, LENGTH_LEN, pad};
 use crate::rdmap::Opcode;
-use crate::rx::Expected;
+use crate::rx::ExpectedResponse;
 use crate::terminate::TERMINATE_LEN_MAX;
-use crate::wire::Inline;
+use crate::wire::InlineBytes;
 
 /// Maximum number of bytes before the payload: length, untagged header, and the longest body.
 pub const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_LEN_MAX;
@@ -16,7 +16,7 @@ pub const HEADER_MAX: usize = LENGTH_LEN + UNTAGGED_LEN + TERMINATE_LEN_MAX;
 pub const TRAILER_MAX: usize = 3 + CRC_LEN;
 
 /// The bytes after the payload.
-pub type Trailer = Inline<TRAILER_MAX>;
+pub type Trailer = InlineBytes<TRAILER_MAX>;
 
 /// The message to which an FPDU belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub enum Origin {
     /// An operation of this side, by its identifier.
     Op(u64),
     /// The response to a request of the peer.
-    Answer,
+    Response,
     /// A message of the protocol itself: ready-to-receive, receipt or Terminate.
     Protocol,
 }
@@ -83,16 +83,16 @@ pub struct Fpdu {
     pub last: bool,
     /// The response that this FPDU requests. A driver of a bare [`super::Sender`] passes it to
     /// [`crate::rx::Receiver::expect`].
-    pub expects: Option<Expected>,
-    header: Inline<HEADER_MAX>,
+    pub expects: Option<ExpectedResponse>,
+    header: InlineBytes<HEADER_MAX>,
     crc: bool,
 }
 
-/// The payload that was passed to a [`Seal`] does not have the FPDU's length.
+/// The payload that was passed to a [`TrailerBuilder`] does not have the FPDU's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("the CRC covers {given} bytes of payload, but the FPDU has {wanted}")]
 pub struct PayloadMismatch {
-    /// Bytes passed to the seal.
+    /// Bytes passed to the trailer.
     pub given: usize,
     /// Bytes that the FPDU has.
     pub wanted: usize,
@@ -100,7 +100,7 @@ pub struct PayloadMismatch {
 
 impl Fpdu {
     pub(super) fn new(origin: Origin, header: &Header, body: &[u8], payload: Payload, crc: bool) -> Self {
-        let mut bytes = Inline::new();
+        let mut bytes = InlineBytes::new();
         let ulpdu_len = header.len() + body.len() + payload.len();
         debug_assert!(ulpdu_len <= usize::from(u16::MAX), "the sender cuts messages to MULPDU");
         bytes.put(&(ulpdu_len as u16).to_be_bytes());
@@ -113,7 +113,7 @@ impl Fpdu {
         Self { origin, payload, last, expects: None, header: bytes, crc }
     }
 
-    pub(super) fn expecting(mut self, expected: Expected) -> Self {
+    pub(super) fn expecting(mut self, expected: ExpectedResponse) -> Self {
         self.expects = Some(expected);
         self
     }
@@ -159,11 +159,11 @@ impl Fpdu {
         Ok(())
     }
 
-    /// Starts the trailer. Pass the payload to it in order, unless [`Seal::wants_payload`] returns false.
+    /// Starts the trailer. Pass the payload to it in order, unless [`TrailerBuilder::wants_payload`] returns false.
     #[inline]
-    pub fn seal(&self) -> Seal {
-        let crc = if self.crc { Crc::of(&self.header) } else { Crc::new() };
-        Seal {
+    pub fn trailer_builder(&self) -> TrailerBuilder {
+        let crc = if self.crc { Crc::compute(&self.header) } else { Crc::new() };
+        TrailerBuilder {
             crc,
             given: 0,
             fpdu_crc: self.crc,
@@ -179,7 +179,7 @@ pub(super) fn end_fpdu(out: &mut Vec<u8>, at: usize, crc: bool) {
     let mut trailer = [0; TRAILER_MAX];
     let pad = pad(out.len() - at - LENGTH_LEN);
     if crc {
-        let mut sum = Crc::of(&out[at..]);
+        let mut sum = Crc::compute(&out[at..]);
         sum.update(&trailer[..pad]);
         trailer[pad..pad + CRC_LEN].copy_from_slice(&sum.to_wire());
     }
@@ -188,7 +188,7 @@ pub(super) fn end_fpdu(out: &mut Vec<u8>, at: usize, crc: bool) {
 
 /// A trailer whose CRC is being computed.
 #[derive(Clone, Copy, Debug)]
-pub struct Seal {
+pub struct TrailerBuilder {
     crc: Crc,
     given: usize,
     fpdu_crc: bool,
@@ -196,7 +196,7 @@ pub struct Seal {
     header_len: usize,
 }
 
-impl Seal {
+impl TrailerBuilder {
     /// Whether a CRC of the payload is needed.
     #[inline]
     pub const fn wants_payload(&self) -> bool {

@@ -19,6 +19,6 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use fpdu::{Fpdu, HEADER_MAX, Origin, Payload, PayloadMismatch, Seal, TRAILER_MAX, Trailer};
+pub use fpdu::{Fpdu, HEADER_MAX, Origin, Payload, PayloadMismatch, TRAILER_MAX, Trailer, TrailerBuilder};
 pub use op::{Op, OpKind, PostError};
 pub use sender::{Sender, SenderConfig, Transmit};

@@ -9,14 +9,14 @@ use crate::ddp::{
     UNTAGGED_LEN, Untagged,
 };
 use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
-use crate::outcome::{RECEIPT_STAG, receipt_offset};
+use crate::open_requests::{RECEIPT_STAG, encode_receipt};
 use crate::rdmap::{
     ATOMIC_REQUEST_LEN, ATOMIC_RESPONSE_LEN, AtomicRequest, AtomicResponse, Opcode, READ_REQUEST_LEN,
     ReadRequest,
 };
-use crate::rx::Expected;
+use crate::rx::ExpectedResponse;
 use crate::terminate::{TERMINATE_LEN_MAX, Terminate};
-use crate::wire::{Inline, wraps};
+use crate::wire::{InlineBytes, wraps};
 
 /// The payload of every segment but the last of a message is a multiple of this, in bytes. So an aligned word of 8
 /// bytes is never split between segments, and a peer that polls on it never sees half of it because of us.
@@ -53,7 +53,7 @@ pub struct SenderConfig {
 
 /// A request of the peer that must be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
+enum PendingResponse {
     Read(ReadRequest),
     Atomic(AtomicRequest),
 }
@@ -71,7 +71,7 @@ enum LongMessage {
 pub struct Sender {
     config: SenderConfig,
     ops: VecDeque<Op>,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<PendingResponse>,
     /// The current message, and how many bytes of it have been yielded.
     current: Option<(LongMessage, u32)>,
     /// Responses have the next turn, because the operations had the last one.
@@ -150,21 +150,21 @@ impl Sender {
     /// Queues the response to a read of the peer, in the order of the requests (RFC 5040 section 5.5). The receiver
     /// lets through no more than [`SenderConfig::ird`] unanswered requests.
     pub fn answer_read(&mut self, request: ReadRequest) {
-        self.answers.push_back(Answer::Read(request));
+        self.answers.push_back(PendingResponse::Read(request));
     }
 
     /// Queues an atomic of the peer, to be executed when the responses before it have been yielded.
     pub fn answer_atomic(&mut self, request: AtomicRequest) {
-        self.answers.push_back(Answer::Atomic(request));
+        self.answers.push_back(PendingResponse::Atomic(request));
     }
 
     /// Reports that the yielded atomic has been executed; `original` is the word's previous value. Returns the
     /// response, which must be sent next; `None` if no atomic was yielded, or if the stream has ended since.
     pub fn atomic_done(&mut self, original: u64) -> Option<Fpdu> {
         let id = self.executing.take()?;
-        let mut body = Inline::<ATOMIC_RESPONSE_LEN>::new();
+        let mut body = InlineBytes::<ATOMIC_RESPONSE_LEN>::new();
         AtomicResponse { id, original }.emit(&mut body);
-        Some(self.untagged(Origin::Answer, Opcode::AtomicResponse, QUEUE_ATOMIC, &body))
+        Some(self.untagged(Origin::Response, Opcode::AtomicResponse, QUEUE_ATOMIC, &body))
     }
 
     /// Reports that this side's earliest request has been answered.
@@ -190,7 +190,7 @@ impl Sender {
         }
     }
 
-    /// Sends the number of received messages before the Terminate: see [`crate::outcome`].
+    /// Sends the number of received messages before the Terminate: see [`crate::open_requests`].
     pub fn set_receipt(&mut self, messages: u32) {
         self.receipt = Some(messages);
     }
@@ -245,7 +245,7 @@ impl Sender {
         if (self.terminate.is_some() || self.finishing)
             && let Some(messages) = self.receipt.take()
         {
-            let (stag, to) = (RECEIPT_STAG, receipt_offset(messages));
+            let (stag, to) = (RECEIPT_STAG, encode_receipt(messages));
             return Some(Transmit::Fpdu(self.empty_write(stag, to)));
         }
         if self.finishing {
@@ -254,7 +254,7 @@ impl Sender {
         }
         if let Some(terminate) = self.terminate.take() {
             self.close();
-            let mut body = Inline::<TERMINATE_LEN_MAX>::new();
+            let mut body = InlineBytes::<TERMINATE_LEN_MAX>::new();
             terminate.emit(&mut body);
             let fpdu = self.untagged(Origin::Protocol, Opcode::Terminate, QUEUE_TERMINATE, &body);
             return Some(Transmit::Fpdu(fpdu));
@@ -304,7 +304,7 @@ impl Sender {
             }
             OpKind::Send { len, solicited, invalidate: None } if room(UNTAGGED_LEN, len) => {
                 let ulp = Opcode::send(solicited, false).control();
-                let msn = self.next(QUEUE_SEND);
+                let msn = self.next_msn(QUEUE_SEND);
                 let header = Untagged { last: true, ulp, ulp_word: 0, queue: QUEUE_SEND, msn, mo: 0 };
                 out.extend_from_slice(&((UNTAGGED_LEN + len as usize) as u16).to_be_bytes());
                 out.extend_from_slice(&header.to_wire());
@@ -342,11 +342,11 @@ impl Sender {
         let answer = self.answers.pop_front()?;
         self.answers_turn = false;
         Some(match answer {
-            Answer::Read(request) => {
+            PendingResponse::Read(request) => {
                 self.current = Some((LongMessage::ReadResponse(request), 0));
                 NextMessage::Segmented
             }
-            Answer::Atomic(request) => {
+            PendingResponse::Atomic(request) => {
                 self.executing = Some(request.id);
                 NextMessage::Complete(Transmit::Atomic(request))
             }
@@ -384,22 +384,22 @@ impl Sender {
     }
 
     fn read(&mut self, origin: Origin, id: Option<u64>, request: ReadRequest) -> Fpdu {
-        let mut body = Inline::<READ_REQUEST_LEN>::new();
+        let mut body = InlineBytes::<READ_REQUEST_LEN>::new();
         request.emit(&mut body);
         self.outstanding += 1;
         let ReadRequest { sink_stag: stag, sink_to: to, len, .. } = request;
         let fpdu = self.untagged(origin, Opcode::ReadRequest, QUEUE_REQUEST, &body);
-        fpdu.expecting(Expected::Read { id, stag, to, len })
+        fpdu.expecting(ExpectedResponse::Read { id, stag, to, len })
     }
 
     fn atomic(&mut self, id: u64, stag: u32, to: u64, op: crate::rdmap::AtomicOp) -> Fpdu {
         let request = AtomicRequest { id: self.request, stag, to, op };
         self.request = self.request.wrapping_add(1);
-        let mut body = Inline::<ATOMIC_REQUEST_LEN>::new();
+        let mut body = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
         request.emit(&mut body);
         self.outstanding += 1;
         let fpdu = self.untagged(Origin::Op(id), Opcode::AtomicRequest, QUEUE_REQUEST, &body);
-        fpdu.expecting(Expected::Atomic { id, request: request.id })
+        fpdu.expecting(ExpectedResponse::Atomic { id, request: request.id })
     }
 
     /// An untagged message of one segment whose body is in the header bytes.
@@ -409,14 +409,14 @@ impl Sender {
             ulp: opcode.control(),
             ulp_word: 0,
             queue,
-            msn: self.next(queue),
+            msn: self.next_msn(queue),
             mo: 0,
         });
         Fpdu::new(origin, &header, body, Payload::None, self.config.crc)
     }
 
     /// Takes the number of a queue's next message. Numbers wrap (RFC 5041 section 4.3).
-    fn next(&mut self, queue: u32) -> u32 {
+    fn next_msn(&mut self, queue: u32) -> u32 {
         let msn = &mut self.msn[queue as usize];
         let number = *msn;
         *msn = msn.wrapping_add(1);
@@ -458,11 +458,11 @@ impl Sender {
                 let header = tagged(Opcode::ReadResponse, request.sink_stag, request.sink_to);
                 let (stag, to) = (request.source_stag, at(request.source_to));
                 let payload = if part == 0 { Payload::None } else { Payload::Source { stag, to, len: part } };
-                (Origin::Answer, header, payload)
+                (Origin::Response, header, payload)
             }
         };
         if last && matches!(long, LongMessage::Send { .. }) {
-            self.next(QUEUE_SEND);
+            self.next_msn(QUEUE_SEND);
         }
         self.current = (!last).then_some((long, offset + part));
         Some(Fpdu::new(origin, &header, &[], payload, self.config.crc))

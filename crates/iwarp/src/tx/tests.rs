@@ -5,7 +5,7 @@ use crate::crc::Crc;
 use crate::ddp::TAGGED_LEN;
 use crate::mpa::{MULPDU_MAX, MULPDU_MIN, Rtr};
 use crate::rdmap::{AtomicOp, AtomicRequest, ReadRequest};
-use crate::rx::Expected;
+use crate::rx::ExpectedResponse;
 use crate::terminate::{Terminate, TerminateCode};
 
 fn config() -> SenderConfig {
@@ -39,7 +39,7 @@ fn bytes(fpdu: &Fpdu) -> Vec<u8> {
 }
 
 fn framed(before_crc: &[u8]) -> Vec<u8> {
-    [before_crc, &Crc::of(before_crc).to_wire()].concat()
+    [before_crc, &Crc::compute(before_crc).to_wire()].concat()
 }
 
 #[test]
@@ -61,15 +61,15 @@ fn append(bytes: &[u8], to: &mut Vec<u8>) -> Result<(), ()> {
     Ok(())
 }
 
-/// The FPDU with its trailer from a seal, as a gathering driver sends it.
+/// The FPDU with its trailer from a builder, as a gathering driver sends it.
 fn bytes_with(fpdu: &Fpdu, payload: &[u8]) -> Vec<u8> {
-    let mut seal = fpdu.seal();
-    seal.update(payload);
-    [fpdu.header(), payload, &seal.finish().expect("all of it")].concat()
+    let mut trailer = fpdu.trailer_builder();
+    trailer.update(payload);
+    [fpdu.header(), payload, &trailer.finish().expect("all of it")].concat()
 }
 
 /// The FPDU that the fast path makes, without payload; `None` if the operation cannot take the fast path.
-fn at_once(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
+fn fast_path_fpdu(sender: &mut Sender, kind: &OpKind) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     sender.write_single(kind, &mut out, |to| append(&[], to)).map(|_| out)
 }
@@ -102,26 +102,26 @@ fn fast_path_sends_same_bytes() {
 fn fast_path_needs_empty_queue_and_one_segment() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
     let room = u32::from(MULPDU_MIN) - TAGGED_LEN as u32;
-    assert!(at_once(&mut sender, &write(room)).is_some());
-    assert_eq!(at_once(&mut sender, &write(room + 1)), None, "two segments");
-    assert_eq!(at_once(&mut sender, &OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
-    assert_eq!(at_once(&mut sender, &OpKind::Read(READ)), None);
+    assert!(fast_path_fpdu(&mut sender, &write(room)).is_some());
+    assert_eq!(fast_path_fpdu(&mut sender, &write(room + 1)), None, "two segments");
+    assert_eq!(fast_path_fpdu(&mut sender, &OpKind::Write { stag: 1, to: u64::MAX, len: 2 }), None, "wraps");
+    assert_eq!(fast_path_fpdu(&mut sender, &OpKind::Read(READ)), None);
     sender.post(op(1, write(1))).expect("room");
-    assert_eq!(at_once(&mut sender, &write(1)), None, "an operation is queued before it");
+    assert_eq!(fast_path_fpdu(&mut sender, &write(1)), None, "an operation is queued before it");
     next(&mut sender);
     sender.answer_read(READ);
-    assert_eq!(at_once(&mut sender, &write(1)), None, "a response is queued before it");
+    assert_eq!(fast_path_fpdu(&mut sender, &write(1)), None, "a response is queued before it");
     next(&mut sender);
-    assert!(at_once(&mut sender, &write(1)).is_some());
+    assert!(fast_path_fpdu(&mut sender, &write(1)).is_some());
     sender.terminate(Terminate::new(TerminateCode::LLP_CRC));
-    assert_eq!(at_once(&mut sender, &write(1)), None, "the stream is ending");
+    assert_eq!(fast_path_fpdu(&mut sender, &write(1)), None, "the stream is ending");
     let mut held = Sender::new(SenderConfig { held: true, ..config() });
-    assert_eq!(at_once(&mut held, &write(1)), None, "the peer speaks first");
+    assert_eq!(fast_path_fpdu(&mut held, &write(1)), None, "the peer speaks first");
     held.close();
     held.release();
     let nothing = held.write_single(&write(1), &mut Vec::new(), |_| Err(()));
     assert_eq!(nothing, None, "and the payload is not asked for");
-    assert_eq!(at_once(&mut held, &write(1)), None, "closed");
+    assert_eq!(fast_path_fpdu(&mut held, &write(1)), None, "closed");
 }
 
 #[test]
@@ -151,13 +151,13 @@ fn control_messages_byte_by_byte() {
     let header = [0, 46, 0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
     let body = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 5];
     assert_eq!(bytes(&fpdu), framed(&[&header[..], &body].concat()));
-    assert_eq!(fpdu.expects, Some(Expected::Read { id: Some(2), stag: 1, to: 2, len: 3 }));
+    assert_eq!(fpdu.expects, Some(ExpectedResponse::Read { id: Some(2), stag: 1, to: 2, len: 3 }));
 
     let fpdu = next(&mut sender);
     let wire = bytes(&fpdu);
     assert_eq!(wire[..24], [0, 70, 0x41, 0x4a, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(wire.len(), 76);
-    assert_eq!(fpdu.expects, Some(Expected::Atomic { id: 3, request: 0 }));
+    assert_eq!(fpdu.expects, Some(ExpectedResponse::Atomic { id: 3, request: 0 }));
     assert_eq!(sender.outstanding(), 2);
 }
 
@@ -214,7 +214,7 @@ fn segments_cover_their_message() {
 }
 
 #[test]
-fn the_size_of_segments_can_change_in_a_message() {
+fn set_mulpdu_applies_within_a_message() {
     let mut sender = Sender::new(SenderConfig { mulpdu: 128, ..config() });
     sender.post(op(1, write(1000))).expect("room");
     assert_eq!(next(&mut sender).payload.len(), 112);
@@ -226,7 +226,7 @@ fn the_size_of_segments_can_change_in_a_message() {
 }
 
 #[test]
-fn limits_of_the_queue() {
+fn post_fails_when_the_queue_is_full() {
     let mut sender = Sender::new(SenderConfig { queue: 2, ..config() });
     sender.post(op(1, write(1))).expect("room");
     sender.post(op(2, write(1))).expect("room");
@@ -250,7 +250,7 @@ fn limits_of_the_queue() {
 
 /// ORD holds reads back, a fence holds any operation back, and operations behind them wait too: the order is kept.
 #[test]
-fn reads_wait_for_their_turn() {
+fn reads_beyond_ord_and_fenced_operations_wait() {
     let mut sender = Sender::new(config());
     for id in 1..=3 {
         sender.post(op(id, OpKind::Read(READ))).expect("room");
@@ -271,7 +271,7 @@ fn reads_wait_for_their_turn() {
 /// Goal: two sides that wait for each other's responses do not block each other. Method: the queue of operations
 /// waits, and responses are sent nevertheless; otherwise the two alternate.
 #[test]
-fn answers_do_not_wait_behind_operations() {
+fn responses_are_sent_while_operations_wait() {
     let mut sender = Sender::new(SenderConfig { ord: 1, ..config() });
     for id in 1..=2 {
         sender.post(op(id, OpKind::Read(READ))).expect("room");
@@ -280,7 +280,7 @@ fn answers_do_not_wait_behind_operations() {
     assert_eq!(sender.poll(), None);
     sender.answer_read(READ);
     let fpdu = next(&mut sender);
-    assert_eq!((fpdu.origin, fpdu.last), (Origin::Answer, true));
+    assert_eq!((fpdu.origin, fpdu.last), (Origin::Response, true));
     assert_eq!(fpdu.payload, Payload::Source { stag: 4, to: 5, len: 3 });
     assert_eq!(fpdu.header(), [0, 17, 0xc1, 0x42, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
 
@@ -291,12 +291,12 @@ fn answers_do_not_wait_behind_operations() {
     sender.answer_read(READ);
     sender.answer_read(READ);
     let order: Vec<Origin> = (0..5).map(|_| next(&mut sender).origin).collect();
-    let answer = Origin::Answer;
+    let answer = Origin::Response;
     assert_eq!(order, [Origin::Op(1), answer, Origin::Op(2), answer, Origin::Op(3)]);
 }
 
 #[test]
-fn atomics_are_carried_out_in_the_order_of_answers() {
+fn atomics_are_executed_in_order_of_responses() {
     let mut sender = Sender::new(config());
     let request = AtomicRequest { id: 77, stag: 7, to: 8, op: AtomicOp::FetchAdd { add: 1, mask: 0 } };
     sender.answer_read(READ);
@@ -304,7 +304,7 @@ fn atomics_are_carried_out_in_the_order_of_answers() {
     sender.post(op(1, write(1))).expect("room");
     assert_eq!(next(&mut sender).origin, Origin::Op(1));
     assert_eq!(sender.atomic_done(0), None, "it has not been asked for yet");
-    assert_eq!(next(&mut sender).origin, Origin::Answer);
+    assert_eq!(next(&mut sender).origin, Origin::Response);
     assert_eq!(sender.poll(), Some(Transmit::Atomic(request)));
     assert_eq!(sender.poll(), None);
     let fpdu = sender.atomic_done(5).expect("it was asked for");
@@ -355,43 +355,43 @@ fn first_messages_byte_by_byte() {
     assert_eq!(expects, None);
     let (wire, expects) = run(Rtr::Read);
     assert_eq!(wire[..4], [0, 46, 0x41, 0x41]);
-    assert_eq!(expects, Some(Expected::Read { id: None, stag: 1, to: 0, len: 0 }));
+    assert_eq!(expects, Some(ExpectedResponse::Read { id: None, stag: 1, to: 0, len: 0 }));
 }
 
 #[test]
-fn seal_rejects_wrong_payload_length() {
+fn trailer_builder_rejects_wrong_payload_length() {
     let mut sender = Sender::new(config());
     sender.post(op(1, write(6))).expect("room");
     let fpdu = next(&mut sender);
-    let mut seal = fpdu.seal();
-    assert!(seal.wants_payload());
-    seal.update(b"hello");
+    let mut trailer = fpdu.trailer_builder();
+    assert!(trailer.wants_payload());
+    trailer.update(b"hello");
     let mismatch = PayloadMismatch { given: 5, wanted: 6 };
-    assert_eq!(seal.finish(), Err(mismatch));
-    seal.append(Crc::of(b"!"), 1);
-    let trailer = seal.finish().expect("all of it");
+    assert_eq!(trailer.finish(), Err(mismatch));
+    trailer.append(Crc::compute(b"!"), 1);
+    let trailer = trailer.finish().expect("all of it");
     let whole = [fpdu.header(), b"hello!\0\0"].concat();
     assert_eq!(trailer[..2], [0, 0]);
-    assert_eq!(trailer[2..], Crc::of(&whole).to_wire());
-    let mut seal = fpdu.seal();
-    seal.update_with(6, |mut crc| {
+    assert_eq!(trailer[2..], Crc::compute(&whole).to_wire());
+    let mut trailer = fpdu.trailer_builder();
+    trailer.update_with(6, |mut crc| {
         crc.update(b"hello!");
         crc
     });
-    assert_eq!(seal.finish(), Ok(trailer), "the caller continues the CRC itself");
+    assert_eq!(trailer.finish(), Ok(trailer), "the caller continues the CRC itself");
 
     // Without CRCs the payload need not be read (RFC 5044 section 4.1).
     let mut sender = Sender::new(SenderConfig { crc: false, ..config() });
     sender.post(op(1, write(6))).expect("room");
-    let seal = next(&mut sender).seal();
-    assert!(!seal.wants_payload());
-    assert_eq!(seal.finish().expect("no CRC").as_slice(), [0; 6]);
+    let trailer = next(&mut sender).trailer_builder();
+    assert!(!trailer.wants_payload());
+    assert_eq!(trailer.finish().expect("no CRC").as_slice(), [0; 6]);
 }
 
 /// Goal: an FPDU reports whether it completes a message that the peer delivers. Method: both segments of each
 /// two-segment message, and single-segment messages.
 #[test]
-fn the_last_segment_of_all_but_a_write_completes_a_message() {
+fn completes_message_is_false_for_write_segments() {
     let mut sender = Sender::new(SenderConfig { mulpdu: MULPDU_MIN, ..config() });
     let long = u32::from(MULPDU_MIN);
     sender.post(op(1, write(long))).expect("room");
@@ -403,7 +403,7 @@ fn the_last_segment_of_all_but_a_write_completes_a_message() {
         fpdus.push((fpdu.origin, fpdu.last, fpdu.completes_message()));
     }
     for (origin, completes) in
-        [(Origin::Op(1), false), (Origin::Op(2), true), (Origin::Op(3), true), (Origin::Answer, true)]
+        [(Origin::Op(1), false), (Origin::Op(2), true), (Origin::Op(3), true), (Origin::Response, true)]
     {
         let of_message: Vec<_> = fpdus.iter().filter(|fpdu| fpdu.0 == origin).collect();
         let (last, before) = of_message.split_last().expect("segments");

@@ -15,7 +15,7 @@ use verbs::{
 const PATIENCE: u64 = 60;
 
 /// A result whose error is a message for people.
-pub(crate) type Outcome<T> = Result<T, String>;
+pub(crate) type CliResult<T> = Result<T, String>;
 
 /// The command line: words, and `name=value` options.
 pub(crate) struct Options {
@@ -38,18 +38,18 @@ impl Options {
     }
 
     /// A number option, or its default.
-    pub(crate) fn number(&self, name: &str, default: u64) -> Outcome<u64> {
+    pub(crate) fn number(&self, name: &str, default: u64) -> CliResult<u64> {
         Ok(self.numbers(name)?.map_or(default, |numbers| numbers[0]))
     }
 
     /// A list of numbers separated by commas, at least one.
-    pub(crate) fn numbers(&self, name: &str) -> Outcome<Option<Vec<u64>>> {
+    pub(crate) fn numbers(&self, name: &str) -> CliResult<Option<Vec<u64>>> {
         let number = |text: &str| text.parse().map_err(|_| format!("{name}: {text} is not a number"));
         self.values.get(name).map(|text| text.split(',').map(number).collect()).transpose()
     }
 
     /// The device configuration: `crc=1`, `mpa=1|2`, `sent=1` (requests complete when TCP has them), `fpdu=SIZE`.
-    fn config(&self) -> Outcome<IwarpConfig> {
+    fn config(&self) -> CliResult<IwarpConfig> {
         Ok(IwarpConfig {
             crc: self.number("crc", 0)? == 1,
             mpa: if self.number("mpa", 2)? == 1 { Mpa::V1 } else { Mpa::V2 },
@@ -63,12 +63,12 @@ impl Options {
     }
 
     /// `patience=N`: time limit of any single step in seconds.
-    fn patience(&self) -> Outcome<Span> {
+    fn patience(&self) -> CliResult<Span> {
         Ok(Span::from_secs(self.number("patience", PATIENCE)?))
     }
 
     /// The connection parameters: `depth=N` reads in each direction, `pd=N` bytes of private data.
-    fn param(&self) -> Outcome<ConnParam> {
+    fn param(&self) -> CliResult<ConnParam> {
         let depth = self.number("depth", 16)?.min(255) as u8;
         Ok(ConnParam {
             private_data: pattern(7, self.number("pd", 0)? as usize),
@@ -92,8 +92,8 @@ pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(|at| pattern_at(seed, at)).collect()
 }
 
-/// Describes the first byte that differs.
-pub(crate) fn differs(found: &[u8], wanted: &[u8]) -> Option<String> {
+/// Describes the first byte that first_difference.
+pub(crate) fn first_difference(found: &[u8], wanted: &[u8]) -> Option<String> {
     if found.len() != wanted.len() {
         return Some(format!("{} bytes instead of {}", found.len(), wanted.len()));
     }
@@ -121,7 +121,7 @@ pub(crate) struct End<'a> {
 
 impl Side {
     /// Opens the device that the options describe.
-    pub(crate) fn open(options: &Options) -> Outcome<Self> {
+    pub(crate) fn open(options: &Options) -> CliResult<Self> {
         let host = host::real::host();
         let device = open(&host, &options.config()?).map_err(|e| e.to_string())?;
         let pd = device.alloc_pd().map_err(|e| e.to_string())?;
@@ -130,7 +130,7 @@ impl Side {
     }
 
     /// Starts to listen, and prints the address.
-    pub(crate) fn listen(&mut self, addr: SocketAddr) -> Outcome<()> {
+    pub(crate) fn listen(&mut self, addr: SocketAddr) -> CliResult<()> {
         let listener = self.cm.listen(addr, 16).map_err(|e| e.to_string())?;
         println!("listening at {}", listener.addr());
         self.listener = Some(listener);
@@ -142,14 +142,14 @@ impl Side {
     }
 
     /// Host memory that peers may read and write.
-    pub(crate) fn memory(&self, len: usize) -> Outcome<Mr> {
+    pub(crate) fn memory(&self, len: usize) -> CliResult<Mr> {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let buf = Buf::alloc(len).map_err(|e| e.to_string())?;
         self.pd.reg_mr(&buf, access).map_err(|e| e.to_string())
     }
 
     /// Creates a queue pair. Post the receives that the peer's first message needs before [`End::establish`].
-    pub(crate) fn end(&self) -> Outcome<End<'_>> {
+    pub(crate) fn end(&self) -> CliResult<End<'_>> {
         let cq = || self.device.create_cq(512).map_err(|e| e.to_string());
         let (sends, receives) = (cq()?, cq()?);
         let init = QpInit::new(&sends).recv_cq(&receives).cap(QpCap { max_send_wr: 256, ..QpCap::default() });
@@ -160,7 +160,7 @@ impl Side {
 
 impl End<'_> {
     /// Connects to `to`, or accepts the next connection.
-    pub(crate) fn establish(&self, to: Option<SocketAddr>) -> Outcome<()> {
+    pub(crate) fn establish(&self, to: Option<SocketAddr>) -> CliResult<()> {
         let Side { cm, param, .. } = self.side;
         if let Some(to) = to {
             cm.connect(&self.qp, to, param).map_err(|e| e.to_string())?;
@@ -188,14 +188,14 @@ impl End<'_> {
     }
 
     /// Posts a receive.
-    pub(crate) fn receive(&self, wr_id: u64, sge: Sge) -> Outcome<()> {
+    pub(crate) fn receive(&self, wr_id: u64, sge: Sge) -> CliResult<()> {
         let sges = [sge];
         let sges = if sge.length == 0 { &[][..] } else { &sges[..] };
         self.qp.post_recv(&RecvWr::new(wr_id, sges)).map_err(|e| e.to_string())
     }
 
     /// Waits for the next completion of a queue, which must be successful.
-    pub(crate) fn good(&self, cq: &Cq, what: &str) -> Outcome<Wc> {
+    pub(crate) fn wait_ok(&self, cq: &Cq, what: &str) -> CliResult<Wc> {
         match cq.wait(self.side.deadline()) {
             Ok(wc) if wc.is_ok() => Ok(wc),
             Ok(wc) => Err(format!("{what}: {:?}; {}", wc.status, self.cause())),
@@ -226,13 +226,13 @@ impl End<'_> {
     }
 
     /// Disconnects, and waits until the connection has ended.
-    pub(crate) fn disconnect(self) -> Outcome<()> {
+    pub(crate) fn disconnect(self) -> CliResult<()> {
         self.side.cm.disconnect(&self.qp).map_err(|e| e.to_string())?;
         self.await_end()
     }
 
     /// Waits until the peer ends the connection.
-    pub(crate) fn await_end(self) -> Outcome<()> {
+    pub(crate) fn await_end(self) -> CliResult<()> {
         loop {
             match self.side.cm.get_event(self.side.deadline()).map_err(|e| e.to_string())? {
                 CmEvent::Disconnected { .. } => return Ok(()),
@@ -250,7 +250,7 @@ fn hear(private_data: &[u8]) {
 }
 
 /// Prints the result, and returns the matching exit code.
-pub(crate) fn conclude(outcome: Outcome<String>) -> std::process::ExitCode {
+pub(crate) fn exit_code(outcome: CliResult<String>) -> std::process::ExitCode {
     match outcome {
         Ok(what) => {
             println!("ok: {what}");

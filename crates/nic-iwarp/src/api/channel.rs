@@ -8,24 +8,24 @@ use verbs::Result;
 use verbs::provider::CompChannelOps;
 
 use crate::api::cq::CqInner;
-use crate::queues::reports::Reports;
+use crate::queues::cq_events::CqEvents;
 use nic_util::sync::unpoisoned;
 
 /// A completion channel.
 pub(crate) struct ChannelInner {
-    reports: Arc<Reports>,
+    cq_events: Arc<CqEvents>,
     /// The completion queues attached to this channel.
     queues: Mutex<Vec<Weak<CqInner>>>,
 }
 
 impl ChannelInner {
     pub(crate) fn create() -> Result<Self> {
-        Ok(Self { reports: Arc::new(Reports::new()?), queues: Mutex::default() })
+        Ok(Self { cq_events: Arc::new(CqEvents::new()?), queues: Mutex::default() })
     }
 
-    /// The queue of reports that completion queues add to.
-    pub(crate) fn reports(&self) -> &Arc<Reports> {
-        &self.reports
+    /// The queue of events that completion queues add to.
+    pub(crate) fn cq_events(&self) -> &Arc<CqEvents> {
+        &self.cq_events
     }
 
     /// Attaches a completion queue, which reports here from now on.
@@ -38,21 +38,21 @@ impl ChannelInner {
 
 impl CompChannelOps for ChannelInner {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.reports.fd())
+        Some(self.cq_events.fd())
     }
 
     fn poll_event(&self) -> Option<u32> {
-        let report = self.reports.take();
-        if report.is_some() {
-            return report;
+        let event = self.cq_events.take();
+        if event.is_some() {
+            return event;
         }
         let queues: Vec<_> = unpoisoned(&self.queues).iter().filter_map(Weak::upgrade).collect();
-        let sleepy = self.reports.bell().is_awaited();
+        let sleepy = self.cq_events.bell().is_awaited();
         queues.iter().for_each(|queue| queue.drive(sleepy));
-        self.reports.take()
+        self.cq_events.take()
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.reports.bell())
+        Wake::by(self.cq_events.bell())
     }
 }

@@ -10,10 +10,10 @@ use host::Wake;
 use verbs::provider::CqOps;
 use verbs::{Error, Result, Wc};
 
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::queues::completions::Completions;
-use crate::queues::reports::Reports;
+use crate::queues::cq_events::CqEvents;
 use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
 use nic_util::heap_trim::queue;
 use nic_util::sync::{Spin, unpoisoned};
@@ -33,8 +33,12 @@ struct AttachedQps {
 }
 
 impl CqInner {
-    pub(crate) fn create(device: &Arc<DeviceInner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
-        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
+    pub(crate) fn create(
+        device: &Arc<DeviceInner>,
+        cqe: u32,
+        cq_events: Option<Arc<CqEvents>>,
+    ) -> Result<Self> {
+        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, cq_events);
         // The entries are counted with the queue pairs that reserve them.
         device.shared.heap_trim.rise(queue(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(AttachedQps::default()) })
@@ -149,7 +153,7 @@ impl Drop for CqInner {
         if self.device.shared.fork_guard.is_elsewhere() {
             return;
         }
-        self.ring.forget_reports();
+        self.ring.forget_events();
         unpoisoned(&self.device.cq_ids).give(self.ring.id());
         self.device.shared.count_freed(queue(0));
     }

@@ -9,9 +9,9 @@ use verbs::{Error, QpState, RecvWr, Result, SendWr};
 use crate::api::cq::CqInner;
 use crate::api::srq::SrqInner;
 use crate::connection::end_reason::EndReason;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
-use crate::queues::per_qp::{QpParams, state_of};
+use crate::queues::qp_queues::{QpParams, state_of};
 use crate::wake::ready::Driver;
 
 /// Completions to reserve for a queue pair with a shared receive queue.
@@ -62,7 +62,7 @@ impl QpHandle {
 
     /// Receives everything that has arrived by now, as a card would have done on arrival, and sends the responses.
     fn receive_pending(&self) {
-        self.qp.with(|stream| stream.progress(&self.qp.queues, Driver::Other));
+        self.qp.with(|conn| conn.progress(&self.qp.queues, Driver::Other));
     }
 
     fn is_elsewhere(&self) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use nic_util::heap_trim::REGION;
 
 /// A registered region.

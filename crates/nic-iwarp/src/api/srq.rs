@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use verbs::provider::SrqOps;
 use verbs::{RecvWr, Result, SrqInit};
 
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::queues::receives::SharedReceives;
 use nic_util::heap_trim::queue;
 use nic_util::sync::unpoisoned;
@@ -40,7 +40,7 @@ impl SrqOps for SrqInner {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         self.receives.post(wr)?;
-        // Pairs with the fence of `Queues::set_rnr`: the check for waiting queue pairs must not move before the post.
+        // Pairs with the fence of `QpQueues::set_rnr`: the check for waiting queue pairs must not move before the post.
         // A queue pair without a receive first counts itself as waiting and then checks the queue again.
         fence(Ordering::SeqCst);
         if self.receives.is_rnr() {

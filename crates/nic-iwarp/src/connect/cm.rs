@@ -15,10 +15,10 @@ use crate::connect::outgoing::{OutgoingConn, SourceAddr};
 use crate::connect::port::{Listening, Port};
 use crate::connect::registry::ThreadRequest;
 use crate::connection::end_reason::EndReason;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
-use crate::queues::events::Events;
-use crate::queues::per_qp::{state, state_of};
+use crate::queues::cm_events::CmEvents;
+use crate::queues::qp_queues::{state, state_of};
 use crate::tcp::socket::stop_listening;
 use crate::wake::reactor::LISTENER;
 use nic_util::fork::Fd;
@@ -31,7 +31,7 @@ struct ListenerHandle {
     device: Arc<DeviceInner>,
     inner: Arc<Listener>,
     /// Keeps the event channel alive.
-    events: Arc<Events>,
+    events: Arc<CmEvents>,
     /// Marks the port as listening, if the listener belongs to a bound port.
     _listening: Option<Arc<Listening>>,
 }
@@ -58,7 +58,7 @@ impl Drop for ListenerHandle {
 }
 
 /// The events of the API's channel, if it belongs to this device.
-pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<Arc<Events>> {
+pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<Arc<CmEvents>> {
     let any: &dyn std::any::Any = cm;
     let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
     if !Arc::ptr_eq(&handle.device, device) {
@@ -76,12 +76,12 @@ pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
 /// The API's handle of an event channel.
 pub(crate) struct CmHandle {
     device: Arc<DeviceInner>,
-    events: Arc<Events>,
+    events: Arc<CmEvents>,
 }
 
 impl CmHandle {
     pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
-        Ok(Self { device: device.clone(), events: Arc::new(Events::new()?) })
+        Ok(Self { device: device.clone(), events: Arc::new(CmEvents::new()?) })
     }
 
     /// A bound socket, which listens if there is a backlog. The NIC thread creates it, because a socket belongs to
@@ -115,7 +115,7 @@ impl CmHandle {
         listening: Option<Arc<Listening>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let shared = &self.device.shared;
-        let id = shared.reactor.fresh_id();
+        let id = shared.reactor.new_id();
         let inner = Arc::new(Listener::new(socket, id, addr, (backlog, screen), &self.events));
         self.device.registry.add_listener(&inner);
         let (device, events) = (self.device.clone(), self.events.clone());
@@ -190,7 +190,7 @@ impl CmOps for CmHandle {
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         let qp = own_qp(qp)?;
-        let was_connected = qp.with(|stream| stream.began());
+        let was_connected = qp.with(|conn| conn.has_begun());
         if !was_connected {
             return Err(Error::WrongState { call: "disconnect", state: state_of(qp.queues.state()) });
         }

@@ -14,9 +14,9 @@ use verbs::CmFailure;
 use crate::connect::incoming::{IncomingConn, IncomingStep, REQUEST_TIMEOUT};
 use crate::connect::listener::Listener;
 use crate::connect::outgoing::{OutgoingConn, OutgoingStep};
-use crate::connect::registry::{Attempt, Phase, ThreadRequest};
+use crate::connect::registry::{AttemptPhase, ConnectAttempt, ThreadRequest};
 use crate::connect::request;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::tcp::socket::set_options;
 use crate::wake::reactor::{ATTEMPT, LISTENER};
 use nic_util::fork::Fd;
@@ -43,13 +43,13 @@ fn connect(device: &DeviceInner, outgoing: OutgoingConn) {
     }
     if let Some((socket, outgoing)) = outgoing.connect(&device.shared) {
         let deadline = outgoing.deadline;
-        add(device, Attempt { socket, deadline, phase: Phase::Connecting(outgoing) });
+        add(device, ConnectAttempt { socket, deadline, phase: AttemptPhase::Connecting(outgoing) });
     }
 }
 
-fn add(device: &DeviceInner, attempt: Attempt) {
+fn add(device: &DeviceInner, attempt: ConnectAttempt) {
     let reactor = &device.shared.reactor;
-    let id = reactor.fresh_id();
+    let id = reactor.new_id();
     match reactor.watch(attempt.socket.as_fd(), ATTEMPT | id, attempt.phase.wanted()) {
         Ok(()) => device.registry.insert_attempt(id, attempt),
         Err(why) => drop(attempt.phase.into_outgoing().map(|outgoing| outgoing.fail_to_watch(&why))),
@@ -58,14 +58,14 @@ fn add(device: &DeviceInner, attempt: Attempt) {
 
 /// Handles an event on the socket of a connection attempt.
 pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
-    let Some(Attempt { socket, deadline, phase }) = device.registry.take_attempt(id) else { return };
+    let Some(ConnectAttempt { socket, deadline, phase }) = device.registry.take_attempt(id) else { return };
     let shared = &device.shared;
     let step = match phase {
-        Phase::Connecting(outgoing) => outgoing.on_connected(shared, &socket),
-        Phase::AwaitingReply(outgoing, machine) => outgoing.on_reply(&socket, machine),
-        Phase::AwaitingRequest(incoming) => match incoming.on_data(&socket) {
+        AttemptPhase::Connecting(outgoing) => outgoing.on_connected(shared, &socket),
+        AttemptPhase::AwaitingReply(outgoing, machine) => outgoing.on_reply(&socket, machine),
+        AttemptPhase::AwaitingRequest(incoming) => match incoming.on_data(&socket) {
             IncomingStep::Incomplete(incoming) => {
-                return keep_waiting(device, id, socket, deadline, Phase::AwaitingRequest(incoming));
+                return keep_waiting(device, id, socket, deadline, AttemptPhase::AwaitingRequest(incoming));
             }
             IncomingStep::Complete(request) => {
                 shared.reactor.unwatch(socket.as_fd());
@@ -76,7 +76,7 @@ pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
     };
     match step {
         OutgoingStep::AwaitingReply(outgoing, machine) => {
-            keep_waiting(device, id, socket, deadline, Phase::AwaitingReply(outgoing, machine))
+            keep_waiting(device, id, socket, deadline, AttemptPhase::AwaitingReply(outgoing, machine))
         }
         OutgoingStep::Retry(outgoing) => connect(device, outgoing),
         OutgoingStep::Established(outgoing, negotiated, rest) => {
@@ -91,9 +91,9 @@ pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
 }
 
 /// Keeps an attempt waiting for the socket event of its phase.
-fn keep_waiting(device: &DeviceInner, id: u64, socket: Fd, deadline: Time, phase: Phase) {
+fn keep_waiting(device: &DeviceInner, id: u64, socket: Fd, deadline: Time, phase: AttemptPhase) {
     device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
-    device.registry.insert_attempt(id, Attempt { socket, deadline, phase });
+    device.registry.insert_attempt(id, ConnectAttempt { socket, deadline, phase });
 }
 
 /// Ends attempts whose deadline has passed; returns the next deadline.
@@ -147,6 +147,6 @@ fn await_request(device: &DeviceInner, socket: Fd, listener: &Arc<Listener>, pee
     device.registry.drop_oldest_incoming(listener.id);
     set_options(&socket, &shared.config);
     let now = shared.host.now();
-    let phase = Phase::AwaitingRequest(IncomingConn::new(&shared.config, listener, peer, now));
-    add(device, Attempt { socket, deadline: now + REQUEST_TIMEOUT, phase });
+    let phase = AttemptPhase::AwaitingRequest(IncomingConn::new(&shared.config, listener, peer, now));
+    add(device, ConnectAttempt { socket, deadline: now + REQUEST_TIMEOUT, phase });
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use host::{Span, Time};
-use iwarp::mpa::{Request, Responder, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{MpaRequest, Responder, ResponderConfig, Revision, RtrSet};
 
 use crate::config::{IwarpConfig, Mpa};
 use crate::connect::listener::Listener;
@@ -25,7 +25,7 @@ pub(crate) struct IncomingConn {
 /// A complete request.
 pub(crate) struct IncomingRequest {
     pub(crate) machine: Box<Responder>,
-    pub(crate) request: Request,
+    pub(crate) request: MpaRequest,
     pub(crate) listener: Arc<Listener>,
     pub(crate) peer: SocketAddr,
 }

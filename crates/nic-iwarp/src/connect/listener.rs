@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use host::Bell;
 use verbs::{CmEvent, Result, Screen};
 
-use crate::queues::events::Events;
+use crate::queues::cm_events::CmEvents;
 use crate::tcp::socket::{bind_at, listen_at};
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
@@ -21,7 +21,7 @@ pub(crate) struct Listener {
     pub(crate) screen: Option<Arc<dyn Screen>>,
     /// Requests that the program has not answered.
     pub(crate) pending: AtomicUsize,
-    events: Weak<Events>,
+    events: Weak<CmEvents>,
     open: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ impl Listener {
         id: u64,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
-        events: &Arc<Events>,
+        events: &Arc<CmEvents>,
     ) -> Self {
         Self {
             socket,
@@ -46,12 +46,12 @@ impl Listener {
     }
 
     /// The program's event channel, if it still exists.
-    pub(crate) fn events(&self) -> Option<Arc<Events>> {
+    pub(crate) fn events(&self) -> Option<Arc<CmEvents>> {
         self.events.upgrade()
     }
 
     /// Reports a request to the program. It is dropped if the listener is closed.
-    pub(crate) fn push(&self, events: &Events, request: CmEvent) {
+    pub(crate) fn push(&self, events: &CmEvents, request: CmEvent) {
         events.push_request(self.id, &self.open, request);
     }
 

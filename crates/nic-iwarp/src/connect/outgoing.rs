@@ -5,17 +5,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use host::Time;
-use iwarp::mpa::{HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Revision, Rtr, RtrSet};
+use iwarp::mpa::{
+    HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Revision, Rtr, RtrSet,
+};
 use rustix::net::sockopt;
 use verbs::{CmEvent, CmFailure, ConnParam};
 
 use crate::config::{IwarpConfig, MARKER_READS, Mpa};
-use crate::connection::link::Link;
+use crate::connection::active_conn::ActiveConn;
 use crate::qp::QpInner;
-use crate::queues::events::Events;
-use crate::queues::per_qp::state;
-use crate::shared::{Shared, protocol_time};
-use crate::tcp::ends;
+use crate::queues::cm_events::CmEvents;
+use crate::queues::qp_queues::state;
+use crate::shared::{DeviceShared, protocol_time};
+use crate::tcp::conn_info;
 use crate::tcp::socket::{
     bind_at, connect_failure, connect_to, dissolve_self_connection, recv_available, send_now,
 };
@@ -24,7 +26,7 @@ use nic_util::fork::Fd;
 /// An outgoing connection attempt.
 pub(crate) struct OutgoingConn {
     pub(crate) qp: Arc<QpInner>,
-    events: Arc<Events>,
+    events: Arc<CmEvents>,
     addr: SocketAddr,
     param: ConnParam,
     source: Option<SourceAddr>,
@@ -52,9 +54,9 @@ impl SourceAddr {
 
 impl OutgoingConn {
     pub(crate) fn new(
-        shared: &Shared,
+        shared: &DeviceShared,
         qp: Arc<QpInner>,
-        events: Arc<Events>,
+        events: Arc<CmEvents>,
         addr: SocketAddr,
         param: ConnParam,
         source: Option<SourceAddr>,
@@ -99,7 +101,7 @@ impl OutgoingConn {
     }
 
     /// Starts to connect; `None` if that failed immediately.
-    pub(crate) fn connect(mut self, shared: &Shared) -> Option<(Fd, Self)> {
+    pub(crate) fn connect(mut self, shared: &DeviceShared) -> Option<(Fd, Self)> {
         let bound = self.source.as_mut().map(SourceAddr::take).transpose();
         let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
         match bound.and_then(|bound| connect_to(self.addr, bound, &shared.config)) {
@@ -112,7 +114,7 @@ impl OutgoingConn {
     }
 
     /// TCP has connected or failed.
-    pub(crate) fn on_connected(self, shared: &Shared, socket: &Fd) -> OutgoingStep {
+    pub(crate) fn on_connected(self, shared: &DeviceShared, socket: &Fd) -> OutgoingStep {
         match self.send_request(shared, socket) {
             Ok(machine) => OutgoingStep::AwaitingReply(self, Box::new(machine)),
             Err(why) => {
@@ -123,7 +125,7 @@ impl OutgoingConn {
     }
 
     /// Sends the MPA request.
-    fn send_request(&self, shared: &Shared, socket: &Fd) -> Result<Initiator, CmFailure> {
+    fn send_request(&self, shared: &DeviceShared, socket: &Fd) -> Result<Initiator, CmFailure> {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(connect_failure(self.addr, errno)),
@@ -151,14 +153,14 @@ impl OutgoingConn {
         };
         match result {
             Ok((_, _, None)) => OutgoingStep::AwaitingReply(self, machine),
-            Ok((taken, n, Some(Outcome::Established(negotiated)))) => {
+            Ok((taken, n, Some(HandshakeOutcome::Established(negotiated)))) => {
                 OutgoingStep::Established(self, Box::new(negotiated), bytes[taken..n].to_vec())
             }
-            Ok((.., Some(Outcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
+            Ok((.., Some(HandshakeOutcome::Rejected { .. }))) | Err(_) if machine.may_retry_as_v1() => {
                 // Retry on a new connection, within the remaining time.
                 OutgoingStep::Retry(Self { revision: Revision::V1, ..self })
             }
-            Ok((.., Some(Outcome::Rejected { private_data }))) => {
+            Ok((.., Some(HandshakeOutcome::Rejected { private_data }))) => {
                 if self.qp.queues.advance(state::CONNECTING, state::INIT) {
                     self.events.push(CmEvent::Rejected { qp_num: self.qp.num(), private_data });
                 }
@@ -175,29 +177,29 @@ impl OutgoingConn {
     /// The handshake has succeeded: starts the connection. `register` adds the queue pair to those with a connection.
     pub(crate) fn begin(
         self,
-        shared: &Shared,
+        shared: &DeviceShared,
         socket: Fd,
         negotiated: &Negotiated,
         rest: &[u8],
         register: impl FnOnce(&Arc<QpInner>),
     ) {
         let Self { qp, events, addr, param, .. } = self;
-        let info = ends::info(&socket, addr, ends::negotiated(negotiated));
-        let mut link = Link::new(shared, socket, negotiated, events.clone(), &param, rest);
+        let info = conn_info::info(&socket, addr, conn_info::negotiated(negotiated));
+        let mut active = ActiveConn::new(shared, socket, negotiated, events.clone(), &param, rest);
         let (queues, private_data) = (&qp.queues, negotiated.private_data.clone());
-        qp.with(|stream| {
+        qp.with(|conn| {
             // If the program destroyed or failed the queue pair while the reply was on its way, the socket closes.
             if queues.advance(state::CONNECTING, state::RTS) {
                 events.push(CmEvent::Established { qp_num: queues.num, private_data, info });
                 register(&qp);
                 if negotiated.rtr.is_none() {
                     // The peer waits for a first message that nothing else would send.
-                    link.send_first_message();
+                    active.send_first_message();
                 }
                 if negotiated.rtr != Some(Rtr::Send) {
-                    link.schedule_nudges(queues);
+                    active.schedule_first_message_repeats(queues);
                 }
-                stream.begin(queues, link);
+                conn.begin(queues, active);
             }
         });
     }

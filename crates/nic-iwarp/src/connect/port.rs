@@ -8,7 +8,7 @@ use verbs::provider::PortOps;
 use verbs::{Error, Result};
 
 use crate::connect::outgoing::SourceAddr;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::tcp::socket::listen_on;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
@@ -17,10 +17,10 @@ use nic_util::sync::unpoisoned;
 pub(crate) struct Port {
     device: Arc<DeviceInner>,
     addr: SocketAddr,
-    held: Mutex<Held>,
+    held: Mutex<PortState>,
 }
 
-struct Held {
+struct PortState {
     /// The bound socket, until a connection takes it.
     socket: Option<Arc<Fd>>,
     /// Alive while a listener uses the port.
@@ -32,7 +32,7 @@ pub(crate) struct Listening;
 
 impl Port {
     pub(crate) fn new(device: &Arc<DeviceInner>, socket: Fd, addr: SocketAddr) -> Self {
-        let held = Held { socket: Some(Arc::new(socket)), listening: Weak::new() };
+        let held = PortState { socket: Some(Arc::new(socket)), listening: Weak::new() };
         Self { device: device.clone(), addr, held: Mutex::new(held) }
     }
 
@@ -43,7 +43,7 @@ impl Port {
     }
 
     /// Fails if the port is listening.
-    fn check_not_listening(&self, held: &Held) -> Result<()> {
+    fn check_not_listening(&self, held: &PortState) -> Result<()> {
         match held.listening.strong_count() {
             0 => Ok(()),
             _ => Err(Error::Busy { what: "the port", why: format!("a listener uses {}", self.addr) }),

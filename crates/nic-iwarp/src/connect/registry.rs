@@ -29,13 +29,13 @@ pub(crate) enum ThreadRequest {
 }
 
 /// A connection being established.
-pub(crate) struct Attempt {
+pub(crate) struct ConnectAttempt {
     pub(crate) socket: Fd,
     pub(crate) deadline: Time,
-    pub(crate) phase: Phase,
+    pub(crate) phase: AttemptPhase,
 }
 
-pub(crate) enum Phase {
+pub(crate) enum AttemptPhase {
     /// TCP is connecting.
     Connecting(OutgoingConn),
     /// The request has been sent; waiting for the reply.
@@ -44,7 +44,7 @@ pub(crate) enum Phase {
     AwaitingRequest(IncomingConn),
 }
 
-impl Phase {
+impl AttemptPhase {
     fn outgoing(&self) -> Option<&OutgoingConn> {
         match self {
             Self::Connecting(outgoing) | Self::AwaitingReply(outgoing, _) => Some(outgoing),
@@ -71,7 +71,7 @@ impl Phase {
 pub(crate) struct Registry {
     thread_requests: Mutex<Vec<ThreadRequest>>,
     listeners: Mutex<BTreeMap<u64, Arc<Listener>>>,
-    attempts: Mutex<BTreeMap<u64, Attempt>>,
+    attempts: Mutex<BTreeMap<u64, ConnectAttempt>>,
     /// Descriptors ran out: no connection is accepted before this time.
     paused_until: Mutex<Option<Time>>,
 }
@@ -117,7 +117,7 @@ impl Registry {
     }
 
     /// Puts an attempt back, unless its queue pair no longer wants it.
-    pub(crate) fn insert_attempt(&self, id: u64, attempt: Attempt) {
+    pub(crate) fn insert_attempt(&self, id: u64, attempt: ConnectAttempt) {
         // Under the lock: cancelling changes the state first and takes the lock afterwards.
         let mut attempts = unpoisoned(&self.attempts);
         if attempt.phase.outgoing().is_none_or(OutgoingConn::is_wanted) {
@@ -126,7 +126,7 @@ impl Registry {
     }
 
     /// Takes an attempt out in order to work on it.
-    pub(crate) fn take_attempt(&self, id: u64) -> Option<Attempt> {
+    pub(crate) fn take_attempt(&self, id: u64) -> Option<ConnectAttempt> {
         unpoisoned(&self.attempts).remove(&id)
     }
 
@@ -138,7 +138,7 @@ impl Registry {
     }
 
     /// Takes the attempts whose deadline has passed; returns them and the next deadline.
-    pub(crate) fn expire(&self, now: Time) -> (Vec<Attempt>, Option<Time>) {
+    pub(crate) fn expire(&self, now: Time) -> (Vec<ConnectAttempt>, Option<Time>) {
         let mut attempts = unpoisoned(&self.attempts);
         let late: Vec<u64> =
             attempts.iter().filter(|(_, attempt)| now >= attempt.deadline).map(|(id, _)| *id).collect();
@@ -152,7 +152,7 @@ impl Registry {
         // Attempts are in the order of their numbers, so the oldest comes first.
         let oldest = |of: Option<u64>, limit: usize| {
             let mut incoming = attempts.iter().filter(|(_, attempt)| match &attempt.phase {
-                Phase::AwaitingRequest(incoming) => of.is_none_or(|id| id == incoming.listener.id),
+                AttemptPhase::AwaitingRequest(incoming) => of.is_none_or(|id| id == incoming.listener.id),
                 _ => false,
             });
             let first = incoming.next().map(|(id, _)| *id);

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use iwarp::mpa::{Accept, Negotiated, Responder};
+use iwarp::mpa::{AcceptParams, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
 use verbs::provider::{CmOps, QpOps, RequestOps, screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
@@ -13,13 +13,13 @@ use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
 use crate::connect::cm::{find_events, own_qp};
 use crate::connect::incoming::IncomingRequest;
 use crate::connect::listener::Listener;
+use crate::connection::active_conn::ActiveConn;
 use crate::connection::end_reason::EndReason;
-use crate::connection::link::Link;
-use crate::inner::DeviceInner;
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
-use crate::queues::events::Events;
-use crate::queues::per_qp::{state, state_of};
-use crate::tcp::ends;
+use crate::queues::cm_events::CmEvents;
+use crate::queues::qp_queues::{state, state_of};
+use crate::tcp::conn_info;
 use crate::tcp::socket::{has_closed, send_now};
 use nic_util::fork::Fd;
 
@@ -27,7 +27,7 @@ use nic_util::fork::Fd;
 pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRequest) {
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
-    let info = ends::info(&socket, peer, ends::requested(request.enhanced.as_ref()));
+    let info = conn_info::info(&socket, peer, conn_info::requested(request.enhanced.as_ref()));
     let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
         Ok(screened) => screened,
         Err(private_data) => {
@@ -78,7 +78,7 @@ impl RequestHandle {
         let Some((socket, mut machine)) = self.open.take() else {
             return Err(Error::Invalid("the connect request has already been answered".into()));
         };
-        let accept = Accept {
+        let accept = AcceptParams {
             ird: u16::from(param.responder_resources) + MARKER_READS,
             ord: u16::from(param.initiator_depth) + MARKER_READS,
             private_data: param.private_data.clone(),
@@ -103,7 +103,7 @@ impl RequestHandle {
     fn begin(
         &self,
         qp: &Arc<QpInner>,
-        events: &Arc<Events>,
+        events: &Arc<CmEvents>,
         socket: Fd,
         reply: &[u8],
         negotiated: &Negotiated,
@@ -112,19 +112,20 @@ impl RequestHandle {
         let (shared, queues) = (&self.device.shared, &qp.queues);
         let sent = shared.reactor.watch(socket.as_fd(), u64::MAX, EventFlags::ONESHOT).is_ok()
             && send_now(&socket, reply).is_ok_and(|n| n == reply.len());
-        let info = ConnInfo { depths: ends::negotiated(negotiated), ..self.info };
-        let link = Link::new(shared, socket, negotiated, events.clone(), param, &[]).delay_established(info);
-        qp.with(|stream| {
+        let info = ConnInfo { depths: conn_info::negotiated(negotiated), ..self.info };
+        let active =
+            ActiveConn::new(shared, socket, negotiated, events.clone(), param, &[]).delay_established(info);
+        qp.with(|conn| {
             if !sent {
-                stream.end(queues, &EndReason::Closed);
+                conn.end(queues, &EndReason::Closed);
                 let why = CmFailure::PeerGone;
                 return events.push(CmEvent::ConnectFailed { qp_num: queues.num, why });
             }
             self.device.add_connected(qp);
-            stream.begin(queues, link);
+            conn.begin(queues, active);
             if negotiated.rtr.is_none() {
                 // No first message is expected from the peer; our sends are still held back until the peer has sent.
-                stream.ready(queues);
+                conn.ready(queues);
             }
         });
         if negotiated.rtr.is_some() {

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use iwarp::Connection;
 
-use crate::queues::per_qp::Queues;
+use crate::queues::qp_queues::QpQueues;
 
 /// The parts of a connection that sending and receiving use during one call.
 pub(crate) struct QpContext<'a> {
@@ -12,5 +12,5 @@ pub(crate) struct QpContext<'a> {
     pub(crate) machine: &'a mut Connection,
     pub(crate) socket: BorrowedFd<'a>,
     /// The queues of the queue pair.
-    pub(crate) queues: &'a Queues,
+    pub(crate) queues: &'a QpQueues,
 }

@@ -1,6 +1,6 @@
 //! Why a connection ends, and how the program learns of it.
 
-use iwarp::rx::Failure;
+use iwarp::rx::ProtocolViolation;
 use iwarp::terminate::{Terminate, TerminateCode};
 use rustix::io::Errno;
 use verbs::{AsyncEvent, CmFailure, WcStatus};
@@ -17,7 +17,7 @@ pub(crate) enum EndReason {
     /// The peer sent a Terminate.
     Terminated(Terminate),
     /// The peer violated the protocol; the state machine sends it a Terminate.
-    Violation(Failure),
+    Violation(ProtocolViolation),
     /// The memory of the receive for the current message cannot be used.
     BadReceive,
     /// The memory that this request fetches into cannot be used. The peer has responded, so all earlier requests have
@@ -49,7 +49,9 @@ impl EndReason {
     pub(crate) fn receive_status(&self) -> WcStatus {
         match self {
             Self::BadReceive => WcStatus::LocProtErr,
-            Self::Violation(Failure { terminate }) if terminate.code == TerminateCode::UNTAGGED_TOO_LONG => {
+            Self::Violation(ProtocolViolation { terminate })
+                if terminate.code == TerminateCode::UNTAGGED_TOO_LONG =>
+            {
                 WcStatus::LocLenErr
             }
             _ => WcStatus::WrFlushErr,
@@ -59,10 +61,10 @@ impl EndReason {
     /// The asynchronous event that the program gets in addition to completions.
     pub(crate) fn async_event(&self, qp_num: u32) -> Option<AsyncEvent> {
         match self {
-            Self::Violation(Failure { terminate }) if terminate.code.is_protection() => {
+            Self::Violation(ProtocolViolation { terminate }) if terminate.code.is_protection() => {
                 Some(AsyncEvent::QpAccessError { qp_num })
             }
-            Self::Violation(Failure { terminate }) | Self::Terminated(terminate) => {
+            Self::Violation(ProtocolViolation { terminate }) | Self::Terminated(terminate) => {
                 Some(AsyncEvent::QpFatal { qp_num, why: terminate.code.name() })
             }
             _ => None,

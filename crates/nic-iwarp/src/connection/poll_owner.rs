@@ -17,8 +17,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::epoll::EventFlags;
 
-use crate::queues::per_qp::Queues;
-use crate::shared::Shared;
+use crate::queues::qp_queues::QpQueues;
+use crate::shared::DeviceShared;
 
 /// The NIC thread leaves a connection to a poller after this many polls since the socket was armed.
 const POLLS_TO_WATCH: u32 = 8;
@@ -71,17 +71,17 @@ impl PollOwner {
         self.listed
     }
 
-    fn polls(&self, queues: &Queues) -> u32 {
+    fn polls(&self, queues: &QpQueues) -> u32 {
         let set_polls = if self.listed { queues.shared.ready_set.polls() } else { 0 };
         queues.polls().wrapping_add(set_polls)
     }
 
-    fn polls_since_armed(&self, queues: &Queues) -> u32 {
+    fn polls_since_armed(&self, queues: &QpQueues) -> u32 {
         self.polls(queues).wrapping_sub(self.polls_when_armed)
     }
 
     /// Starts watching, because another thread polls.
-    fn watch(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+    fn watch(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         self.watched = true;
         self.polls_when_checked = self.polls(queues);
         queues.shared.reactor.disarm(socket);
@@ -90,7 +90,7 @@ impl PollOwner {
 
     /// Records a poll. If polls continue, the NIC thread needs no events of the socket and only watches the polls.
     #[inline]
-    pub(crate) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+    pub(crate) fn on_poll(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         if !self.watched && self.polls_since_armed(queues) >= POLLS_TO_TAKE_OVER {
             self.armed = None;
             self.watch(socket, queues);
@@ -99,7 +99,7 @@ impl PollOwner {
     }
 
     /// Handles epoll's report of the socket to the NIC thread; returns whether the thread starts to watch.
-    pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &Queues) -> bool {
+    pub(crate) fn on_event(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) -> bool {
         self.armed = None;
         let starts =
             !self.watched && self.polls_since_armed(queues) >= POLLS_TO_WATCH && !queues.has_sleeper();
@@ -112,7 +112,7 @@ impl PollOwner {
     }
 
     /// Checks for the NIC thread whether polls continue.
-    pub(crate) fn check_polls(&mut self, queues: &Queues) -> PollCheck {
+    pub(crate) fn check_polls(&mut self, queues: &QpQueues) -> PollCheck {
         if !self.watched {
             return PollCheck::Unwatched;
         }
@@ -133,7 +133,7 @@ impl PollOwner {
     /// (`rnr`), so it would miss the peer's close: the NIC thread is then notified of it. If the connection waits for
     /// room to send (`blocked`), the thread is notified of that.
     #[inline]
-    pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &Queues, rnr: bool, blocked: bool) {
+    pub(crate) fn settle(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues, rnr: bool, blocked: bool) {
         let reactor = &queues.shared.reactor;
         if !self.listed && queues.shared.has_many_connections() {
             self.listed = true;
@@ -157,7 +157,7 @@ impl PollOwner {
 
     /// A poll received data, and the next polls include this connection, too.
     #[inline]
-    pub(crate) fn on_poll_data(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+    pub(crate) fn on_poll_data(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         if self.in_epoll_set && self.data_streak < POLLS_TO_MUTE {
             self.data_streak += 1;
             if self.data_streak == POLLS_TO_MUTE {
@@ -168,7 +168,7 @@ impl PollOwner {
 
     /// From now on polls include this connection only on an epoll event.
     #[inline]
-    pub(crate) fn on_poll_idle(&mut self, socket: BorrowedFd<'_>, queues: &Queues) {
+    pub(crate) fn on_poll_idle(&mut self, socket: BorrowedFd<'_>, queues: &QpQueues) {
         let data_streak = std::mem::take(&mut self.data_streak);
         if data_streak == POLLS_TO_MUTE && !queues.shared.ready_set.unmute(socket, queues.num) {
             self.in_epoll_set = false;
@@ -177,7 +177,7 @@ impl PollOwner {
     }
 
     /// Stops all polling of the socket.
-    pub(crate) fn stop(&self, socket: BorrowedFd<'_>, shared: &Shared) {
+    pub(crate) fn stop(&self, socket: BorrowedFd<'_>, shared: &DeviceShared) {
         shared.reactor.unwatch(socket);
         if self.in_epoll_set {
             shared.ready_set.remove(socket);
@@ -195,14 +195,14 @@ mod tests {
     use super::*;
     use crate::config::IwarpConfig;
     use crate::queues::completions::Completions;
-    use crate::queues::per_qp::QpParams;
+    use crate::queues::qp_queues::QpParams;
     use nic_util::fork::ForkGuard;
 
     /// The queues of a queue pair, and its completion queue.
-    fn queues() -> (Queues, Arc<Completions>) {
+    fn queues() -> (QpQueues, Arc<Completions>) {
         let fork_guard = ForkGuard::here().expect("handlers");
         let shared = Arc::new(
-            Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors"),
+            DeviceShared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors"),
         );
         let ring = Arc::new(Completions::new(&shared, 0, 16, None));
         let params = QpParams {
@@ -215,7 +215,7 @@ mod tests {
             recv_ring: ring.clone(),
             srq: None,
         };
-        (Queues::new(&shared, params).expect("queues"), ring)
+        (QpQueues::new(&shared, params).expect("queues"), ring)
     }
 
     /// Goal: the NIC thread does not leave a connection to a poller that has gone to sleep. Method: polls, then an

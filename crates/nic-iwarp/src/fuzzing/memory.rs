@@ -90,7 +90,7 @@ impl VictimMemory {
     }
 
     /// Resets contents and tags. Returns the regions that the peer knows.
-    pub(super) fn renew(&mut self) -> Vec<KnownRegion> {
+    pub(super) fn reset(&mut self) -> Vec<KnownRegion> {
         self.regions.clear();
         self.local.clear();
         self.going = None;
@@ -124,7 +124,7 @@ impl VictimMemory {
         };
         let gone = add(domain, host, region(GONE), Access::ALL);
         let going = add(domain, host, region(GOING), Access::ALL);
-        let mut known = vec![of(&gone), of(&going)];
+        let mut known = vec![known_region(&gone), known_region(&going)];
         gone.dereg().expect("no thread uses it");
         let mut regions: Vec<Mr> =
             (0..COMBINATIONS).map(|bits| add(domain, host, region(bits), combination(bits))).collect();
@@ -143,7 +143,7 @@ impl VictimMemory {
         let slots = (0..COMBINATIONS).filter(|bits| writable(*bits)).chain([GOING, UNALIGNED]);
         self.open = slots.map(|slot| (0, region(slot))).collect();
         self.open.push((1, MARGIN..MARGIN + REGION));
-        known.extend(regions.iter().chain(&self.local).map(of));
+        known.extend(regions.iter().chain(&self.local).map(known_region));
         (self.regions, self.going) = (regions, Some(going));
         // The regions that most inputs should find first.
         known.rotate_left(2 + COMBINATIONS - 1);
@@ -151,7 +151,7 @@ impl VictimMemory {
     }
 
     /// Deregisters a region while the peer uses it; from now on its bytes must not change.
-    pub(super) fn take_away(&mut self) {
+    pub(super) fn deregister_one(&mut self) {
         let Some(going) = self.going.take() else { return };
         going.dereg().expect("no thread is using it");
         let range = region(GOING);
@@ -163,15 +163,15 @@ impl VictimMemory {
     /// Memory for the next receive, at most `len` bytes.
     pub(super) fn receive(&mut self, len: usize) -> Sge {
         let (mr, used) = (&self.local[0], &mut self.receives);
-        let sge = cut(mr, used, len);
-        self.opened(RECEIVES, sge)
+        let sge = take_part(mr, used, len);
+        self.mark_writable(RECEIVES, sge)
     }
 
     /// Memory for the data that a request fetches.
     pub(super) fn sink(&mut self, len: usize) -> Sge {
         let (mr, used) = (&self.local[1], &mut self.sinks);
-        let sge = cut(mr, used, len);
-        self.opened(SINKS, sge)
+        let sge = take_part(mr, used, len);
+        self.mark_writable(SINKS, sge)
     }
 
     /// Memory that this side sends.
@@ -179,7 +179,7 @@ impl VictimMemory {
         self.local[2].sge(0, len.min(REGION) as u32)
     }
 
-    fn opened(&mut self, slot: usize, sge: Sge) -> Sge {
+    fn mark_writable(&mut self, slot: usize, sge: Sge) -> Sge {
         let begin = (sge.addr - self.host.addr()) as usize;
         debug_assert!(region(slot).contains(&begin) || sge.length == 0);
         self.open.push((0, begin..begin + sge.length as usize));
@@ -214,11 +214,11 @@ impl VictimMemory {
     }
 }
 
-fn of(mr: &Mr) -> KnownRegion {
+fn known_region(mr: &Mr) -> KnownRegion {
     KnownRegion { stag: mr.rkey(), base: mr.addr(), len: mr.buf().len() as u64 }
 }
 
-fn cut(mr: &Mr, used: &mut usize, len: usize) -> Sge {
+fn take_part(mr: &Mr, used: &mut usize, len: usize) -> Sge {
     let len = len.min(REGION - *used);
     let sge = mr.sge(*used as u64, len as u32);
     *used += len;

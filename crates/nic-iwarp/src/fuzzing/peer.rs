@@ -8,7 +8,7 @@ use iwarp::crc::Crc;
 use iwarp::ddp::{Header, QUEUE_ATOMIC, QUEUE_REQUEST, QUEUES, Tagged, UNTAGGED_LEN, Untagged};
 use iwarp::mpa::{CRC_LEN, LENGTH_LEN};
 use iwarp::rdmap::{ATOMIC_REQUEST_LEN, AtomicRequest, AtomicResponse, Opcode, ReadRequest};
-use iwarp::wire::Inline;
+use iwarp::wire::InlineBytes;
 
 use super::Input;
 use super::memory::KnownRegion;
@@ -16,10 +16,10 @@ use super::memory::KnownRegion;
 /// Maximum payload of a segment in bytes.
 const SEGMENT_MAX: usize = 700;
 /// Maximum number of received bytes to store.
-const HEARD_MAX: usize = 4 << 20;
+const RECEIVED_MAX: usize = 4 << 20;
 
 /// A request of the victim that waits for a response.
-enum Asked {
+enum VictimRequest {
     Read(ReadRequest),
     Atomic(u32),
 }
@@ -33,10 +33,10 @@ pub(super) struct Peer {
     /// Frames not sent yet.
     out: Vec<u8>,
     /// All bytes received after the handshake.
-    pub(super) heard: Vec<u8>,
-    /// Number of parsed bytes in `heard`.
-    understood: usize,
-    asked: VecDeque<Asked>,
+    pub(super) received: Vec<u8>,
+    /// Number of parsed bytes in `received`.
+    parsed: usize,
+    requests: VecDeque<VictimRequest>,
     closed: bool,
 }
 
@@ -50,15 +50,15 @@ impl Peer {
             known,
             msn: [1; QUEUES],
             out: Vec::new(),
-            heard: Vec::new(),
-            understood: 0,
-            asked: VecDeque::new(),
+            received: Vec::new(),
+            parsed: 0,
+            requests: VecDeque::new(),
             closed: false,
         }
     }
 
     /// Appends raw bytes.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
+    pub(super) fn queue_bytes(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
@@ -79,17 +79,17 @@ impl Peer {
     }
 
     /// Reads what has arrived; returns whether the victim has closed the connection.
-    pub(super) fn hear(&mut self) -> bool {
+    pub(super) fn receive(&mut self) -> bool {
         let mut bytes = [0; 16 << 10];
-        while !self.closed && self.heard.len() < HEARD_MAX {
+        while !self.closed && self.received.len() < RECEIVED_MAX {
             match self.socket.read(&mut bytes) {
                 Ok(0) => self.closed = true,
-                Ok(n) => self.heard.extend_from_slice(&bytes[..n]),
+                Ok(n) => self.received.extend_from_slice(&bytes[..n]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => self.closed = true,
             }
         }
-        self.closed || self.heard.len() >= HEARD_MAX
+        self.closed || self.received.len() >= RECEIVED_MAX
     }
 
     /// Closes the sending direction.
@@ -99,8 +99,8 @@ impl Peer {
     }
 
     /// Parses the received bytes for requests of the victim.
-    pub(super) fn understand(&mut self) {
-        while let Some(rest) = self.heard.get(self.understood..)
+    pub(super) fn parse_requests(&mut self) {
+        while let Some(rest) = self.received.get(self.parsed..)
             && let Some(&[high, low]) = rest.first_chunk()
         {
             let len = usize::from(u16::from_be_bytes([high, low]));
@@ -108,14 +108,17 @@ impl Peer {
             let Some(segment) = rest.get(LENGTH_LEN..LENGTH_LEN + len).filter(|_| rest.len() >= whole) else {
                 return;
             };
-            self.understood += whole;
+            self.parsed += whole;
             let Some(Header::Untagged(header)) = Header::parse(segment) else { continue };
             let body = &segment[UNTAGGED_LEN..];
             match Opcode::parse(header.ulp) {
-                Some(Opcode::ReadRequest) => self.asked.extend(ReadRequest::parse(body).map(Asked::Read)),
+                Some(Opcode::ReadRequest) => {
+                    self.requests.extend(ReadRequest::parse(body).map(VictimRequest::Read))
+                }
                 Some(Opcode::AtomicRequest) => {
-                    self.asked
-                        .extend(AtomicRequest::parse(body).ok().map(|request| Asked::Atomic(request.id)));
+                    self.requests.extend(
+                        AtomicRequest::parse(body).ok().map(|request| VictimRequest::Atomic(request.id)),
+                    );
                 }
                 _ => {}
             }
@@ -123,7 +126,7 @@ impl Peer {
     }
 
     /// Frames a segment. One byte of the input selects the damage; an even value selects none.
-    fn frame(&mut self, input: &mut Input<'_>, mut segment: Vec<u8>) {
+    fn queue_framed(&mut self, input: &mut Input<'_>, mut segment: Vec<u8>) {
         let wrong = input.byte();
         let (mut len, mut crc_flip, mut pad) = (segment.len() as u16, 0, 0);
         if wrong & 1 == 1 {
@@ -148,24 +151,24 @@ impl Peer {
         self.out.extend(segment);
         let end = begin + (self.out.len() - begin).next_multiple_of(4);
         self.out.resize(end, pad);
-        let mut crc = Crc::of(&self.out[begin..]).to_wire();
+        let mut crc = Crc::compute(&self.out[begin..]).to_wire();
         crc[0] ^= crc_flip;
         self.out.extend(crc);
     }
 
     fn segment(header: &Header, body: &[u8]) -> Vec<u8> {
-        let mut out = Inline::<UNTAGGED_LEN>::new();
+        let mut out = InlineBytes::<UNTAGGED_LEN>::new();
         header.emit(&mut out);
         [out.as_slice(), body].concat()
     }
 
-    fn control(&mut self, input: &mut Input<'_>, opcode: Opcode, body: &[u8]) {
+    fn queue_control(&mut self, input: &mut Input<'_>, opcode: Opcode, body: &[u8]) {
         let queue = opcode.queue().unwrap_or_default();
         let msn = self.msn[queue as usize];
         self.msn[queue as usize] = msn.wrapping_add(1);
         let header =
             Header::Untagged(Untagged { last: true, ulp: opcode.control(), ulp_word: 0, queue, msn, mo: 0 });
-        self.frame(input, Self::segment(&header, body));
+        self.queue_framed(input, Self::segment(&header, body));
     }
 
     /// Chooses a region, mostly a known one.
@@ -208,7 +211,7 @@ impl Peer {
     }
 
     /// Appends the tagged segments of one message.
-    fn tagged(&mut self, input: &mut Input<'_>, opcode: Opcode, stag: u32, to: u64, len: u32) {
+    fn queue_tagged(&mut self, input: &mut Input<'_>, opcode: Opcode, stag: u32, to: u64, len: u32) {
         let len = (len as usize).min(2 * SEGMENT_MAX);
         let cut = if input.bit(0) { len } else { len / 2 + 1 };
         input.byte();
@@ -218,7 +221,7 @@ impl Peer {
             let last = offset + now == len;
             let to = to.wrapping_add(offset as u64);
             let header = Header::Tagged(Tagged { last, ulp: opcode.control(), stag, to });
-            self.frame(input, Self::segment(&header, &vec![0xee; now]));
+            self.queue_framed(input, Self::segment(&header, &vec![0xee; now]));
             offset += now;
             if last {
                 return;
@@ -241,7 +244,7 @@ impl Peer {
             let last = offset + now == len;
             let ulp = opcode.control();
             let header = Untagged { last, ulp, ulp_word, queue: 0, msn, mo: offset as u32 };
-            self.frame(input, Self::segment(&Header::Untagged(header), &vec![0xdd; now]));
+            self.queue_framed(input, Self::segment(&Header::Untagged(header), &vec![0xdd; now]));
             offset += now;
             if last {
                 return;
@@ -252,7 +255,7 @@ impl Peer {
     pub(super) fn write(&mut self, input: &mut Input<'_>) {
         let region = self.region(input);
         let (to, len) = Self::span(input, region);
-        self.tagged(input, Opcode::Write, region.stag, to, len);
+        self.queue_tagged(input, Opcode::Write, region.stag, to, len);
     }
 
     pub(super) fn read_request(&mut self, input: &mut Input<'_>) {
@@ -260,9 +263,9 @@ impl Peer {
         let (source_to, len) = Self::span(input, source);
         let (source_stag, sink_stag, sink_to) = (source.stag, sink.stag, sink.base);
         let request = ReadRequest { sink_stag, sink_to, len, source_stag, source_to };
-        let mut body = Inline::<28>::new();
+        let mut body = InlineBytes::<28>::new();
         request.emit(&mut body);
-        self.control(input, Opcode::ReadRequest, body.as_slice());
+        self.queue_control(input, Opcode::ReadRequest, body.as_slice());
     }
 
     pub(super) fn atomic_request(&mut self, input: &mut Input<'_>) {
@@ -282,64 +285,64 @@ impl Peer {
                 swap_mask: longs[3],
             },
         };
-        let mut body = Inline::<ATOMIC_REQUEST_LEN>::new();
+        let mut body = InlineBytes::<ATOMIC_REQUEST_LEN>::new();
         AtomicRequest { id: self.msn[QUEUE_REQUEST as usize], stag: region.stag, to, op }.emit(&mut body);
-        self.control(input, Opcode::AtomicRequest, body.as_slice());
+        self.queue_control(input, Opcode::AtomicRequest, body.as_slice());
     }
 
     /// Responds to the victim's earliest request, or sends a response without a request.
-    pub(super) fn answer(&mut self, input: &mut Input<'_>) {
-        match self.asked.pop_front() {
-            Some(Asked::Read(request)) => {
+    pub(super) fn respond(&mut self, input: &mut Input<'_>) {
+        match self.requests.pop_front() {
+            Some(VictimRequest::Read(request)) => {
                 let len = match input.byte() {
                     0 => request.len.saturating_sub(1),
                     1 => request.len + 1,
                     _ => request.len,
                 };
-                self.tagged(input, Opcode::ReadResponse, request.sink_stag, request.sink_to, len);
+                self.queue_tagged(input, Opcode::ReadResponse, request.sink_stag, request.sink_to, len);
             }
-            Some(Asked::Atomic(id)) => self.atomic_response(input, id),
+            Some(VictimRequest::Atomic(id)) => self.atomic_response(input, id),
             None if input.bit(0) => self.atomic_response(input, 0),
             None => {
                 let region = self.region(input);
                 let (to, len) = Self::span(input, region);
-                self.tagged(input, Opcode::ReadResponse, region.stag, to, len);
+                self.queue_tagged(input, Opcode::ReadResponse, region.stag, to, len);
             }
         }
     }
 
     fn atomic_response(&mut self, input: &mut Input<'_>, id: u32) {
-        let mut body = Inline::<12>::new();
+        let mut body = InlineBytes::<12>::new();
         AtomicResponse { id, original: 0x77 }.emit(&mut body);
         debug_assert_eq!(Opcode::AtomicResponse.queue(), Some(QUEUE_ATOMIC));
-        self.control(input, Opcode::AtomicResponse, body.as_slice());
+        self.queue_control(input, Opcode::AtomicResponse, body.as_slice());
     }
 
     pub(super) fn immediate(&mut self, input: &mut Input<'_>) {
         let opcode = if input.bit(0) { Opcode::Immediate } else { Opcode::ImmediateSolicited };
         let body: [u8; 8] = [1, 2, 3, 4, 0, 0, 0, input.byte() & 1];
-        self.control(input, opcode, &body);
+        self.queue_control(input, opcode, &body);
     }
 
     pub(super) fn terminate(&mut self, input: &mut Input<'_>) {
         let len = usize::from(input.byte()) % 64;
         let body = input.bytes(len).to_vec();
-        self.control(input, Opcode::Terminate, &body);
+        self.queue_control(input, Opcode::Terminate, &body);
     }
 
     /// Appends arbitrary bytes, in a valid frame or raw.
-    pub(super) fn anything(&mut self, input: &mut Input<'_>, framed: bool) {
+    pub(super) fn queue_arbitrary(&mut self, input: &mut Input<'_>, framed: bool) {
         let len = usize::from(input.byte());
         let bytes = input.bytes(len).to_vec();
         if framed {
-            self.frame(input, bytes);
+            self.queue_framed(input, bytes);
         } else {
-            self.say(&bytes);
+            self.queue_bytes(&bytes);
         }
     }
 
     /// Changes a byte that has not been sent yet.
-    pub(super) fn damage(&mut self, input: &mut Input<'_>) {
+    pub(super) fn corrupt_queued(&mut self, input: &mut Input<'_>) {
         let at = usize::from(u16::from_be_bytes(input.take()));
         let flip = input.byte();
         if let Some(byte) = self.out.get_mut(at) {

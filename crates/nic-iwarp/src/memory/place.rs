@@ -72,7 +72,7 @@ pub(crate) fn send_run(socket: BorrowedFd<'_>, run: &[u8]) -> Result<usize, Errn
     let (at, len, flags) = (run.as_ptr(), run.len(), libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
     // SAFETY: the kernel reads `len` bytes of a slice. A bare system call, because the C library's wrapper is a
     // cancellation point, which costs two atomic operations in programs with threads. Test:
-    // what_is_skipped_is_not_sent.
+    // gather_skips_sent_bytes.
     result(unsafe { libc::syscall(libc::SYS_sendto, socket.as_raw_fd(), at, len, flags, 0_usize, 0_usize) }
         as isize)
 }
@@ -95,7 +95,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, gather: &mut Gather) -> Result<usize,
 pub(crate) fn read_ahead(socket: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
     let (at, len, flags) = (into.as_mut_ptr(), into.len(), libc::MSG_DONTWAIT);
     // SAFETY: the kernel writes at most `len` bytes to a slice; a bare system call as in `send_run`.
-    // Test: reading_goes_to_the_pieces_first.
+    // Test: read_fills_pieces_before_buffer.
     result(unsafe { libc::syscall(libc::SYS_recvfrom, socket.as_raw_fd(), at, len, flags, 0_usize, 0_usize) }
         as isize)
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_not_sent() {
+    fn gather_skips_sent_bytes() {
         let (near, mut far) = pair();
         for skip in 0..=9 {
             let (mut gather, mut left) = (Gather::new(), skip);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_to_the_pieces_first() {
+    fn read_fills_pieces_before_buffer() {
         let (mut near, far) = pair();
         near.write_all(b"0123456789").expect("sent");
         let (mut one, mut two, mut tail) = ([0_u8; 3], [0_u8; 2], [0_u8; 8]);
@@ -283,7 +283,7 @@ mod tests {
             let mut list = SgList::new();
             list.push(memory.as_mut_ptr().wrapping_add(3), first as u64);
             list.push(memory.as_mut_ptr().wrapping_add(8 + first), second as u64);
-            let whole = Crc::of(&source[1..=n]);
+            let whole = Crc::compute(&source[1..=n]);
             assert_eq!(copy_in(&source[1..=n], &list), Ok(()));
             assert_eq!(memory[3..3 + first], source[1..=first]);
             assert_eq!(memory[8 + first..8 + n], source[1 + first..=n]);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_need_alignment() {
+    fn atomic_at_unaligned_address_fails() {
         let mut words = [5_u64, 7];
         let at = words.as_mut_ptr().cast::<u8>();
         let add = AtomicOp::FetchAdd { add: 3, mask: 0 };

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use iwarp::rx::Refusal;
+use iwarp::rx::AccessError;
 use verbs::{Access, Error, Sge};
 
 use nic_util::sg_list::SgList;
@@ -108,30 +108,30 @@ impl RegionTable {
         need: Access,
         addr: u64,
         len: u64,
-    ) -> Result<*mut u8, Refusal> {
-        let entry = self.entry(key).filter(|_| key != 0).ok_or(Refusal::Invalid)?;
+    ) -> Result<*mut u8, AccessError> {
+        let entry = self.entry(key).filter(|_| key != 0).ok_or(AccessError::Invalid)?;
         if entry.key.load(Ordering::Acquire) != key {
-            return Err(Refusal::Invalid);
+            return Err(AccessError::Invalid);
         }
         if entry.pd.load(Ordering::Relaxed) != pd {
-            return Err(Refusal::NotAssociated);
+            return Err(AccessError::NotAssociated);
         }
         let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
         if !access.contains(need) {
-            return Err(Refusal::Access);
+            return Err(AccessError::Access);
         }
         let offset = addr.wrapping_sub(entry.base.load(Ordering::Relaxed));
         let size = entry.len.load(Ordering::Relaxed);
         if offset > size || len > size - offset {
-            return Err(Refusal::Bounds);
+            return Err(AccessError::Bounds);
         }
         Ok((entry.at.load(Ordering::Relaxed) + offset) as *mut u8)
     }
 
     /// Whether a peer may invalidate this tag.
-    pub(crate) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), Refusal> {
+    pub(crate) fn may_invalidate(&self, key: u32, pd: u32) -> Result<(), AccessError> {
         match self.find(key, pd, Access::empty(), 0, 0) {
-            Ok(_) | Err(Refusal::Bounds) => Ok(()),
+            Ok(_) | Err(AccessError::Bounds) => Ok(()),
             Err(why) => Err(why),
         }
     }
@@ -218,12 +218,12 @@ pub(crate) struct Domain<'a> {
 impl Domain<'_> {
     /// The address of `[addr, addr + len)` of a region, if domain, rights and bounds allow the access.
     #[inline]
-    pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, Refusal> {
+    pub(crate) fn find(&self, key: u32, need: Access, addr: u64, len: u64) -> Result<*mut u8, AccessError> {
         self.regions.find(key, self.pd, need, addr, len)
     }
 
     /// A range that the peer names, as a list, if key, rights and bounds allow the access.
-    pub(crate) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<SgList, Refusal> {
+    pub(crate) fn remote(&self, stag: u32, need: Access, to: u64, len: u64) -> Result<SgList, AccessError> {
         let mut list = SgList::new();
         list.push(self.find(stag, need, to, len)?, len);
         Ok(list)
@@ -253,7 +253,7 @@ impl Domain<'_> {
     }
 
     /// Whether a peer may invalidate this tag.
-    pub(crate) fn may_invalidate(&self, key: u32) -> Result<(), Refusal> {
+    pub(crate) fn may_invalidate(&self, key: u32) -> Result<(), AccessError> {
         self.regions.may_invalidate(key, self.pd)
     }
 
@@ -275,19 +275,23 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_own_reason() {
+    fn access_error_names_its_reason() {
         let table = RegionTable::new();
         let (buf, key) = filled(&table, Access::REMOTE_READ);
         let find = |key, pd, need, addr, len| table.find(key, pd, need, addr, len);
         assert_eq!(find(key, 7, Access::REMOTE_READ, 1000, 100), Ok(buf.as_ptr()));
         assert_eq!(find(key, 7, Access::REMOTE_READ, 1100, 0), Ok(buf.as_ptr().wrapping_add(100)));
-        assert_eq!(find(key, 8, Access::REMOTE_READ, 1000, 1), Err(Refusal::NotAssociated));
-        assert_eq!(find(key, 7, Access::REMOTE_WRITE, 1000, 1), Err(Refusal::Access));
+        assert_eq!(find(key, 8, Access::REMOTE_READ, 1000, 1), Err(AccessError::NotAssociated));
+        assert_eq!(find(key, 7, Access::REMOTE_WRITE, 1000, 1), Err(AccessError::Access));
         for (addr, len) in [(999, 1), (1000, 101), (1101, 0), (u64::MAX, 1), (1001, u64::MAX)] {
-            assert_eq!(find(key, 7, Access::REMOTE_READ, addr, len), Err(Refusal::Bounds), "{addr}+{len}");
+            assert_eq!(
+                find(key, 7, Access::REMOTE_READ, addr, len),
+                Err(AccessError::Bounds),
+                "{addr}+{len}"
+            );
         }
         for wrong in [0, !0, key ^ 1, key ^ 0x1_0000, key ^ 0x8000_0000] {
-            assert_eq!(find(wrong, 7, Access::REMOTE_READ, 1000, 1), Err(Refusal::Invalid), "{wrong:#x}");
+            assert_eq!(find(wrong, 7, Access::REMOTE_READ, 1000, 1), Err(AccessError::Invalid), "{wrong:#x}");
         }
     }
 
@@ -296,10 +300,10 @@ mod tests {
         let table = RegionTable::new();
         let (_buf, key) = filled(&table, Access::ALL);
         assert_eq!(table.may_invalidate(key, 7), Ok(()));
-        assert_eq!(table.may_invalidate(key, 8), Err(Refusal::NotAssociated));
+        assert_eq!(table.may_invalidate(key, 8), Err(AccessError::NotAssociated));
         assert!(!table.invalidate(key, 8), "another domain's");
         assert!(table.invalidate(key, 7) && !table.invalidate(key, 7), "once");
-        assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(Refusal::Invalid));
+        assert_eq!(table.find(key, 7, Access::empty(), 1000, 1), Err(AccessError::Invalid));
     }
 
     /// Goal: one tag reveals nothing about the next. Method: successive tags differ in every bit about half of the
@@ -331,7 +335,7 @@ mod tests {
 
     /// Goal: every entry can be taken, and none twice. Method: takes all entries, and returns some.
     #[test]
-    fn all_entries_are_taken_once() {
+    fn numbers_are_allocated_once() {
         let mut numbers = Numbers::new();
         let starts = (0..=u16::MAX).map(|start| start.wrapping_mul(40_503));
         let mut all: Vec<usize> = starts.filter_map(|start| numbers.take(start)).collect();

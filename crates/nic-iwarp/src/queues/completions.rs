@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 use host::Bell;
 use verbs::{AsyncEvent, Wc};
 
+use crate::queues::cq_events::CqEvents;
 use crate::queues::receives::SharedReceives;
-use crate::queues::reports::Reports;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use nic_util::sync::Spin;
 
 const ARMED_SOLICITED: u32 = 1;
@@ -18,7 +18,7 @@ const ARMED_ANY: u32 = 2;
 
 /// The queue slots that polling a completion frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Frees {
+pub(crate) enum SlotsToFree {
     /// The slots of all send requests before this number.
     Sends(u64),
     /// The slot of one receive.
@@ -26,7 +26,7 @@ pub(crate) enum Frees {
 }
 
 /// Freed slots of a queue pair's queues, counted by pollers and read by posters.
-pub(crate) struct FreedSlots {
+pub(crate) struct FreedSlotCounts {
     /// Number of send requests whose slots are free.
     pub(crate) sends: AtomicU64,
     /// Number of receives of the queue pair's own queue whose slots are free.
@@ -35,16 +35,16 @@ pub(crate) struct FreedSlots {
     pub(crate) srq: Option<Arc<SharedReceives>>,
 }
 
-impl FreedSlots {
+impl FreedSlotCounts {
     /// Frees the slots of a completion that was polled or will never be.
     #[inline]
-    pub(crate) fn reclaim(&self, frees: Frees) {
+    pub(crate) fn reclaim(&self, frees: SlotsToFree) {
         match (frees, &self.srq) {
-            (Frees::Sends(upto), _) => {
+            (SlotsToFree::Sends(upto), _) => {
                 self.sends.fetch_max(upto, Ordering::Release);
             }
-            (Frees::Receive, Some(srq)) => srq.reclaim(),
-            (Frees::Receive, None) => {
+            (SlotsToFree::Receive, Some(srq)) => srq.reclaim(),
+            (SlotsToFree::Receive, None) => {
                 self.receives.fetch_add(1, Ordering::Release);
             }
         }
@@ -54,8 +54,8 @@ impl FreedSlots {
 /// A completion, and the slots that polling it frees.
 struct Entry {
     wc: Wc,
-    slots: Arc<FreedSlots>,
-    frees: Frees,
+    slots: Arc<FreedSlotCounts>,
+    frees: SlotsToFree,
 }
 
 #[derive(Default)]
@@ -67,12 +67,12 @@ struct Ring {
 
 /// The completions of a queue.
 pub(crate) struct Completions {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
     id: u32,
     /// Capacity, which the program may change.
     cqe: AtomicU32,
     bell: Bell,
-    reports: Option<Arc<Reports>>,
+    cq_events: Option<Arc<CqEvents>>,
     ring: Spin<Ring>,
     /// Queue pairs that complete here and that the NIC thread has started to watch since a program was last about to
     /// sleep.
@@ -84,13 +84,18 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn new(shared: &Arc<Shared>, id: u32, cqe: u32, reports: Option<Arc<Reports>>) -> Self {
+    pub(crate) fn new(
+        shared: &Arc<DeviceShared>,
+        id: u32,
+        cqe: u32,
+        cq_events: Option<Arc<CqEvents>>,
+    ) -> Self {
         Self {
             shared: shared.clone(),
             id,
             cqe: AtomicU32::new(cqe),
             bell: Bell::new(),
-            reports,
+            cq_events,
             ring: Spin::new(Ring::default()),
             watched: Spin::default(),
             len: AtomicUsize::new(0),
@@ -149,7 +154,7 @@ impl Completions {
     }
 
     /// Drops a queue pair's completions, and reserves room for `depth` fewer.
-    pub(crate) fn release(&self, slots: &Arc<FreedSlots>, depth: u32) {
+    pub(crate) fn release(&self, slots: &Arc<FreedSlotCounts>, depth: u32) {
         let mut ring = self.ring.lock();
         ring.entries.retain(|entry| {
             let stays = !Arc::ptr_eq(&entry.slots, slots);
@@ -163,13 +168,13 @@ impl Completions {
     }
 
     /// Whether successful completions of a queue pair are queued here.
-    pub(crate) fn has_completed(&self, slots: &Arc<FreedSlots>) -> bool {
+    pub(crate) fn has_completed(&self, slots: &Arc<FreedSlotCounts>) -> bool {
         self.ring.lock().entries.iter().any(|entry| Arc::ptr_eq(&entry.slots, slots) && entry.wc.is_ok())
     }
 
     /// Publishes a completion and wakes waiting threads; a full queue overruns.
     #[inline]
-    pub(crate) fn push(&self, slots: &Arc<FreedSlots>, wc: Wc, frees: Frees, solicited: bool) {
+    pub(crate) fn push(&self, slots: &Arc<FreedSlotCounts>, wc: Wc, frees: SlotsToFree, solicited: bool) {
         let mut ring = self.ring.lock();
         if ring.entries.len() >= self.cqe() as usize {
             drop(ring);
@@ -192,10 +197,10 @@ impl Completions {
         let armed = self.armed.load(Ordering::Relaxed);
         if armed >= wanted
             && self.armed.compare_exchange(armed, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            && let Some(reports) = &self.reports
+            && let Some(cq_events) = &self.cq_events
         {
             self.shared.count_wake();
-            reports.add(self.id);
+            cq_events.add(self.id);
         }
     }
 
@@ -242,7 +247,7 @@ impl Completions {
 
     /// Requests a report of the next completion; returns false if there is no channel to report to.
     pub(crate) fn arm(&self, solicited_only: bool) -> bool {
-        if self.reports.is_none() {
+        if self.cq_events.is_none() {
             return false;
         }
         let kind = if solicited_only { ARMED_SOLICITED } else { ARMED_ANY };
@@ -252,10 +257,10 @@ impl Completions {
         true
     }
 
-    /// Withdraws the reports of a queue that is being destroyed.
-    pub(crate) fn forget_reports(&self) {
-        if let Some(reports) = &self.reports {
-            reports.forget(self.id);
+    /// Withdraws the events of a queue that is being destroyed.
+    pub(crate) fn forget_events(&self) {
+        if let Some(cq_events) = &self.cq_events {
+            cq_events.forget(self.id);
         }
     }
 

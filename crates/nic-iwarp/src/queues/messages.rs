@@ -5,7 +5,7 @@ use iwarp::tx::{Op, OpKind};
 use verbs::{Access, RemoteAddr, SendFlags, SendOp, WcStatus};
 
 use crate::memory::regions::Domain;
-use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::request_ring::{SendQueue, SendRequest};
 
 /// The request of an operation. An operation's identifier is twice the number of its request, plus one for the last
 /// operation of the request.
@@ -39,7 +39,7 @@ pub(crate) fn check_local(
     queue: &SendQueue,
     domain: Domain<'_>,
     number: u64,
-    request: &Request,
+    request: &SendRequest,
 ) -> Result<(), WcStatus> {
     let need = if request.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
     if matches!(request.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && request.len != 8 {
@@ -49,7 +49,7 @@ pub(crate) fn check_local(
 }
 
 /// The messages of a request.
-pub(crate) fn messages(number: u64, request: &Request) -> [Option<Op>; 2] {
+pub(crate) fn messages(number: u64, request: &SendRequest) -> [Option<Op>; 2] {
     let len = request.len;
     let solicited = request.flags.contains(SendFlags::SOLICITED);
     let fence = request.flags.contains(SendFlags::FENCE);
@@ -104,7 +104,7 @@ mod tests {
     fn operation_ids_map_to_requests() {
         let remote = RemoteAddr::default();
         for op in [SendOp::Send, SendOp::SendImm(7), SendOp::WriteImm(remote, 7), SendOp::Read(remote)] {
-            let request = Request::new(1, op, SendFlags::empty(), 8);
+            let request = SendRequest::new(1, op, SendFlags::empty(), 8);
             let ops: Vec<Op> = messages(41, &request).into_iter().flatten().collect();
             assert!(ops.iter().all(|op| request_of(op.id) == 41));
             let lasts: Vec<bool> = ops.iter().map(|op| is_last(op.id)).collect();

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use verbs::{AsyncEvent, RecvWr, Result};
 
-use crate::queues::request_ring::{Receive, ReceiveQueue};
-use crate::shared::Shared;
+use crate::queues::request_ring::{PostedReceive, ReceiveQueue};
+use crate::shared::DeviceShared;
 use nic_util::sync::Spin;
 
 /// A receive queue shared by several queue pairs.
 pub(crate) struct SharedReceives {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
     id: u32,
     queue: Spin<ReceiveQueue>,
     reclaimed: AtomicU64,
@@ -21,7 +21,7 @@ pub(crate) struct SharedReceives {
 }
 
 impl SharedReceives {
-    pub(crate) fn new(shared: &Arc<Shared>, id: u32, max_wr: u32, max_sge: u32) -> Self {
+    pub(crate) fn new(shared: &Arc<DeviceShared>, id: u32, max_wr: u32, max_sge: u32) -> Self {
         Self {
             shared: shared.clone(),
             id,
@@ -40,10 +40,10 @@ impl SharedReceives {
         self.queue.lock().post(wr, &self.reclaimed)
     }
 
-    fn take(&self, into: &mut Receive) -> bool {
+    fn take(&self, into: &mut PostedReceive) -> bool {
         let mut queue = self.queue.lock();
         let taken = queue.take(into);
-        let left = queue.left();
+        let left = queue.len();
         drop(queue);
         if taken {
             self.check_limit(left);
@@ -59,7 +59,7 @@ impl SharedReceives {
     /// Requests an event when fewer than `limit` receives are left; 0 for none.
     pub(crate) fn arm_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::Release);
-        let left = self.queue.lock().left();
+        let left = self.queue.lock().len();
         self.check_limit(left);
     }
 
@@ -93,7 +93,7 @@ pub(crate) enum Receives {
 impl Receives {
     /// Takes the next receive.
     #[inline]
-    pub(crate) fn take(&self, into: &mut Receive) -> bool {
+    pub(crate) fn take(&self, into: &mut PostedReceive) -> bool {
         match self {
             Self::Own(queue) => queue.lock().take(into),
             Self::Shared(srq) => srq.take(into),
@@ -101,7 +101,7 @@ impl Receives {
     }
 
     /// Takes the next receive of an own queue; returns false for a shared queue.
-    pub(crate) fn take_own(&self, into: &mut Receive) -> bool {
+    pub(crate) fn take_own(&self, into: &mut PostedReceive) -> bool {
         match self {
             Self::Own(queue) => queue.lock().take(into),
             Self::Shared(_) => false,

@@ -40,7 +40,7 @@ impl Sges {
 
 /// A send request as posted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct SendRequest {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
@@ -50,7 +50,7 @@ pub(crate) struct Request {
     sges: usize,
 }
 
-impl Request {
+impl SendRequest {
     /// Whether it completes locally: when TCP has accepted it, whether or not it has arrived.
     #[inline]
     pub(crate) fn is_local(&self) -> bool {
@@ -59,7 +59,7 @@ impl Request {
 }
 
 #[cfg(test)]
-impl Request {
+impl SendRequest {
     /// A request that was not posted.
     pub(crate) fn new(wr_id: u64, op: SendOp, flags: SendFlags, len: u32) -> Self {
         Self { wr_id, op, flags, len, inline: false, sges: 0 }
@@ -70,7 +70,7 @@ impl Request {
 /// the depth.
 pub(crate) struct SendQueue {
     /// Grows to the largest number ever used, at most `depth`.
-    slots: Vec<Request>,
+    slots: Vec<SendRequest>,
     sges: Vec<Sge>,
     depth: usize,
     max_sge: usize,
@@ -110,7 +110,7 @@ impl SendQueue {
 
     /// Marks the first open request as completed; returns its number and content.
     #[inline]
-    pub(crate) fn complete_first(&mut self) -> (u64, Request) {
+    pub(crate) fn complete_first(&mut self) -> (u64, SendRequest) {
         let number = self.completed;
         self.completed += 1;
         (number, *self.get(number))
@@ -146,7 +146,7 @@ impl SendQueue {
                 (bytes.len() as u32, true, 0)
             }
         };
-        let request = Request { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
+        let request = SendRequest { wr_id: wr.wr_id, op: wr.op, flags: wr.flags, len, inline, sges };
         match self.slots.get_mut(slot) {
             Some(place) => *place = request,
             // In the first lap, slots are used in order.
@@ -158,7 +158,7 @@ impl SendQueue {
 
     /// A posted request whose slot is still in use.
     #[inline]
-    pub(crate) fn get(&self, number: u64) -> &Request {
+    pub(crate) fn get(&self, number: u64) -> &SendRequest {
         &self.slots[self.slot(number)]
     }
 
@@ -239,12 +239,12 @@ impl SendQueue {
 
 /// A receive that was taken from its queue.
 #[derive(Debug)]
-pub(crate) struct Receive {
+pub(crate) struct PostedReceive {
     pub(crate) wr_id: u64,
     pub(crate) sges: Sges,
 }
 
-impl Default for Receive {
+impl Default for PostedReceive {
     fn default() -> Self {
         Self { wr_id: 0, sges: Sges::EMPTY }
     }
@@ -289,7 +289,7 @@ impl ReceiveQueue {
 
     /// The slot `steps` after the first one.
     #[inline]
-    fn behind_first(&self, steps: usize) -> usize {
+    fn slot_after_first(&self, steps: usize) -> usize {
         let number = self.first + steps;
         if number < self.lap { number } else { number - self.lap }
     }
@@ -303,9 +303,9 @@ impl ReceiveQueue {
             return Err(Error::QueueFull { queue: self.name, depth: depth as u32 });
         }
         if self.left == self.lap {
-            self.lengthen();
+            self.grow();
         }
-        let number = self.behind_first(self.left);
+        let number = self.slot_after_first(self.left);
         let slot = self.slot(number);
         slot[0] = Sge { addr: wr.wr_id, length: wr.sges.len() as u32, lkey: 0 };
         slot[1..][..wr.sges.len()].copy_from_slice(wr.sges);
@@ -316,7 +316,7 @@ impl ReceiveQueue {
 
     /// Adds slots. They are within the capacity, so nothing is allocated.
     #[cold]
-    fn lengthen(&mut self) {
+    fn grow(&mut self) {
         let len = 1 + self.max_sge;
         self.slots.rotate_left(self.first * len);
         self.first = 0;
@@ -326,7 +326,7 @@ impl ReceiveQueue {
 
     /// Takes the next receive; returns whether there was one.
     #[inline]
-    pub(crate) fn take(&mut self, into: &mut Receive) -> bool {
+    pub(crate) fn take(&mut self, into: &mut PostedReceive) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -334,13 +334,13 @@ impl ReceiveQueue {
         let head = slot[0];
         into.wr_id = head.addr;
         into.sges.set(&slot[1..][..head.length as usize]);
-        self.first = self.behind_first(1);
+        self.first = self.slot_after_first(1);
         self.left -= 1;
         true
     }
 
     /// Number of queued receives.
-    pub(crate) fn left(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.left as u64
     }
 }
@@ -377,7 +377,7 @@ mod tests {
         for id in [1, 2] {
             queue.post(&RecvWr::new(id, &[sge(id)]), &reclaimed).expect("room");
         }
-        let mut receive = Receive::default();
+        let mut receive = PostedReceive::default();
         assert!(queue.take(&mut receive) && receive.wr_id == 1);
         let full = Err(Error::QueueFull { queue: "receive", depth: 2 });
         assert_eq!(
@@ -392,7 +392,7 @@ mod tests {
             assert!(queue.take(&mut receive));
             assert_eq!((receive.wr_id, receive.sges.total()), (wr_id, total));
         }
-        assert!(!queue.take(&mut receive) && queue.left() == 0);
+        assert!(!queue.take(&mut receive) && queue.len() == 0);
     }
 
     /// Goal: the ring returns receives in order, however full it is and wherever it grows, and is no longer than
@@ -402,7 +402,7 @@ mod tests {
     fn receive_ring_grows_with_queued_receives() {
         const DEPTH: usize = 100;
         let (mut queue, reclaimed) = (ReceiveQueue::new("receive", DEPTH as u32, 2), AtomicU64::new(0));
-        let (mut plain, mut receive) = (std::collections::VecDeque::new(), Receive::default());
+        let (mut plain, mut receive) = (std::collections::VecDeque::new(), PostedReceive::default());
         let (mut random, mut number) = (1_u64, 0);
         for step in 0..40_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -421,7 +421,7 @@ mod tests {
             } else {
                 assert!(!queue.take(&mut receive));
             }
-            assert_eq!(queue.left(), plain.len() as u64);
+            assert_eq!(queue.len(), plain.len() as u64);
             assert!(queue.lap <= (2 * most).clamp(FIRST_LAP, DEPTH), "{} slots for {most}", queue.lap);
         }
         assert!(queue.lap > DEPTH / 2, "it was filled");

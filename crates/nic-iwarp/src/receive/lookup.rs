@@ -1,11 +1,11 @@
 //! Data path: receiving. Answers the protocol's memory lookups from the tables of the device.
 
-use iwarp::rx::{Lookup, Refusal};
+use iwarp::rx::{AccessError, Lookup};
 use verbs::Access;
 
 use crate::connection::end_reason::EndReason;
 use crate::queues::messages::request_of;
-use crate::queues::per_qp::Queues;
+use crate::queues::qp_queues::QpQueues;
 use crate::queues::request_ring::Receive;
 
 /// What the current message needs of a receive.
@@ -21,50 +21,50 @@ pub(crate) enum ReceiveUse {
 
 /// Answers for one connection, while its lock is held.
 pub(crate) struct DeviceLookup<'a> {
-    pub(crate) queues: &'a Queues,
+    pub(crate) queues: &'a QpQueues,
     /// The receive that was taken for the message, if any.
-    pub(crate) receive: Option<&'a Receive>,
+    pub(crate) receive: Option<&'a PostedReceive>,
     pub(crate) receive_use: ReceiveUse,
     /// An error on this side, for which the peer is not responsible.
     pub(crate) fault: Option<EndReason>,
 }
 
 impl Lookup for DeviceLookup<'_> {
-    fn write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+    fn check_write(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
         self.queues.domain().find(stag, Access::REMOTE_WRITE, to, len.into()).map(drop)
     }
 
-    fn read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), Refusal> {
+    fn check_read_sink(&mut self, id: u64, offset: u32, len: u32) -> Result<(), AccessError> {
         let (queue, number) = (self.queues.sends.lock(), request_of(id));
         let domain = self.queues.domain();
         match queue.locate(number, domain, Access::LOCAL_WRITE, offset.into(), len.into()) {
             Some(_) => Ok(()),
             None => {
                 self.fault = Some(EndReason::BadSink(number));
-                Err(Refusal::Access)
+                Err(AccessError::Access)
             }
         }
     }
 
-    fn read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), Refusal> {
+    fn check_read_source(&mut self, stag: u32, to: u64, len: u32) -> Result<(), AccessError> {
         self.queues.domain().find(stag, Access::REMOTE_READ, to, len.into()).map(drop)
     }
 
-    fn atomic(&mut self, stag: u32, to: u64) -> Result<(), Refusal> {
+    fn check_atomic(&mut self, stag: u32, to: u64) -> Result<(), AccessError> {
         let at = self.queues.domain().find(stag, Access::REMOTE_ATOMIC, to, 8)?;
         // A region may begin at an odd address.
-        if at.cast::<u64>().is_aligned() { Ok(()) } else { Err(Refusal::Unaligned) }
+        if at.cast::<u64>().is_aligned() { Ok(()) } else { Err(AccessError::Unaligned) }
     }
 
-    fn invalidate(&mut self, stag: u32) -> Result<(), Refusal> {
+    fn check_invalidate(&mut self, stag: u32) -> Result<(), AccessError> {
         match self.queues.domain().may_invalidate(stag) {
             Ok(()) => Ok(()),
-            Err(Refusal::NotAssociated) => Err(Refusal::CannotInvalidate),
+            Err(AccessError::NotAssociated) => Err(AccessError::CannotInvalidate),
             Err(why) => Err(why),
         }
     }
 
-    fn receive(&mut self, _msn: u32) -> Option<u32> {
+    fn take_receive(&mut self, _msn: u32) -> Option<u32> {
         if self.receive_use == ReceiveUse::Nothing {
             return Some(0);
         }

@@ -1,4 +1,4 @@
 //! The receiving half of a connection: parses the stream and places payload.
 
 pub(crate) mod lookup;
-pub(crate) mod receiving;
+pub(crate) mod recv_half;

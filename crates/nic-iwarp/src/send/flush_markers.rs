@@ -8,15 +8,15 @@
 
 use std::collections::VecDeque;
 
-use iwarp::outcome::Open;
+use iwarp::open_requests::OpenRequest;
 use iwarp::rdmap::ReadRequest;
 use iwarp::rnr_limit;
 use iwarp::tx::{Op, OpKind};
 use verbs::SendOp;
 
 use crate::queues::messages::request_of;
-use crate::queues::outcome::{deed, sends};
-use crate::queues::request_ring::{Request, SendQueue};
+use crate::queues::request_ring::{SendQueue, SendRequest};
+use crate::queues::status::{peer_effect, send_messages};
 
 /// A marker is sent after this many requests or bytes even if more follows.
 const MARKER_REQUESTS: u64 = 16;
@@ -32,7 +32,7 @@ const MARKER: u64 = 1 << 63;
 const NO_REQUEST: u64 = 1 << 62;
 
 /// The request of an operation; `None` for markers and greetings.
-pub(crate) fn request_behind(id: u64) -> Option<u64> {
+pub(crate) fn request_of(id: u64) -> Option<u64> {
     (id & (MARKER | NO_REQUEST) == 0).then(|| request_of(id))
 }
 
@@ -115,7 +115,7 @@ impl FlushMarkers {
 
     /// The next request has been passed to the state machine or written out; `signals` means that it is signaled.
     #[inline]
-    pub(crate) fn on_begun(&mut self, request: &Request, signals: bool) {
+    pub(crate) fn on_begun(&mut self, request: &SendRequest, signals: bool) {
         self.next += 1;
         if request.is_local() {
             // It needs no marker, but a marker sent for other requests covers it, too.
@@ -138,7 +138,7 @@ impl FlushMarkers {
     /// responses for requests before it.
     #[inline]
     pub(crate) fn must_precede(&self, op: &SendOp) -> bool {
-        self.enabled && self.signaled && sends(op) > 0
+        self.enabled && self.signaled && send_messages(op) > 0
     }
 
     /// Whether a marker is due; `more` requests wait to be sent. Without `is_last_chance`, a marker for unsignaled
@@ -197,9 +197,9 @@ impl FlushMarkers {
 
     /// The first open request has completed.
     #[inline]
-    pub(crate) fn on_completed(&mut self, request: &Request) {
+    pub(crate) fn on_completed(&mut self, request: &SendRequest) {
         self.open_locals -= u32::from(request.is_local());
-        let sends = sends(&request.op);
+        let sends = send_messages(&request.op);
         self.first_open_send = self.first_open_send.wrapping_add(sends);
         let is_send = matches!(request.op, SendOp::Send | SendOp::SendImm(_) | SendOp::SendInv(_));
         self.completed_messages =
@@ -207,22 +207,22 @@ impl FlushMarkers {
     }
 
     /// The open requests that have begun, in the peer's view.
-    pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<Open> {
+    pub(crate) fn open_requests(&self, queue: &SendQueue) -> Vec<OpenRequest> {
         let mut first = self.first_open_send;
         let open = (queue.completed()..self.next).map(|number| {
-            let &Request { op, len, .. } = queue.get(number);
+            let &SendRequest { op, len, .. } = queue.get(number);
             let place = self.open_reads.iter().position(|&id| id == number);
             let request = place.map(|place| self.first_open_request.wrapping_add(place as u32));
-            let sends = (first, sends(&op));
+            let sends = (first, send_messages(&op));
             first = first.wrapping_add(sends.1);
-            Open { number, deed: deed(&op), len, sends, request }
+            OpenRequest { number, effect: peer_effect(&op), len, sends, request }
         });
         open.collect()
     }
 
     /// How many of the `open` requests have arrived, by the receipt that the peer sent before it ended the stream.
-    pub(crate) fn arrived(&self, receipt: Option<u32>, open: &[Open]) -> usize {
-        iwarp::outcome::arrived(receipt, self.completed_messages, open)
+    pub(crate) fn count_arrived(&self, receipt: Option<u32>, open: &[OpenRequest]) -> usize {
+        iwarp::open_requests::count_arrived(receipt, self.completed_messages, open)
     }
 }
 
@@ -231,8 +231,8 @@ mod tests {
     use super::*;
     use verbs::{RemoteAddr, SendFlags};
 
-    fn request(op: SendOp, len: u32) -> Request {
-        Request::new(0, op, SendFlags::empty(), len)
+    fn request(op: SendOp, len: u32) -> SendRequest {
+        SendRequest::new(0, op, SendFlags::empty(), len)
     }
 
     /// Goal: a marker is sent when a signaled request waits for it and nothing else is ready to send, or after much
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn local_requests_need_no_marker() {
         let mut markers = FlushMarkers::new(true, 4, 1);
-        let local = Request::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
+        let local = SendRequest::new(0, SendOp::Send, SendFlags::LOCAL | SendFlags::SIGNALED, 8);
         markers.on_begun(&local, true);
         assert!(markers.has_open_locals() && !markers.is_due(false, true));
         markers.on_begun(&request(SendOp::Send, 8), true);

@@ -1,4 +1,4 @@
 //! The sending half of a connection: from requests to FPDUs, and which requests have arrived.
 
 pub(crate) mod flush_markers;
-pub(crate) mod sending;
+pub(crate) mod send_half;

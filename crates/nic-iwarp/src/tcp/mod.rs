@@ -1,6 +1,6 @@
 //! TCP sockets: creation, addresses, silent peers, the outbox and the read-ahead buffer.
 
-pub(crate) mod ends;
+pub(crate) mod conn_info;
 pub(crate) mod keepalive;
 pub(crate) mod outbox;
 pub(crate) mod receive_buffer;

@@ -20,14 +20,14 @@ const SMALL_LEN: usize = 2 << 10;
 const STAGING_LEN: usize = 128 << 10;
 
 /// A part of the stream.
-pub(crate) enum Item {
+pub(crate) enum OutboxItem {
     /// Serialized small FPDUs: these bytes of [`Outbox::small`].
     Run { from: usize, to: usize },
     /// An FPDU with its trailer, and the position of its payload in the staging buffer if it was copied.
     Large { fpdu: Fpdu, trailer: Trailer, staged: Option<usize> },
 }
 
-impl Item {
+impl OutboxItem {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Run { from, to } => to - from,
@@ -60,7 +60,7 @@ impl StagingPool {
 }
 
 /// An item, and the number of requests that are completely sent with it, if it completes any.
-type Entry = (Item, Option<u64>);
+type Entry = (OutboxItem, Option<u64>);
 
 /// The items that wait to be sent, in stream order.
 pub(crate) struct Outbox {
@@ -95,7 +95,7 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, fpdu: Fpdu, trailer: Trailer, staged: Option<usize>, upto: Option<u64>) {
-        self.items.push_back((Item::Large { fpdu, trailer, staged }, upto));
+        self.items.push_back((OutboxItem::Large { fpdu, trailer, staged }, upto));
     }
 
     /// Serializes a small FPDU: `write` appends its bytes; if it fails, the buffer is restored.
@@ -112,16 +112,16 @@ impl Outbox {
         }
         let after = self.small.len();
         match self.items.back_mut() {
-            Some((Item::Run { to, .. }, all)) => {
+            Some((OutboxItem::Run { to, .. }, all)) => {
                 *to = after;
                 *all = upto.or(*all);
             }
-            _ => self.items.push_back((Item::Run { from: before, to: after }, upto)),
+            _ => self.items.push_back((OutboxItem::Run { from: before, to: after }, upto)),
         }
         Ok(())
     }
 
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &OutboxItem> {
         self.items.iter().map(|(item, _)| item)
     }
 
@@ -135,7 +135,7 @@ impl Outbox {
     #[inline]
     pub(crate) fn only_run(&self) -> Option<&[u8]> {
         match self.items.front() {
-            Some((Item::Run { from, to }, _)) if self.items.len() == 1 => {
+            Some((OutboxItem::Run { from, to }, _)) if self.items.len() == 1 => {
                 Some(&self.small[from + self.sent..*to])
             }
             _ => None,
@@ -192,7 +192,7 @@ impl Outbox {
         copy: impl FnOnce(&Fpdu, &mut [u8]) -> bool,
     ) -> bool {
         let fpdu = match self.items.front() {
-            Some((Item::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
+            Some((OutboxItem::Large { fpdu, staged: None, .. }, _)) if self.sent > 0 => *fpdu,
             _ => return true,
         };
         let (at, room) = self.reserve_staging(fpdu.payload.len(), pool);
@@ -202,7 +202,7 @@ impl Outbox {
             }
             room.fill(0);
         }
-        if let Some((Item::Large { staged, .. }, _)) = self.items.front_mut() {
+        if let Some((OutboxItem::Large { staged, .. }, _)) = self.items.front_mut() {
             *staged = Some(at);
         }
         true
@@ -211,7 +211,7 @@ impl Outbox {
     /// Drops the first item that was not started and needs the program's memory, and all items after it.
     pub(crate) fn drop_unbegun(&mut self) {
         let begun = usize::from(self.sent > 0);
-        let is_in_memory = |(item, _): &Entry| matches!(item, Item::Large { staged: None, .. });
+        let is_in_memory = |(item, _): &Entry| matches!(item, OutboxItem::Large { staged: None, .. });
         if let Some(place) = self.items.iter().skip(begun).position(is_in_memory) {
             self.items.truncate(begun + place);
         }
@@ -278,7 +278,7 @@ mod tests {
     fn filled(fpdus: &[Fpdu], sent: usize, pool: &StagingPool) -> Outbox {
         let mut outbox = Outbox::new();
         for fpdu in fpdus {
-            outbox.push(*fpdu, fpdu.seal().finish().expect("no CRC"), None, None);
+            outbox.push(*fpdu, fpdu.trailer_builder().finish().expect("no CRC"), None, None);
         }
         outbox.advance(sent, pool);
         outbox
@@ -302,7 +302,7 @@ mod tests {
             assert_eq!(outbox.keep_begun(&pool, |_, _| false), may_be_zeros);
             if may_be_zeros {
                 let len = fpdus[0].payload.len();
-                assert!(matches!(outbox.items().next(), Some(Item::Large { staged: Some(0), .. })));
+                assert!(matches!(outbox.items().next(), Some(OutboxItem::Large { staged: Some(0), .. })));
                 assert_eq!((outbox.staged(0, len), outbox.sent()), (vec![0; len].as_slice(), 5));
             }
             outbox = filled(fpdus, 5, &pool);

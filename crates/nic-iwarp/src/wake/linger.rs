@@ -20,7 +20,7 @@ const LINGER: Span = Span::from_secs(2);
 /// Maximum number of lingering connections; the oldest is dropped.
 const LINGERING_MAX: usize = 256;
 
-struct Lingerer {
+struct LingeringConn {
     id: u64,
     socket: Fd,
     /// The bytes still to send.
@@ -30,24 +30,24 @@ struct Lingerer {
 
 /// All lingering connections.
 #[derive(Default)]
-pub(crate) struct Lingering(Mutex<VecDeque<Lingerer>>);
+pub(crate) struct Lingering(Mutex<VecDeque<LingeringConn>>);
 
 impl Lingering {
     /// Closes a connection such that the peer receives `rest`.
     pub(crate) fn add(&self, reactor: &Reactor, socket: Fd, rest: Vec<u8>, now: Time) {
-        let id = reactor.fresh_id();
-        let mut lingerer = Lingerer { id, socket, rest, until: now + LINGER };
-        if lingerer.turn() {
+        let id = reactor.new_id();
+        let mut conn = LingeringConn { id, socket, rest, until: now + LINGER };
+        if conn.drain() {
             return;
         }
-        if reactor.watch(lingerer.socket.as_fd(), LINGERING | id, lingerer.wanted()).is_err() {
+        if reactor.watch(conn.socket.as_fd(), LINGERING | id, conn.wanted()).is_err() {
             return;
         }
         let mut lingering = unpoisoned(&self.0);
         if lingering.len() == LINGERING_MAX {
             lingering.pop_front();
         }
-        lingering.push_back(lingerer);
+        lingering.push_back(conn);
         drop(lingering);
         // The NIC thread may be sleeping without a timeout.
         reactor.wake();
@@ -56,26 +56,26 @@ impl Lingering {
     /// Handles a socket event.
     pub(crate) fn on_event(&self, reactor: &Reactor, id: u64) {
         let mut lingering = unpoisoned(&self.0);
-        let Some(at) = lingering.iter().position(|lingerer| lingerer.id == id) else { return };
-        if lingering[at].turn() {
+        let Some(at) = lingering.iter().position(|conn| conn.id == id) else { return };
+        if lingering[at].drain() {
             lingering.remove(at);
         } else {
-            let lingerer = &lingering[at];
-            reactor.rewatch(lingerer.socket.as_fd(), LINGERING | id, lingerer.wanted());
+            let conn = &lingering[at];
+            reactor.rewatch(conn.socket.as_fd(), LINGERING | id, conn.wanted());
         }
     }
 
     /// Closes those that have waited long enough; returns when the next is due.
     pub(crate) fn expire(&self, now: Time) -> Option<Time> {
         let mut lingering = unpoisoned(&self.0);
-        lingering.retain(|lingerer| now < lingerer.until);
-        lingering.front().map(|lingerer| lingerer.until)
+        lingering.retain(|conn| now < conn.until);
+        lingering.front().map(|conn| conn.until)
     }
 }
 
-impl Lingerer {
+impl LingeringConn {
     /// Sends the rest and reads until the peer closes; returns whether that has finished.
-    fn turn(&mut self) -> bool {
+    fn drain(&mut self) -> bool {
         while !self.rest.is_empty() {
             match rustix::net::send(&self.socket, &self.rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(n) => drop(self.rest.drain(..n)),

@@ -49,8 +49,8 @@ impl Reactor {
     }
 
     /// A number for a listener, a connection attempt or a lingering connection.
-    pub(crate) fn fresh_id(&self) -> u64 {
-        self.ear.fresh_id()
+    pub(crate) fn new_id(&self) -> u64 {
+        self.ear.new_id()
     }
 
     /// Adds a socket to epoll; `token` identifies it.

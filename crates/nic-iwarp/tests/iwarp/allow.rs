@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, CmFailure, Device};
 
-use crate::raw::{greeted, join, rest};
+use crate::raw::{connect_with_request, join, read_to_end};
 use crate::support::end::{End, deadline};
 use crate::support::{PATIENCE, one_at_a_time};
 
@@ -56,17 +56,17 @@ fn listeners_accept_from_allowed_networks_alone() {
 
 /// A peer that is not allowed receives no byte, whatever it sends.
 #[test]
-fn a_refused_peer_is_closed_without_an_answer() {
+fn peer_outside_allowed_networks_gets_no_answer() {
     let _gate = one_at_a_time();
     let far = End::on(&allowing(&["10.0.0.0/8", "::/0"]), 4096);
     let listener = far.listen();
-    let mut stream = greeted(listener.addr());
-    assert_eq!(rest(&mut stream, PATIENCE), (Vec::new(), true));
+    let mut stream = connect_with_request(listener.addr());
+    assert_eq!(read_to_end(&mut stream, PATIENCE), (Vec::new(), true));
 }
 
 /// A network of one address family allows no address of the other.
 #[test]
-fn ipv6_peers_need_an_ipv6_network() {
+fn ipv6_peer_is_refused_by_ipv4_networks() {
     let _gate = one_at_a_time();
     for (networks, is_allowed) in [(&["127.0.0.0/8", "::1"][..], true), (&["0.0.0.0/0"], false)] {
         let far = End::on(&allowing(networks), 4096);
@@ -74,12 +74,12 @@ fn ipv6_peers_need_an_ipv6_network() {
             eprintln!("SKIPPED: no IPv6 here");
             return;
         };
-        let mut stream = greeted(listener.addr());
+        let mut stream = connect_with_request(listener.addr());
         if is_allowed {
             let event = far.cm.get_event(deadline());
             assert!(matches!(event, Ok(CmEvent::ConnectRequest(_))), "{event:?}");
         } else {
-            assert_eq!(rest(&mut stream, PATIENCE), (Vec::new(), true));
+            assert_eq!(read_to_end(&mut stream, PATIENCE), (Vec::new(), true));
         }
     }
 }

@@ -9,7 +9,10 @@ use iwarp::mpa::{Enhanced, Frame, FrameKind, RtrSet};
 use nic_iwarp::{IwarpConfig, Mpa, open};
 use verbs::{AsyncEvent, CmEvent, CmFailure, ConnParam, ConnectRequest, Device, Listener, QpState, WcStatus};
 
-use crate::raw::{FLAGS_AT, Healthy, REJECT, device, dial, flawed, frame, greeted, join, reset, rest, tell};
+use crate::raw::{
+    FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, flawed, frame, join, read_to_end,
+    reset, send_all,
+};
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
@@ -48,7 +51,7 @@ impl Victim {
     /// A raw client whose request is accepted with a new endpoint.
     #[track_caller]
     pub(crate) fn accepted(&self, param: &ConnParam) -> (TcpStream, End) {
-        let stream = greeted(self.addr());
+        let stream = connect_with_request(self.addr());
         let end = End::on(&self.device, 4096);
         end.cm.accept(self.request(), &end.qp, param).expect("accepted");
         (stream, end)
@@ -79,9 +82,9 @@ fn invalid_clients_are_disconnected() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     for (what, request) in flawed(FrameKind::Request) {
-        let mut client = dial(victim.addr());
-        tell(&mut client, &request);
-        let (answer, over) = rest(&mut client, PATIENCE);
+        let mut client = connect_raw(victim.addr());
+        send_all(&mut client, &request);
+        let (answer, over) = read_to_end(&mut client, PATIENCE);
         assert!(over, "{what}: was not disconnected");
         if what == "markers" {
             assert_eq!(answer.get(FLAGS_AT).map(|flags| flags & REJECT), Some(REJECT), "{what}: {answer:?}");
@@ -92,15 +95,15 @@ fn invalid_clients_are_disconnected() {
     }
     let good = frame(FrameKind::Request).emit();
     for round in 0..100 {
-        let mut client = dial(victim.addr());
+        let mut client = connect_raw(victim.addr());
         // Incomplete, so that the program is not asked.
-        tell(&mut client, &good[..round % good.len()]);
+        send_all(&mut client, &good[..round % good.len()]);
         if round % 2 == 0 { reset(client) } else { drop(client) }
     }
     // More bytes than the request (RFC 5044 section 7.1.2).
-    let mut eager = dial(victim.addr());
-    tell(&mut eager, &[good.as_slice(), &[0; 8]].concat());
-    assert!(rest(&mut eager, PATIENCE).1, "an eager client was not disconnected");
+    let mut eager = connect_raw(victim.addr());
+    send_all(&mut eager, &[good.as_slice(), &[0; 8]].concat());
+    assert!(read_to_end(&mut eager, PATIENCE).1, "an eager client was not disconnected");
     drop(eager);
     victim.end();
 }
@@ -113,13 +116,13 @@ fn slow_clients_time_out() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let began = Instant::now();
-    let mut silent: Vec<TcpStream> = (0..20).map(|_| dial(victim.addr())).collect();
+    let mut silent: Vec<TcpStream> = (0..20).map(|_| connect_raw(victim.addr())).collect();
     let addr = victim.addr();
     let drip = std::thread::spawn(move || {
-        let mut client = dial(addr);
+        let mut client = connect_raw(addr);
         let mut request =
             Frame { private_data: vec![1; 400], ..frame(FrameKind::Request) }.emit().into_iter();
-        while !rest(&mut client, Duration::from_millis(200)).1 {
+        while !read_to_end(&mut client, Duration::from_millis(200)).1 {
             assert!(began.elapsed() < PATIENCE, "the slow client was not disconnected");
             let _ = client.write_all(&[request.next().expect("more bytes than time")]);
         }
@@ -129,7 +132,7 @@ fn slow_clients_time_out() {
     join(&mut near, &mut far);
     assert!(began.elapsed() < Duration::from_secs(4), "a correct client had to wait");
     for client in &mut silent {
-        let (answer, over) = rest(client, PATIENCE);
+        let (answer, over) = read_to_end(client, PATIENCE);
         assert!(over && answer.is_empty(), "a silent client was not disconnected");
     }
     for took in [began.elapsed(), drip.join().expect("no panic")] {
@@ -145,7 +148,7 @@ fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     bytes.extend(ulpdu);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     // The CRC field is present whether CRCs are used or not.
-    let crc = Crc::of(&bytes);
+    let crc = Crc::compute(&bytes);
     bytes.extend(crc.to_wire());
     bytes
 }
@@ -217,26 +220,26 @@ fn clients_that_break_protocol_lose_only_their_connection() {
         let (mut client, end) = victim.accepted(&ConnParam::default());
         end.post_recv(3, verbs::MemoryKind::Host, 0, 64);
         end.host.buf().fill(0);
-        tell(&mut client, &first);
+        send_all(&mut client, &first);
         let event = end.cm.get_event(deadline()).expect("an event");
         assert!(matches!(event, CmEvent::Established { .. }), "{what}: {event:?}");
-        tell(&mut client, &attack(&end));
+        send_all(&mut client, &attack(&end));
         end.disconnected();
         let wc = end.received();
         assert_eq!(wc.wr_id, 3);
         assert!(matches!(wc.status, WcStatus::WrFlushErr | WcStatus::LocLenErr), "{what}: {wc:?}");
         assert!(end.host.buf().to_vec(64..4096).expect("inside").iter().all(|&b| b == 0), "{what}: written");
         end.check_canaries();
-        let (said, over) = rest(&mut client, PATIENCE);
+        let (said, over) = read_to_end(&mut client, PATIENCE);
         assert!(over && has_terminate(after_reply(&said)), "{what}: {said:?}");
         victim.healthy.check();
     }
     for resets in [false, true] {
         let (mut client, end) = victim.accepted(&ConnParam::default());
         end.post_recv(3, verbs::MemoryKind::Host, 0, 64);
-        tell(&mut client, &first);
+        send_all(&mut client, &first);
         assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
-        tell(&mut client, &untagged(3, 0, 1, &[1; 60])[..40]);
+        send_all(&mut client, &untagged(3, 0, 1, &[1; 60])[..40]);
         std::thread::sleep(Duration::from_millis(20));
         if resets {
             reset(client)
@@ -296,19 +299,19 @@ fn incompatible_clients_are_rejected() {
     let _gate = one_at_a_time();
     let victim = Victim::new(64);
     let only_read = Enhanced { peer_to_peer: true, rtr: RtrSet::READ, ird: 16, ord: 0 };
-    let mut client = dial(victim.addr());
-    tell(&mut client, &Frame { enhanced: Some(only_read), ..frame(FrameKind::Request) }.emit());
+    let mut client = connect_raw(victim.addr());
+    send_all(&mut client, &Frame { enhanced: Some(only_read), ..frame(FrameKind::Request) }.emit());
     let end = End::on(&victim.device, 64);
     let refused = end.cm.accept(victim.request(), &end.qp, &ConnParam::default());
     assert!(refused.as_ref().is_err_and(|e| e.to_string().contains("ready-to-receive")), "{refused:?}");
-    let (answer, over) = rest(&mut client, PATIENCE);
+    let (answer, over) = read_to_end(&mut client, PATIENCE);
     assert!(over && answer.get(FLAGS_AT).is_some_and(|flags| flags & REJECT != 0), "{answer:?}");
     assert_eq!(end.qp.state(), QpState::Init);
     drop((client, end));
     let old = IwarpConfig { mpa: Mpa::V1, ..IwarpConfig::default() };
     let hub = End::on(&open(&host::real::host(), &old).expect("a device"), 64);
     let listener = hub.cm.listen(at(0), 4).expect("a listener");
-    let (answer, over) = rest(&mut greeted(listener.addr()), PATIENCE);
+    let (answer, over) = read_to_end(&mut connect_with_request(listener.addr()), PATIENCE);
     assert!(over && answer[17] == 1 && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");
     drop((hub, listener));
     victim.end();

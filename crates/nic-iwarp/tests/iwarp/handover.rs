@@ -137,7 +137,7 @@ fn sleepers_on_a_descriptor_are_woken() {
 /// Goal: an idle device sleeps: its thread uses almost no processor time, even with a connection that was just
 /// polled.
 #[test]
-fn idle_devices_sleep() {
+fn thread_of_idle_device_sleeps() {
     let _gate = one_at_a_time();
     let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));
     let idle = |what: &str| {

@@ -9,7 +9,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use verbs::{Access, Buf, CmEvent, ConnParam, MemoryKind};
 
 use crate::clients::{Victim, read, untagged, write};
-use crate::raw::{FLAGS_AT, Healthy, REJECT, device, dial, frame, greeted, rest, tell};
+use crate::raw::{
+    FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, frame, read_to_end, send_all,
+};
 use crate::support::child::{Child, hear, say};
 use crate::support::end::{End, at, deadline};
 use crate::support::{PATIENCE, one_at_a_time, traces, until};
@@ -34,7 +36,7 @@ fn closed(clients: &[TcpStream]) -> String {
 fn too_many_half_open() -> bool {
     let victim = Victim::new(8);
     let began = Instant::now();
-    let first: Vec<TcpStream> = (0..OF_LISTENER + 40).map(|_| dial(victim.addr())).collect();
+    let first: Vec<TcpStream> = (0..OF_LISTENER + 40).map(|_| connect_raw(victim.addr())).collect();
     until("the oldest connections to be closed", || first[..40].iter().all(is_closed).then_some(()));
     let found = closed(&first);
     if began.elapsed() > Duration::from_secs(4) {
@@ -45,7 +47,7 @@ fn too_many_half_open() -> bool {
     let listeners: Vec<_> = hubs.iter().map(|hub| hub.cm.listen(at(0), 8).expect("a listener")).collect();
     let mut more: Vec<TcpStream> = Vec::new();
     for listener in &listeners {
-        more.extend((0..OF_LISTENER - 50).map(|_| dial(listener.addr())));
+        more.extend((0..OF_LISTENER - 50).map(|_| connect_raw(listener.addr())));
     }
     let surplus = OF_LISTENER + more.len() - OF_DEVICE;
     until("the oldest connections to be closed", || {
@@ -57,7 +59,7 @@ fn too_many_half_open() -> bool {
     }
     assert_eq!(found, "x".repeat(surplus) + &".".repeat(OF_DEVICE), "the oldest are closed");
     victim.healthy.check();
-    let client = greeted(listeners[0].addr());
+    let client = connect_with_request(listeners[0].addr());
     assert!(matches!(hubs[0].cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))), "a correct client");
     drop((client, first, more, listeners, hubs));
     victim.end();
@@ -67,7 +69,7 @@ fn too_many_half_open() -> bool {
 /// Goal: a listener holds at most 256 connections that have sent no request, and a device 1024; the oldest is
 /// dropped, so correct clients are always served. Method: more than that, on one listener and on several.
 #[test]
-fn half_open_connections() {
+fn half_open_connections_are_limited() {
     let _gate = one_at_a_time();
     // If a machine is too slow to open all within 5 s, the limit cannot be distinguished from the time-out.
     let told = (0..5).any(|_| too_many_half_open());
@@ -84,16 +86,16 @@ fn half_open_connections() {
 fn waiting_requests_are_limited_by_backlog() {
     let _gate = one_at_a_time();
     let victim = Victim::new(3);
-    let mut clients: Vec<TcpStream> = (0..3).map(|_| greeted(victim.addr())).collect();
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| connect_with_request(victim.addr())).collect();
     let requests: Vec<_> = (0..3).map(|_| victim.request()).collect();
-    let (answer, over) = rest(&mut greeted(victim.addr()), PATIENCE);
+    let (answer, over) = read_to_end(&mut connect_with_request(victim.addr()), PATIENCE);
     assert!(over && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");
     let mut requests = requests.into_iter();
     let peer = requests.next().expect("one").info.peer;
     let rejected =
         clients.iter_mut().find(|c| c.local_addr().is_ok_and(|own| own == peer)).expect("one of them");
-    assert!(rest(rejected, PATIENCE).1, "dropped, so rejected");
-    clients.push(greeted(victim.addr()));
+    assert!(read_to_end(rejected, PATIENCE).1, "dropped, so rejected");
+    clients.push(connect_with_request(victim.addr()));
     drop(victim.request());
     drop((requests, clients));
     victim.end();
@@ -102,7 +104,7 @@ fn waiting_requests_are_limited_by_backlog() {
 /// Goal: a peer has no more reads outstanding than granted: the requested number and the device's own 16. Method: a
 /// client that does not read its responses sends that many reads, and one more.
 #[test]
-fn outstanding_reads() {
+fn reads_beyond_negotiated_depth_end_the_connection() {
     let _gate = one_at_a_time();
     let victim = Victim::new(8);
     let param = ConnParam { responder_resources: 4, ..ConnParam::default() };
@@ -110,10 +112,11 @@ fn outstanding_reads() {
     let pd = &end.pd;
     let large = Buf::alloc(64 << 20).expect("memory");
     let large = pd.reg_mr(&large, Access::REMOTE_READ).expect("a region");
-    tell(&mut client, &write(1, 0, &[]));
+    send_all(&mut client, &write(1, 0, &[]));
     assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
     let before = resident();
-    let ask = |client: &mut TcpStream, msn| tell(client, &read(msn, large.rkey(), large.addr(), 64 << 20));
+    let ask =
+        |client: &mut TcpStream, msn| send_all(client, &read(msn, large.rkey(), large.addr(), 64 << 20));
     (1..=20).for_each(|msn| ask(&mut client, msn));
     std::thread::sleep(Duration::from_millis(300));
     assert!(end.cm.poll_event().is_none(), "20 are granted");
@@ -143,7 +146,7 @@ fn messages_without_receive_fill_only_the_peers_socket() {
     let _gate = one_at_a_time();
     let victim = Victim::new(8);
     let (mut client, end) = victim.accepted(&ConnParam::default());
-    tell(&mut client, &write(1, 0, &[]));
+    send_all(&mut client, &write(1, 0, &[]));
     assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));
     let before = resident();
     let mut sent = 0_u32;
@@ -230,11 +233,11 @@ pub(crate) fn shortage_role() {
 /// Goal: with no free descriptors a device does not spin, reports the error where it can, and later serves the
 /// waiting clients. Method: a child without free descriptors, and three clients that connect to it.
 #[test]
-fn shortage_of_descriptors() {
+fn listener_resumes_after_descriptor_shortage() {
     let _gate = one_at_a_time();
     let mut child = Child::start("shortage");
     let port: u16 = child.heard().parse().expect("a port");
-    let clients: Vec<TcpStream> = (0..3).map(|_| greeted(at(port))).collect();
+    let clients: Vec<TcpStream> = (0..3).map(|_| connect_with_request(at(port))).collect();
     let share = device_threads_share(child.pid().as_raw_pid() as u32);
     println!("listening without descriptors takes {:.1} % of a processor", share * 100.0);
     assert!(share < 0.7, "{share}");
@@ -258,8 +261,8 @@ fn rejected_clients_do_not_disturb_connections() {
     let before = traces::descriptors();
     let mut rejected = 0;
     for _ in 0..2000 {
-        let mut client = dial(listener.addr());
-        tell(&mut client, &frame(FrameKind::Request).emit());
+        let mut client = connect_raw(listener.addr());
+        send_all(&mut client, &frame(FrameKind::Request).emit());
         // The program rejects every other request, and the backlog the rest.
         if let Some(CmEvent::ConnectRequest(request)) = hub.cm.poll_event() {
             request.reject(b"no").expect("rejected");
@@ -273,7 +276,7 @@ fn rejected_clients_do_not_disturb_connections() {
         while hub.cm.poll_event().is_some() {}
         (traces::descriptors() <= before).then_some(())
     });
-    let client = greeted(listener.addr());
+    let client = connect_with_request(listener.addr());
     assert!(matches!(hub.cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))));
     drop(client);
     healthy.end();

@@ -54,7 +54,7 @@ pub(crate) fn role() {
 /// connections with queue pairs of the default size; measures the growth of resident memory, which excludes the
 /// kernel's socket memory.
 #[test]
-fn an_idle_connection_is_small() {
+fn idle_connection_uses_little_memory() {
     let _gate = one_at_a_time();
     let mut child = Child::start("memory");
     let said = child.heard();

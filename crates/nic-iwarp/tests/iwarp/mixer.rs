@@ -47,7 +47,7 @@ fn config(kind: u64) -> IwarpConfig {
 
 /// Statistics of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct RunCounts {
     pub(crate) written: u64,
     pub(crate) read: u64,
     pub(crate) added: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Mixer {
     /// Posted operations in order, with their numbers.
     open: VecDeque<(u64, Job)>,
     next: u64,
-    count: Count,
+    count: RunCounts,
     finished: bool,
     peer_finished: bool,
 }
@@ -102,7 +102,7 @@ impl Mixer {
             slots,
             open: VecDeque::new(),
             next: 0,
-            count: Count::default(),
+            count: RunCounts::default(),
             finished: false,
             peer_finished: false,
         }
@@ -115,7 +115,7 @@ impl Mixer {
 
     /// Runs for `limit` and at least [`TURNS`] turns, then ends together with the peer, whose seed is `peer_seed`.
     #[track_caller]
-    pub(crate) fn run(&mut self, seed: u64, peer_seed: u64, limit: Duration) -> Count {
+    pub(crate) fn run(&mut self, seed: u64, peer_seed: u64, limit: Duration) -> RunCounts {
         self.rng = Rng::new(seed);
         (0..RECEIVES).for_each(|number| self.post_receive(number));
         let began = Instant::now();
@@ -127,7 +127,7 @@ impl Mixer {
                 self.finish();
             }
             self.pass_time();
-            self.look(peer_seed);
+            self.poll_completions(peer_seed);
         }
         self.end.check_canaries();
         self.count
@@ -233,7 +233,7 @@ impl Mixer {
     }
 
     /// Handles all completions.
-    fn look(&mut self, peer_seed: u64) {
+    fn poll_completions(&mut self, peer_seed: u64) {
         while let Some(wc) = self.end.send_cq.poll_one().expect("no overrun") {
             self.completed(&wc);
         }

@@ -73,7 +73,7 @@ pub(crate) fn flawed(kind: FrameKind) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// Reads until the end, a reset, or the time limit; returns the bytes, and whether the stream ended in order.
-pub(crate) fn rest(stream: &mut TcpStream, limit: Duration) -> (Vec<u8>, bool) {
+pub(crate) fn read_to_end(stream: &mut TcpStream, limit: Duration) -> (Vec<u8>, bool) {
     let (began, mut all, mut bytes) = (Instant::now(), Vec::new(), [0; 4096]);
     while let Some(left) = limit.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
         stream.set_read_timeout(Some(left)).expect("a time-out");
@@ -95,22 +95,22 @@ pub(crate) fn reset(stream: TcpStream) {
 
 /// A raw client connection. The peer may already have closed it when the client sends.
 #[track_caller]
-pub(crate) fn dial(addr: SocketAddr) -> TcpStream {
+pub(crate) fn connect_raw(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).expect("a listener");
     stream.set_nodelay(true).expect("an option");
     stream
 }
 
 /// Sends as much as possible.
-pub(crate) fn tell(stream: &mut TcpStream, bytes: &[u8]) {
+pub(crate) fn send_all(stream: &mut TcpStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
 
 /// A raw client that has sent a valid request.
 #[track_caller]
-pub(crate) fn greeted(addr: SocketAddr) -> TcpStream {
-    let mut stream = dial(addr);
-    tell(&mut stream, &frame(FrameKind::Request).emit());
+pub(crate) fn connect_with_request(addr: SocketAddr) -> TcpStream {
+    let mut stream = connect_raw(addr);
+    send_all(&mut stream, &frame(FrameKind::Request).emit());
     stream
 }
 

@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_millis(800);
 const SLACK: Duration = Duration::from_secs(4);
 
 /// What a server does with each connection.
-type Manner = Arc<dyn Fn(TcpStream) + Send + Sync>;
+type ServerBehaviour = Arc<dyn Fn(TcpStream) + Send + Sync>;
 
 /// A server that is not a NIC. It stops when dropped.
 struct Server {
@@ -29,7 +29,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(manner: Manner) -> Self {
+    fn start(behaviour: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (addr, stop) = (listener.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
         let its_stop = stop.clone();
@@ -38,8 +38,8 @@ impl Server {
                 if its_stop.load(Ordering::Relaxed) {
                     return;
                 }
-                let (stream, manner) = (stream.expect("a connection"), manner.clone());
-                std::thread::spawn(move || manner(stream));
+                let (stream, behaviour) = (stream.expect("a connection"), behaviour.clone());
+                std::thread::spawn(move || behaviour(stream));
             }
         });
         Self { addr, stop }
@@ -67,7 +67,7 @@ fn request(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-fn answers(bytes: Vec<u8>) -> Manner {
+fn answers(bytes: Vec<u8>) -> ServerBehaviour {
     Arc::new(move |mut stream| {
         request(&mut stream);
         let _ = stream.write_all(&bytes);
@@ -95,11 +95,11 @@ fn fails(end: &End, addr: SocketAddr, what: &str) -> CmFailure {
 }
 
 /// A name, a server's behaviour, and a check of the resulting error.
-struct Case(&'static str, Manner, fn(&CmFailure) -> bool);
+struct Case(&'static str, ServerBehaviour, fn(&CmFailure) -> bool);
 
-fn manners() -> Vec<Case> {
+fn server_behaviours() -> Vec<Case> {
     let half = || frame(FrameKind::Reply).emit()[..21].to_vec();
-    let slow: Manner = Arc::new(|mut stream| {
+    let slow: ServerBehaviour = Arc::new(|mut stream| {
         request(&mut stream);
         for byte in frame(FrameKind::Reply).emit() {
             if stream.write_all(&[byte]).is_err() {
@@ -174,8 +174,8 @@ fn connecting_to_any_server_gives_one_event() {
     let healthy = Healthy::start(&device);
     let mut end = End::on(&device, 4096);
     let before = traces::descriptors();
-    for Case(what, manner, expected) in manners() {
-        let server = Server::start(manner);
+    for Case(what, behaviour, expected) in server_behaviours() {
+        let server = Server::start(behaviour);
         let why = fails(&end, server.addr, what);
         assert!(expected(&why), "{what}: {why:?}");
         healthy.check();
@@ -197,7 +197,7 @@ fn connecting_to_any_server_gives_one_event() {
 /// Goal: a rejection delivers its private data, also in revision 1; a peer that only supports revision 1 gets
 /// revision 1.
 #[test]
-fn rejections_and_old_peers() {
+fn rejection_and_revision_1_servers_are_reported() {
     let _gate = one_at_a_time();
     let end = End::on(&device(), 4096);
     let nothing = Some(Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird: 0, ord: 0 });

@@ -36,7 +36,7 @@ fn ends(spaces: &Spaces, len: usize) -> (End, End) {
 /// Goal: when the peer's host vanishes, open requests fail and the connection ends within one and a half times the
 /// configured silence; so does an idle connection. Method: takes the link down, with a silence of 2 s.
 #[test]
-fn hosts_vanish() {
+fn vanished_host_is_detected_within_silence() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
     let (busy, _busy_far) = ends(&spaces, 4096);
@@ -64,7 +64,7 @@ fn hosts_vanish() {
 /// Goal: a host that acknowledges may accept no data for any length of time: when receives are posted late,
 /// everything arrives. Method: more messages than the sockets hold wait for three times the silence.
 #[test]
-fn slow_programs_are_not_given_up() {
+fn slow_program_is_not_taken_for_vanished() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(9000) else { return };
     let (near, far) = ends(&spaces, 1 << 20);

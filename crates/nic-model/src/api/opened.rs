@@ -44,9 +44,9 @@ impl Opened {
     /// The time that the caller spends in the kernel for a completion, if the kernel's TCP carries the data.
     pub(super) fn taken(&self, wc: &Wc) -> Span {
         match wc.opcode {
-            WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.take(wc.byte_len.into()),
+            WcOpcode::Recv | WcOpcode::RecvWriteImm => self.sockets.recv_cost(wc.byte_len.into()),
             // Sockets have no reads: here a read models a library that receives data from its socket.
-            WcOpcode::Read => self.sockets.take_by_events(wc.byte_len.into()),
+            WcOpcode::Read => self.sockets.recv_cost_by_events(wc.byte_len.into()),
             _ => Span::ZERO,
         }
     }

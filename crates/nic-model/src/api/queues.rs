@@ -129,7 +129,7 @@ impl QpOps for QpObject {
             Data::Inline(bytes) => (Span::ZERO, bytes.len() as u64),
         };
         let given = if wr.op.fetches() { 0 } else { bytes };
-        self.opened.charge(calls.post_send + sges + self.opened.sockets.give(given));
+        self.opened.charge(calls.post_send + sges + self.opened.sockets.send_cost(given));
         if calls.drains {
             // Threads take turns at the card, so everything that others have done until now matters.
             let (mut network, now) = self.opened.lock_synced();

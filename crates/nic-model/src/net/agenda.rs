@@ -18,12 +18,12 @@ impl Agenda {
     }
 
     /// Records the network's number among the world's event handlers.
-    pub(super) fn begin(&mut self, actor: ActorId) {
+    pub(super) fn set_actor(&mut self, actor: ActorId) {
         self.actor = Some(actor);
     }
 
     /// Schedules an event.
-    pub(super) fn at(&self, at: Time, event: Event) {
+    pub(super) fn schedule(&self, at: Time, event: Event) {
         if let Some(actor) = self.actor {
             self.timeline.at(at, actor, event.token());
         }

@@ -37,7 +37,7 @@ pub(super) struct Card {
     pub(super) doorbell: Doorbell,
     pub(super) descriptors: Descriptors,
     pub(super) scheduler: Scheduler,
-    pub(super) writer: Writer,
+    pub(super) writer: WriteQueue,
     pub(super) transport: Transport,
     pub(super) interrupt: Interrupt,
     pub(super) kernel: Kernel,
@@ -54,13 +54,13 @@ pub(super) struct Card {
 
 /// Packets that wait for the DMA engine to write them to memory, one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct WriteQueue {
     /// When it has finished the current packet.
     written_at: Time,
     waiting: VecDeque<u32>,
 }
 
-impl Writer {
+impl WriteQueue {
     /// A packet is ready to be written. Returns true if it can be written now. Otherwise it waits, and if it
     /// is the first to wait, also returns when the caller must try again.
     pub(super) fn begin(&mut self, now: Time, packet: u32) -> (bool, Option<Time>) {
@@ -112,7 +112,7 @@ impl Card {
             doorbell: Doorbell::new(params),
             descriptors: Descriptors::new(params),
             scheduler: Scheduler::new(ports + 1, params.link.send_packets as usize),
-            writer: Writer::default(),
+            writer: WriteQueue::default(),
             transport: Transport::new(params),
             interrupt: Interrupt::new(params),
             kernel: Kernel::new(params),
@@ -159,13 +159,13 @@ impl Card {
 
     /// Whether the engine reads packets back to back, so that descriptors which are not needed immediately
     /// have to wait.
-    pub(super) fn streams(&self) -> bool {
+    pub(super) fn is_streaming(&self) -> bool {
         self.descriptors.idle && self.streams && !self.scheduler.is_free()
     }
 
     /// How long an incoming message occupies its queue pair.
-    pub(super) fn turn(&self) -> Span {
-        self.dma.turn()
+    pub(super) fn message_turn(&self) -> Span {
+        self.dma.message_turn()
     }
 
     /// Fetches a descriptor of `bytes` bytes; returns when it has arrived.
@@ -209,7 +209,7 @@ impl Card {
                 end = self.bus.read(end, extent.len) + self.dma.read_latency;
             }
             let rest = self.bus.time_of_write(extent.len.min(self.bus.boundary_bytes));
-            let shared = chipset.write(end, (extent.at(), extent.len), slowness);
+            let shared = chipset.write(end, (extent.region_offset(), extent.len), slowness);
             end = self.bus.write(end, extent.len).max(now + rest).max(shared);
             latency = self.dma.write_latency;
         }
@@ -236,14 +236,14 @@ impl Card {
             match extent.kind {
                 MemoryKind::Host => {
                     if i == 0 {
-                        at = at + self.dma.turn_to(port);
+                        at = at + self.dma.switch_port(port);
                     }
                     let offset = protection.offset_in_pages(extent);
                     let missing = self.translation.touch(extent.region, offset, extent.len);
                     for _ in 0..missing {
                         at = self.bus.read(at, self.translation.entry_bytes) + self.translation.miss;
                     }
-                    let shared = chipset.read(at, (extent.at(), extent.len), slowness);
+                    let shared = chipset.read(at, (extent.region_offset(), extent.len), slowness);
                     at = self.dma.read(at, extent.len, &mut self.bus).max(shared);
                     latency = latency.max(self.dma.read_latency);
                 }
@@ -317,10 +317,10 @@ impl Cards {
 
     /// The least time from the start of a message, whose first packet is read from these extents, to the
     /// start of the next message of its queue pair.
-    pub(super) fn gap(&mut self, card: usize, extents: &[Extent]) -> Span {
+    pub(super) fn message_gap(&mut self, card: usize, extents: &[Extent]) -> Span {
         self.update_slowness(card);
         let c = &self.cards[card];
-        c.dma.gap(from_host(extents).map_or(0, |extent| extent.len), &c.bus)
+        c.dma.message_gap(from_host(extents).map_or(0, |extent| extent.len), &c.bus)
     }
 
     /// A card writes a packet's data. Returns when the last byte is written, and the delay until it is

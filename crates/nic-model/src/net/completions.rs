@@ -39,7 +39,7 @@ pub(super) struct Entry {
 
 /// What the processor finds when it sees an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ShownEntry {
     /// The queue or the entry is gone.
     Nothing,
     /// The entry can be polled; `notify`: the queue's channel gets an event.
@@ -137,11 +137,11 @@ impl Completions {
     }
 
     /// Whether a queue still accepts entries.
-    pub(super) fn takes(&self, key: u32) -> bool {
+    pub(super) fn accepts_entries(&self, key: u32) -> bool {
         self.queues.get(key).is_some_and(|queue| !queue.overrun)
     }
 
-    /// The card starts to write an entry into a queue that [accepts](Completions::takes) it.
+    /// The card starts to write an entry into a queue that [accepts](Completions::accepts_entries) it.
     pub(super) fn write(&mut self, key: u32, entry: Entry) {
         if let Some(queue) = self.queues.get_mut(key) {
             queue.written.push_back(entry);
@@ -149,15 +149,17 @@ impl Completions {
     }
 
     /// The processor sees the next entry that was written to a queue.
-    pub(super) fn see(&mut self, key: u32) -> Seen {
-        let Some(queue) = self.queues.get_mut(key) else { return Seen::Nothing };
-        let Some(entry) = queue.written.pop_front().filter(|_| !queue.overrun) else { return Seen::Nothing };
+    pub(super) fn show_next(&mut self, key: u32) -> ShownEntry {
+        let Some(queue) = self.queues.get_mut(key) else { return ShownEntry::Nothing };
+        let Some(entry) = queue.written.pop_front().filter(|_| !queue.overrun) else {
+            return ShownEntry::Nothing;
+        };
         if matches!(entry.slots, Slots::Void) {
-            return Seen::Nothing;
+            return ShownEntry::Nothing;
         }
         if queue.entries.len() >= queue.cqe as usize {
             queue.overrun = true;
-            return Seen::Overrun;
+            return ShownEntry::Overrun;
         }
         queue.entries.push_back(entry);
         let counts = queue.armed.is_some_and(|only| !only || entry.solicited || !entry.wc.is_ok());
@@ -165,7 +167,7 @@ impl Completions {
         if notify {
             queue.armed = None;
         }
-        Seen::Entry { notify }
+        ShownEntry::Entry { notify }
     }
 
     /// The event of a queue reaches its channel; returns whether there is one.
@@ -176,7 +178,7 @@ impl Completions {
     }
 
     /// Drops the completions of a destroyed queue pair from this queue; calls `free` for the slots of each.
-    pub(super) fn forget(&mut self, key: u32, qp: u32, mut free: impl FnMut(Slots)) {
+    pub(super) fn discard_of_qp(&mut self, key: u32, qp: u32, mut free: impl FnMut(Slots)) {
         let Some(queue) = self.queues.get_mut(key) else { return };
         // Entries that are being written are still seen, each in its turn.
         for entry in queue.written.iter_mut().filter(|entry| entry.slots.are_of(qp)) {
@@ -241,7 +243,7 @@ mod tests {
         let (mut wcs, mut freed) = ([Wc::default(); 3], 0);
         all.write(key, entry(false));
         assert_eq!(all.poll(key, &mut wcs, |_| freed += 1), Ok(0), "still being written");
-        assert_eq!(all.see(key), Seen::Entry { notify: false });
+        assert_eq!(all.show_next(key), ShownEntry::Entry { notify: false });
         assert_eq!(all.poll(key, &mut wcs, |_| freed += 1), Ok(1));
         assert_eq!((wcs[0].wr_id, freed), (7, 1));
     }
@@ -250,20 +252,23 @@ mod tests {
     fn overrun_queue_returns_errors() {
         let (mut all, key, _) = queue();
         (0..3).for_each(|_| all.write(key, entry(false)));
-        let one = Seen::Entry { notify: false };
-        assert_eq!([(); 4].map(|()| all.see(key)), [one, one, Seen::Overrun, Seen::Nothing]);
-        assert!(!all.takes(key));
+        let one = ShownEntry::Entry { notify: false };
+        assert_eq!(
+            [(); 4].map(|()| all.show_next(key)),
+            [one, one, ShownEntry::Overrun, ShownEntry::Nothing]
+        );
+        assert!(!all.accepts_entries(key));
         let polled = all.poll(key, &mut [Wc::default()], |_| {});
         assert_eq!(polled, Err(Error::CqOverrun { cqe: 2 }));
     }
 
     #[test]
-    fn an_armed_queue_reports_once() {
+    fn armed_queue_reports_once() {
         let (mut all, key, channel) = queue();
         all.arm(key, true).expect("it has a channel");
         (0..2).for_each(|i| all.write(key, entry(i == 1)));
-        assert_eq!(all.see(key), Seen::Entry { notify: false }, "not solicited");
-        assert_eq!(all.see(key), Seen::Entry { notify: true });
+        assert_eq!(all.show_next(key), ShownEntry::Entry { notify: false }, "not solicited");
+        assert_eq!(all.show_next(key), ShownEntry::Entry { notify: true });
         assert!(all.poll_channel(channel).is_none() && all.notify(key));
         assert_eq!((all.poll_channel(channel), all.poll_channel(channel)), (Some(key), None));
         let without = all.create(CqOwner { context: 1, card: 0 }, 2, None);

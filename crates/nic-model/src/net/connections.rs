@@ -259,13 +259,13 @@ impl ConnectionManager {
     fn send(&mut self, cx: &mut CmContext<'_>, ends: Ends, message: Message) {
         let mut latency = self.latency;
         for _ in 0..REPEATS_LOST {
-            if !cx.faults.loses() {
+            if !cx.faults.loses_packet() {
                 break;
             }
             latency += self.latency * REPEAT_AFTER;
         }
         let key = self.messages.insert(Envelope { ends, message });
-        cx.agenda.at(cx.now + latency, Event::Message(key));
+        cx.agenda.schedule(cx.now + latency, Event::CmMessage(key));
     }
 
     /// Removes and returns a message that arrives.
@@ -316,7 +316,7 @@ impl ConnectionManager {
     pub(super) fn reject_arrives(&mut self, cx: &mut CmContext<'_>, key: u32, private_data: Option<Vec<u8>>) {
         let Some(request) = self.requests.remove(key).filter(|request| !request.closed) else { return };
         let Some(qp) = cx.qps.get_mut(request.qp) else { return };
-        qp.is_answered();
+        qp.clear_request();
         let (channel, qp) = (qp.channel, request.qp);
         let event = match private_data {
             Some(data) => ChannelEvent::Rejected(qp, data),
@@ -343,9 +343,9 @@ impl ConnectionManager {
             return self.send(cx, back, Message::Gone { passive, active });
         };
         let port = if back.from == back.to { cx.cards[back.from].loopback() } else { request.port };
-        qp.connected(Peer { qp: passive, card: back.to }, port, mtu);
+        qp.set_connected(Peer { qp: passive, card: back.to }, port, mtu);
         qp.requester.set_reads_max(terms.reads.min(self.reads_max));
-        qp.requester.peer_grants(terms.rnr_retry);
+        qp.requester.set_peer_rnr_retry(terms.rnr_retry);
         let channel = qp.channel;
         let info = ConnInfo {
             depths: Some(terms.depths),
@@ -431,19 +431,19 @@ impl ConnectionManager {
             closed: false,
         };
         let key = self.requests.insert(request);
-        found.asks(key, channel);
+        found.set_request(key, channel);
         self.send(cx, Ends { from, to: from, port }, Message::Connect { request: key });
-        cx.agenda.at(cx.now + param.timeout, Event::Timeout(key));
+        cx.agenda.schedule(cx.now + param.timeout, Event::ConnectTimeout(key));
         Ok(())
     }
 
     /// A connect request has timed out.
-    pub(super) fn timeout(&mut self, cx: &mut CmContext<'_>, key: u32) {
+    pub(super) fn on_connect_timeout(&mut self, cx: &mut CmContext<'_>, key: u32) {
         let Some(request) = self.requests.get_mut(key).filter(|request| !request.closed) else { return };
         request.closed = true;
         let qp = request.qp;
         let Some(found) = cx.qps.get_mut(qp) else { return };
-        found.is_answered();
+        found.clear_request();
         let channel = found.channel;
         self.notify(cx, channel, ChannelEvent::Failed(qp, CmFailure::TimedOut));
     }
@@ -484,9 +484,9 @@ impl ConnectionManager {
         let found = cx.qps.get_mut(qp)?;
         let from = found.card;
         let own = if from == to { cx.cards[from].loopback() } else { port };
-        found.accepted(Peer { qp: active, card: to }, own, mtu);
+        found.set_accepted(Peer { qp: active, card: to }, own, mtu);
         found.channel = Some(channel);
-        found.requester.peer_grants(rnr_retry);
+        found.requester.set_peer_rnr_retry(rnr_retry);
         found.requester.set_reads_max(param.initiator_depth.min(reads.1).min(self.reads_max));
         let message = Message::Accept {
             request: key,

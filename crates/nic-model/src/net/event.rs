@@ -6,83 +6,83 @@ use super::packet::PortId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A queue pair's doorbell is rung.
-    Doorbell(u32),
+    DoorbellRung(u32),
     /// The card learns of another request of the queue pair.
-    Rung(u32),
+    DoorbellSeen(u32),
     /// The oldest requested descriptor arrives at the card (index).
-    Fetched(u32),
+    DescriptorFetched(u32),
     /// The card's (index) DMA engine can continue reading.
-    ReadOn(u32),
+    DmaReadDone(u32),
     /// The card's (index) DMA engine can continue writing.
-    WriteOn(u32),
+    DmaWriteDone(u32),
     /// The processor notifies the card (index) of polled completions or of a posted receive.
     CardNotified(u32),
     /// The processor learns that a failed queue pair holds no more shared receives.
     LastReceive(u32),
     /// A queue pair can start its next message.
-    Begin(u32),
+    BeginDue(u32),
     /// A packet (index) has its data and goes to the transport engine.
-    Loaded(u32),
+    PacketLoaded(u32),
     /// A port's link may continue sending.
-    Link(PortId),
+    LinkReady(PortId),
     /// A packet's head is ready to leave the switch.
-    Head(u32),
+    HeadAtSwitch(u32),
     /// A packet has arrived completely.
-    Arrive(u32),
+    PacketArrived(u32),
     /// A packet's data are ready to be written to memory.
-    Place(u32),
+    PacketReadyToPlace(u32),
     /// A packet's data are in memory.
-    Placed(u32),
+    PacketPlaced(u32),
     /// The processor sees the next entry of a completion queue.
-    Entry(u32),
+    EntryVisible(u32),
     /// A completion queue's event reaches its channel.
-    Notify(u32),
+    ChannelEvent(u32),
     /// A queue pair may retry a message that found no receive.
-    Ready(u32),
+    RnrPauseEnded(u32),
     /// A queue pair checks whether an answer is overdue.
-    Overdue(u32),
+    AnswerCheck(u32),
     /// Requests posted to a queue pair in the error state are flushed.
     Flush(u32),
     /// A message between connection managers arrives.
-    Message(u32),
+    CmMessage(u32),
     /// A connect request times out.
-    Timeout(u32),
+    ConnectTimeout(u32),
     /// A queue pair gives up its unreachable peer.
-    Lost(u32),
+    PeerLost(u32),
     /// A cable is cut.
-    Cut,
+    CableCut,
     /// The cut cable is repaired.
-    Whole,
+    CableRepaired,
     /// A machine dies.
-    Death,
+    MachineDeath,
 }
 
 impl Event {
     pub(super) fn token(self) -> u64 {
         let (kind, number) = match self {
-            Self::Doorbell(n) => (0, n),
-            Self::Rung(n) => (1, n),
-            Self::Fetched(n) => (2, n),
-            Self::ReadOn(n) => (3, n),
-            Self::Loaded(n) => (4, n),
-            Self::Link(port) => (5, (port.card as u32) << 3 | port.port as u32),
-            Self::Head(n) => (6, n),
-            Self::Arrive(n) => (7, n),
-            Self::Place(n) => (8, n),
-            Self::Placed(n) => (9, n),
-            Self::Entry(n) => (10, n),
-            Self::Notify(n) => (11, n),
-            Self::Ready(n) => (12, n),
-            Self::Overdue(n) => (13, n),
+            Self::DoorbellRung(n) => (0, n),
+            Self::DoorbellSeen(n) => (1, n),
+            Self::DescriptorFetched(n) => (2, n),
+            Self::DmaReadDone(n) => (3, n),
+            Self::PacketLoaded(n) => (4, n),
+            Self::LinkReady(port) => (5, (port.card as u32) << 3 | port.port as u32),
+            Self::HeadAtSwitch(n) => (6, n),
+            Self::PacketArrived(n) => (7, n),
+            Self::PacketReadyToPlace(n) => (8, n),
+            Self::PacketPlaced(n) => (9, n),
+            Self::EntryVisible(n) => (10, n),
+            Self::ChannelEvent(n) => (11, n),
+            Self::RnrPauseEnded(n) => (12, n),
+            Self::AnswerCheck(n) => (13, n),
             Self::Flush(n) => (14, n),
-            Self::Message(n) => (15, n),
-            Self::Timeout(n) => (16, n),
-            Self::Lost(n) => (17, n),
-            Self::Cut => (18, 0),
-            Self::Death => (19, 0),
-            Self::WriteOn(n) => (20, n),
-            Self::Whole => (21, 0),
-            Self::Begin(n) => (22, n),
+            Self::CmMessage(n) => (15, n),
+            Self::ConnectTimeout(n) => (16, n),
+            Self::PeerLost(n) => (17, n),
+            Self::CableCut => (18, 0),
+            Self::MachineDeath => (19, 0),
+            Self::DmaWriteDone(n) => (20, n),
+            Self::CableRepaired => (21, 0),
+            Self::BeginDue(n) => (22, n),
             Self::CardNotified(n) => (23, n),
             Self::LastReceive(n) => (24, n),
         };
@@ -90,32 +90,32 @@ impl Event {
     }
 
     /// The event of a token made by [`Event::token`].
-    pub(super) fn of(token: u64) -> Option<Self> {
+    pub(super) fn from_token(token: u64) -> Option<Self> {
         let n = token as u32;
         Some(match token >> 32 {
-            0 => Self::Doorbell(n),
-            1 => Self::Rung(n),
-            2 => Self::Fetched(n),
-            3 => Self::ReadOn(n),
-            4 => Self::Loaded(n),
-            5 => Self::Link(PortId { card: (n >> 3) as usize, port: (n & 7) as usize }),
-            6 => Self::Head(n),
-            7 => Self::Arrive(n),
-            8 => Self::Place(n),
-            9 => Self::Placed(n),
-            10 => Self::Entry(n),
-            11 => Self::Notify(n),
-            12 => Self::Ready(n),
-            13 => Self::Overdue(n),
+            0 => Self::DoorbellRung(n),
+            1 => Self::DoorbellSeen(n),
+            2 => Self::DescriptorFetched(n),
+            3 => Self::DmaReadDone(n),
+            4 => Self::PacketLoaded(n),
+            5 => Self::LinkReady(PortId { card: (n >> 3) as usize, port: (n & 7) as usize }),
+            6 => Self::HeadAtSwitch(n),
+            7 => Self::PacketArrived(n),
+            8 => Self::PacketReadyToPlace(n),
+            9 => Self::PacketPlaced(n),
+            10 => Self::EntryVisible(n),
+            11 => Self::ChannelEvent(n),
+            12 => Self::RnrPauseEnded(n),
+            13 => Self::AnswerCheck(n),
             14 => Self::Flush(n),
-            15 => Self::Message(n),
-            16 => Self::Timeout(n),
-            17 => Self::Lost(n),
-            18 => Self::Cut,
-            19 => Self::Death,
-            20 => Self::WriteOn(n),
-            21 => Self::Whole,
-            22 => Self::Begin(n),
+            15 => Self::CmMessage(n),
+            16 => Self::ConnectTimeout(n),
+            17 => Self::PeerLost(n),
+            18 => Self::CableCut,
+            19 => Self::MachineDeath,
+            20 => Self::DmaWriteDone(n),
+            21 => Self::CableRepaired,
+            22 => Self::BeginDue(n),
             23 => Self::CardNotified(n),
             24 => Self::LastReceive(n),
             _ => return None,
@@ -128,11 +128,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_give_their_event_back() {
-        let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::of);
+    fn from_token_inverts_token() {
+        let kinds = (0..).map(|kind: u64| kind << 32 | 7).map_while(Event::from_token);
         assert_eq!(kinds.clone().count(), 25);
         for event in kinds {
-            assert_eq!(Event::of(event.token()), Some(event));
+            assert_eq!(Event::from_token(event.token()), Some(event));
         }
     }
 }

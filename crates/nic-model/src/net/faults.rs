@@ -46,15 +46,17 @@ impl Faults {
 
     /// Schedules the faults with a fixed time.
     pub(super) fn begin(&self, agenda: &Agenda) {
-        for (at, event) in [(self.params.cut_us, Event::Cut), (self.params.death_us, Event::Death)] {
+        for (at, event) in
+            [(self.params.cut_us, Event::CableCut), (self.params.death_us, Event::MachineDeath)]
+        {
             if at > 0.0 {
-                agenda.at(Time::ZERO + us(at), event);
+                agenda.schedule(Time::ZERO + us(at), event);
             }
         }
     }
 
     /// Whether a packet or a message is lost.
-    pub(super) fn loses(&mut self) -> bool {
+    pub(super) fn loses_packet(&mut self) -> bool {
         self.chance.ppm(self.params.loss_ppm)
     }
 
@@ -75,12 +77,12 @@ impl Faults {
     }
 
     /// When a cable that is cut at `now` is repaired, if ever.
-    pub(super) fn whole_at(&self, now: Time) -> Option<Time> {
+    pub(super) fn repaired_at(&self, now: Time) -> Option<Time> {
         (self.params.cut_for_us > 0.0).then(|| now + us(self.params.cut_for_us))
     }
 
     /// The node that dies.
-    pub(super) fn death_at(&self) -> usize {
+    pub(super) fn dying_node(&self) -> usize {
         self.params.death_node as usize
     }
 }

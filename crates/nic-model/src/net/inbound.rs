@@ -9,8 +9,8 @@ use super::completions::Slots;
 use super::event::Event;
 use super::network::Network;
 use super::packet::{Body, Packet, PortId};
-use super::requester::{Overdue, Placed, Response, Rnr};
-use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, Taken};
+use super::requester::{AnswerStatus, Placed, Response, Rnr};
+use super::responder::{Acknowledgement, OutOfOrder, Refusal, Responder, TakenReceive};
 use crate::parts::transport::Extra;
 
 /// Whether a packet of a request takes the single receive of its message.
@@ -30,13 +30,13 @@ fn completes_there(op: SendOp) -> bool {
 /// Arrival of packets.
 impl Network {
     /// A packet's head is ready to leave the switch.
-    pub(super) fn head(&mut self, now: Time, number: u32) {
+    pub(super) fn on_head_at_switch(&mut self, now: Time, number: u32) {
         if self.is_lost(number) {
             return self.release(now, number);
         }
         let delay = self.faults.delay();
-        let at = self.wires.head(now, delay, &mut self.packets[number]);
-        self.agenda.at(at, Event::Arrive(number));
+        let at = self.wires.forward(now, delay, &mut self.packets[number]);
+        self.agenda.schedule(at, Event::PacketArrived(number));
     }
 
     /// Whether a packet in the switch is lost.
@@ -44,11 +44,11 @@ impl Network {
         let Packet { from, to, .. } = self.packets[number];
         let cut = self.wires.is_cut(from) || self.wires.is_cut(to);
         let dead = self.cards[from.card].dead || self.cards[to.card].dead;
-        cut || dead || self.faults.loses()
+        cut || dead || self.faults.loses_packet()
     }
 
     /// A packet has arrived completely.
-    pub(super) fn arrive(&mut self, now: Time, number: u32) {
+    pub(super) fn on_packet_arrived(&mut self, now: Time, number: u32) {
         let card = self.packets[number].to.card;
         if self.is_silent(now, card) {
             return self.release(now, number);
@@ -71,7 +71,7 @@ impl Network {
     fn request_arrives(&mut self, now: Time, number: u32, op: SendOp) {
         let packet = &self.packets[number];
         let &Packet { qp, psn, first, last, merged, head_at, from, to, .. } = packet;
-        let known = self.qps.get(qp).filter(|qp| qp.accepts() && qp.knows(from.card));
+        let known = self.qps.get(qp).filter(|qp| qp.accepts() && qp.is_peer_card(from.card));
         let Some(found) = known.filter(|qp| !qp.responder.is_refusing()) else {
             return self.release(now, number);
         };
@@ -103,7 +103,7 @@ impl Network {
         packet.receive = found.responder.accept(packet, op, mtu);
         // Fetching the receive of a write with immediate data delays the completion, not the data.
         let data = if matches!(op, SendOp::WriteImm(..)) { begun } else { ready.max(fetched) };
-        let turn = self.cards[to.card].turn();
+        let turn = self.cards[to.card].message_turn();
         let data = match turn > Span::ZERO && first {
             true => data.max(found.requester.reserve_begin(now, turn)),
             false => data,
@@ -111,7 +111,7 @@ impl Network {
         packet.write_from = found.responder.place_from(data);
         packet.complete_from = ready.max(fetched);
         packet.finishes = finishes;
-        self.agenda.at(packet.write_from.max(now), Event::Place(number));
+        self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
     }
 
     fn out_of_order(&mut self, now: Time, number: u32, op: SendOp) {
@@ -141,7 +141,7 @@ impl Network {
         let max_sge = receives.max_sge();
         let card = &mut self.cards[found.card];
         let fetched = card.fetch(now, card.descriptors.receive(sges.len(), max_sge));
-        found.responder.take(Taken { wr_id, sges, slots, domain });
+        found.responder.take_receive(TakenReceive { wr_id, sges, slots, domain });
         if let Slots::SharedReceive(key, _) = slots
             && let Some(srq) = self.srqs.get_mut(key)
             && srq.passes_limit()
@@ -156,11 +156,11 @@ impl Network {
 /// Placement of packets.
 impl Network {
     /// A packet is ready to be placed: it waits for the DMA engine, which writes one packet at a time.
-    pub(super) fn place(&mut self, now: Time, number: u32) {
+    pub(super) fn on_ready_to_place(&mut self, now: Time, number: u32) {
         let card = self.packets[number].to.card;
         let (begins, retry_at) = self.cards[card].writer.begin(now, number);
         if let Some(at) = retry_at {
-            self.agenda.at(at, Event::WriteOn(card as u32));
+            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
         }
         if begins {
             self.write(now, number);
@@ -168,12 +168,12 @@ impl Network {
     }
 
     /// The DMA engine has written a packet, and starts the next one.
-    pub(super) fn write_on(&mut self, now: Time, card: usize) {
+    pub(super) fn on_dma_write_done(&mut self, now: Time, card: usize) {
         while let Some(number) = self.cards[card].writer.next(now) {
             self.write(now, number);
         }
         if let Some(at) = self.cards[card].writer.next_at() {
-            self.agenda.at(at, Event::WriteOn(card as u32));
+            self.agenda.schedule(at, Event::DmaWriteDone(card as u32));
         }
     }
 
@@ -200,12 +200,12 @@ impl Network {
         let loopback = self.wires.is_loopback(PortId { card, port });
         let kernel = &mut self.cards[card].kernel;
         let seen = match loopback {
-            true => kernel.comes_from_here(there, copied),
-            false => kernel.arrives(there, copied),
+            true => kernel.process_local(there, copied),
+            false => kernel.process_arrival(there, copied),
         };
         let seen = self.qps.get_mut(qp).map_or(seen, |qp| qp.responder.placed_at(seen));
         self.extents = extents;
-        self.agenda.at(seen, Event::Placed(number));
+        self.agenda.schedule(seen, Event::PacketPlaced(number));
     }
 
     /// Finds the destination of a packet's data; returns whether all of it is accessible.
@@ -231,7 +231,7 @@ impl Network {
     }
 
     /// A packet's data are in memory.
-    pub(super) fn placed(&mut self, now: Time, number: u32) {
+    pub(super) fn on_packet_placed(&mut self, now: Time, number: u32) {
         let Packet { qp, psn, body, .. } = self.packets[number];
         let found = self.qps.get(qp);
         let takes = found.is_some_and(|qp| qp.accepts() && !qp.responder.is_refusing());
@@ -262,7 +262,7 @@ impl Network {
         let qp = packet.qp;
         let Some(found) = self.qps.get_mut(qp) else { return Ok(()) };
         let (port, mtu) = (found.port(), found.mtu());
-        match found.responder.carried_out(packet, op, mtu) {
+        match found.responder.on_executed(packet, op, mtu) {
             Acknowledgement::Response => self.want_to_send(now, qp),
             Acknowledgement::Packet(psn) => self.send_control(now, qp, psn, Body::Ack),
             Acknowledgement::Along => self.wires.add_ack(now, port),
@@ -309,7 +309,7 @@ impl Network {
         if !self.protection.peer_may_use(found.parts.domain, remote, left, need) {
             return Err(Refusal::forbidden(WcStatus::RemAccessErr));
         }
-        found.responder.owe_memory(packet, remote);
+        found.responder.queue_read_response(packet, remote);
         Ok(())
     }
 
@@ -334,7 +334,7 @@ impl Network {
         let old = self.protection.change_word(&extent, change).map_err(Refusal::forbidden)?;
         self.cards.signal(to.card);
         if let Some(found) = self.qps.get_mut(qp) {
-            found.responder.owe_atomic(psn, old);
+            found.responder.queue_atomic_response(psn, old);
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ impl Network {
             self.complete_receive(now, qp, Wc { status, opcode: WcOpcode::Recv, ..Wc::default() }, false);
         }
         let Some(found) = self.qps.get_mut(qp) else { return };
-        match found.responder.owe_refusal(psn, refusal) {
+        match found.responder.queue_refusal(psn, refusal) {
             true => self.want_to_send(now, qp),
             false => self.refuse(now, qp, psn, refusal),
         }
@@ -370,8 +370,10 @@ impl Network {
     /// An acknowledgement, positive or negative, has arrived.
     fn acknowledgement_arrives(&mut self, now: Time, number: u32) {
         let Packet { qp, psn, body, from, .. } = self.packets[number];
-        let known =
-            self.qps.get_mut(qp).filter(|qp| qp.state() == QpState::ReadyToSend && qp.knows(from.card));
+        let known = self
+            .qps
+            .get_mut(qp)
+            .filter(|qp| qp.state() == QpState::ReadyToSend && qp.is_peer_card(from.card));
         let Some(found) = known.filter(|qp| qp.requester.has_sent(psn)) else { return };
         let requester = &mut found.requester;
         match body {
@@ -392,16 +394,16 @@ impl Network {
             }
             Body::RnrNak(pause) => match requester.receiver_not_ready(now, psn) {
                 Rnr::Stale => {}
-                Rnr::Pause => self.agenda.at(now + pause, Event::Ready(qp)),
+                Rnr::Pause => self.agenda.schedule(now + pause, Event::RnrPauseEnded(qp)),
                 Rnr::Failed => self.advance(now, qp),
             },
-            Body::SequenceNak if requester.missing(now, psn) => self.want_to_send(now, qp),
+            Body::SequenceNak if requester.on_missing(now, psn) => self.want_to_send(now, qp),
             _ => {}
         }
     }
 
     /// The pause after a receiver-not-ready answer has ended.
-    pub(super) fn ready(&mut self, now: Time, qp: u32) {
+    pub(super) fn on_rnr_pause_ended(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.resume(now);
             self.want_to_send(now, qp);
@@ -413,15 +415,15 @@ impl Network {
         let packet = &mut self.packets[number];
         let qp = packet.qp;
         let Some(found) = self.qps.get_mut(qp) else { return self.release(now, number) };
-        let known = found.knows(packet.from.card) && found.state() == QpState::ReadyToSend;
+        let known = found.is_peer_card(packet.from.card) && found.state() == QpState::ReadyToSend;
         let card = &mut self.cards[found.card];
         let head = card.works_from(now, packet.head_at);
         let [ready, _] = card.transport.receive(head, Extra::default());
-        match found.requester.response(now, packet.psn, known) {
+        match found.requester.on_response(now, packet.psn, known) {
             Response::Take(request) => {
                 packet.request = request;
                 packet.write_from = found.responder.place_from(ready);
-                self.agenda.at(packet.write_from.max(now), Event::Place(number));
+                self.agenda.schedule(packet.write_from.max(now), Event::PacketReadyToPlace(number));
             }
             Response::Drop { resend } => {
                 if resend {
@@ -453,15 +455,15 @@ impl Network {
     }
 
     /// Checks whether answers are overdue, and retransmits the requests that wait for them.
-    pub(super) fn overdue(&mut self, now: Time, qp: u32) {
+    pub(super) fn on_answer_check(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let alive = found.state() == QpState::ReadyToSend && !self.cards[found.card].dead;
-        match found.requester.overdue(now, &self.rules, alive) {
-            Overdue::Idle => {}
-            Overdue::CheckAt(at) => self.agenda.at(at, Event::Overdue(qp)),
-            Overdue::Failed => self.advance(now, qp),
-            Overdue::Resend(at) => {
-                self.agenda.at(at, Event::Overdue(qp));
+        match found.requester.check_answers(now, &self.rules, alive) {
+            AnswerStatus::Idle => {}
+            AnswerStatus::CheckAt(at) => self.agenda.schedule(at, Event::AnswerCheck(qp)),
+            AnswerStatus::Failed => self.advance(now, qp),
+            AnswerStatus::Resend(at) => {
+                self.agenda.schedule(at, Event::AnswerCheck(qp));
                 self.want_to_send(now, qp);
             }
         }

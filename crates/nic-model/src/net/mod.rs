@@ -67,7 +67,7 @@ pub(crate) struct Net {
 impl Net {
     /// The network shared by the cards of this machine in this node's world, if their values and payload
     /// settings are equal.
-    pub(crate) fn of(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
+    pub(crate) fn of_node(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
         let (timeline, params) = (node.timeline(), machine.params);
         let nets = timeline.shared("modelled networks", || Arc::new(Nets::default()));
         let mut nets = nets.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ struct Nets(Mutex<Vec<Arc<Net>>>);
 
 impl Actor for Net {
     fn event(&self, now: Time, token: u64) {
-        if let Some(event) = Event::of(token) {
+        if let Some(event) = Event::from_token(token) {
             self.lock().event(now, event);
         }
     }

@@ -18,7 +18,7 @@ use verbs::{
 
 use super::agenda::Agenda;
 use super::card::Cards;
-use super::completions::{Completions, CqOwner, Entry, Seen, Slots};
+use super::completions::{Completions, CqOwner, Entry, ShownEntry, Slots};
 use super::connections::{
     ChannelEvent, CmContext, ConnectionManager, Ends, Envelope, ListenerKey, Message, Screened,
 };
@@ -81,8 +81,8 @@ impl Network {
     }
 
     /// The network has become an event handler of its world.
-    pub(super) fn begin(&mut self, actor: ActorId) {
-        self.agenda.begin(actor);
+    pub(super) fn set_actor(&mut self, actor: ActorId) {
+        self.agenda.set_actor(actor);
         self.faults.begin(&self.agenda);
     }
 
@@ -94,34 +94,34 @@ impl Network {
     /// Handles an event.
     pub(super) fn event(&mut self, now: Time, event: Event) {
         match event {
-            Event::Doorbell(qp) => self.doorbell(now, qp),
-            Event::Rung(qp) => self.rung(now, qp),
-            Event::Fetched(card) => self.fetched(now, card as usize),
-            Event::Begin(qp) => self.may_begin(now, qp),
+            Event::DoorbellRung(qp) => self.on_doorbell_rung(now, qp),
+            Event::DoorbellSeen(qp) => self.on_doorbell_seen(now, qp),
+            Event::DescriptorFetched(card) => self.on_descriptor_fetched(now, card as usize),
+            Event::BeginDue(qp) => self.on_begin_due(now, qp),
             Event::CardNotified(card) => drop(self.cards[card as usize].ring(now)),
-            Event::LastReceive(qp) => self.last_receive(qp),
-            Event::ReadOn(card) => self.read_on(now, card as usize),
-            Event::Loaded(packet) => self.loaded(now, packet),
-            Event::Link(port) => self.link(now, port),
-            Event::Head(packet) => self.head(now, packet),
-            Event::Arrive(packet) => self.arrive(now, packet),
-            Event::Place(packet) => self.place(now, packet),
-            Event::WriteOn(card) => self.write_on(now, card as usize),
-            Event::Placed(packet) => self.placed(now, packet),
-            Event::Ready(qp) => self.ready(now, qp),
-            Event::Overdue(qp) => self.overdue(now, qp),
-            Event::Entry(queue) => self.entry(now, queue),
-            Event::Notify(queue) => self.notify(queue),
+            Event::LastReceive(qp) => self.on_last_receive(qp),
+            Event::DmaReadDone(card) => self.on_dma_read_done(now, card as usize),
+            Event::PacketLoaded(packet) => self.on_packet_loaded(now, packet),
+            Event::LinkReady(port) => self.on_link_ready(now, port),
+            Event::HeadAtSwitch(packet) => self.on_head_at_switch(now, packet),
+            Event::PacketArrived(packet) => self.on_packet_arrived(now, packet),
+            Event::PacketReadyToPlace(packet) => self.on_ready_to_place(now, packet),
+            Event::DmaWriteDone(card) => self.on_dma_write_done(now, card as usize),
+            Event::PacketPlaced(packet) => self.on_packet_placed(now, packet),
+            Event::RnrPauseEnded(qp) => self.on_rnr_pause_ended(now, qp),
+            Event::AnswerCheck(qp) => self.on_answer_check(now, qp),
+            Event::EntryVisible(queue) => self.on_entry_visible(now, queue),
+            Event::ChannelEvent(queue) => self.on_channel_event(queue),
             Event::Flush(qp) => self.flush(now, qp),
-            Event::Message(message) => self.message(now, message),
-            Event::Timeout(request) => {
+            Event::CmMessage(message) => self.on_cm_message(now, message),
+            Event::ConnectTimeout(request) => {
                 let (connections, mut cx) = self.connecting(now);
-                connections.timeout(&mut cx, request);
+                connections.on_connect_timeout(&mut cx, request);
             }
-            Event::Lost(qp) => self.lost(now, qp),
-            Event::Cut => self.cut(now),
-            Event::Whole => self.whole(),
-            Event::Death => self.death(now),
+            Event::PeerLost(qp) => self.on_peer_lost(now, qp),
+            Event::CableCut => self.on_cable_cut(now),
+            Event::CableRepaired => self.on_cable_repaired(),
+            Event::MachineDeath => self.on_machine_death(now),
         }
     }
 }
@@ -267,12 +267,12 @@ impl Network {
     pub(crate) fn drop_qp(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         let card = found.card;
-        found.retire();
+        found.detach();
         let QueuePairParts { send_cq, recv_cq, .. } = found.parts;
         self.fail(now, qp);
         let Self { completions, qps, srqs, .. } = self;
         for cq in [send_cq, recv_cq] {
-            completions.forget(cq, qp, |slots| free(slots, qps, srqs));
+            completions.discard_of_qp(cq, qp, |slots| free(slots, qps, srqs));
         }
         self.qps.remove(qp);
         self.cards[card].remove(ObjectKind::QueuePair);
@@ -296,7 +296,7 @@ impl Network {
     pub(crate) fn post_send(&mut self, now: Time, qp: u32, wr: &SendWr<'_>) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.post(wr);
-            self.agenda.at(now, Event::Doorbell(qp));
+            self.agenda.schedule(now, Event::DoorbellRung(qp));
         }
     }
 
@@ -310,7 +310,7 @@ impl Network {
         let Some(found) = self.qps.get_mut(qp) else { return };
         found.receives.post(wr, now);
         if found.state() == QpState::Error {
-            self.agenda.at(now, Event::Flush(qp));
+            self.agenda.schedule(now, Event::Flush(qp));
         }
     }
 
@@ -323,7 +323,7 @@ impl Network {
 
     /// The processor notifies a card of polled completions or posted receives, which occupies the bus.
     pub(crate) fn notify_card(&mut self, now: Time, card: usize) {
-        self.agenda.at(now, Event::CardNotified(card as u32));
+        self.agenda.schedule(now, Event::CardNotified(card as u32));
     }
 
     /// Polls completions; returns their number.
@@ -344,28 +344,29 @@ impl Network {
     fn complete(&mut self, now: Time, cq: u32, entry: Entry) {
         let Some(owner) = self.completions.owner(cq) else { return };
         let card = &mut self.cards[owner.card];
-        if card.dead || !self.completions.takes(cq) {
+        if card.dead || !self.completions.accepts_entries(cq) {
             return;
         }
         self.completions.write(cq, entry);
         let behind_data = matches!(entry.wc.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm);
         let seen = card.complete(now, behind_data);
-        self.agenda.at(seen, Event::Entry(cq));
+        self.agenda.schedule(seen, Event::EntryVisible(cq));
     }
 
     /// The processor sees the next entry of a completion queue. An overrun fails all queue pairs of the
     /// queue.
-    fn entry(&mut self, now: Time, cq: u32) {
+    fn on_entry_visible(&mut self, now: Time, cq: u32) {
         let Some(owner) = self.completions.owner(cq) else { return };
-        match self.completions.see(cq) {
-            Seen::Nothing => {}
-            Seen::Entry { notify } => {
+        match self.completions.show_next(cq) {
+            ShownEntry::Nothing => {}
+            ShownEntry::Entry { notify } => {
                 if notify {
-                    self.agenda.at(now + self.cards[owner.card].interrupt.latency, Event::Notify(cq));
+                    self.agenda
+                        .schedule(now + self.cards[owner.card].interrupt.latency, Event::ChannelEvent(cq));
                 }
                 self.cards.signal(owner.card);
             }
-            Seen::Overrun => {
+            ShownEntry::Overrun => {
                 self.report_event(owner.context, AsyncEvent::CqError { cq });
                 let dead = self.qps.iter().filter(|(_, qp)| qp.parts.send_cq == cq || qp.parts.recv_cq == cq);
                 let dead: Vec<u32> = dead.map(|(qp, _)| qp).collect();
@@ -375,7 +376,7 @@ impl Network {
     }
 
     /// The event of a completion queue reaches its channel.
-    fn notify(&mut self, cq: u32) {
+    fn on_channel_event(&mut self, cq: u32) {
         if let Some(owner) = self.completions.owner(cq)
             && self.completions.notify(cq)
         {
@@ -386,7 +387,7 @@ impl Network {
     /// Completes finished requests in the order of posting. A failed one ends the connection.
     pub(super) fn advance(&mut self, now: Time, qp: u32) {
         while let Some(found) = self.qps.get_mut(qp)
-            && let Some(retired) = found.requester.retire()
+            && let Some(retired) = found.requester.retire_oldest()
         {
             let cq = found.parts.send_cq;
             if let Some(completion) = retired.completion {
@@ -437,11 +438,11 @@ impl Network {
         let card = &mut self.cards[found.card];
         if !card.dead {
             let seen = card.complete(now, true);
-            self.agenda.at(seen, Event::LastReceive(qp));
+            self.agenda.schedule(seen, Event::LastReceive(qp));
         }
     }
 
-    fn last_receive(&mut self, qp: u32) {
+    fn on_last_receive(&mut self, qp: u32) {
         if let Some(found) = self.qps.get(qp) {
             self.report_event(found.parts.context, AsyncEvent::LastWqeReached { qp_num: qp });
         }
@@ -555,7 +556,7 @@ impl Network {
             return self.fail(now, qp);
         };
         if self.is_unreachable(now, ends) {
-            self.agenda.at(now + us(self.params.connection.lost_after_us), Event::Lost(qp));
+            self.agenda.schedule(now + us(self.params.connection.lost_after_us), Event::PeerLost(qp));
         }
     }
 
@@ -575,7 +576,7 @@ impl Network {
     }
 
     /// A message between connection managers arrives.
-    fn message(&mut self, now: Time, key: u32) {
+    fn on_cm_message(&mut self, now: Time, key: u32) {
         let Some(Envelope { ends, message }) = self.connections.open(key) else { return };
         if self.is_unreachable(now, ends) {
             return;
@@ -634,7 +635,7 @@ impl Network {
     /// from outside.
     pub(super) fn is_silent(&mut self, now: Time, card: usize) -> bool {
         if !self.cards[card].dead && self.cards[card].node.is_dead() {
-            self.die(now, card);
+            self.mark_dead(now, card);
         }
         self.cards[card].dead
     }
@@ -651,51 +652,51 @@ impl Network {
         Some(PortId { card: self.cards.find(node, number)?, port })
     }
 
-    fn cut(&mut self, now: Time) {
+    fn on_cable_cut(&mut self, now: Time) {
         let Some(port) = self.cut_port() else { return };
         self.wires.set_cut(port, true);
-        self.give_up(now, port.card, Some(port.port));
-        if let Some(at) = self.faults.whole_at(now) {
-            self.agenda.at(at, Event::Whole);
+        self.schedule_peer_lost(now, port.card, Some(port.port));
+        if let Some(at) = self.faults.repaired_at(now) {
+            self.agenda.schedule(at, Event::CableRepaired);
         }
     }
 
     /// Repairs the cut cable: connections can use it again.
-    fn whole(&mut self) {
+    fn on_cable_repaired(&mut self) {
         if let Some(port) = self.cut_port() {
             self.wires.set_cut(port, false);
         }
     }
 
     /// Kills the machine that the faults name.
-    fn death(&mut self, now: Time) {
-        for card in self.cards.of_node(self.faults.death_at()) {
+    fn on_machine_death(&mut self, now: Time) {
+        for card in self.cards.of_node(self.faults.dying_node()) {
             self.cards[card].node.kill();
-            self.die(now, card);
+            self.mark_dead(now, card);
         }
     }
 
-    fn die(&mut self, now: Time, card: usize) {
+    fn mark_dead(&mut self, now: Time, card: usize) {
         self.cards[card].dead = true;
-        self.give_up(now, card, None);
+        self.schedule_peer_lost(now, card, None);
     }
 
     /// Ends the connections to an unreachable card, or by one of its ports, after a timeout even if nothing
     /// is sent: connection managers exchange keepalives. Successful keepalives cost nothing and are not
     /// simulated.
-    fn give_up(&mut self, now: Time, card: usize, port: Option<usize>) {
+    fn schedule_peer_lost(&mut self, now: Time, card: usize, port: Option<usize>) {
         let patience = us(self.params.connection.lost_after_us);
         let affected = self.qps.iter().filter(|(_, qp)| {
-            let ends = qp.card == card || qp.knows(card);
+            let ends = qp.card == card || qp.is_peer_card(card);
             qp.peer().is_some() && ends && port.is_none_or(|port| qp.port().port == port)
         });
         for (qp, _) in affected {
-            self.agenda.at(now + patience, Event::Lost(qp));
+            self.agenda.schedule(now + patience, Event::PeerLost(qp));
         }
     }
 
     /// A peer has been silent for too long.
-    fn lost(&mut self, now: Time, qp: u32) {
+    fn on_peer_lost(&mut self, now: Time, qp: u32) {
         if self.qps.get(qp).is_some_and(|qp| !self.cards[qp.card].dead) {
             self.fail(now, qp);
         }

@@ -14,22 +14,22 @@ use crate::parts::transport::Extra;
 /// How the card learns of a request.
 impl Network {
     /// A request was posted: its doorbell crosses the bus.
-    pub(super) fn doorbell(&mut self, now: Time, qp: u32) {
+    pub(super) fn on_doorbell_rung(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get(qp) else { return };
         let card = &mut self.cards[found.card];
         if !card.dead {
             let known = card.ring(now);
-            self.agenda.at(known, Event::Rung(qp));
+            self.agenda.schedule(known, Event::DoorbellSeen(qp));
         }
     }
 
     /// The card learns of another request.
-    pub(super) fn rung(&mut self, now: Time, qp: u32) {
+    pub(super) fn on_doorbell_seen(&mut self, now: Time, qp: u32) {
         let Some(found) = self.qps.get_mut(qp) else { return };
         if found.state() == QpState::Error {
             return self.flush(now, qp);
         }
-        found.requester.ring();
+        found.requester.count_doorbell();
         let card = found.card;
         self.want_descriptor(qp);
         self.fetch(now, card);
@@ -47,21 +47,21 @@ impl Network {
     /// Requests descriptors, as many as may be in flight.
     fn fetch(&mut self, now: Time, card: usize) {
         // While the engine streams, descriptors that are not needed immediately wait.
-        let streams = self.cards[card].streams();
+        let streams = self.cards[card].is_streaming();
         loop {
             let qps = &self.qps;
             let may = |qp| !streams || qps.get(qp).is_none_or(|qp| !qp.requester.is_ahead());
             let next = self.cards[card].descriptors.next(may);
             let Some(qp) = next.filter(|_| !self.cards[card].dead) else { return };
             let Some(found) = self.qps.get_mut(qp) else { continue };
-            let Some((sges, inline)) = found.requester.ask() else { continue };
+            let Some((sges, inline)) = found.requester.next_descriptor() else { continue };
             let max_sge = found.requester.max_sge();
             let descriptors = &mut self.cards[card].descriptors;
             let bytes = descriptors.send(sges, max_sge, inline);
             descriptors.fetching.push_back(qp);
             let done = self.cards[card].fetch(now, bytes);
             self.want_descriptor(qp);
-            self.agenda.at(done, Event::Fetched(card as u32));
+            self.agenda.schedule(done, Event::DescriptorFetched(card as u32));
         }
     }
 
@@ -73,9 +73,9 @@ impl Network {
     }
 
     /// A descriptor has arrived.
-    pub(super) fn fetched(&mut self, now: Time, card: usize) {
+    pub(super) fn on_descriptor_fetched(&mut self, now: Time, card: usize) {
         let Some(qp) = self.cards[card].descriptors.fetching.pop_front() else { return };
-        if self.qps.get_mut(qp).is_some_and(|qp| qp.requester.fetched()) {
+        if self.qps.get_mut(qp).is_some_and(|qp| qp.requester.on_descriptor_fetched()) {
             self.want_descriptor(qp);
             self.want_to_send(now, qp);
         }
@@ -96,7 +96,7 @@ impl Network {
     }
 
     /// The start time of a queue pair's next request may have come.
-    pub(super) fn may_begin(&mut self, now: Time, qp: u32) {
+    pub(super) fn on_begin_due(&mut self, now: Time, qp: u32) {
         if let Some(found) = self.qps.get_mut(qp) {
             found.requester.begin_due();
         }
@@ -132,7 +132,7 @@ impl Network {
                 continue;
             };
             if ends {
-                self.cards[port.card].scheduler.next(port.port, qp);
+                self.cards[port.card].scheduler.next_qp(port.port, qp);
             }
             if self.read(now, qp, packet, source) {
                 self.cards[port.card].scheduler.end_turn(port.port);
@@ -146,7 +146,7 @@ impl Network {
     fn next_packet(&mut self, now: Time, qp: u32) -> Option<Outgoing> {
         let found = self.qps.get_mut(qp).filter(|qp| qp.accepts())?;
         let (base, mtu) = (found.packet()?, found.mtu());
-        match found.responder.next(base.clone(), mtu) {
+        match found.responder.next_packet(base.clone(), mtu) {
             Some(Ok(outgoing)) => Some(outgoing),
             Some(Err((psn, refusal))) => {
                 self.refuse(now, qp, psn, refusal);
@@ -162,11 +162,11 @@ impl Network {
         let (card, mtu) = (found.card, found.mtu());
         if let Some((at, look)) = found.requester.next_begin(now) {
             if look {
-                self.agenda.at(at, Event::Begin(qp));
+                self.agenda.schedule(at, Event::BeginDue(qp));
             }
             return None;
         }
-        let (next, skipped) = found.requester.next(now, &self.rules, memory, (base, mtu));
+        let (next, skipped) = found.requester.next_packet(now, &self.rules, memory, (base, mtu));
         if skipped {
             self.want_descriptor(qp);
         }
@@ -183,7 +183,7 @@ impl Network {
         }
         let looks = self.qps.get_mut(qp).and_then(|qp| qp.requester.expect_answer(now, &self.rules));
         if let Some(at) = looks {
-            self.agenda.at(at, Event::Overdue(qp));
+            self.agenda.schedule(at, Event::AnswerCheck(qp));
         }
         Some(outgoing)
     }
@@ -208,16 +208,16 @@ impl Network {
                 self.protection.gather_inline(found.requester.inline(number), range, &mut packet.data);
             }
             let read = if packet.merged { &[] } else { &extents[..] };
-            let begun = (packet.begins && packet.first).then(|| now + self.cards.gap(card, read));
+            let begun = (packet.begins && packet.first).then(|| now + self.cards.message_gap(card, read));
             if let Some((at, found)) = begun.zip(self.qps.get_mut(qp)) {
-                found.requester.begun(at);
+                found.requester.on_begun(at);
             }
             let (end, loaded) = self.cards.read(now, card, (read, port, packet.first), &self.protection);
             let loaded = self.cards[card].scheduler.read(now, port, end, loaded);
             let number = self.packets.insert(packet);
-            self.agenda.at(loaded, Event::Loaded(number));
+            self.agenda.schedule(loaded, Event::PacketLoaded(number));
             if !self.cards[card].scheduler.is_free() {
-                self.agenda.at(end, Event::ReadOn(card as u32));
+                self.agenda.schedule(end, Event::DmaReadDone(card as u32));
             }
             self.fetch_when_idle(now, card);
             self.extents = extents;
@@ -242,14 +242,14 @@ impl Network {
     }
 
     /// The DMA engine has read a packet.
-    pub(super) fn read_on(&mut self, now: Time, card: usize) {
+    pub(super) fn on_dma_read_done(&mut self, now: Time, card: usize) {
         self.cards[card].scheduler.read_on();
         self.send_pending(now, card);
         self.fetch_when_idle(now, card);
     }
 
     /// A packet has its data: it passes the transport engine and goes to its port.
-    pub(super) fn loaded(&mut self, now: Time, number: u32) {
+    pub(super) fn on_packet_loaded(&mut self, now: Time, number: u32) {
         let packet = &mut self.packets[number];
         let (from, card) = (packet.from, &mut self.cards[packet.from.card]);
         if card.dead {
@@ -260,7 +260,7 @@ impl Network {
         let ready = card.transport.send(now, extra);
         if self.wires.is_loopback(from) {
             (packet.credit, packet.head_at) = (true, ready);
-            return self.agenda.at(ready, Event::Arrive(number));
+            return self.agenda.schedule(ready, Event::PacketArrived(number));
         }
         packet.ready_at = card.transport.hand_over(ready, packet.len);
         if self.wires.send(now, number, &mut self.packets, &self.agenda) {
@@ -269,7 +269,7 @@ impl Network {
     }
 
     /// A link may continue sending.
-    pub(super) fn link(&mut self, now: Time, port: PortId) {
+    pub(super) fn on_link_ready(&mut self, now: Time, port: PortId) {
         if self.wires.link(now, port, &mut self.packets, &self.agenda) {
             self.has_left(now, port);
         }
@@ -290,7 +290,7 @@ impl Network {
         if self.wires.is_loopback(packet.to) {
             return self.has_left(now, packet.to);
         }
-        if let Some(waiter) = self.wires.free(now, packet.to, &mut self.packets, &self.agenda) {
+        if let Some(waiter) = self.wires.free_slot(now, packet.to, &mut self.packets, &self.agenda) {
             self.has_left(now, waiter);
         }
     }

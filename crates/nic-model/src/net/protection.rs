@@ -25,7 +25,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// Its offset in the region.
-    pub(super) fn at(&self) -> u64 {
+    pub(super) fn region_offset(&self) -> u64 {
         self.at
     }
 }
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hole_leaves_both_ends_of_a_message() {
+    fn hole_payload_copies_both_ends_of_a_message() {
         let all = |payload, begin, len| moved(payload, begin, len, 1000).collect::<Vec<_>>();
         assert_eq!(all(Payload::Bytes, 100, 200), [(100, 300)]);
         assert_eq!(all(Payload::Hole, 0, 1000), [(0, 64), (936, 1000)]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_need_rights_and_owners_need_the_domain() {
+    fn access_needs_rights_for_peers_and_the_domain_for_owners() {
         let (mut table, _buf, sge) = table();
         let at = |offset| RemoteAddr { addr: sge.addr + offset, rkey: sge.lkey };
         let write = Access::REMOTE_WRITE;

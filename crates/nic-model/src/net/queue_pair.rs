@@ -113,7 +113,7 @@ impl QueuePair {
     }
 
     /// Whether packets from this card come from its peer.
-    pub(super) fn knows(&self, card: usize) -> bool {
+    pub(super) fn is_peer_card(&self, card: usize) -> bool {
         self.peer.is_some_and(|peer| peer.card == card)
     }
 
@@ -208,23 +208,23 @@ impl QueuePair {
     }
 
     /// The queue pair awaits the answer to this connect request; `channel` will report it.
-    pub(super) fn asks(&mut self, request: u32, channel: u32) {
+    pub(super) fn set_request(&mut self, request: u32, channel: u32) {
         (self.channel, self.request) = (Some(channel), Some(request));
     }
 
     /// Its connect request was answered.
-    pub(super) fn is_answered(&mut self) {
+    pub(super) fn clear_request(&mut self) {
         self.request = None;
     }
 
     /// The queue pair has accepted a peer, which has not reported that it is ready.
-    pub(super) fn accepted(&mut self, peer: Peer, port: usize, mtu: u64) {
+    pub(super) fn set_accepted(&mut self, peer: Peer, port: usize, mtu: u64) {
         self.state = QpState::ReadyToReceive;
         (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
     }
 
     /// The peer has accepted its request.
-    pub(super) fn connected(&mut self, peer: Peer, port: usize, mtu: u64) {
+    pub(super) fn set_connected(&mut self, peer: Peer, port: usize, mtu: u64) {
         (self.state, self.established, self.request) = (QpState::ReadyToSend, true, None);
         (self.peer, self.port, self.mtu) = (Some(peer), port, self.mtu.min(mtu));
     }
@@ -259,10 +259,10 @@ impl QueuePair {
     }
 
     /// The queue pair is destroyed: its requests do not complete, and no events are reported.
-    pub(super) fn retire(&mut self) {
+    pub(super) fn detach(&mut self) {
         self.channel = None;
-        self.requester.forget();
-        self.responder.forget();
+        self.requester.clear();
+        self.responder.clear();
         self.receives.clear();
     }
 }

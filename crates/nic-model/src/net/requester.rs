@@ -129,7 +129,7 @@ pub(super) enum Placed {
 
 /// What a requester does if an answer may be overdue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Overdue {
+pub(super) enum AnswerStatus {
     /// The requester awaits nothing.
     Idle,
     /// The requester checks again at this time.
@@ -194,7 +194,7 @@ pub(super) struct Requester {
     rnr_retry_of_peer: u8,
     /// A request failed: later requests are not sent.
     halted: bool,
-    /// An [`super::event::Event::Overdue`] is scheduled.
+    /// An [`super::event::Event::AnswerCheck`] is scheduled.
     timed: bool,
     /// When a packet was last sent or answered.
     progress: Time,
@@ -242,7 +242,7 @@ impl Requester {
     }
 
     /// Sets the retry limit of the peer's program, which applies if this side's program has set none.
-    pub(super) fn peer_grants(&mut self, retries: u8) {
+    pub(super) fn set_peer_rnr_retry(&mut self, retries: u8) {
         self.rnr_retry_of_peer = retries;
     }
 
@@ -256,11 +256,11 @@ impl Requester {
     }
 
     /// A request that is not completed.
-    fn at(&self, number: u64) -> &Wqe {
+    fn wqe(&self, number: u64) -> &Wqe {
         &self.slots[self.index(number)]
     }
 
-    fn at_mut(&mut self, number: u64) -> &mut Wqe {
+    fn wqe_mut(&mut self, number: u64) -> &mut Wqe {
         let index = self.index(number);
         &mut self.slots[index]
     }
@@ -327,7 +327,7 @@ impl Requester {
     }
 
     /// The card learns of another request.
-    pub(super) fn ring(&mut self) {
+    pub(super) fn count_doorbell(&mut self) {
         self.rung += 1;
     }
 
@@ -339,12 +339,12 @@ impl Requester {
     }
 
     /// Requests the next descriptor: the SGEs and inline bytes of its request, if there still is one.
-    pub(super) fn ask(&mut self) -> Option<(usize, usize)> {
+    pub(super) fn next_descriptor(&mut self) -> Option<(usize, usize)> {
         self.wants_descriptor = false;
         if self.asked >= self.rung {
             return None;
         }
-        let wqe = self.at(self.asked);
+        let wqe = self.wqe(self.asked);
         let size = (wqe.sges.len(), wqe.inline.len());
         self.asked += 1;
         Some(size)
@@ -356,7 +356,7 @@ impl Requester {
     }
 
     /// The oldest requested descriptor has arrived; false if it was flushed meanwhile.
-    pub(super) fn fetched(&mut self) -> bool {
+    pub(super) fn on_descriptor_fetched(&mut self) -> bool {
         let awaited = self.fetched < self.asked;
         self.fetched += u64::from(awaited);
         awaited
@@ -376,7 +376,7 @@ impl Requester {
     }
 
     /// A request has begun: the next one cannot begin before this time.
-    pub(super) fn begun(&mut self, next_at: Time) {
+    pub(super) fn on_begun(&mut self, next_at: Time) {
         self.begins_at = next_at;
     }
 
@@ -403,13 +403,13 @@ impl Requester {
             self.begin_timed = false;
             return None;
         }
-        let begins = self.next < self.fetched && self.at(self.next).psn.is_none();
+        let begins = self.next < self.fetched && self.wqe(self.next).psn.is_none();
         begins.then(|| (self.begins_at, !std::mem::replace(&mut self.begin_timed, true)))
     }
 
     /// The next packet, based on `base`; and whether requests were skipped because no part of them has to be
     /// sent again.
-    pub(super) fn next(
+    pub(super) fn next_packet(
         &mut self,
         now: Time,
         rules: &Rules,
@@ -422,7 +422,7 @@ impl Requester {
                 return (Ok(None), skipped);
             }
             let (number, acked) = (self.next, self.acked);
-            let wqe = self.at(number);
+            let wqe = self.wqe(number);
             if !wqe.is_sent(acked) {
                 break;
             }
@@ -430,7 +430,7 @@ impl Requester {
         }
         let number = self.next;
         // After a failed request none begins; those before it may have to be sent again.
-        let wqe = self.at(number);
+        let wqe = self.wqe(number);
         let begins = wqe.psn.is_none();
         if self.halted && (begins || wqe.failed.is_some()) {
             return (Ok(None), skipped);
@@ -453,7 +453,7 @@ impl Requester {
     }
 
     fn may_begin(&self, rules: &Rules, number: u64) -> bool {
-        let (wqe, reads) = (self.at(number), self.reads.len());
+        let (wqe, reads) = (self.wqe(number), self.reads.len());
         // Earlier requests that have begun and are not completed.
         let full = number - self.head >= rules.begun_max;
         !(full || (wqe.fence && reads > 0) || (wqe.fetches() && reads >= self.reads_max))
@@ -467,7 +467,7 @@ impl Requester {
         (protection, domain): (&Protection, u32),
     ) -> std::result::Result<(), WcStatus> {
         let (number, psn) = (self.next, self.psn);
-        let wqe = self.at_mut(number);
+        let wqe = self.wqe_mut(number);
         let need = if wqe.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
         let atomic = wqe.op.is_some_and(SendOp::is_atomic);
         if atomic && wqe.len != 8 {
@@ -491,7 +491,7 @@ impl Requester {
     /// and a message without data.
     fn packet_of(&mut self, number: u64, split: bool, mtu: u64, base: Packet) -> Outgoing {
         let (sent, acked) = (self.packet, self.acked);
-        let wqe = self.at(number);
+        let wqe = self.wqe(number);
         let (op, psn) = (wqe.op.unwrap_or(SendOp::Send), wqe.psn.unwrap_or(0));
         let (total, solicited) = (wqe.len, wqe.solicited);
         let base = Packet { body: Body::Request(op), total, solicited, ..base };
@@ -526,12 +526,12 @@ impl Requester {
         (protection, domain): (&Protection, u32),
         out: &mut Vec<Extent>,
     ) -> bool {
-        protection.own_extents(domain, &self.at(number).sges, range, need, out)
+        protection.own_extents(domain, &self.wqe(number).sges, range, need, out)
     }
 
     /// The inline data of a request.
     pub(super) fn inline(&self, number: u64) -> &[u8] {
-        &self.at(number).inline
+        &self.wqe(number).inline
     }
 
     /// A packet that needs an answer was sent: returns when to check for it, unless a check is scheduled.
@@ -542,7 +542,7 @@ impl Requester {
     /// Retransmits from this packet on.
     fn rewind(&mut self, psn: u64) {
         for number in self.head..self.next.saturating_add(1).min(self.tail) {
-            let wqe = self.at(number);
+            let wqe = self.wqe(number);
             let Some(first) = wqe.psn else { return };
             if first + wqe.packets > psn {
                 let packet = if wqe.fetches() { 0 } else { psn.saturating_sub(first) };
@@ -575,7 +575,7 @@ impl Requester {
     pub(super) fn reject(&mut self, psn: u64, status: WcStatus) {
         self.acked = self.acked.max(psn);
         for number in self.head..self.tail {
-            let wqe = self.at(number);
+            let wqe = self.wqe(number);
             let Some(first) = wqe.psn else { break };
             if (first..first + wqe.packets).contains(&psn) {
                 return self.fail(number, status);
@@ -585,7 +585,7 @@ impl Requester {
 
     /// Fails this request: it completes with this status in its turn, and no later request begins.
     pub(super) fn fail(&mut self, number: u64, status: WcStatus) {
-        self.at_mut(number).failed = Some(status);
+        self.wqe_mut(number).failed = Some(status);
         self.halted = true;
     }
 
@@ -599,7 +599,7 @@ impl Requester {
             return Rnr::Stale;
         }
         let (number, retries) = (self.next, self.rnr_retry.unwrap_or(self.rnr_retry_of_peer));
-        let wqe = self.at_mut(number);
+        let wqe = self.wqe_mut(number);
         if retries < RNR_RETRY_FOREVER && wqe.rnr_retries >= retries {
             self.fail(number, WcStatus::RnrRetryExcErr);
             return Rnr::Failed;
@@ -615,7 +615,7 @@ impl Requester {
     }
 
     /// The responder misses this packet; returns whether to retransmit it.
-    pub(super) fn missing(&mut self, now: Time, psn: u64) -> bool {
+    pub(super) fn on_missing(&mut self, now: Time, psn: u64) -> bool {
         let resend = psn >= self.acked && !self.rnr_pause;
         if resend {
             self.progress = now;
@@ -625,12 +625,12 @@ impl Requester {
     }
 
     /// A packet of a response has arrived, from the peer if `known`.
-    pub(super) fn response(&mut self, now: Time, psn: u64, known: bool) -> Response {
-        let waits = |&request: &u64| self.at(request).arrived < self.at(request).packets;
+    pub(super) fn on_response(&mut self, now: Time, psn: u64, known: bool) -> Response {
+        let waits = |&request: &u64| self.wqe(request).arrived < self.wqe(request).packets;
         let request = self.reads.iter().copied().find(waits);
-        let expected = request.and_then(|request| self.at(request).expects());
+        let expected = request.and_then(|request| self.wqe(request).expects());
         if let Some(request) = request.filter(|_| known && expected == Some(psn)) {
-            self.at_mut(request).arrived += 1;
+            self.wqe_mut(request).arrived += 1;
             (self.gap, self.progress, self.retries) = (false, now, 0);
             return Response::Take(request);
         }
@@ -653,7 +653,7 @@ impl Requester {
             self.fail(request, WcStatus::LocProtErr);
             return Placed::Failed;
         }
-        let wqe = self.at_mut(request);
+        let wqe = self.wqe_mut(request);
         if wqe.psn.map(|first| first + wqe.packets) != Some(psn + 1) {
             return Placed::Part;
         }
@@ -663,37 +663,38 @@ impl Requester {
     }
 
     /// Checks whether answers are overdue; `alive`: neither the connection nor the card has failed.
-    pub(super) fn overdue(&mut self, now: Time, rules: &Rules, alive: bool) -> Overdue {
+    pub(super) fn check_answers(&mut self, now: Time, rules: &Rules, alive: bool) -> AnswerStatus {
         let timeout = rules.retry_timeout;
-        self.timed = alive && self.head < self.tail && self.at(self.head).psn.is_some();
+        self.timed = alive && self.head < self.tail && self.wqe(self.head).psn.is_some();
         if !self.timed {
-            return Overdue::Idle;
+            return AnswerStatus::Idle;
         }
         if self.rnr_pause || self.progress + timeout > now {
             let since = if self.rnr_pause { now } else { self.progress };
-            return Overdue::CheckAt(since + timeout);
+            return AnswerStatus::CheckAt(since + timeout);
         }
         self.retries += 1;
         if self.retries > rules.retry_max {
             self.fail(self.head, WcStatus::RetryExcErr);
-            return Overdue::Failed;
+            return AnswerStatus::Failed;
         }
         self.progress = now;
-        let unanswered = self.reads.iter().map(|&read| self.at(read)).filter(|wqe| wqe.arrived < wqe.packets);
+        let unanswered =
+            self.reads.iter().map(|&read| self.wqe(read)).filter(|wqe| wqe.arrived < wqe.packets);
         let oldest = unanswered.filter_map(Wqe::expects).min();
         self.rewind(oldest.map_or(self.acked, |psn| psn.min(self.acked)));
-        Overdue::Resend(now + timeout)
+        AnswerStatus::Resend(now + timeout)
     }
 }
 
 /// Completion of requests, in the order of posting.
 impl Requester {
     /// Removes the oldest request, if it has completed or failed.
-    pub(super) fn retire(&mut self) -> Option<Retired> {
+    pub(super) fn retire_oldest(&mut self) -> Option<Retired> {
         if self.head == self.tail {
             return None;
         }
-        let (number, wqe) = (self.head, self.at(self.head));
+        let (number, wqe) = (self.head, self.wqe(self.head));
         let (failed, done) = (wqe.failed, wqe.is_done(self.acked));
         if failed.is_none() && !done {
             return None;
@@ -710,7 +711,7 @@ impl Requester {
     /// The completion of a request, if it is signaled or failed.
     fn completion(&mut self, number: u64, status: WcStatus, byte_len: u32) -> Option<(Wc, u32)> {
         self.unsignaled += 1;
-        let wqe = self.at(number);
+        let wqe = self.wqe(number);
         if !(self.signal_all || wqe.signaled || status != WcStatus::Success) {
             return None;
         }
@@ -734,7 +735,7 @@ impl Requester {
     }
 
     /// Drops all requests of a destroyed queue pair.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.head = self.tail;
     }
 }
@@ -776,22 +777,22 @@ mod tests {
         fn post(&mut self, wr_id: u64, op: SendOp, length: u32) {
             self.requester.check_room().expect("room");
             self.requester.post(&SendWr::new(wr_id, op, &[Sge { length, ..self.memory }]));
-            self.requester.ring();
-            assert!(self.requester.ask().is_some() && self.requester.fetched());
+            self.requester.count_doorbell();
+            assert!(self.requester.next_descriptor().is_some() && self.requester.on_descriptor_fetched());
         }
 
         /// The numbers of the packets that can be sent now.
         fn sends(&mut self) -> Vec<u64> {
             let mut next = || {
                 let (memory, base) = ((&self.protection, 1), (Packet::default(), MTU));
-                self.requester.next(NOW, &self.rules, memory, base).0.expect("nothing fails")
+                self.requester.next_packet(NOW, &self.rules, memory, base).0.expect("nothing fails")
             };
             std::iter::from_fn(|| next().map(|outgoing| outgoing.packet.psn)).collect()
         }
 
         /// The requests that have ended: number and status, if they have a completion.
         fn retires(&mut self) -> Vec<Option<(u64, WcStatus)>> {
-            let retired = std::iter::from_fn(|| self.requester.retire());
+            let retired = std::iter::from_fn(|| self.requester.retire_oldest());
             retired.map(|retired| retired.completion.map(|(wc, _)| (wc.wr_id, wc.status))).collect()
         }
     }
@@ -803,7 +804,7 @@ mod tests {
         let later = NOW + Span::from_ns(700);
         assert_eq!(bench.requester.next_begin(NOW), None);
         assert_eq!(bench.sends(), [0, 1, 2]);
-        bench.requester.begun(later);
+        bench.requester.on_begun(later);
         assert_eq!(bench.requester.next_begin(NOW), None, "there is none");
         bench.post(2, SendOp::Send, 8);
         assert_eq!(bench.requester.next_begin(NOW), Some((later, true)));
@@ -831,10 +832,10 @@ mod tests {
         bench.post(1, SendOp::Send, 5000);
         bench.post(2, SendOp::Send, 10);
         assert_eq!(bench.sends(), [0, 1, 2, 3]);
-        assert!(bench.requester.missing(NOW, 1));
+        assert!(bench.requester.on_missing(NOW, 1));
         assert_eq!(bench.sends(), [1, 2, 3]);
         bench.requester.acknowledge(NOW, 3);
-        assert!(!bench.requester.missing(NOW, 2), "it has been acknowledged since");
+        assert!(!bench.requester.on_missing(NOW, 2), "it has been acknowledged since");
     }
 
     #[test]
@@ -853,19 +854,19 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_done_when_all_of_its_response_is_placed() {
+    fn read_completes_when_its_whole_response_is_placed() {
         let mut bench = Bench::new();
         bench.post(1, SendOp::Read(REMOTE), 5000);
         assert_eq!(bench.sends(), [0], "one packet asks for three");
-        assert_eq!(bench.requester.response(NOW, 1, true), Response::Drop { resend: true });
+        assert_eq!(bench.requester.on_response(NOW, 1, true), Response::Drop { resend: true });
         assert_eq!(
-            bench.requester.response(NOW, 2, true),
+            bench.requester.on_response(NOW, 2, true),
             Response::Drop { resend: false },
             "asked for already"
         );
         assert_eq!(bench.sends(), [0]);
         for psn in 0..3 {
-            assert_eq!(bench.requester.response(NOW, psn, true), Response::Take(0));
+            assert_eq!(bench.requester.on_response(NOW, psn, true), Response::Take(0));
             let placed = if psn == 2 { Placed::Whole } else { Placed::Part };
             assert_eq!(bench.requester.response_placed(0, psn, true), placed);
         }
@@ -880,7 +881,7 @@ mod tests {
         let at = bench.requester.expect_answer(NOW, &bench.rules).expect("no check is scheduled");
         assert_eq!(bench.requester.expect_answer(NOW, &bench.rules), None);
         let (mut now, mut tries) = (at, 0);
-        while let Overdue::Resend(at) = bench.requester.overdue(now, &bench.rules, true) {
+        while let AnswerStatus::Resend(at) = bench.requester.check_answers(now, &bench.rules, true) {
             assert_eq!(bench.sends(), [0]);
             (now, tries) = (at, tries + 1);
         }
@@ -894,11 +895,12 @@ mod tests {
         let list = [Sge { length: 8, ..bench.memory }];
         let loud = SendWr::new(1, SendOp::Send, &list);
         [loud.unsignaled(), loud].iter().for_each(|wr| bench.requester.post(wr));
-        (0..2).for_each(|_| bench.requester.ring());
-        while bench.requester.ask().is_some() && bench.requester.fetched() {}
+        (0..2).for_each(|_| bench.requester.count_doorbell());
+        while bench.requester.next_descriptor().is_some() && bench.requester.on_descriptor_fetched() {}
         assert_eq!(bench.sends(), [0, 1]);
         bench.requester.acknowledge(NOW, 2);
-        let [first, second] = [(); 2].map(|()| bench.requester.retire().expect("it is done").completion);
+        let [first, second] =
+            [(); 2].map(|()| bench.requester.retire_oldest().expect("it is done").completion);
         assert!(first.is_none());
         assert_eq!(second.map(|(_, freed)| freed), Some(2));
     }
@@ -907,7 +909,7 @@ mod tests {
     fn messages_of_both_directions_alternate() {
         let mut bench = Bench::new();
         let at = |nanos| NOW + host::Span::from_ns(nanos);
-        bench.requester.begun(at(100));
+        bench.requester.on_begun(at(100));
         assert_eq!(
             bench.requester.reserve_begin(at(40), host::Span::from_ns(70)),
             at(100),
@@ -930,7 +932,7 @@ mod tests {
         bench.post(3, SendOp::Send, 10);
         let mut next = || {
             let (memory, base) = ((&bench.protection, 1), (Packet::default(), MTU));
-            bench.requester.next(NOW, &bench.rules, memory, base).0
+            bench.requester.next_packet(NOW, &bench.rules, memory, base).0
         };
         assert!(matches!(next(), Ok(Some(_))));
         assert_eq!(next().err(), Some(Halted), "its memory is smaller");

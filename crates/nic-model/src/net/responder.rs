@@ -49,7 +49,7 @@ impl Refusal {
 
 /// A receive that a message has taken.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenReceive {
     pub(super) wr_id: u64,
     pub(super) sges: Vec<Sge>,
     pub(super) slots: Slots,
@@ -59,15 +59,15 @@ pub(super) struct Taken {
 
 /// A packet that the peer will get in its turn.
 #[derive(Clone, Copy, Debug)]
-struct Owed {
+struct OwedPacket {
     /// The number of its next packet.
     psn: u64,
-    what: Answer,
+    what: OwedKind,
 }
 
 /// Kinds of packets owed to the peer.
 #[derive(Clone, Copy, Debug)]
-enum Answer {
+enum OwedKind {
     /// Memory from here on; `offset` is its position in a response of `total` bytes.
     Memory { remote: RemoteAddr, offset: u64, total: u64 },
     /// The value that an atomic found.
@@ -113,9 +113,9 @@ pub(super) struct Responder {
     place_from: Time,
     placed_at: Time,
     /// Receives taken and not completed; the number of the first.
-    taken: VecDeque<Taken>,
+    taken: VecDeque<TakenReceive>,
     taken_first: u64,
-    owed: VecDeque<Owed>,
+    owed: VecDeque<OwedPacket>,
     /// Results of the latest atomics by packet number, for retransmitted requests.
     atomics: VecDeque<(u64, u64)>,
     /// A request failed while earlier responses are unsent: no more packets are accepted.
@@ -148,13 +148,13 @@ impl Responder {
             SendOp::Read(remote) => {
                 // The peer continues from here, and will request everything else again.
                 self.owed.clear();
-                let what = Answer::Memory { remote: remote.offset(offset), offset, total };
-                self.owed.push_back(Owed { psn, what });
+                let what = OwedKind::Memory { remote: remote.offset(offset), offset, total };
+                self.owed.push_back(OwedPacket { psn, what });
                 OutOfOrder::Respond
             }
             op if op.is_atomic() => match self.atomics.iter().find(|(known, _)| *known == psn) {
                 Some(&(_, old)) => {
-                    self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
+                    self.owed.push_back(OwedPacket { psn, what: OwedKind::Atomic(old) });
                     OutOfOrder::Respond
                 }
                 None => OutOfOrder::Ignore,
@@ -170,7 +170,7 @@ impl Responder {
     }
 
     /// A message takes this receive.
-    pub(super) fn take(&mut self, receive: Taken) {
+    pub(super) fn take_receive(&mut self, receive: TakenReceive) {
         self.taken.push_back(receive);
     }
 
@@ -197,7 +197,7 @@ impl Responder {
 
 /// Placement of data.
 impl Responder {
-    fn receive_of(&self, packet: &Packet) -> Option<&Taken> {
+    fn receive_of(&self, packet: &Packet) -> Option<&TakenReceive> {
         self.taken.get(packet.receive.checked_sub(self.taken_first)? as usize)
     }
 
@@ -261,7 +261,7 @@ impl Responder {
     }
 
     /// A packet's request was executed; returns how it is acknowledged.
-    pub(super) fn carried_out(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> Acknowledgement {
+    pub(super) fn on_executed(&mut self, packet: &Packet, op: SendOp, mtu: u64) -> Acknowledgement {
         self.done = self.done.max(packet.psn + packets_of(packet, op, mtu));
         match op {
             SendOp::Read(_) => Acknowledgement::Response,
@@ -272,7 +272,7 @@ impl Responder {
     }
 
     /// Removes the oldest receive that a message has taken, to complete it.
-    pub(super) fn complete(&mut self) -> Option<Taken> {
+    pub(super) fn complete(&mut self) -> Option<TakenReceive> {
         let taken = self.taken.pop_front()?;
         self.taken_first += 1;
         Some(taken)
@@ -282,48 +282,48 @@ impl Responder {
 /// Responses owed to the peer.
 impl Responder {
     /// Queues the response of a read: the memory that its packet names.
-    pub(super) fn owe_memory(&mut self, packet: &Packet, remote: RemoteAddr) {
-        let what = Answer::Memory { remote, offset: packet.offset, total: packet.total };
-        self.owed.push_back(Owed { psn: packet.psn, what });
+    pub(super) fn queue_read_response(&mut self, packet: &Packet, remote: RemoteAddr) {
+        let what = OwedKind::Memory { remote, offset: packet.offset, total: packet.total };
+        self.owed.push_back(OwedPacket { psn: packet.psn, what });
     }
 
     /// Queues an atomic's response, and keeps it for a retransmitted request.
-    pub(super) fn owe_atomic(&mut self, psn: u64, old: u64) {
+    pub(super) fn queue_atomic_response(&mut self, psn: u64, old: u64) {
         if self.atomics.len() == ATOMICS_KEPT {
             self.atomics.pop_front();
         }
         self.atomics.push_back((psn, old));
-        self.owed.push_back(Owed { psn, what: Answer::Atomic(old) });
+        self.owed.push_back(OwedPacket { psn, what: OwedKind::Atomic(old) });
     }
 
     /// Queues the failure of a request after the responses to earlier requests, if there are any.
-    pub(super) fn owe_refusal(&mut self, psn: u64, refusal: Refusal) -> bool {
+    pub(super) fn queue_refusal(&mut self, psn: u64, refusal: Refusal) -> bool {
         self.refusing = !self.owed.is_empty();
         if self.refusing {
-            self.owed.push_back(Owed { psn, what: Answer::Refusal(refusal) });
+            self.owed.push_back(OwedPacket { psn, what: OwedKind::Refusal(refusal) });
         }
         self.refusing
     }
 
     /// The next owed packet, based on `base`, which precedes this side's own requests: a packet of a
     /// response, or the failure of the request with this packet.
-    pub(super) fn next(&mut self, base: Packet, mtu: u64) -> Option<Result<Outgoing, (u64, Refusal)>> {
-        let Owed { psn, what } = self.owed.pop_front()?;
+    pub(super) fn next_packet(&mut self, base: Packet, mtu: u64) -> Option<Result<Outgoing, (u64, Refusal)>> {
+        let OwedPacket { psn, what } = self.owed.pop_front()?;
         let base = Packet { psn, ..base };
         Some(Ok(match what {
-            Answer::Refusal(refusal) => return Some(Err((psn, refusal))),
-            Answer::Atomic(old) => {
+            OwedKind::Refusal(refusal) => return Some(Err((psn, refusal))),
+            OwedKind::Atomic(old) => {
                 let body = Body::AtomicResponse(old);
                 let packet = Packet { body, first: true, last: true, len: 8, total: 8, ..base };
                 Outgoing { packet, source: Source::Nowhere, ends: true }
             }
-            Answer::Memory { remote, offset, total } => {
+            OwedKind::Memory { remote, offset, total } => {
                 let len = mtu.min(total - offset);
                 let (first, last) = (offset == 0, offset + len == total);
                 if !last {
                     let (remote, offset) = (remote.offset(len), offset + len);
-                    let what = Answer::Memory { remote, offset, total };
-                    self.owed.push_front(Owed { psn: psn + 1, what });
+                    let what = OwedKind::Memory { remote, offset, total };
+                    self.owed.push_front(OwedPacket { psn: psn + 1, what });
                 }
                 let packet = Packet { body: Body::ReadResponse, offset, len, total, first, last, ..base };
                 Outgoing { packet, source: Source::Peer(remote), ends: last }
@@ -343,7 +343,7 @@ impl Responder {
     }
 
     /// Drops the receives that messages of a destroyed queue pair have taken.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.taken.clear();
     }
 }
@@ -376,7 +376,7 @@ mod tests {
         assert!(responder.expects(0));
         responder.accept(&packet(0, 8), op, MTU);
         assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Ignore, "it is not placed yet");
-        assert_eq!(responder.carried_out(&packet(0, 8), op, MTU), Acknowledgement::Packet(1));
+        assert_eq!(responder.on_executed(&packet(0, 8), op, MTU), Acknowledgement::Packet(1));
         assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Acknowledge(1));
         assert_eq!(responder.out_of_order(&packet(2, 8), op), OutOfOrder::Missing(1), "another gap");
     }
@@ -386,7 +386,7 @@ mod tests {
         let (mut responder, op) = (Responder::default(), SendOp::Send);
         let part = |psn| Packet { last: false, ..packet(psn, 1 << 20) };
         let acks = (0..32)
-            .filter(|&psn| responder.carried_out(&part(psn), op, MTU) == Acknowledgement::Packet(psn + 1));
+            .filter(|&psn| responder.on_executed(&part(psn), op, MTU) == Acknowledgement::Packet(psn + 1));
         assert_eq!(acks.collect::<Vec<_>>(), [15, 31]);
     }
 
@@ -395,8 +395,8 @@ mod tests {
         let (mut responder, op, read) = (Responder::default(), SendOp::Read(REMOTE), packet(0, 5000));
         responder.accept(&read, op, MTU);
         assert!(responder.expects(3));
-        responder.owe_memory(&read, REMOTE);
-        let due = std::iter::from_fn(|| match responder.next(Packet::default(), MTU)? {
+        responder.queue_read_response(&read, REMOTE);
+        let due = std::iter::from_fn(|| match responder.next_packet(Packet::default(), MTU)? {
             Ok(Outgoing { packet, ends, .. }) => Some((packet.psn, packet.len, ends)),
             Err(_) => None,
         });
@@ -408,26 +408,26 @@ mod tests {
         let op = SendOp::FetchAdd { remote: REMOTE, add: 1 };
         let mut responder = Responder::default();
         responder.accept(&packet(0, 8), op, MTU);
-        responder.owe_atomic(0, 77);
-        assert_eq!(responder.carried_out(&packet(0, 8), op, MTU), Acknowledgement::Response);
-        let mut answer = || match responder.next(Packet::default(), MTU) {
+        responder.queue_atomic_response(0, 77);
+        assert_eq!(responder.on_executed(&packet(0, 8), op, MTU), Acknowledgement::Response);
+        let mut answer = || match responder.next_packet(Packet::default(), MTU) {
             Some(Ok(outgoing)) => outgoing.packet.body,
             other => panic!("{other:?}"),
         };
         assert_eq!(answer(), Body::AtomicResponse(77));
         assert_eq!(responder.out_of_order(&packet(0, 8), op), OutOfOrder::Respond);
-        assert!(matches!(responder.next(Packet::default(), MTU), Some(Ok(_))));
+        assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Ok(_))));
     }
 
     #[test]
     fn refusal_follows_earlier_responses() {
         let refusal = Refusal::forbidden(WcStatus::RemAccessErr);
-        assert!(!Responder::default().owe_refusal(0, refusal), "nothing stands before it");
+        assert!(!Responder::default().queue_refusal(0, refusal), "nothing stands before it");
         let mut responder = Responder::default();
-        responder.owe_atomic(0, 7);
-        assert!(responder.owe_refusal(1, refusal) && responder.is_refusing());
-        assert!(matches!(responder.next(Packet::default(), MTU), Some(Ok(_))));
-        assert!(matches!(responder.next(Packet::default(), MTU), Some(Err((1, _)))));
+        responder.queue_atomic_response(0, 7);
+        assert!(responder.queue_refusal(1, refusal) && responder.is_refusing());
+        assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Ok(_))));
+        assert!(matches!(responder.next_packet(Packet::default(), MTU), Some(Err((1, _)))));
         responder.failed(1, WcStatus::RemAccessErr);
         assert_eq!(responder.end(), Some((1, WcStatus::RemAccessErr)));
     }
@@ -439,7 +439,7 @@ mod tests {
         let (lkey, addr) = table.register((1, 0), 1, &buf, Access::LOCAL_WRITE).expect("a region");
         let mut responder = Responder::default();
         let sges = vec![Sge { addr, length: 100, lkey }];
-        responder.take(Taken { wr_id: 1, sges, slots: Slots::Receive(1), domain: 1 });
+        responder.take_receive(TakenReceive { wr_id: 1, sges, slots: Slots::Receive(1), domain: 1 });
         let check = |total, op| responder.check_message(&packet(0, total), op, (&table, 1));
         assert_eq!(check(100, SendOp::Send), Ok(()));
         let long = check(101, SendOp::Send).expect_err("it is too long");

@@ -11,7 +11,7 @@ use host::Time;
 
 /// The send state of one port.
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct PortQueue {
     /// Queue pairs with something to send, round robin.
     active: VecDeque<u32>,
     /// Packets that are read or being read, and not yet on the wire.
@@ -22,7 +22,7 @@ struct Lane {
 #[derive(Clone, Debug)]
 pub(super) struct Scheduler {
     /// The last lane is that of the loopback. Its queue pairs share the turns of the first port.
-    lanes: Vec<Lane>,
+    lanes: Vec<PortQueue>,
     ahead_max: usize,
     /// The DMA engine is reading a packet.
     reading: bool,
@@ -35,7 +35,7 @@ pub(super) struct Scheduler {
 impl Scheduler {
     /// A scheduler for a card with `ports` ports, including the loopback.
     pub(super) fn new(ports: usize, ahead_max: usize) -> Self {
-        let lanes = vec![Lane::default(); ports];
+        let lanes = vec![PortQueue::default(); ports];
         Self { lanes, ahead_max, reading: false, turn: 0, loaded_at: Time::ZERO }
     }
 
@@ -67,7 +67,7 @@ impl Scheduler {
     }
 
     /// A queue pair has sent a whole message: moves on to the next one of the port.
-    pub(super) fn next(&mut self, port: usize, qp: u32) {
+    pub(super) fn next_qp(&mut self, port: usize, qp: u32) {
         let active = &mut self.lanes[port].active;
         if active.front() == Some(&qp) {
             active.rotate_left(1);
@@ -118,9 +118,9 @@ mod tests {
             (Some(7), None),
             "a loopback is of the first port"
         );
-        scheduler.next(0, 9);
+        scheduler.next_qp(0, 9);
         assert_eq!(scheduler.first(0), Some(7), "it was not its turn");
-        scheduler.next(0, 7);
+        scheduler.next_qp(0, 7);
         assert_eq!(scheduler.first(0), Some(8));
         scheduler.deactivate(0);
         assert_eq!(scheduler.first(0), Some(9));

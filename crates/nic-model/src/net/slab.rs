@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_removed_items_find_nothing() {
+    fn get_of_a_removed_key_is_none() {
         let mut slab = Slab::default();
         let mut keys = vec![];
         for i in 0..600 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn items_come_in_the_order_of_their_slots() {
+    fn iter_yields_items_in_slot_order() {
         let mut slab = Slab::default();
         let keys: Vec<u32> = (0..3).map(|i| slab.insert(i)).collect();
         slab.remove(keys[1]);

@@ -95,7 +95,7 @@ impl Wires {
         let port = self.port(from);
         let number = packets.insert(Packet { wire_bytes: port.link.ack(), ..packet });
         if loopback {
-            return agenda.at(now, Event::Arrive(number));
+            return agenda.schedule(now, Event::PacketArrived(number));
         }
         port.control.push_back(number);
         self.pump(now, from, packets, agenda);
@@ -144,7 +144,7 @@ impl Wires {
         let port = self.port(id);
         port.link.send(now, packets[number].wire_bytes);
         let (free, head) = (port.link.free_at(), port.link.latency + port.output.latency);
-        agenda.at(now + head, Event::Head(number));
+        agenda.schedule(now + head, Event::HeadAtSwitch(number));
         self.wake_at(id, free, agenda);
     }
 
@@ -153,7 +153,7 @@ impl Wires {
         let port = self.port(id);
         if port.wake.is_none_or(|wake| wake > at) {
             port.wake = Some(at);
-            agenda.at(at, Event::Link(id));
+            agenda.schedule(at, Event::LinkReady(id));
         }
     }
 
@@ -167,7 +167,7 @@ impl Wires {
     }
 
     /// A packet's head is ready to leave the switch; `delay` is added. Returns when the packet has arrived.
-    pub(super) fn head(&mut self, now: Time, delay: Span, packet: &mut Packet) -> Time {
+    pub(super) fn forward(&mut self, now: Time, delay: Span, packet: &mut Packet) -> Time {
         let port = self.port(packet.to);
         let length = port.link.time(packet.wire_bytes);
         let tail = port.output.forward(now, length) + port.link.latency + delay;
@@ -180,7 +180,7 @@ impl Wires {
 
     /// A packet that held room at this port was dropped. Returns the port whose data packet has left for that
     /// room.
-    pub(super) fn free(
+    pub(super) fn free_slot(
         &mut self,
         now: Time,
         id: PortId,
@@ -231,19 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_leaves_when_there_is_room_at_the_other_end() {
+    fn packet_is_sent_when_the_receiver_has_room() {
         let mut bench = Bench::new(1);
         assert!(bench.send().1);
         let (second, left) = bench.send();
         assert!(!left && !bench.packets[second].credit);
         let Bench { wires, packets, agenda, now } = &mut bench;
-        assert_eq!(wires.free(*now, THERE, packets, agenda), Some(HERE));
+        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), Some(HERE));
         assert!(packets[second].credit);
-        assert_eq!(wires.free(*now, THERE, packets, agenda), None, "nobody waits");
+        assert_eq!(wires.free_slot(*now, THERE, packets, agenda), None, "nobody waits");
     }
 
     #[test]
-    fn acknowledgements_need_no_room() {
+    fn acknowledgement_is_sent_without_room_at_the_receiver() {
         let mut bench = Bench::new(1);
         assert!(bench.send().1 && !bench.send().1);
         bench.now = bench.now + Span::from_ms(1);
@@ -255,11 +255,11 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_held_up_holds_up_those_behind_it() {
+    fn delayed_packet_delays_later_ones() {
         let mut bench = Bench::new(4);
         let mut arrives = |delay| {
             let number = bench.send().0;
-            bench.wires.head(bench.now, delay, &mut bench.packets[number])
+            bench.wires.forward(bench.now, delay, &mut bench.packets[number])
         };
         let late = arrives(Span::from_secs(1));
         assert_eq!(arrives(Span::ZERO), late);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_overhead_it_reaches_its_peak() {
+    fn bus_without_overhead_reaches_its_peak() {
         let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         (params.bus.read_overhead_clocks, params.bus.write_overhead_clocks) = (0.0, 0.0);
         for (reads, writes) in [(true, false), (false, true), (true, true)] {

@@ -74,7 +74,7 @@ impl Calls {
             connect: ns(h.connect_ns),
             destroy: ns(h.destroy_ns),
             page_bytes: params.translation.page_bytes as u64,
-            look: ns(h.look_ns),
+            look: ns(h.poll_word_ns),
             copy: ns(h.copy_ns),
             copy_ps_per_byte: 1e6 / h.copy_mbps,
             fork: ns(h.thread_ns),
@@ -83,7 +83,7 @@ impl Calls {
             turn: ns(h.turn_ns),
             sleeps: h.wake_ns + h.turn_ns > 0.0,
             drains: params.doorbell.drain_ns > 0.0,
-            notifies: params.completion.told_flag,
+            notifies: params.completion.notify_flag,
         }
     }
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_share_it() {
+    fn reads_and_writes_share_the_chipset() {
         let (mut chipset, mut end) = (Chipset::new(&params()), Time::ZERO);
         for _ in 0..100 {
             chipset.read(Time::ZERO, (0, 2048), 1.0);
@@ -140,7 +140,7 @@ mod tests {
     /// next. Method: two streams, first with rows of different banks, then of the same: 256 bytes in 60 ns
     /// are 4267 MB/s, except at a new row.
     #[test]
-    fn streams_in_rows_of_one_bank_close_each_others_rows() {
+    fn streams_in_one_bank_close_each_others_rows() {
         let mut params = params();
         let c = &mut params.chipset;
         (c.read_mbps, c.write_mbps, c.memory_mbps) = (0.0, 0.0, 10_000.0);
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bank_knows_the_rows_that_streams_take_turns_in() {
+    fn bank_remembers_rows_of_alternating_streams() {
         let mut bank = Bank::default();
         assert_eq!([1, 1, 2, 1, 2, 3, 2].map(|row| bank.open(row, 8)), [1, 0, 1, 8, 8, 1, 8]);
         assert_eq!([4, 5, 6, 7, 1].map(|row| bank.open(row, 8)), [1; 5], "long ago");
     }
 
     #[test]
-    fn it_is_slow_while_few_threads_run() {
+    fn accesses_are_slow_while_few_threads_run() {
         let mut chipset = Chipset::new(&params());
         assert_eq!((chipset.slowness(1), chipset.slowness(2), chipset.slowness(3)), (2.0, 1.0, 1.0));
         let slow = chipset.slowness(1);

@@ -48,14 +48,14 @@ impl Dma {
     }
 
     /// A packet for `port` is read next; returns how long the pipeline takes to switch to it.
-    pub(crate) fn turn_to(&mut self, port: usize) -> Span {
+    pub(crate) fn switch_port(&mut self, port: usize) -> Span {
         let turns = self.last_port.replace(port).is_some_and(|last| last != port);
         if turns { self.port_switch } else { Span::ZERO }
     }
 
     /// The least time from the start of a message, of which `bytes` are read from host memory first, to the
     /// start of the next one of its queue pair: the first read has been answered then.
-    pub(crate) fn gap(&self, bytes: u64, bus: &Bus) -> Span {
+    pub(crate) fn message_gap(&self, bytes: u64, bus: &Bus) -> Span {
         if self.message_gap == Span::ZERO {
             return Span::ZERO;
         }
@@ -63,7 +63,7 @@ impl Dma {
     }
 
     /// How long an incoming message delays the next one of its queue pair, in either direction.
-    pub(crate) fn turn(&self) -> Span {
+    pub(crate) fn message_turn(&self) -> Span {
         if self.both_ways { self.message_gap } else { Span::ZERO }
     }
 
@@ -96,7 +96,7 @@ mod tests {
         let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut dma, mut bus, mut now) = (Dma::new(&params), Bus::new(&params), Time::ZERO);
         for packet in 0..1000 {
-            let turn = dma.turn_to(packet % ports);
+            let turn = dma.switch_port(packet % ports);
             now = dma.read(now, 2048, &mut bus) + turn;
         }
         rate(1000 * 2048, now - Time::ZERO)
@@ -129,12 +129,12 @@ mod tests {
     fn message_gap_delays_the_next_message_of_the_queue_pair() {
         let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let bus = Bus::new(&params);
-        assert_eq!(Dma::new(&params).gap(4096, &bus), Span::ZERO, "no gap");
+        assert_eq!(Dma::new(&params).message_gap(4096, &bus), Span::ZERO, "no gap");
         (params.dma.message_gap_ns, params.dma.request_bytes) = (600.0, 512.0);
         let dma = Dma::new(&params);
-        assert_eq!(dma.gap(4096, &bus), ns(600.0) + bus.time_of_read(512), "and its first request");
-        assert_eq!(dma.gap(100, &bus), ns(600.0) + bus.time_of_read(100));
-        assert_eq!(dma.gap(0, &bus), ns(600.0), "nothing to read");
+        assert_eq!(dma.message_gap(4096, &bus), ns(600.0) + bus.time_of_read(512), "and its first request");
+        assert_eq!(dma.message_gap(100, &bus), ns(600.0) + bus.time_of_read(100));
+        assert_eq!(dma.message_gap(0, &bus), ns(600.0), "nothing to read");
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
         params.dma.message_gap_ns = 600.0;
         for (both, turn) in [(false, Span::ZERO), (true, ns(600.0))] {
             params.dma.context_flag = both;
-            assert_eq!(Dma::new(&params).turn(), turn);
+            assert_eq!(Dma::new(&params).message_turn(), turn);
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_bus_slows_it_down() {
+    fn busy_bus_slows_reads_down() {
         let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut dma, mut bus) = (Dma::new(&params), Bus::new(&params));
         let busy = bus.clocks(Time::ZERO, 1e6);

@@ -27,7 +27,7 @@ mod tests {
     use crate::machine::Machine;
 
     #[test]
-    fn each_thread_that_is_woken_takes_its_time() {
+    fn interrupt_time_grows_with_woken_threads() {
         let mut params = Machine::load("mt23108-vapi").expect("a built-in machine").params;
         let i = &mut params.interrupt;
         (i.latency_ns, i.wake_up_ns, i.woken_threads) = (3000.0, 8000.0, 2.0);

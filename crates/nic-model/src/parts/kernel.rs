@@ -36,23 +36,23 @@ impl Sockets {
     }
 
     /// The cost of sending `bytes`: copying and segmentation.
-    pub(crate) fn give(&self, bytes: u64) -> Span {
+    pub(crate) fn send_cost(&self, bytes: u64) -> Span {
         self.segment * bytes.div_ceil(self.mtu).max(1) + copy(bytes, self.byte_ps)
     }
 
     /// The cost of receiving `bytes`: copying, in several calls if one does not return everything. TCP
     /// announces room when half of its buffer is free: while a call copies that half, the other one is in
     /// flight.
-    pub(crate) fn take(&self, bytes: u64) -> Span {
-        copy(bytes, self.byte_ps) + self.call * self.more(bytes)
+    pub(crate) fn recv_cost(&self, bytes: u64) -> Span {
+        copy(bytes, self.byte_ps) + self.call * self.extra_calls(bytes)
     }
 
     /// The cost of receiving `bytes` for a library that does so in response to events.
-    pub(crate) fn take_by_events(&self, bytes: u64) -> Span {
-        self.take(bytes) + self.event * self.more(bytes)
+    pub(crate) fn recv_cost_by_events(&self, bytes: u64) -> Span {
+        self.recv_cost(bytes) + self.event * self.extra_calls(bytes)
     }
 
-    fn more(&self, bytes: u64) -> u64 {
+    fn extra_calls(&self, bytes: u64) -> u64 {
         bytes.checked_div(self.part).map_or(0, |_| bytes.div_ceil(self.part).saturating_sub(1))
     }
 }
@@ -79,7 +79,7 @@ impl Kernel {
 
     /// A segment arrives from the wire; the kernel itself copies `copied` of its bytes, for which no program
     /// calls. Returns when the kernel has finished.
-    pub(crate) fn arrives(&mut self, now: Time, copied: u64) -> Time {
+    pub(crate) fn process_arrival(&mut self, now: Time, copied: u64) -> Time {
         let work = self.work(copied);
         if self.interrupt + work == Span::ZERO {
             return now;
@@ -90,7 +90,7 @@ impl Kernel {
 
     /// A segment arrives from a program of the same machine, whose processor does the work; returns when it
     /// has finished.
-    pub(crate) fn comes_from_here(&self, now: Time, copied: u64) -> Time {
+    pub(crate) fn process_local(&self, now: Time, copied: u64) -> Time {
         now + self.work(copied)
     }
 
@@ -112,14 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_works_is_not_interrupted() {
+    fn busy_kernel_is_not_interrupted() {
         let (mut kernel, at) = (Kernel::new(&params()), |us| Time::ZERO + Span::from_us(us));
-        assert_eq!(kernel.arrives(at(0), 0), at(6));
-        assert_eq!(kernel.arrives(at(2), 10_000), at(8), "behind the first one, for which the interrupt was");
-        assert_eq!(kernel.arrives(at(20), 0), at(26));
-        assert_eq!(kernel.comes_from_here(at(21), 0), at(22), "on another processor, at once");
+        assert_eq!(kernel.process_arrival(at(0), 0), at(6));
+        assert_eq!(
+            kernel.process_arrival(at(2), 10_000),
+            at(8),
+            "behind the first one, for which the interrupt was"
+        );
+        assert_eq!(kernel.process_arrival(at(20), 0), at(26));
+        assert_eq!(kernel.process_local(at(21), 0), at(22), "on another processor, at once");
         let mut none = Kernel::new(&Machine::load("mt23108-vapi").expect("a built-in machine").params);
-        assert_eq!([none.arrives(at(9), 99), none.arrives(at(3), 99)], [at(9), at(3)], "the card does all");
+        assert_eq!(
+            [none.process_arrival(at(9), 99), none.process_arrival(at(3), 99)],
+            [at(9), at(3)],
+            "the card does all"
+        );
     }
 
     #[test]
@@ -127,14 +135,14 @@ mod tests {
         let mut params = params();
         (params.link.mtu_bytes, params.tcp.buffer_bytes) = (2048.0, 0.0);
         let sockets = |params: &Params| Sockets::new(params, &Calls::new(params));
-        assert_eq!(sockets(&params).give(0), ns(500.0));
-        assert_eq!(sockets(&params).give(4097), ns(3.0 * 500.0 + 409.7));
-        assert_eq!(sockets(&params).take(4096), ns(409.6), "as much as there is");
+        assert_eq!(sockets(&params).send_cost(0), ns(500.0));
+        assert_eq!(sockets(&params).send_cost(4097), ns(3.0 * 500.0 + 409.7));
+        assert_eq!(sockets(&params).recv_cost(4096), ns(409.6), "as much as there is");
         (params.tcp.buffer_bytes, params.software.event_ns) = (4096.0, 20.0);
-        assert_eq!(sockets(&params).take(2048), ns(204.8), "half of the buffer");
-        assert_eq!(sockets(&params).take(4096), ns(409.6 + params.host.poll_full_ns));
-        assert_eq!(sockets(&params).take_by_events(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
+        assert_eq!(sockets(&params).recv_cost(2048), ns(204.8), "half of the buffer");
+        assert_eq!(sockets(&params).recv_cost(4096), ns(409.6 + params.host.poll_full_ns));
+        assert_eq!(sockets(&params).recv_cost_by_events(4096), ns(409.6 + params.host.poll_full_ns + 20.0));
         let free = Machine::load("mt23108-vapi").expect("a built-in machine").params;
-        assert_eq!((sockets(&free).give(9), sockets(&free).take(9)), (Span::ZERO, Span::ZERO));
+        assert_eq!((sockets(&free).send_cost(9), sockets(&free).recv_cost(9)), (Span::ZERO, Span::ZERO));
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_carries_an_acknowledgement_at_once() {
+    fn idle_link_transmits_acknowledgement_immediately() {
         let params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let (mut link, now) = (Link::new(&params), Time::ZERO + Span::from_us(7));
         link.add_ack(now);

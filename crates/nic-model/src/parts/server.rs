@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_serves_in_turn_and_idles_between() {
+    fn server_serves_in_call_order() {
         let (mut server, us) = (Server::default(), |n| Time::ZERO + Span::from_us(n));
         assert_eq!(server.reserve(us(10), Span::from_us(5)), us(15));
         assert_eq!(server.reserve(us(12), Span::from_us(5)), us(20), "behind the first");

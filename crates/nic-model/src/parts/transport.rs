@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_does_one_thing_after_the_other() {
+    fn single_processor_sends_and_receives_in_turn() {
         let mut params = Machine::load("mt23108-nicmem").expect("a built-in machine").params;
         let t = &mut params.transport;
         (t.send_packet_ns, t.receive_packet_ns, t.address_ns, t.latency_ns) = (1000.0, 500.0, 200.0, 0.0);

@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn writes_become_visible_in_the_order_of_the_calls() {
         let (mut effects, us) = (Effects::default(), |n| Time::ZERO + Span::from_us(n));
-        let bell = || Effect::Ring(Arc::new(Bell::new()));
+        let bell = || Effect::Notify(Arc::new(Bell::new()));
         let tickets = [effects.ticket(), effects.ticket(), effects.ticket()];
         let mut at = |ticket: usize, time| -> Vec<Time> {
             let seen = effects.ready(tickets[ticket], us(time), bell());

@@ -12,8 +12,8 @@ use super::card::{Card, Effects, Loaded};
 use super::costs::Costs;
 use super::mesh::Mesh;
 use super::path::{Component, Path, Profile};
-use super::running::Recorder;
-use super::work::{Address, Chain, Effect, Event, FirmwareMessage, Note, Step, Task, Work};
+use super::recorder::Recorder;
+use super::work::{Address, Chain, ControlMessage, Effect, Event, FirmwareMessage, Step, Task, Work};
 use crate::config::{Config, Payload};
 use crate::machine::{FlowKind, MatchKind, Params};
 use crate::net::protection::{Extent, Protection};
@@ -36,7 +36,7 @@ fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
 
 impl Fabric {
     /// The fabric of this node's card.
-    pub(super) fn of(node: &Node, config: &Config) -> Arc<Self> {
+    pub(super) fn of_node(node: &Node, config: &Config) -> Arc<Self> {
         let (timeline, params, payload) = (node.timeline(), config.machine.params, config.payload);
         let all = fabrics(&timeline);
         let mut all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,9 +177,9 @@ impl Cards {
         match self.events.remove(key) {
             Some(Event::Card { node, task, path }) => self.run_card_task(now, node, task, path),
             Some(Event::Kernel { at, work, path }) => self.run_kernel_work(now, at, work, path),
-            Some(Event::Departure(message)) => self.departure(now, message),
-            Some(Event::Arrival(message)) => self.arrival(now, message),
-            Some(Event::Seen { at, effect }) => self.seen(now, at, effect),
+            Some(Event::Departure(message)) => self.on_departure(now, message),
+            Some(Event::Arrival(message)) => self.on_arrival(now, message),
+            Some(Event::Visible { at, effect }) => self.on_visible(now, at, effect),
             None => {}
         }
     }
@@ -191,15 +191,15 @@ impl Cards {
         match self.costs.place {
             MatchKind::Nic => {
                 let given = now + self.costs.post;
-                path.go(given + self.costs.write, Component::HyperTransport);
+                path.advance_to(given + self.costs.write, Component::HyperTransport);
                 let (node, task) = (at.node, Task::Program(at.pid, work));
                 self.schedule(path.at, Event::Card { node, task, path });
                 given
             }
             MatchKind::Host => {
                 let begins = now.max(self.card(at.node).kernel);
-                path.go(begins, Component::Waiting);
-                path.go(begins + self.costs.trap, Component::Portals);
+                path.advance_to(begins, Component::Waiting);
+                path.advance_to(begins + self.costs.trap, Component::Portals);
                 let ends = self.run(at, work, path);
                 self.card(at.node).kernel = ends;
                 ends
@@ -213,30 +213,30 @@ impl Cards {
         // An idle processor is half way through its loop on average; a busy one starts a turn when it has
         // finished.
         let begins = if busy > now { busy + turn } else { now + Span::from_ps(turn.as_ps() / 2) };
-        path.go(busy.min(begins), Component::Waiting);
-        path.go(begins, Component::Polling);
+        path.advance_to(busy.min(begins), Component::Waiting);
+        path.advance_to(begins, Component::Polling);
         let ends = match task {
             Task::Program(pid, work) => self.run(Address { node, pid }, work, path),
-            Task::Header(message) => self.header(message, path),
+            Task::Header(message) => self.on_header(message, path),
             Task::Transmit(message, chain) => {
-                path.go(path.at + self.costs.card_transmit, Component::Transmit);
+                path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
                 self.transmit(FirmwareMessage { path, ..*message }, chain);
                 path.at
             }
             Task::Deposit(chain) => {
-                path.go(path.at + self.costs.card_deposit, Component::Receive);
+                path.advance_to(path.at + self.costs.card_deposit, Component::Receive);
                 self.deposit(chain, path);
                 path.at
             }
             Task::Done(chain) => {
-                path.go(path.at + self.costs.complete, Component::Receive);
+                path.advance_to(path.at + self.costs.complete, Component::Receive);
                 self.interrupt_kernel(chain, path)
             }
-            Task::Note(note) => self.note(node, note, path),
-            Task::Again(note) => self.again(node, &note, path),
-            Task::Say(note) => {
-                path.go(path.at + self.costs.card_transmit, Component::Transmit);
-                self.send_note(node, note, path);
+            Task::Control(control) => self.on_control(node, control, path),
+            Task::Retransmit(control) => self.retransmit(node, &control, path),
+            Task::SendControl(control) => {
+                path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
+                self.send_control(node, control, path);
                 path.at
             }
         };
@@ -244,26 +244,26 @@ impl Cards {
     }
 
     /// A message for a program that runs in the kernel.
-    fn header(&mut self, message: Box<FirmwareMessage>, mut path: Path) -> Time {
+    fn on_header(&mut self, message: Box<FirmwareMessage>, mut path: Path) -> Time {
         let costs = self.costs;
-        path.go(path.at + costs.card_receive, Component::Receive);
-        path.go(path.at + costs.card_event, Component::Notify);
+        path.advance_to(path.at + costs.card_receive, Component::Receive);
+        path.advance_to(path.at + costs.card_event, Component::Notify);
         let (at, mut ends) = (message.to, path.at);
         if costs.flow == FlowKind::Corpse {
-            let note = Note::taken(&message);
+            let control = ControlMessage::accepted(&message);
             ends = ends + costs.card_protocol;
-            self.send_note(at.node, note, Path::new(ends));
+            self.send_control(at.node, control, Path::new(ends));
         }
-        path.go(path.at + costs.write, Component::Notify);
+        path.advance_to(path.at + costs.write, Component::Notify);
         self.schedule(path.at, Event::Kernel { at, work: Work::Message(message), path });
         ends
     }
 
     /// Interrupts the kernel, because a transfer has completed.
     fn interrupt_kernel(&mut self, chain: u32, mut path: Path) -> Time {
-        path.go(path.at + self.costs.card_event, Component::Notify);
+        path.advance_to(path.at + self.costs.card_event, Component::Notify);
         let ends = path.at;
-        path.go(ends + self.costs.write, Component::Notify);
+        path.advance_to(ends + self.costs.write, Component::Notify);
         if let Some(waiting) = self.chains.get(chain) {
             let at = waiting.at;
             self.schedule(path.at, Event::Kernel { at, work: Work::Resume(chain), path });
@@ -271,35 +271,35 @@ impl Cards {
         ends
     }
 
-    /// A note from another card about messages sent from here.
-    fn note(&mut self, node: usize, note: Note, mut path: Path) -> Time {
+    /// A control message from another card about messages sent from here.
+    fn on_control(&mut self, node: usize, control: ControlMessage, mut path: Path) -> Time {
         if self.costs.flow == FlowKind::Cop {
-            path.go(path.at + self.costs.card_receive, Component::Receive);
-            path.go(path.at + self.costs.card_event, Component::Notify);
+            path.advance_to(path.at + self.costs.card_receive, Component::Receive);
+            path.advance_to(path.at + self.costs.card_event, Component::Notify);
             let ends = path.at;
-            path.go(ends + self.costs.write, Component::Notify);
-            self.schedule(path.at, Event::Kernel { at: note.from, work: Work::Note(note), path });
+            path.advance_to(ends + self.costs.write, Component::Notify);
+            self.schedule(path.at, Event::Kernel { at: control.from, work: Work::Control(control), path });
             return ends;
         }
-        path.go(path.at + self.costs.card_protocol, Component::Receive);
-        self.process_note(node, note, path);
+        path.advance_to(path.at + self.costs.card_protocol, Component::Receive);
+        self.process_control(node, control, path);
         path.at
     }
 
-    /// Processes a note.
-    fn process_note(&mut self, node: usize, note: Note, path: Path) {
-        if note.refused {
+    /// Processes a control message.
+    fn process_control(&mut self, node: usize, control: ControlMessage, path: Path) {
+        if control.refused {
             let at = path.at + self.costs.backoff;
-            self.schedule(at, Event::Card { node, task: Task::Again(note), path: Path::new(at) });
+            self.schedule(at, Event::Card { node, task: Task::Retransmit(control), path: Path::new(at) });
         }
-        for chain in self.card(node).flow.taken(&note) {
-            self.transferred(node, chain, path);
+        for chain in self.card(node).flow.acknowledge(&control) {
+            self.on_transfer_done(node, chain, path);
         }
     }
 
     /// A transfer that a chain waits for has completed: the processor that runs programs continues the chain
     /// when the card's loop gets there.
-    fn transferred(&mut self, node: usize, chain: u32, path: Path) {
+    fn on_transfer_done(&mut self, node: usize, chain: u32, path: Path) {
         let Some(at) = self.chains.get(chain).map(|chain| chain.at) else { return };
         let task = match self.costs.place {
             MatchKind::Nic => Task::Program(at.pid, Work::Resume(chain)),
@@ -309,22 +309,22 @@ impl Cards {
     }
 
     /// Retransmits messages from the refused one on.
-    fn again(&mut self, node: usize, note: &Note, mut path: Path) -> Time {
-        for message in self.card(node).flow.again(note) {
-            path.go(path.at + self.costs.card_transmit, Component::Transmit);
+    fn retransmit(&mut self, node: usize, control: &ControlMessage, mut path: Path) -> Time {
+        for message in self.card(node).flow.unacked_from(control) {
+            path.advance_to(path.at + self.costs.card_transmit, Component::Transmit);
             self.depart(FirmwareMessage { path, ..message });
         }
         path.at
     }
 
-    /// Sends a note to the card that sent messages.
-    fn send_note(&mut self, node: usize, note: Note, mut path: Path) {
+    /// Sends a control message to the card that sent messages.
+    fn send_control(&mut self, node: usize, control: ControlMessage, mut path: Path) {
         // Like everything that a card sends, it is read from host memory.
-        path.go(path.at + self.costs.read, Component::HyperTransport);
-        let (bytes, to) = (self.costs.packet_bytes, note.from.node);
+        path.advance_to(path.at + self.costs.read, Component::HyperTransport);
+        let (bytes, to) = (self.costs.packet_bytes, control.from.node);
         let arrives = self.mesh.carry(node, to, path.at, bytes) + self.mesh.time(bytes);
-        path.go(arrives, Component::Router);
-        self.schedule(arrives, Event::Card { node: to, task: Task::Note(note), path });
+        path.advance_to(arrives, Component::Router);
+        self.schedule(arrives, Event::Card { node: to, task: Task::Control(control), path });
     }
 
     /// Interrupts a kernel, which then does this work.
@@ -332,13 +332,13 @@ impl Cards {
         let interrupt = self.costs.interrupt;
         let busy = self.card(at.node).kernel;
         let begins = busy.max(now);
-        path.go(begins, Component::Waiting);
-        path.go(path.at + interrupt, Component::Interrupt);
+        path.advance_to(begins, Component::Waiting);
+        path.advance_to(path.at + interrupt, Component::Interrupt);
         path.interrupted();
         let ends = match work {
-            Work::Note(note) => {
-                path.go(path.at + self.costs.running.protocol, Component::Portals);
-                self.process_note(at.node, note, path);
+            Work::Control(control) => {
+                path.advance_to(path.at + self.costs.running.protocol, Component::Portals);
+                self.process_control(at.node, control, path);
                 path.at
             }
             work => self.run(at, work, path),
@@ -359,24 +359,24 @@ impl Cards {
         // The card acknowledges messages for which it has run the program or notified the kernel; with the
         // other protocol the kernels do this.
         let acknowledges = costs.flow == if is_nic { FlowKind::Corpse } else { FlowKind::Cop };
-        let note = match &work {
-            Work::Message(message) if acknowledges => Some(Note::taken(message)),
+        let control = match &work {
+            Work::Message(message) if acknowledges => Some(ControlMessage::accepted(message)),
             _ => None,
         };
         let chain = match work {
             Work::Resume(chain) => {
                 let Some(chain) = self.chains.remove(chain) else { return path.at };
                 if is_nic {
-                    path.go(path.at + costs.complete, Component::Receive);
+                    path.advance_to(path.at + costs.complete, Component::Receive);
                 }
                 Chain { path, ..chain }
             }
             Work::Command(command) => {
-                path.go(path.at + costs.running.command, own(false));
+                path.advance_to(path.at + costs.running.command, own(false));
                 self.call(at, path, None, |program, nic, _| program.on_command(nic, &command))
             }
             Work::Message(message) => {
-                path.go(path.at + costs.running.receive, own(true));
+                path.advance_to(path.at + costs.running.receive, own(true));
                 self.call(at, path, Some(message), |program, nic, message| {
                     if let Some(FirmwareMessage { from, header, len, .. }) = message {
                         let message = Message { from: from.socket(), header, payload_len: *len };
@@ -390,17 +390,20 @@ impl Cards {
                 }
                 self.call(at, path, None, |program, nic, _| program.on_turn(nic))
             }
-            Work::Note(_) => return path.at,
+            Work::Control(_) => return path.at,
         };
         let is_inbound = chain.message.is_some();
         let mut ends = self.run_steps(chain, own(is_inbound));
-        if let Some(note) = note {
+        if let Some(control) = control {
             ends = ends + costs.running.protocol;
             if is_nic {
-                self.send_note(at.node, note, Path::new(ends));
+                self.send_control(at.node, control, Path::new(ends));
             } else {
                 let (node, at) = (at.node, ends + costs.write);
-                self.schedule(at, Event::Card { node, task: Task::Say(note), path: Path::new(at) });
+                self.schedule(
+                    at,
+                    Event::Card { node, task: Task::SendControl(control), path: Path::new(at) },
+                );
             }
         }
         ends
@@ -465,10 +468,10 @@ impl Cards {
         let mut waits = false;
         while let Some(step) = chain.steps.pop_front() {
             match step {
-                Step::Charge(span) => chain.path.go(chain.path.at + span, own),
+                Step::Charge(span) => chain.path.advance_to(chain.path.at + span, own),
                 Step::Send(message) => {
                     let setting_up = if is_nic { Component::Transmit } else { Component::Portals };
-                    chain.path.go(chain.path.at + costs.running.transmit, setting_up);
+                    chain.path.advance_to(chain.path.at + costs.running.transmit, setting_up);
                     waits = !costs.is_short(message.len);
                     let path = chain.path;
                     let key = waits.then(|| self.park(&mut chain));
@@ -476,33 +479,33 @@ impl Cards {
                 }
                 Step::Deposit { offset, extents, len, ticket } => {
                     if chain.message.as_ref().is_none_or(|message| costs.is_short(message.len)) {
-                        let span = if is_nic { costs.running.deposit } else { costs.copying(len) };
-                        chain.path.go(chain.path.at + span, own);
+                        let span = if is_nic { costs.running.deposit } else { costs.copy_time(len) };
+                        chain.path.advance_to(chain.path.at + span, own);
                         let effect = self.data(&chain, offset, &extents, len);
                         late.push((ticket, chain.path.at, effect));
                     } else {
                         waits = true;
                         chain.steps.push_front(Step::Deposit { offset, extents, len, ticket });
-                        chain.path.go(chain.path.at + costs.running.deposit, own);
+                        chain.path.advance_to(chain.path.at + costs.running.deposit, own);
                         let mut path = chain.path;
                         let key = self.park(&mut chain);
                         if is_nic {
                             self.deposit(key, path);
                         } else {
-                            path.go(path.at + costs.write, Component::HyperTransport);
+                            path.advance_to(path.at + costs.write, Component::HyperTransport);
                             self.schedule(path.at, Event::Card { node, task: Task::Deposit(key), path });
                         }
                     }
                 }
                 Step::Event { extents, record, ticket } => {
                     let telling = if is_nic { Component::Notify } else { Component::Portals };
-                    chain.path.go(chain.path.at + costs.running.telling(record.len()), telling);
+                    chain.path.advance_to(chain.path.at + costs.running.record_cost(record.len()), telling);
                     let path = chain.path;
                     late.push((ticket, path.at, Effect::Record { extents, record, path }));
                 }
                 Step::Interrupt { bell, ticket } => {
                     let at = chain.path.at + if is_nic { costs.interrupt } else { Span::ZERO };
-                    late.push((ticket, at, Effect::Ring(bell)));
+                    late.push((ticket, at, Effect::Notify(bell)));
                 }
             }
             if waits {
@@ -512,7 +515,7 @@ impl Cards {
         let ends = chain.path.at;
         for (ticket, at, effect) in late {
             let at = if is_nic { at + costs.write } else { ends };
-            self.will_be_seen(chain.at, ticket, at, effect);
+            self.schedule_visible(chain.at, ticket, at, effect);
         }
         ends
     }
@@ -549,7 +552,7 @@ impl Cards {
             MatchKind::Nic => self.transmit(message, chain),
             MatchKind::Host => {
                 let (node, mut path) = (message.from.node, message.path);
-                path.go(path.at + self.costs.write, Component::HyperTransport);
+                path.advance_to(path.at + self.costs.write, Component::HyperTransport);
                 let task = Task::Transmit(Box::new(message), chain);
                 self.schedule(path.at, Event::Card { node, task, path });
             }
@@ -566,12 +569,12 @@ impl Cards {
         let (node, path) = (message.from.node, message.path);
         let keeps = costs.flow != FlowKind::None;
         if keeps {
-            self.card(node).flow.keep(&mut message, chain);
+            self.card(node).flow.track(&mut message, chain);
         }
         let mut done = path;
-        done.go(self.depart(message), Component::HyperTransport);
+        done.advance_to(self.depart(message), Component::HyperTransport);
         if let Some(chain) = chain.filter(|_| !keeps) {
-            self.transferred(node, chain, done);
+            self.on_transfer_done(node, chain, done);
         }
     }
 
@@ -582,31 +585,31 @@ impl Cards {
         let card = self.card(message.from.node);
         let begins = message.path.at.max(card.transmitter);
         let data = if costs.is_short(message.len) { 0 } else { message.len };
-        card.transmitter = begins + costs.reading(costs.packet_bytes + data);
+        card.transmitter = begins + costs.read_time(costs.packet_bytes + data);
         let ends = card.transmitter + costs.read;
-        message.path.go(begins, Component::Waiting);
+        message.path.advance_to(begins, Component::Waiting);
         self.schedule(begins, Event::Departure(Box::new(message)));
         ends
     }
 
-    fn departure(&mut self, now: Time, mut message: Box<FirmwareMessage>) {
+    fn on_departure(&mut self, now: Time, mut message: Box<FirmwareMessage>) {
         let costs = self.costs;
         let data = if costs.is_short(message.len) { 0 } else { message.len };
         if data > 0 && message.data.is_empty() {
             self.protection.gather(&message.extents, 0, message.len, &mut message.data);
         }
-        message.path.go(now + costs.read, Component::HyperTransport);
+        message.path.advance_to(now + costs.read, Component::HyperTransport);
         let (from, to, packet) = (message.from.node, message.to.node, costs.packet_bytes);
         let head = self.mesh.carry(from, to, message.path.at, packet + data);
         let arrives = head + self.mesh.time(packet);
-        message.path.go(arrives, Component::Router);
-        message.tail = arrives + costs.reading(data).max(self.mesh.time(data));
+        message.path.advance_to(arrives, Component::Router);
+        message.tail = arrives + costs.read_time(data).max(self.mesh.time(data));
         self.schedule(arrives, Event::Arrival(message));
     }
 
     /// A message's header has arrived. It is lost if no program has its address, or if there is no room for
     /// it, unless flow control refuses it.
-    fn arrival(&mut self, now: Time, message: Box<FirmwareMessage>) {
+    fn on_arrival(&mut self, now: Time, message: Box<FirmwareMessage>) {
         let (costs, at, path) = (self.costs, message.to, message.path);
         if !self.has(at) {
             return;
@@ -620,13 +623,14 @@ impl Cards {
         }
         if is_long && !card.open_stream(message.from.node, costs.streams) {
             if has_flow {
-                let note = Note { refused: true, next: message.number, from: message.from, to: at };
-                self.send_note(at.node, note, path);
+                let control =
+                    ControlMessage { refused: true, next: message.number, from: message.from, to: at };
+                self.send_control(at.node, control, path);
             }
             return;
         }
         if has_flow {
-            card.flow.take(&message);
+            card.flow.accept(&message);
         }
         let task = match costs.place {
             MatchKind::Nic => Task::Program(at.pid, Work::Message(message)),
@@ -643,27 +647,27 @@ impl Cards {
         let Some(Step::Deposit { offset, extents, len, ticket }) = chain.steps.pop_front() else { return };
         let card = self.card(at.node);
         let begins = path.at.max(card.receiver);
-        path.go(begins, Component::Waiting);
+        path.advance_to(begins, Component::Waiting);
         // Until now the data have waited in the network, and before that in the sender's memory: they arrive
         // as fast as they are read.
-        card.receiver = (begins + costs.writing(len).max(costs.reading(len))).max(tail);
-        path.go(card.receiver + costs.write, Component::HyperTransport);
+        card.receiver = (begins + costs.write_time(len).max(costs.read_time(len))).max(tail);
+        path.advance_to(card.receiver + costs.write, Component::HyperTransport);
         let effect = self.chains.get(key).map(|chain| self.data(chain, offset, &extents, len));
         if let Some(effect) = effect {
-            self.will_be_seen(at, ticket, path.at, effect);
+            self.schedule_visible(at, ticket, path.at, effect);
         }
-        self.transferred(at.node, key, path);
+        self.on_transfer_done(at.node, key, path);
     }
 
     /// A write becomes visible in a host's memory at `at`, after all earlier ones.
-    fn will_be_seen(&mut self, whose: Address, ticket: u64, at: Time, effect: Effect) {
+    fn schedule_visible(&mut self, whose: Address, ticket: u64, at: Time, effect: Effect) {
         let Some(loaded) = self.card(whose.node).programs.get_mut(&whose.pid) else { return };
         for (at, effect) in loaded.effects.ready(ticket, at, effect) {
-            self.schedule(at, Event::Seen { at: whose, effect });
+            self.schedule(at, Event::Visible { at: whose, effect });
         }
     }
 
-    fn seen(&mut self, now: Time, at: Address, effect: Effect) {
+    fn on_visible(&mut self, now: Time, at: Address, effect: Effect) {
         match effect {
             Effect::Data { extents, total, data } => self.protection.scatter(&extents, 0, total, &data),
             Effect::Record { extents, record, mut path } => {
@@ -672,12 +676,12 @@ impl Cards {
                     MatchKind::Nic => Component::Notify,
                     MatchKind::Host => Component::Portals,
                 };
-                path.go(now, telling);
+                path.advance_to(now, telling);
                 if let Some(loaded) = self.card(at.node).programs.get_mut(&at.pid) {
                     loaded.last = Some(path);
                 }
             }
-            Effect::Ring(bell) => bell.ring(),
+            Effect::Notify(bell) => bell.ring(),
         }
         self.card(at.node).node.signal();
     }

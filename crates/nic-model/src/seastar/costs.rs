@@ -9,7 +9,7 @@ use crate::parts::{at_rate, ns};
 
 /// Costs of the processor that runs programs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Running {
+pub(super) struct ProcessorCosts {
     /// A command, before its program gets it.
     pub(super) command: Span,
     /// A message, before its program gets it.
@@ -24,9 +24,9 @@ pub(super) struct Running {
     pub(super) protocol: Span,
 }
 
-impl Running {
+impl ProcessorCosts {
     /// The cost of writing a record of `bytes` bytes for the program's process.
-    pub(super) fn telling(&self, bytes: usize) -> Span {
+    pub(super) fn record_cost(&self, bytes: usize) -> Span {
         self.event + self.word * bytes.div_ceil(8) as u64
     }
 }
@@ -36,7 +36,7 @@ impl Running {
 pub(super) struct Costs {
     pub(super) place: MatchKind,
     pub(super) flow: FlowKind,
-    pub(super) running: Running,
+    pub(super) running: ProcessorCosts,
     /// Costs of the card's processor for messages of programs that the kernel runs.
     pub(super) card_receive: Span,
     pub(super) card_transmit: Span,
@@ -74,7 +74,7 @@ impl Costs {
             FlowKind::Cop => (kernel.number_ns, 0.0),
         };
         let running = if is_nic {
-            Running {
+            ProcessorCosts {
                 command: ns(firmware.command_ns),
                 receive: ns(firmware.receive_ns + firmware.receive_match_ns + of_card),
                 transmit: ns(firmware.transmit_ns + firmware.transmit_match_ns + of_card),
@@ -85,7 +85,7 @@ impl Costs {
                 protocol: ns(firmware.protocol_ns),
             }
         } else {
-            Running {
+            ProcessorCosts {
                 command: ns(kernel.call_ns),
                 receive: ns(kernel.receive_ns + of_kernel),
                 transmit: ns(kernel.transmit_ns + of_kernel),
@@ -125,7 +125,7 @@ impl Costs {
             // The kernel has one mailbox for all programs.
             programs: if is_nic { room as usize } else { usize::MAX },
             host: HostCosts {
-                look: ns(processor.look_ns),
+                look: ns(processor.poll_word_ns),
                 copy: ns(processor.copy_ns),
                 copy_ps_per_byte,
                 fork: Span::ZERO,
@@ -135,17 +135,17 @@ impl Costs {
     }
 
     /// How long the card takes to read this many bytes of host memory, without the latency of the first.
-    pub(super) fn reading(&self, bytes: u64) -> Span {
+    pub(super) fn read_time(&self, bytes: u64) -> Span {
         at_rate(bytes, self.read_mbps)
     }
 
     /// How long the card takes to write this many bytes to host memory.
-    pub(super) fn writing(&self, bytes: u64) -> Span {
+    pub(super) fn write_time(&self, bytes: u64) -> Span {
         at_rate(bytes, self.write_mbps)
     }
 
     /// The cost of a copy by the host's processor.
-    pub(super) fn copying(&self, bytes: u64) -> Span {
+    pub(super) fn copy_time(&self, bytes: u64) -> Span {
         self.copy + at_rate(bytes, self.copy_mbps)
     }
 

@@ -10,7 +10,7 @@ use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmwar
 
 use super::cards::Fabric;
 use super::path::Profile;
-use super::running::CAP;
+use super::recorder::CAP;
 use super::work::Address;
 use crate::config::Config;
 use crate::limits::{self, ObjectKind};
@@ -38,7 +38,7 @@ pub(crate) fn open(host: &Host, node: &Node, config: &Config) -> Result<Device> 
             format!("{}: cop is flow control between kernels; it needs mode.match_kind=host", config.name);
         return Err(Error::Invalid(why));
     }
-    let fabric = Fabric::of(node, config);
+    let fabric = Fabric::of_node(node, config);
     let mut cards = fabric.lock();
     cards.plug(node)?;
     node.set_costs(cards.costs.host);
@@ -137,7 +137,7 @@ impl DeviceOps for DeviceObject {
     ) -> Result<Box<dyn ProgramOps>> {
         let domain: Arc<Domain> = verbs::provider::own(pd.clone(), "the protection domain")?;
         let card = &self.0;
-        let own = Address::of(addr, card.node.index()).filter(|at| at.node == card.node.index());
+        let own = Address::from_socket(addr, card.node.index()).filter(|at| at.node == card.node.index());
         let why =
             || format!("it differs from the card's address, which is {}", address(card.node.index(), 0));
         let at = own.ok_or_else(|| Error::Address { addr, why: why() })?;

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::work::{Address, FirmwareMessage, Note};
+use super::work::{Address, ControlMessage, FirmwareMessage};
 
 /// A message that may have to be retransmitted.
 #[derive(Debug)]
-struct Kept {
+struct UnackedMessage {
     message: FirmwareMessage,
     /// The chain to resume when it is accepted.
     chain: Option<u32>,
@@ -17,7 +17,7 @@ struct Kept {
 #[derive(Debug, Default)]
 struct Outgoing {
     next: u64,
-    kept: VecDeque<Kept>,
+    unacked: VecDeque<UnackedMessage>,
 }
 
 /// Both halves of a card's flow control.
@@ -30,11 +30,11 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Assigns the number of a message and keeps a copy.
-    pub(super) fn keep(&mut self, message: &mut FirmwareMessage, chain: Option<u32>) {
+    pub(super) fn track(&mut self, message: &mut FirmwareMessage, chain: Option<u32>) {
         let outgoing = self.outgoing.entry((message.from, message.to)).or_default();
         message.number = outgoing.next;
         outgoing.next += 1;
-        outgoing.kept.push_back(Kept { message: message.clone(), chain });
+        outgoing.unacked.push_back(UnackedMessage { message: message.clone(), chain });
     }
 
     /// Whether a message is the next one of its sender.
@@ -43,23 +43,27 @@ impl Flow {
     }
 
     /// Accepts a message.
-    pub(super) fn take(&mut self, message: &FirmwareMessage) {
+    pub(super) fn accept(&mut self, message: &FirmwareMessage) {
         self.incoming.insert((message.from, message.to), message.number + 1);
     }
 
     /// Drops accepted messages; returns the chains that waited for them.
-    pub(super) fn taken(&mut self, note: &Note) -> Vec<u32> {
-        let Some(outgoing) = self.outgoing.get_mut(&(note.from, note.to)) else { return Vec::new() };
+    pub(super) fn acknowledge(&mut self, control: &ControlMessage) -> Vec<u32> {
+        let Some(outgoing) = self.outgoing.get_mut(&(control.from, control.to)) else { return Vec::new() };
         let mut chains = Vec::new();
-        while outgoing.kept.front().is_some_and(|kept| kept.message.number < note.next) {
-            chains.extend(outgoing.kept.pop_front().and_then(|kept| kept.chain));
+        while outgoing.unacked.front().is_some_and(|unacked| unacked.message.number < control.next) {
+            chains.extend(outgoing.unacked.pop_front().and_then(|unacked| unacked.chain));
         }
         chains
     }
 
     /// The messages to retransmit, in order.
-    pub(super) fn again(&self, note: &Note) -> Vec<FirmwareMessage> {
-        let kept = self.outgoing.get(&(note.from, note.to)).into_iter().flat_map(|outgoing| &outgoing.kept);
-        kept.filter(|kept| kept.message.number >= note.next).map(|kept| kept.message.clone()).collect()
+    pub(super) fn unacked_from(&self, control: &ControlMessage) -> Vec<FirmwareMessage> {
+        let unacked =
+            self.outgoing.get(&(control.from, control.to)).into_iter().flat_map(|outgoing| &outgoing.unacked);
+        unacked
+            .filter(|unacked| unacked.message.number >= control.next)
+            .map(|unacked| unacked.message.clone())
+            .collect()
     }
 }

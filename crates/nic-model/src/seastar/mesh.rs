@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_carries_one_after_the_other() {
+    fn cable_transmits_messages_one_after_the_other() {
         let (mut mesh, at) = (mesh(true), Time::ZERO);
         let ns = |n| at + Span::from_ns(n);
         assert_eq!(mesh.carry(0, 2, at, 100), ns(20));

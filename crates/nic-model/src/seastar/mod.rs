@@ -16,7 +16,7 @@
 //! | `device` | the device as programs open it |
 //! | `cards` | all cards of a world, and their events |
 //! | `card` | one card: occupancy of its resources, its programs |
-//! | `running` | a call of a program: its output, as steps |
+//! | `recorder` | a call of a program: its output, as steps |
 //! | `work` | everything in flight: work for processors, messages, writes to memory |
 //! | `flow` | sequence numbers of messages, and those kept until they are acknowledged |
 //! | `mesh` | routers and cables |
@@ -30,7 +30,7 @@ mod device;
 mod flow;
 mod mesh;
 mod path;
-mod running;
+mod recorder;
 mod work;
 
 pub(crate) use device::open;

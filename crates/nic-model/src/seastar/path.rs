@@ -48,7 +48,7 @@ impl Path {
     }
 
     /// Advances to `to`, and attributes the time since the last call to a component.
-    pub(super) fn go(&mut self, to: Time, component: Component) {
+    pub(super) fn advance_to(&mut self, to: Time, component: Component) {
         self.spent[component as usize] += to.since(self.at);
         self.at = self.at.max(to);
     }
@@ -83,11 +83,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_time_is_attributed() {
+    fn path_attributes_all_time() {
         let us = |n| Time::ZERO + Span::from_us(n);
         let mut path = Path::new(us(1));
         for (to, component) in [(3, Component::Polling), (3, Component::Router), (7, Component::Polling)] {
-            path.go(us(to), component);
+            path.advance_to(us(to), component);
         }
         let profile = Profile::from(path);
         assert_eq!((profile.began, profile.ended), (us(1), us(7)));

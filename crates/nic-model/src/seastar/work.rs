@@ -35,7 +35,7 @@ pub(super) struct FirmwareMessage {
 
 /// A control message between cards about the messages of one program to another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Note {
+pub(super) struct ControlMessage {
     /// The program that sent the messages.
     pub(super) from: Address,
     pub(super) to: Address,
@@ -45,9 +45,9 @@ pub(super) struct Note {
     pub(super) refused: bool,
 }
 
-impl Note {
+impl ControlMessage {
     /// A message was accepted.
-    pub(super) fn taken(message: &FirmwareMessage) -> Self {
+    pub(super) fn accepted(message: &FirmwareMessage) -> Self {
         Self { from: message.from, to: message.to, next: message.number + 1, refused: false }
     }
 }
@@ -93,8 +93,8 @@ pub(super) enum Work {
     Turn,
     /// A transfer of this chain has completed.
     Resume(u32),
-    /// A note between kernels.
-    Note(Note),
+    /// A control message between kernels.
+    Control(ControlMessage),
 }
 
 /// A task for the card's processor.
@@ -110,12 +110,12 @@ pub(super) enum Task {
     Deposit(u32),
     /// A transfer has completed: interrupts the kernel.
     Done(u32),
-    /// A note from another card.
-    Note(Note),
+    /// A control message from another card.
+    Control(ControlMessage),
     /// Retransmits messages.
-    Again(Note),
-    /// The kernel sends a note.
-    Say(Note),
+    Retransmit(ControlMessage),
+    /// The kernel sends a control message.
+    SendControl(ControlMessage),
 }
 
 /// A write that will become visible in the host's memory.
@@ -123,7 +123,7 @@ pub(super) enum Task {
 pub(super) enum Effect {
     Data { extents: Arc<[Extent]>, total: u64, data: Vec<u8> },
     Record { extents: Arc<[Extent]>, record: Vec<u8>, path: Path },
-    Ring(Arc<Bell>),
+    Notify(Arc<Bell>),
 }
 
 /// A scheduled event.
@@ -145,7 +145,7 @@ pub(super) enum Event {
     Departure(Box<FirmwareMessage>),
     /// Its header reaches its target.
     Arrival(Box<FirmwareMessage>),
-    Seen {
+    Visible {
         at: Address,
         effect: Effect,
     },

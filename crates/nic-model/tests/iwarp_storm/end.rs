@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use host::{Bell, Host, Span, Time};
 use iwarp::mpa::{
-    Accept, HandshakeError, Initiator, InitiatorConfig, Negotiated, Outcome, Responder, Revision, Role, Rtr,
+    AcceptParams, HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Responder,
+    Revision, Role, Rtr,
 };
-use iwarp::outcome::{Deed, Open, arrived, blamed};
+use iwarp::open_requests::{OpenRequest, PeerEffect, count_arrived, find_blamed};
 use iwarp::rdmap::ReadRequest;
 use iwarp::terminate::TerminateCode;
-use iwarp::testing::{Endpoint, Log, Rights};
+use iwarp::testing::{Endpoint, EndpointEvent, Rights};
 use iwarp::tx::{OpKind, Origin, PostError};
 use iwarp::{Connection, Limits};
 use nic_model::stream::{Reset, Stream};
@@ -54,7 +55,7 @@ pub(crate) struct Report {
     pub(crate) completed: Vec<usize>,
     pub(crate) flushed: Vec<usize>,
     /// Messages received.
-    pub(crate) messages: Vec<Log>,
+    pub(crate) messages: Vec<EndpointEvent>,
     /// The bytes that the other end wrote.
     pub(crate) written: Vec<u8>,
     /// Steps with a wrong result, and other errors.
@@ -69,7 +70,7 @@ pub(crate) struct Report {
 
 /// The meaning of an operation's identifier.
 #[derive(Clone, Copy, Debug)]
-enum Named {
+enum OpMeaning {
     Step(usize),
     /// A query whether this many steps have arrived.
     Question(usize),
@@ -91,12 +92,12 @@ pub(crate) struct End<'a> {
     begun: Time,
     posted: usize,
     /// The posted operations, by identifier minus one.
-    names: Vec<Named>,
+    names: Vec<OpMeaning>,
     /// Whether this end queries arrival, and how many steps it has queried.
-    asks: bool,
+    may_query: bool,
     asked: usize,
     /// The wire form of the posted steps, and the numbers of the next messages.
-    on_wire: Vec<Open>,
+    on_wire: Vec<OpenRequest>,
     next_send: u32,
     next_request: u32,
     next_at: Time,
@@ -113,7 +114,7 @@ pub(crate) struct End<'a> {
 }
 
 /// Continue, or the end's final state.
-type Turn = Result<(), Ending>;
+type StepResult = Result<(), Ending>;
 
 impl From<Reset> for Ending {
     fn from(_: Reset) -> Self {
@@ -151,7 +152,7 @@ impl<'a> End<'a> {
             begun,
             posted: 0,
             names: Vec::new(),
-            asks: false,
+            may_query: false,
             asked: 0,
             on_wire: Vec::new(),
             next_send: 1,
@@ -178,7 +179,7 @@ impl<'a> End<'a> {
             && matches!(ending, Ending::Refused | Ending::Reset | Ending::Closed { .. })
             && let (Fault::Old | Fault::Shaken(..), Some(again)) = (self.plan.fault, self.again.take())
         {
-            self.stream.shut();
+            self.stream.shutdown_write();
             self = Self::new(self.plan, self.seed, self.me, [again.clone(), again]);
             self.again = None;
             ending = match self.respond() {
@@ -189,7 +190,7 @@ impl<'a> End<'a> {
         if matches!(ending, Ending::Timeout) {
             self.stream.reset();
         } else {
-            self.stream.shut();
+            self.stream.shutdown_write();
         }
         self.report.ending = ending;
         self.report.time = self.host.now();
@@ -221,14 +222,14 @@ impl<'a> End<'a> {
     }
 
     /// Retries with revision 1 if the state machine reports that this may help, as a device does.
-    fn initiate_up_to_twice(&mut self) -> Turn {
+    fn initiate_up_to_twice(&mut self) -> StepResult {
         let (turn, again) = self.initiate(self.plan.initiator.clone());
         let second = self.again.take().expect("nobody took it");
         if turn.is_ok() || !again {
             second.reset();
             return turn;
         }
-        self.stream.shut();
+        self.stream.shutdown_write();
         self.stream = second;
         self.ahead.clear();
         let config = InitiatorConfig {
@@ -240,7 +241,7 @@ impl<'a> End<'a> {
     }
 
     /// The result, and whether another attempt with revision 1 may help.
-    fn initiate(&mut self, config: InitiatorConfig) -> (Turn, bool) {
+    fn initiate(&mut self, config: InitiatorConfig) -> (StepResult, bool) {
         let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
         let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
             loop {
@@ -273,14 +274,14 @@ impl<'a> End<'a> {
         (found.unwrap_or(Err(Ending::Timeout)), machine.may_retry_as_v1())
     }
 
-    fn on_reply(&mut self, outcome: Outcome, rest: &[u8], may_retry_as_v1: bool) -> Turn {
+    fn on_reply(&mut self, outcome: HandshakeOutcome, rest: &[u8], may_retry_as_v1: bool) -> StepResult {
         match outcome {
-            Outcome::Established(negotiated) => {
+            HandshakeOutcome::Established(negotiated) => {
                 self.negotiated = Some(negotiated);
                 self.ahead = rest.to_vec();
                 Ok(())
             }
-            Outcome::Rejected { private_data } => {
+            HandshakeOutcome::Rejected { private_data } => {
                 let expected = match self.plan.fault {
                     Fault::Reject => private_data == b"no",
                     Fault::Old => may_retry_as_v1,
@@ -294,7 +295,7 @@ impl<'a> End<'a> {
         }
     }
 
-    fn respond(&mut self) -> Turn {
+    fn respond(&mut self) -> StepResult {
         let mut machine = Responder::new(self.plan.responder.clone(), self.now());
         let mut decided = None;
         let found = self.host.clone().wait("respond", &Bell::new(), self.patience(), || {
@@ -327,8 +328,8 @@ impl<'a> End<'a> {
         found.unwrap_or(Err(Ending::Timeout))
     }
 
-    fn accept(&mut self, accepted: Result<Negotiated, HandshakeError>) -> Turn {
-        let Accept { ird, .. } = self.plan.accept;
+    fn accept(&mut self, accepted: Result<Negotiated, HandshakeError>) -> StepResult {
+        let AcceptParams { ird, .. } = self.plan.accept;
         match accepted {
             Ok(negotiated) => {
                 if negotiated.ird > ird && !self.may_fail() {
@@ -366,15 +367,15 @@ impl<'a> End<'a> {
 
     fn run_connection(&mut self) -> Ending {
         let negotiated = self.negotiated.take().expect("hands were shaken");
-        self.settle_on(&negotiated);
+        self.choose_arrival_query(&negotiated);
         let (mut endpoint, written) = self.set_up_memory(&negotiated);
         if let Fault::Flip(end, ahead) = self.plan.fault
             && end == self.me
         {
-            self.stream.damage(ahead, self.seed as u8);
+            self.stream.flip_bit(ahead, self.seed as u8);
         }
         let ahead = std::mem::take(&mut self.ahead);
-        endpoint.take(&ahead);
+        endpoint.receive_bytes(&ahead);
         let ending = loop {
             // A step without room in the state machine waits for an event, not for its time.
             let due = Some(self.next_at).filter(|_| !self.is_posted() && !self.full);
@@ -396,18 +397,18 @@ impl<'a> End<'a> {
         if ending == Ending::Quit && matches!(self.plan.fault, Fault::Leave(..)) {
             endpoint.connection.finish();
             // The other end's report shows whether this arrived.
-            let _ = self.last_words(&mut endpoint, ending);
+            let _ = self.send_rest(&mut endpoint, ending);
         }
         self.report.written = endpoint.memory().read(written).to_vec();
-        if let Some(at) = endpoint.memory().damage() {
+        if let Some(at) = endpoint.memory().flip_bit() {
             self.report.wrong.push(format!("byte {at} changed, to which nobody gave a right"));
         }
         ending
     }
 
     /// Chooses how this end detects arrival.
-    fn settle_on(&mut self, negotiated: &Negotiated) {
-        self.asks = negotiated.may_ask();
+    fn choose_arrival_query(&mut self, negotiated: &Negotiated) {
+        self.may_query = negotiated.answers_empty_reads();
         // An end may only do without queries if the peer, as both have agreed, does not answer them.
         self.report.promised =
             negotiated.ord > 0 && (negotiated.revision == Revision::V1 || negotiated.rtr == Some(Rtr::Send));
@@ -421,7 +422,7 @@ impl<'a> End<'a> {
     }
 
     /// Does everything that is possible now.
-    fn turn(&mut self, endpoint: &mut Endpoint) -> Turn {
+    fn turn(&mut self, endpoint: &mut Endpoint) -> StepResult {
         self.post(endpoint)?;
         loop {
             let (sent, came) = self.exchange(&self.out)?;
@@ -433,15 +434,15 @@ impl<'a> End<'a> {
             let before = (self.made, self.logged);
             match &came {
                 Some(bytes) if bytes.is_empty() => return self.on_eof(endpoint),
-                Some(bytes) => endpoint.take(bytes),
+                Some(bytes) => endpoint.receive_bytes(bytes),
                 None => {}
             }
-            let end = self.note(endpoint);
+            let end = self.process_events(endpoint);
             if self.out.is_empty() {
-                self.make(endpoint);
+                self.produce_fpdu(endpoint);
             }
             if let Some(ending) = end {
-                return self.last_words(endpoint, ending);
+                return self.send_rest(endpoint, ending);
             }
             self.post(endpoint)?;
             if sent == 0 && came.is_none() && before == (self.made, self.logged) {
@@ -450,7 +451,7 @@ impl<'a> End<'a> {
         }
         if !self.shut && self.is_done(endpoint) {
             self.shut = true;
-            self.stream.shut();
+            self.stream.shutdown_write();
         }
         Ok(())
     }
@@ -458,12 +459,13 @@ impl<'a> End<'a> {
     /// All steps of this end have completed, and the other end's final message has arrived.
     fn is_done(&self, endpoint: &Endpoint) -> bool {
         let all = self.report.completed.len() == self.plan.programs[self.me].steps.len();
-        let bye = matches!(self.report.messages.last(), Some(Log::Received { data, .. }) if data == BYE);
+        let bye =
+            matches!(self.report.messages.last(), Some(EndpointEvent::Received { data, .. }) if data == BYE);
         all && bye && self.out.is_empty() && endpoint.connection.is_idle()
     }
 
     /// Posts the steps that are due.
-    fn post(&mut self, endpoint: &mut Endpoint) -> Turn {
+    fn post(&mut self, endpoint: &mut Endpoint) -> StepResult {
         let steps = &self.plan.programs[self.me].steps;
         self.full = false;
         while let Some(step) = steps.get(self.posted)
@@ -476,11 +478,11 @@ impl<'a> End<'a> {
             // The final message waits for all answers, so it is sent when everything before it has arrived;
             // its own arrival is not queried.
             let due = if self.posted + 1 == steps.len() { 1 } else { self.plan.ask_every };
-            if self.asks && self.posted >= self.asked + due && !self.ask(endpoint) {
+            if self.may_query && self.posted >= self.asked + due && !self.query_arrival(endpoint) {
                 break;
             }
             match endpoint.post(step.kind, &step.data, step.fence) {
-                Ok(id) => self.name(id, Named::Step(self.posted)),
+                Ok(id) => self.name(id, OpMeaning::Step(self.posted)),
                 Err(PostError::Full | PostError::Closed) => {
                     self.full = true;
                     break;
@@ -492,7 +494,7 @@ impl<'a> End<'a> {
                     return Err(Ending::Quit);
                 }
             }
-            let look = self.wire_form(self.posted);
+            let look = self.to_open_request(self.posted);
             self.on_wire.push(look);
             self.posted += 1;
             self.next_at = self.host.now() + steps.get(self.posted).map_or(Span::ZERO, |step| step.pause);
@@ -500,78 +502,79 @@ impl<'a> End<'a> {
         Ok(())
     }
 
-    fn name(&mut self, id: u64, named: Named) {
+    fn name(&mut self, id: u64, named: OpMeaning) {
         self.names.push(named);
         assert_eq!(id, self.names.len() as u64, "names are numbers");
     }
 
     /// Queries whether everything posted has arrived; returns whether there was room for the query.
-    fn ask(&mut self, endpoint: &mut Endpoint) -> bool {
+    fn query_arrival(&mut self, endpoint: &mut Endpoint) -> bool {
         let nothing = ReadRequest { sink_stag: 1, sink_to: 0, len: 0, source_stag: 1, source_to: 0 };
         let Ok(id) = endpoint.post(OpKind::Read(nothing), &[], false) else {
             self.full = true;
             return false;
         };
-        self.name(id, Named::Question(self.posted));
+        self.name(id, OpMeaning::Question(self.posted));
         self.next_request = self.next_request.wrapping_add(1);
         self.asked = self.posted;
         true
     }
 
     /// The form of a step on the wire when its turn comes.
-    fn wire_form(&mut self, number: usize) -> Open {
+    fn to_open_request(&mut self, number: usize) -> OpenRequest {
         let step = &self.plan.programs[self.me].steps[number];
-        let (deed, len) = match step.kind {
-            OpKind::Write { stag, to, .. } => (Deed::Write { stag, to }, step.data.len()),
-            OpKind::Send { .. } | OpKind::Immediate { .. } => (Deed::Send, step.data.len()),
-            OpKind::Read(_) | OpKind::Atomic { .. } => (Deed::Fetch, step.brings.len()),
+        let (effect, len) = match step.kind {
+            OpKind::Write { stag, to, .. } => (PeerEffect::Write { stag, to }, step.data.len()),
+            OpKind::Send { .. } | OpKind::Immediate { .. } => (PeerEffect::Send, step.data.len()),
+            OpKind::Read(_) | OpKind::Atomic { .. } => (PeerEffect::Fetch, step.brings.len()),
         };
-        let (sends, requests) = (u32::from(deed == Deed::Send), u32::from(deed == Deed::Fetch));
-        let look = Open {
+        let (sends, requests) =
+            (u32::from(effect == PeerEffect::Send), u32::from(effect == PeerEffect::Fetch));
+        let request = OpenRequest {
             number: number as u64,
-            deed,
+            effect,
             len: len as u32,
             sends: (self.next_send, sends),
             request: (requests > 0).then_some(self.next_request),
         };
         self.next_send = self.next_send.wrapping_add(sends);
         self.next_request = self.next_request.wrapping_add(requests);
-        look
+        request
     }
 
     /// The steps before this one are known to have arrived.
-    fn arrived(&mut self, upto: usize) {
+    fn mark_arrived(&mut self, upto: usize) {
         let steps = &self.plan.programs[self.me].steps[..upto];
         for (number, step) in steps.iter().enumerate() {
             let fetches = matches!(step.kind, OpKind::Read(_) | OpKind::Atomic { .. });
-            if self.asks && !fetches && !self.report.completed.contains(&number) {
+            if self.may_query && !fetches && !self.report.completed.contains(&number) {
                 self.report.completed.push(number);
             }
         }
     }
 
     /// Evaluates the other end's Terminate about this end's steps, and its receipt.
-    fn blame(&mut self, endpoint: &Endpoint) {
+    fn evaluate_terminate(&mut self, endpoint: &Endpoint) {
         let Some(terminate) = endpoint.terminate() else { return };
-        let open = self.receipted(endpoint);
-        self.report.blamed = blamed(terminate, &open).map(|culprit| culprit.number as usize);
+        let open = self.complete_receipted(endpoint);
+        self.report.blamed = find_blamed(terminate, &open).map(|culprit| culprit.number as usize);
     }
 
     /// Completes the steps that the other end's receipt covers; returns the open ones.
-    fn receipted(&mut self, endpoint: &Endpoint) -> Vec<Open> {
+    fn complete_receipted(&mut self, endpoint: &Endpoint) -> Vec<OpenRequest> {
         let completed = &self.report.completed;
-        let mut open: Vec<Open> =
+        let mut open: Vec<OpenRequest> =
             self.on_wire.iter().filter(|o| !completed.contains(&(o.number as usize))).copied().collect();
-        if self.asks {
+        if self.may_query {
             let over = self.on_wire.iter().filter(|o| completed.contains(&(o.number as usize)));
             let over = over.fold(0_u32, |sum, o| sum.wrapping_add(o.counted()));
-            let count = arrived(endpoint.connection.receipt(), over, &open);
+            let count = count_arrived(endpoint.connection.receipt(), over, &open);
             if let Some(last) = open[..count].last() {
-                self.arrived(last.number as usize + 1);
+                self.mark_arrived(last.number as usize + 1);
             }
             let steps = &self.plan.programs[self.me].steps;
             let breach = steps.iter().position(|step| step.breaks.is_some());
-            let fetch = open.iter().position(|o| o.deed == Deed::Fetch);
+            let fetch = open.iter().position(|o| o.effect == PeerEffect::Fetch);
             self.report.covered = breach.is_none_or(|breach| {
                 let before = open.iter().take_while(|o| (o.number as usize) < breach).count();
                 count == before.min(fetch.unwrap_or(before))
@@ -582,15 +585,15 @@ impl<'a> End<'a> {
     }
 
     /// Lets the state machine produce the next FPDU.
-    fn make(&mut self, endpoint: &mut Endpoint) {
+    fn produce_fpdu(&mut self, endpoint: &mut Endpoint) {
         while self.out.is_empty()
-            && let Some((origin, last)) = endpoint.give_next(&mut self.out)
+            && let Some((origin, last)) = endpoint.transmit_next(&mut self.out)
         {
             self.made += self.out.len() as u64;
             if let (Origin::Op(id), true) = (origin, last) {
-                let Named::Step(step) = self.names[id as usize - 1] else { continue };
+                let OpMeaning::Step(step) = self.names[id as usize - 1] else { continue };
                 let kind = self.plan.programs[self.me].steps[step].kind;
-                let asked_about = self.asks && step + 1 < self.plan.programs[self.me].steps.len();
+                let asked_about = self.may_query && step + 1 < self.plan.programs[self.me].steps.len();
                 if !asked_about && !matches!(kind, OpKind::Read(_) | OpKind::Atomic { .. }) {
                     self.sending.push_back((self.made, step));
                 }
@@ -600,41 +603,41 @@ impl<'a> End<'a> {
 
     /// Processes the new log entries of the state machine; returns the final state, if an entry ends the
     /// connection.
-    fn note(&mut self, endpoint: &Endpoint) -> Option<Ending> {
+    fn process_events(&mut self, endpoint: &Endpoint) -> Option<Ending> {
         let mut end = None;
         for log in &endpoint.log()[self.logged..] {
-            if let Log::ReadDone(id) | Log::AtomicDone(id, _) = log {
+            if let EndpointEvent::ReadDone(id) | EndpointEvent::AtomicDone(id, _) = log {
                 match self.names[*id as usize - 1] {
-                    Named::Question(upto) => {
-                        self.arrived(upto);
+                    OpMeaning::Question(upto) => {
+                        self.mark_arrived(upto);
                         continue;
                     }
-                    Named::Step(step) => self.arrived(step),
+                    OpMeaning::Step(step) => self.mark_arrived(step),
                 }
             }
             let brought = match log {
-                Log::Ready => continue,
-                Log::Received { .. } | Log::Immediate { .. } => {
+                EndpointEvent::Ready => continue,
+                EndpointEvent::Received { .. } | EndpointEvent::Immediate { .. } => {
                     self.report.messages.push(log.clone());
                     continue;
                 }
-                Log::Failed(code) => {
+                EndpointEvent::Failed(code) => {
                     end = end.or(Some(Ending::Failed(*code)));
                     continue;
                 }
-                Log::Terminated(code) => {
-                    self.blame(endpoint);
+                EndpointEvent::Terminated(code) => {
+                    self.evaluate_terminate(endpoint);
                     end = end.or(Some(Ending::Terminated(*code)));
                     continue;
                 }
-                Log::ReadDone(id) => {
-                    let Named::Step(step) = self.names[*id as usize - 1] else { continue };
+                EndpointEvent::ReadDone(id) => {
+                    let OpMeaning::Step(step) = self.names[*id as usize - 1] else { continue };
                     let wanted = &self.plan.programs[self.me].steps[step].brings;
                     (*id, endpoint.read_result(*id, wanted.len()).map(<[u8]>::to_vec))
                 }
-                Log::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
+                EndpointEvent::AtomicDone(id, original) => (*id, Some(original.to_ne_bytes().to_vec())),
             };
-            let Named::Step(step) = self.names[brought.0 as usize - 1] else { continue };
+            let OpMeaning::Step(step) = self.names[brought.0 as usize - 1] else { continue };
             if brought.1.as_ref() != Some(&self.plan.programs[self.me].steps[step].brings) {
                 self.report.wrong.push(format!("step {step} brought something else"));
             }
@@ -645,14 +648,14 @@ impl<'a> End<'a> {
     }
 
     /// Sends the remaining bytes of the state machine, which include a Terminate if this end found the error.
-    fn last_words(&mut self, endpoint: &mut Endpoint, ending: Ending) -> Turn {
+    fn send_rest(&mut self, endpoint: &mut Endpoint, ending: Ending) -> StepResult {
         if matches!(ending, Ending::Terminated(_)) {
             return Err(ending);
         }
         let host = self.host.clone();
         let said = host.wait("last words", &Bell::new(), self.patience(), || {
             self.host.charge(POLL_COST);
-            self.make(endpoint);
+            self.produce_fpdu(endpoint);
             match self.stream.send(&self.out) {
                 Ok(sent) => drop(self.out.drain(..sent)),
                 Err(reset) => return Some(Err(Ending::from(reset))),
@@ -671,12 +674,12 @@ impl<'a> End<'a> {
         said.unwrap_or(Err(Ending::Timeout))
     }
 
-    fn on_eof(&mut self, endpoint: &mut Endpoint) -> Turn {
+    fn on_eof(&mut self, endpoint: &mut Endpoint) -> StepResult {
         let done = self.is_done(endpoint);
         if !done {
-            self.receipted(endpoint);
+            self.complete_receipted(endpoint);
         }
-        let cut = endpoint.take_eof().is_err();
+        let cut = endpoint.receive_eof().is_err();
         Err(if done && !cut { Ending::Clean } else { Ending::Closed { cut } })
     }
 }

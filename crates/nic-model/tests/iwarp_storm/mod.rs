@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use host::Span;
 use host::world::{Config, Ended, Factory, World};
-use iwarp::testing::Log;
+use iwarp::testing::EndpointEvent;
 use iwarp::tx::OpKind;
 use nic_model::stream::connect;
 
@@ -39,12 +39,12 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
     let plan = Arc::new(Plan::new(seed));
     let mut world = World::new(Config { seed, factory, max_events: 50_000_000, ..Config::default() });
     let nodes = [world.node("initiator"), world.node("responder")];
-    let (a, b) = connect(&nodes[0], &nodes[1], plan.ways, seed);
+    let (a, b) = connect(&nodes[0], &nodes[1], plan.directions, seed);
     let again = connect(&nodes[0], &nodes[1], plan.ways_again, !seed);
     let reports = Arc::new(Mutex::new([None, None]));
     let damage = [a.clone(), b.clone()];
     if let Fault::Hit(end, at) = plan.fault {
-        damage[end].damage(at, seed as u8);
+        damage[end].flip_bit(at, seed as u8);
     }
     for (me, streams) in [[a, again.0], [b, again.1]].into_iter().enumerate() {
         let (plan, reports) = (plan.clone(), reports.clone());
@@ -60,7 +60,7 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
     };
     let run = Run { ended, reports: [a, b] };
     let damaged = match plan.fault {
-        Fault::Flip(end, _) | Fault::Hit(end, _) => damage[end].is_damaged().then_some(end),
+        Fault::Flip(end, _) | Fault::Hit(end, _) => damage[end].is_bit_flipped().then_some(end),
         _ => None,
     };
     let wrong = check(&plan, &run.reports, damaged);
@@ -107,21 +107,21 @@ fn check(plan: &Plan, reports: &[Report; 2], damaged: Option<usize>) -> Vec<Stri
     }
     for (end, program) in plan.programs.iter().enumerate() {
         let (own, other) = (&reports[end], &reports[1 - end]);
-        completions(program, own, &mut wrong);
+        check_completions(program, own, &mut wrong);
         if damaged.is_some() && !plan.has_crcs() {
             // The effect of the damage is unknown.
             continue;
         }
-        let received = messages(program, other, &mut wrong);
-        bytes(program, own, other, received, &mut wrong);
+        let received = check_messages(program, other, &mut wrong);
+        check_bytes(program, own, other, received, &mut wrong);
         if damaged == Some(end) && other.ending == Ending::Clean && matches!(plan.fault, Fault::Flip(..)) {
             wrong.push("a flipped bit was not noticed".into());
         }
         if own.promised {
-            promises(program, own, other, received, &mut wrong);
+            check_promises(program, own, other, received, &mut wrong);
             let left = matches!(plan.fault, Fault::Leave(leaver, _) if leaver != end);
             if left && own.ending == (Ending::Closed { cut: false }) {
-                receipts(program, own, received, &mut wrong);
+                check_receipts(program, own, received, &mut wrong);
             }
         }
     }
@@ -170,7 +170,7 @@ fn gap(reports: &[Report; 2]) -> Span {
 }
 
 /// Each step has completed once or was flushed; steps of one kind in order.
-fn completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
+fn check_completions(program: &Program, own: &Report, wrong: &mut Vec<String>) {
     let mut all: Vec<usize> = own.completed.iter().chain(&own.flushed).copied().collect();
     all.sort_unstable();
     if all != (0..program.steps.len()).collect::<Vec<_>>() {
@@ -189,21 +189,21 @@ fn fetches(step: &Step) -> bool {
 }
 
 /// The message that the other end must receive for a step.
-fn message(step: &Step) -> Option<Log> {
+fn message(step: &Step) -> Option<EndpointEvent> {
     match step.kind {
         OpKind::Send { solicited, invalidate, .. } => {
-            Some(Log::Received { data: step.data.clone(), solicited, invalidated: invalidate })
+            Some(EndpointEvent::Received { data: step.data.clone(), solicited, invalidated: invalidate })
         }
-        OpKind::Immediate { data, solicited } => Some(Log::Immediate { data, solicited }),
+        OpKind::Immediate { data, solicited } => Some(EndpointEvent::Immediate { data, solicited }),
         _ => None,
     }
 }
 
 /// Checks that the other end has received the first messages of the program, or all before the one that
 /// violates a rule. Returns how many steps have therefore arrived.
-fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
+fn check_messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize {
     let breach = program.steps.iter().position(|step| step.breaks.is_some());
-    let wanted: Vec<(usize, Log)> = program.steps[..breach.unwrap_or(program.steps.len())]
+    let wanted: Vec<(usize, EndpointEvent)> = program.steps[..breach.unwrap_or(program.steps.len())]
         .iter()
         .enumerate()
         .filter_map(|(number, step)| Some((number, message(step)?)))
@@ -221,7 +221,7 @@ fn messages(program: &Program, other: &Report, wrong: &mut Vec<String>) -> usize
 }
 
 /// Checks that completed steps have arrived, at an end whose completions promise that.
-fn promises(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_promises(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
     // The arrival of the last step is not queried.
     let asked = &program.steps[..program.steps.len() - 1];
     for &number in &own.completed {
@@ -243,7 +243,7 @@ fn promises(program: &Program, own: &Report, other: &Report, received: usize, wr
 
 /// Each message that the other end received before it closed in order completes, unless an unanswered request
 /// precedes it.
-fn receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<String>) {
     let known = program.steps[..received].iter().enumerate();
     let unanswered = |(number, step): &(usize, &Step)| fetches(step) && !own.completed.contains(number);
     let upto = known.clone().find(unanswered).map_or(received, |(number, _)| number);
@@ -255,7 +255,7 @@ fn receipts(program: &Program, own: &Report, received: usize, wrong: &mut Vec<St
 }
 
 /// The written bytes are in place as far as required, and no others.
-fn bytes(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
+fn check_bytes(program: &Program, own: &Report, other: &Report, received: usize, wrong: &mut Vec<String>) {
     if other.written.is_empty() {
         return;
     }

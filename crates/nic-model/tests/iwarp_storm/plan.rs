@@ -1,11 +1,11 @@
 //! The plan of a seed: the configuration of both ends, their programs, and the fault.
 
 use host::{Rng, Span};
-use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
+use iwarp::mpa::{AcceptParams, InitiatorConfig, ResponderConfig, Revision, RtrSet};
 use iwarp::rdmap::{AtomicOp, ReadRequest};
 use iwarp::terminate::TerminateCode;
 use iwarp::tx::OpKind;
-use nic_model::stream::Way;
+use nic_model::stream::Direction;
 
 /// Tags and first offsets of the regions at each end.
 pub(crate) const WRITABLE: (u32, u64) = (0x100, 1 << 40);
@@ -76,15 +76,15 @@ pub(crate) enum Fault {
 pub(crate) struct Plan {
     pub(crate) initiator: InitiatorConfig,
     pub(crate) responder: ResponderConfig,
-    pub(crate) accept: Accept,
+    pub(crate) accept: AcceptParams,
     pub(crate) mulpdu: [u16; 2],
     /// Maximum number of operations that a state machine holds.
     pub(crate) queue: usize,
     /// Bytes per read of the stream.
     pub(crate) read: usize,
-    pub(crate) ways: [Way; 2],
+    pub(crate) directions: [Direction; 2],
     /// The directions of a second connection.
-    pub(crate) ways_again: [Way; 2],
+    pub(crate) ways_again: [Direction; 2],
     /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
@@ -126,7 +126,7 @@ impl Plan {
             ..ResponderConfig::default()
         };
         let accept =
-            Accept { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
+            AcceptParams { ird: *rng.one_of(&depths), ord: *rng.one_of(&depths), private_data: rng.bytes(5) };
         if initiator.peer_to_peer == RtrSet::READ
             && initiator.ord.min(accept.ird) == 0
             && !matches!(fault, Fault::Old | Fault::Reject | Fault::Shaken(..) | Fault::Hit(..))
@@ -139,18 +139,19 @@ impl Plan {
         let (initiator, accept) =
             if v2 && !again { (initiator, accept) } else { match_depths(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
-        let mut ways = [way(&mut rng), way(&mut rng)];
+        let mut directions = [direction(&mut rng), direction(&mut rng)];
         let (queue, read) = (*rng.one_of(&[1, 2, 8, 64]), *rng.one_of(&[1, 13, 500, 4096, 65_536]));
         // Byte by byte, long messages would only take long.
-        let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
+        let tiny = read == 1
+            || directions.iter().any(|direction| direction.segment < 100 || direction.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
         let programs = [0, 1].map(|end| {
             program(&mut rng, ProgramSpec { seed, end, longest, reads: reads[end], breach: breach(end) })
         });
         if let Fault::Reset(end, at) | Fault::Shaken(end, at) = fault {
-            ways[end].reset_at = Some(at);
+            directions[end].reset_at = Some(at);
         }
-        let mut ways_again = [way(&mut rng), way(&mut rng)];
+        let mut ways_again = [direction(&mut rng), direction(&mut rng)];
         if let Fault::Shaken(end, _) = fault {
             ways_again[end].reset_at = Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
         }
@@ -163,7 +164,7 @@ impl Plan {
             mulpdu,
             queue,
             read,
-            ways,
+            directions,
             ways_again,
             ask_every,
             programs,
@@ -179,9 +180,9 @@ impl Plan {
     }
 }
 
-fn match_depths(initiator: InitiatorConfig, accept: Accept) -> (InitiatorConfig, Accept) {
+fn match_depths(initiator: InitiatorConfig, accept: AcceptParams) -> (InitiatorConfig, AcceptParams) {
     let (ird, ord) = (initiator.ird, initiator.ord);
-    (initiator, Accept { ird: ord, ord: ird, ..accept })
+    (initiator, AcceptParams { ird: ord, ord: ird, ..accept })
 }
 
 fn fault(rng: &mut Rng) -> Fault {
@@ -200,11 +201,11 @@ fn fault(rng: &mut Rng) -> Fault {
     }
 }
 
-fn way(rng: &mut Rng) -> Way {
+fn direction(rng: &mut Rng) -> Direction {
     let segment = *rng.one_of(&[1, 5, 100, 1460, 9000]);
     // Tiny sizes everywhere would only be slow.
     let receive_buffer = *rng.one_of(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
-    Way {
+    Direction {
         segment,
         send_buffer: *rng.one_of(&[1, 100, 4096, 65_536]),
         receive_buffer,

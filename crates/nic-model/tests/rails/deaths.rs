@@ -129,7 +129,7 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     let (host, fate_of, mine, told_addr) = (a.host(), fate.clone(), configs.clone(), addr.clone());
     world
         .rank("server", &[&a], move || {
-            let device = open(&host, &mine, nic_rails::Engine::One);
+            let device = open(&host, &mine, nic_rails::Engine::Callers);
             *told_addr.lock().unwrap() = Some(SocketAddr::new(device.attr().port_addrs[0], PORT));
             server(&host, &device, message_lane, shared, &fate_of);
         })
@@ -137,7 +137,7 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     let (host, fate_of, acknowledged_of) = (b.host(), fate.clone(), acknowledged.clone());
     world
         .rank("client", &[&b], move || {
-            let device = open(&host, &configs, nic_rails::Engine::One);
+            let device = open(&host, &configs, nic_rails::Engine::Callers);
             // The other side is listening by then.
             host.poll("a while", host.after(Span::from_ms(1)), || None::<()>);
             let addr = addr.lock().unwrap().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use conformance::Env;
-use conformance::shared::{self, Crowd};
+use conformance::shared::{self, SharedTraffic};
 use conformance::traffic::{self, Traffic};
 use nic_model::Config;
 use nic_rails::{Engine, RailsConfig};
@@ -31,7 +31,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::One }
+        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::Callers }
     }
 
     /// The same pair with another engine.
@@ -154,7 +154,7 @@ fn run_with_news(env: &Env, plan: Plan) -> u32 {
             let plan = Traffic { seed, requests, longest, meanwhile, detour: &detour, sleeps };
             traffic::run(env, &mut { plan });
         }
-        Load::Shared => shared::run(env, &mut Crowd { seed, senders: 3, messages: 150, meanwhile }),
+        Load::Shared => shared::run(env, &mut SharedTraffic { seed, senders: 3, messages: 150, meanwhile }),
     }
     assert!(said[0].1 <= said[0].0, "{said:?}");
     said[0].0

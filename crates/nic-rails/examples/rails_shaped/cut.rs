@@ -74,7 +74,7 @@ impl Run<'_> {
 
 /// Runs the case and prints its results.
 pub(crate) fn run(spaces: &Spaces, gib: u64) -> Result<(), String> {
-    let pair = Pair::quiet(spaces, Set::Both(Engine::One));
+    let pair = Pair::quiet(spaces, Set::Both(Engine::Callers));
     let (count, began) = (gib * 1024, Instant::now());
     let (bytes, wanted) = (vec![0; MIB], vec![0; MIB]);
     let mut run = Run { pair: &pair, bytes, wanted, messages: 0, wrong: 0, events: Vec::new(), began };

@@ -64,7 +64,7 @@ fn run() -> Result<(), String> {
     let span = Duration::from_millis(ms);
     let spaces = Spaces::new(1500)?;
     spaces.join_again(1500)?;
-    let [one, threads] = [Set::Both(Engine::One), Set::Both(Engine::Threads)];
+    let [one, threads] = [Set::Both(Engine::Callers), Set::Both(Engine::Threads)];
     let stream = |set| Pair::quiet(&spaces, set).stream(span);
     let host = median((0..3).map(|_| stream(one)).collect());
     println!("both rails without limits, GB/s: {:.2}\n", host / 1e9);

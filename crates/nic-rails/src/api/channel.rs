@@ -7,17 +7,17 @@ use host::Wake;
 use verbs::Result;
 use verbs::provider::CompChannelOps;
 
-use crate::completion::announced::EventQueue;
-use crate::inner::Inner;
+use crate::completion::event_queue::EventQueue;
+use crate::device_inner::DeviceInner;
 use crate::progress::poll::progress_channels;
 
 pub(crate) struct ChannelHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pub(crate) reports: Arc<EventQueue<u32>>,
 }
 
 impl ChannelHandle {
-    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         let reports = Arc::new(EventQueue::new(&device.shared.host)?);
         Ok(Self { device: device.clone(), reports })
     }

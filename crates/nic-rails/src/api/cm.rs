@@ -11,15 +11,15 @@ use verbs::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Result, Scr
 
 use crate::api::handle::QpHandle;
 use crate::connect::cm_events::CmEvents;
-use crate::connect::establish::{self, of_program};
+use crate::connect::establish::{self, program_conn_info};
 use crate::connect::hello::Hello;
 use crate::connect::screening::{ListenerScreen, ScreenedRequest};
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::progress::poll::progress_channels;
 use crate::qp::QpInner;
 
 /// Handles all connection events of the rails, and continues what waited for them.
-pub(crate) fn progress(device: &Arc<Inner>) {
+pub(crate) fn progress(device: &Arc<DeviceInner>) {
     for cm in device.live_cms() {
         for (rail, of_rail) in cm.of_rails.iter().enumerate() {
             while let Some(event) = of_rail.poll_event() {
@@ -34,45 +34,45 @@ pub(crate) fn progress(device: &Arc<Inner>) {
     }
     progress_channels(device);
     // Accepted queue pairs whose lanes were not connected in time have failed.
-    device.expected.work(|qp| !establish::give_up_if_overdue(device, qp));
+    device.expected.retain(|qp| !establish::give_up_if_overdue(device, qp));
 }
 
 /// Handles a connection event of a rail; `of` is the program's channel that received it.
-fn on_event(device: &Arc<Inner>, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmEvents>>) {
+fn on_event(device: &Arc<DeviceInner>, rail: usize, cm: &Cm, event: CmEvent, of: Option<&Arc<CmEvents>>) {
     match event {
         CmEvent::ConnectRequest(request) => match of {
             Some(of) => on_request(device, of, request),
-            None => establish::join(device, rail, cm, request),
+            None => establish::accept_join(device, rail, cm, request),
         },
         CmEvent::Established { qp_num, private_data, info } => {
             if let Some(qp) = device.qp_of_lane(rail, qp_num) {
-                establish::lane_is_up(device, &qp, rail, qp_num, &private_data, info);
+                establish::on_lane_connected(device, &qp, rail, qp_num, &private_data, info);
             }
         }
         CmEvent::Rejected { qp_num, private_data } => {
             if let Some(qp) = device.qp_of_lane(rail, qp_num) {
-                establish::lane_was_rejected(device, &qp, rail, qp_num, private_data);
+                establish::on_lane_rejected(device, &qp, rail, qp_num, private_data);
             }
         }
         CmEvent::ConnectFailed { qp_num, why } => {
             if let Some(qp) = device.qp_of_lane(rail, qp_num) {
-                establish::lane_failed(device, &qp, rail, qp_num, why);
+                establish::on_lane_failed(device, &qp, rail, qp_num, why);
             }
         }
         CmEvent::Disconnected { qp_num } => {
             if let Some(qp) = device.qp_of_lane(rail, qp_num) {
-                establish::lane_disconnected(device, &qp, rail, qp_num);
+                establish::on_lane_disconnected(device, &qp, rail, qp_num);
             }
         }
     }
 }
 
 /// Handles a connection request to one of the program's listeners.
-fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
+fn on_request(device: &Arc<DeviceInner>, cm: &CmEvents, mut request: ConnectRequest) {
     // The screen of the listeners attaches this; a request without it is rejected by being dropped.
     let Some(ScreenedRequest { hello, rest, screened }) = request.take_screened() else { return };
     // A rail's depths are not the program's: the rails issue reads of their own.
-    let (info, local) = (of_program(request.info), request.info.local);
+    let (info, local) = (program_conn_info(request.info), request.info.local);
     let ops = Box::new(RailsRequest { device: device.clone(), request, hello });
     let event = CmEvent::ConnectRequest(ConnectRequest::new(ops, rest, info).screened(screened));
     cm.events.push((Some(local), event));
@@ -80,7 +80,7 @@ fn on_request(device: &Arc<Inner>, cm: &CmEvents, mut request: ConnectRequest) {
 
 /// A connection request that the program has not answered.
 struct RailsRequest {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     request: ConnectRequest,
     hello: Hello,
 }
@@ -117,7 +117,7 @@ fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
 
 /// API handle of a listener.
 struct ListenerHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     of_rail: Option<Listener>,
     addr: SocketAddr,
     cm: Arc<CmEvents>,
@@ -142,12 +142,12 @@ impl Drop for ListenerHandle {
 
 /// API handle of a connection channel.
 pub(crate) struct CmHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     cm: Arc<CmEvents>,
 }
 
 impl CmHandle {
-    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         let cm = Arc::new(CmEvents::new(&device.shared)?);
         device.add_cm(&cm);
         Ok(Self { device: device.clone(), cm })
@@ -162,7 +162,7 @@ impl CmOps for CmHandle {
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let screen = Arc::new(ListenerScreen::new(&self.device.shared, screen));
-        let listener = self.cm.on(0).listen_screened(addr, backlog, screen)?;
+        let listener = self.cm.rail_cm(0).listen_screened(addr, backlog, screen)?;
         let addr = listener.addr();
         let (device, of_rail, cm) = (self.device.clone(), Some(listener), self.cm.clone());
         Ok(Box::new(ListenerHandle { device, of_rail, addr, cm }))

@@ -6,34 +6,34 @@ use host::Wake;
 use verbs::provider::CqOps;
 use verbs::{Error, Result, Wc};
 
-use crate::completion::announced::EventQueue;
-use crate::completion::completions::{Completions, Sink};
-use crate::completion::polling::Polling;
-use crate::inner::Inner;
-use crate::progress::poll::{progress, progress_into, wait_for_others, watch};
+use crate::completion::completions::{CompletionSink, Completions};
+use crate::completion::event_queue::EventQueue;
+use crate::completion::polled_cq::PolledCq;
+use crate::device_inner::DeviceInner;
+use crate::progress::poll::{arm_for_service, progress, progress_into, wait_for_others};
 
 pub(crate) struct CqHandle {
-    device: Arc<Inner>,
-    pub(crate) polling: Arc<Polling>,
+    device: Arc<DeviceInner>,
+    pub(crate) polling: Arc<PolledCq>,
 }
 
 impl CqHandle {
     pub(crate) fn create(
-        device: &Arc<Inner>,
+        device: &Arc<DeviceInner>,
         cqe: u32,
         reports: Option<Arc<EventQueue<u32>>>,
     ) -> Result<Arc<Self>> {
         let completions = Completions::new(&device.shared, cqe, reports)?;
-        let polling = Arc::new(Polling::new(&device.shared, completions));
+        let polling = Arc::new(PolledCq::new(&device.shared, completions));
         device.add_cq(&polling);
         Ok(Arc::new(Self { device: device.clone(), polling }))
     }
 
     /// Takes completions from the ring.
     fn poll_ring(&self, wcs: &mut [Wc]) -> Result<usize> {
-        self.polling.completions.take(wcs, |num, sends, receives| {
+        self.polling.completions.poll_ring(wcs, |num, sends, receives| {
             if let Some(qp) = self.device.qp(num) {
-                qp.give_back(sends, receives);
+                qp.free_slots(sends, receives);
             }
         })
     }
@@ -61,13 +61,13 @@ impl CqOps for CqHandle {
         let (device, completions) = (&self.device, &self.polling.completions);
         device.shared.check()?;
         if completions.bell.is_awaited() {
-            watch(device, &self.polling);
+            arm_for_service(device, &self.polling);
         }
-        let room: &mut [Wc] = if completions.use_ring() { &mut [] } else { &mut *wcs };
-        let mut sink = Sink::new(completions, room);
+        let room: &mut [Wc] = if completions.uses_ring() { &mut [] } else { &mut *wcs };
+        let mut sink = CompletionSink::new(completions, room);
         let alone = progress_into(device, &self.polling, &mut sink);
-        let mut taken = sink.given();
-        if completions.use_ring() {
+        let mut taken = sink.delivered();
+        if completions.uses_ring() {
             // Completions already taken are returned before an error.
             taken += self.poll_ring(&mut wcs[taken..]).or_else(|e| if taken > 0 { Ok(0) } else { Err(e) })?;
         }

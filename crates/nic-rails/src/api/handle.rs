@@ -6,23 +6,28 @@ use host::Span;
 use verbs::provider::{QpOps, SrqOps};
 use verbs::{Qp, QpState, RecvWr, Result, SendWr};
 
-use crate::completion::polling::Polling;
-use crate::inner::Inner;
-use crate::progress::poll::{handle_lane_failure, progress, watch_for_requests};
+use crate::completion::polled_cq::PolledCq;
+use crate::device_inner::DeviceInner;
+use crate::progress::poll::{arm_for_requests, handle_lane_failure, progress};
 use crate::qp::QpInner;
 use crate::receive::srq::SrqInner;
 use crate::state;
 
 pub(crate) struct QpHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pub(crate) qp: Arc<QpInner>,
     /// The completion queues of its sends and of its receives.
-    send: Arc<Polling>,
-    recv: Arc<Polling>,
+    send: Arc<PolledCq>,
+    recv: Arc<PolledCq>,
 }
 
 impl QpHandle {
-    pub(crate) fn new(device: &Arc<Inner>, qp: Arc<QpInner>, send: Arc<Polling>, recv: Arc<Polling>) -> Self {
+    pub(crate) fn new(
+        device: &Arc<DeviceInner>,
+        qp: Arc<QpInner>,
+        send: Arc<PolledCq>,
+        recv: Arc<PolledCq>,
+    ) -> Self {
         device.add_qp(&qp);
         Self { device: device.clone(), qp, send, recv }
     }
@@ -41,8 +46,8 @@ impl Drop for QpHandle {
         self.qp.set_dropped();
         self.device.forget_qp(&self.qp);
         for polling in [&self.send, &self.recv] {
-            polling.forget();
-            polling.completions.forget(self.qp.num());
+            polling.clear_caches();
+            polling.completions.discard_of_qp(self.qp.num());
         }
     }
 }
@@ -54,7 +59,7 @@ impl QpOps for QpHandle {
 
     fn state(&self) -> QpState {
         let qp = &self.qp;
-        if qp.now() != state::ERROR && qp.shared().check().is_ok() {
+        if qp.state_number() != state::ERROR && qp.shared().check().is_ok() {
             if qp.uses_an_overrun_queue() {
                 qp.fail();
             } else {
@@ -71,7 +76,7 @@ impl QpOps for QpHandle {
         self.qp.shared().check()?;
         let (posted, waits) = self.qp.post_send(wr);
         if waits {
-            watch_for_requests(&self.device, &self.send);
+            arm_for_requests(&self.device, &self.send);
         }
         posted
     }
@@ -99,12 +104,12 @@ impl QpOps for QpHandle {
 }
 
 pub(crate) struct SrqHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pub(crate) srq: Arc<SrqInner>,
 }
 
 impl SrqHandle {
-    pub(crate) fn new(device: &Arc<Inner>, srq: Arc<SrqInner>) -> Self {
+    pub(crate) fn new(device: &Arc<DeviceInner>, srq: Arc<SrqInner>) -> Self {
         srq.ids().into_iter().enumerate().for_each(|(rail, id)| device.add_srq(rail, id, &srq));
         Self { device: device.clone(), srq }
     }

@@ -7,24 +7,24 @@ use verbs::{Access, Buf, Result, SrqInit};
 
 use crate::api::cq::CqHandle;
 use crate::api::handle::{QpHandle, SrqHandle};
-use crate::completion::polling::Polling;
-use crate::inner::Inner;
+use crate::completion::polled_cq::PolledCq;
+use crate::device_inner::DeviceInner;
 use crate::memory::domain::PdInner;
 use crate::qp::{QpInner, QpSettings};
 use crate::receive::srq::SrqInner;
 
 pub(crate) struct PdHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pd: Arc<PdInner>,
 }
 
 impl PdHandle {
-    pub(crate) fn alloc(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn alloc(device: &Arc<DeviceInner>) -> Result<Self> {
         Ok(Self { device: device.clone(), pd: Arc::new(PdInner::alloc(&device.shared)?) })
     }
 }
 
-fn polling(cq: &Arc<dyn CqOps>) -> Result<Arc<Polling>> {
+fn polling(cq: &Arc<dyn CqOps>) -> Result<Arc<PolledCq>> {
     let handle: Arc<CqHandle> = own(cq.clone(), "the completion queue")?;
     Ok(handle.polling.clone())
 }

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use host::{Bell, Source as _};
 use verbs::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
 
-use crate::completion::announced::EventQueue;
+use crate::completion::event_queue::EventQueue;
 use crate::context::QpContext;
 use crate::lock::unpoisoned;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 
 /// Number of ring entries taken at a time, after which their slots are given back.
 const BATCH: usize = 16;
 
 /// A completion, with the queue pair slots that polling it frees.
 #[derive(Clone, Copy)]
-struct Item {
+struct PendingCompletion {
     wc: Wc,
     /// The queue pair's own number.
     of: u32,
@@ -35,7 +35,7 @@ struct Armed {
 
 /// Completions that were not delivered to a poller directly.
 struct Ring {
-    items: VecDeque<Item>,
+    items: VecDeque<PendingCompletion>,
     pushed: u64,
     overrun: bool,
     armed: Option<Armed>,
@@ -44,74 +44,78 @@ struct Ring {
 }
 
 /// The completion queue on a rail.
-struct OfRail {
+struct RailCq {
     cq: Cq,
     /// Number of lanes with outstanding requests; a rail without any is polled rarely.
-    expected: AtomicU32,
+    lanes_outstanding: AtomicU32,
 }
 
 /// A completion queue as queue pairs use it.
 pub(crate) struct Completions {
-    shared: Arc<Shared>,
+    shared: Arc<DeviceShared>,
     pub(crate) id: u32,
     pub(crate) cqe: u32,
-    of_rails: Vec<OfRail>,
+    rail_cqs: Vec<RailCq>,
     /// A connection that completes here has ended. Its program may poll this queue until it is empty, and never again.
-    seen_end: AtomicBool,
+    conn_ended: AtomicBool,
     ring: Mutex<Ring>,
     /// Whether all completions go through the ring, even with an active poller: the ring is not empty, the program has
     /// asked to be notified, or there may be more completions than the queue has room for.
     by_ring: AtomicBool,
     pub(crate) bell: Bell,
     /// The rails' queues are armed for a waiter that sleeps on the bell.
-    watched: AtomicBool,
+    armed_for_service: AtomicBool,
     /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
-    watch_requested: AtomicBool,
+    arm_requested: AtomicBool,
     /// Where completions are reported to the program.
     reports: Option<Arc<EventQueue<u32>>>,
 }
 
 impl Completions {
-    pub(crate) fn new(shared: &Arc<Shared>, cqe: u32, reports: Option<Arc<EventQueue<u32>>>) -> Result<Self> {
-        let of_rail = |(rail, channel): (&Device, &Option<CompChannel>)| {
+    pub(crate) fn new(
+        shared: &Arc<DeviceShared>,
+        cqe: u32,
+        reports: Option<Arc<EventQueue<u32>>>,
+    ) -> Result<Self> {
+        let rail_cq = |(rail, channel): (&Device, &Option<CompChannel>)| {
             // Each request of a rail completes here, signaled or not, and some are the device's own.
             let room = cqe.saturating_mul(2).max(1 << 15).min(rail.attr().max_cqe);
             let cq = match channel {
                 Some(channel) => rail.create_cq_with(room, channel),
                 None => rail.create_cq(room),
             };
-            cq.map(|cq| OfRail { cq, expected: AtomicU32::new(0) })
+            cq.map(|cq| RailCq { cq, lanes_outstanding: AtomicU32::new(0) })
         };
-        let of_rails = shared.rails.iter().zip(&shared.channels).map(of_rail).collect::<Result<_>>()?;
+        let rail_cqs = shared.rails.iter().zip(&shared.channels).map(rail_cq).collect::<Result<_>>()?;
         let items = VecDeque::with_capacity(cqe.min(4096) as usize);
         Ok(Self {
             shared: shared.clone(),
-            id: shared.fresh(),
+            id: shared.new_id(),
             cqe,
-            of_rails,
-            seen_end: AtomicBool::new(false),
+            rail_cqs,
+            conn_ended: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None, demand: 0 }),
             by_ring: AtomicBool::new(false),
             bell: Bell::new(),
-            watched: AtomicBool::new(false),
-            watch_requested: AtomicBool::new(false),
+            armed_for_service: AtomicBool::new(false),
+            arm_requested: AtomicBool::new(false),
             reports,
         })
     }
 
     /// The completion queue on a rail.
-    pub(crate) fn on(&self, rail: usize) -> &Cq {
-        &self.of_rails[rail].cq
+    pub(crate) fn rail_cq(&self, rail: usize) -> &Cq {
+        &self.rail_cqs[rail].cq
     }
 
-    pub(crate) fn lane_ids(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        self.of_rails.iter().enumerate().map(|(rail, of_rail)| (rail, of_rail.cq.id()))
+    pub(crate) fn rail_cq_ids(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        self.rail_cqs.iter().enumerate().map(|(rail, rail_cq)| (rail, rail_cq.cq.id()))
     }
 
     /// Modifies the ring, and then updates `by_ring`.
-    fn with_ring<R>(&self, work: impl FnOnce(&mut Ring) -> R) -> R {
+    fn with_ring<R>(&self, change: impl FnOnce(&mut Ring) -> R) -> R {
         let mut ring = unpoisoned(&self.ring);
-        let result = work(&mut ring);
+        let result = change(&mut ring);
         let by_ring =
             !ring.items.is_empty() || ring.armed.is_some() || ring.overrun || ring.demand > self.cqe;
         self.by_ring.store(by_ring, Ordering::Release);
@@ -120,7 +124,7 @@ impl Completions {
 
     /// Whether completions go through the ring.
     #[inline]
-    pub(crate) fn use_ring(&self) -> bool {
+    pub(crate) fn uses_ring(&self) -> bool {
         self.by_ring.load(Ordering::Acquire)
     }
 
@@ -139,10 +143,10 @@ impl Completions {
         self.with_ring(|ring| ring.demand = ring.demand.saturating_sub(depth));
     }
 
-    /// Takes completions from the ring. `give_back` is called with what these free: a queue pair's number, and its
+    /// Takes completions from the ring. `free_slots` is called with what these free: a queue pair's number, and its
     /// slots for sends and receives.
-    pub(crate) fn take(&self, wcs: &mut [Wc], give_back: impl Fn(u32, u32, u32)) -> Result<usize> {
-        let mut given_back = [(0, 0, 0); BATCH];
+    pub(crate) fn poll_ring(&self, wcs: &mut [Wc], free_slots: impl Fn(u32, u32, u32)) -> Result<usize> {
+        let mut freed = [(0, 0, 0); BATCH];
         let mut taken = 0;
         while taken < wcs.len() {
             let some = self.with_ring(|ring| {
@@ -150,14 +154,14 @@ impl Completions {
                     return Err(Error::CqOverrun { cqe: self.cqe });
                 }
                 let some = (wcs.len() - taken).min(BATCH).min(ring.items.len());
-                let places = given_back.iter_mut().zip(&mut wcs[taken..]);
+                let places = freed.iter_mut().zip(&mut wcs[taken..]);
                 for ((place, wc), item) in places.zip(ring.items.drain(..some)) {
                     *wc = item.wc;
                     *place = (item.of, item.sends, item.receives);
                 }
                 Ok(some)
             })?;
-            given_back[..some].iter().for_each(|&(num, sends, receives)| give_back(num, sends, receives));
+            freed[..some].iter().for_each(|&(num, sends, receives)| free_slots(num, sends, receives));
             taken += some;
             if some == 0 {
                 break;
@@ -167,35 +171,35 @@ impl Completions {
     }
 
     /// Removes the completions of a dropped queue pair.
-    pub(crate) fn forget(&self, of: u32) {
+    pub(crate) fn discard_of_qp(&self, of: u32) {
         self.with_ring(|ring| ring.items.retain(|item| item.of != of));
     }
 
     /// Records that a connection that completes here has ended.
-    pub(crate) fn set_seen_end(&self) {
-        self.seen_end.store(true, Ordering::Release);
+    pub(crate) fn set_conn_ended(&self) {
+        self.conn_ended.store(true, Ordering::Release);
     }
 
-    pub(crate) fn has_seen_end(&self) -> bool {
-        self.seen_end.load(Ordering::Acquire)
+    pub(crate) fn has_conn_ended(&self) -> bool {
+        self.conn_ended.load(Ordering::Acquire)
     }
 
     /// Records that another lane has outstanding requests on a rail.
-    pub(crate) fn expect(&self, rail: usize) {
-        self.of_rails[rail].expected.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn add_outstanding_lane(&self, rail: usize) {
+        self.rail_cqs[rail].lanes_outstanding.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that all requests of a lane have completed, and their completions are in the ring or taken; or that they
     /// will never complete.
-    pub(crate) fn expect_no_more(&self, rail: usize) {
-        self.of_rails[rail].expected.fetch_sub(1, Ordering::Release);
+    pub(crate) fn remove_outstanding_lane(&self, rail: usize) {
+        self.rail_cqs[rail].lanes_outstanding.fetch_sub(1, Ordering::Release);
     }
 
     /// Whether a rail has outstanding requests. A caller that gets false also sees every completion that was put into
     /// the ring.
     #[inline]
-    pub(crate) fn is_expecting(&self, rail: usize) -> bool {
-        self.of_rails[rail].expected.load(Ordering::Acquire) > 0
+    pub(crate) fn has_outstanding(&self, rail: usize) -> bool {
+        self.rail_cqs[rail].lanes_outstanding.load(Ordering::Acquire) > 0
     }
 
     /// Pushes a completion for the program, which frees slots when it is polled.
@@ -211,7 +215,7 @@ impl Completions {
             if ring.overrun {
                 return (overruns, false);
             }
-            ring.items.push_back(Item { wc, of: own.num, sends, receives });
+            ring.items.push_back(PendingCompletion { wc, of: own.num, sends, receives });
             ring.pushed += 1;
             // Successes are announced by the rail's own report; failures may come without one.
             (false, !wc.is_ok() && ring.armed.take().is_some())
@@ -279,7 +283,7 @@ impl Completions {
     }
 
     /// Notifies the program of completions that arrived without a rail's report.
-    pub(crate) fn announce(&self) {
+    pub(crate) fn notify_without_report(&self) {
         let due = self.with_ring(|ring| {
             let due = |armed: &mut Armed| !armed.solicited_only && ring.pushed != armed.at;
             ring.armed.take_if(due).is_some()
@@ -291,59 +295,59 @@ impl Completions {
 
     /// Makes the rails report the next completion of their queues.
     pub(crate) fn arm_rails(&self, solicited_only: bool) {
-        for (of_rail, channel) in self.of_rails.iter().zip(&self.shared.channels) {
+        for (rail_cq, channel) in self.rail_cqs.iter().zip(&self.shared.channels) {
             if channel.is_some() {
                 // Arming needs only a channel, which the queue has.
-                let _ = of_rail.cq.req_notify(solicited_only);
+                let _ = rail_cq.cq.req_notify(solicited_only);
             }
         }
     }
 
     /// Changes when polling makes progress on a rail.
     pub(crate) fn stirs(&self) -> u64 {
-        self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
+        self.rail_cqs.iter().fold(0, |sum, rail_cq| sum.wrapping_add(rail_cq.cq.stirs()))
     }
 
     /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the bell.
     /// Returns whether they were not armed before: completions up to then are not reported, and the caller has to poll.
-    pub(crate) fn watch(&self) -> bool {
-        let begins = !self.watched.swap(true, Ordering::SeqCst);
+    pub(crate) fn arm_for_service(&self) -> bool {
+        let begins = !self.armed_for_service.swap(true, Ordering::SeqCst);
         if begins {
             self.arm_rails(false);
         }
         begins
     }
 
-    /// As [`Completions::watch`], for requests that wait for completions while nobody may poll. If a rail's report is being
-    /// handled at this moment, `watched` may be a leftover: the service finds the request and arms the queues again.
-    pub(crate) fn watch_for_requests(&self) -> bool {
-        if self.watch() {
+    /// As [`Completions::arm_for_service`], for requests that wait for completions while nobody may poll. If a rail's report is being
+    /// handled at this moment, `armed_for_service` may be a leftover: the service finds the request and arms the queues again.
+    pub(crate) fn arm_for_requests(&self) -> bool {
+        if self.arm_for_service() {
             return true;
         }
-        self.watch_requested.store(true, Ordering::SeqCst);
-        // The service may have cleared `watched`, and found no request, since the first test.
-        self.watch()
+        self.arm_requested.store(true, Ordering::SeqCst);
+        // The service may have cleared `armed_for_service`, and found no request, since the first test.
+        self.arm_for_service()
     }
 
     /// A rail has reported: its queues must be armed again before the service handles them.
-    pub(crate) fn is_reported(&self) {
-        self.watched.store(false, Ordering::SeqCst);
+    pub(crate) fn on_rail_report(&self) {
+        self.armed_for_service.store(false, Ordering::SeqCst);
     }
 
-    /// Whether requests asked to be watched since the last call; to be called after [`Completions::is_reported`].
-    pub(crate) fn take_watch_request(&self) -> bool {
-        self.watch_requested.swap(false, Ordering::SeqCst)
+    /// Whether requests asked for armed queues since the last call; to be called after [`Completions::on_rail_report`].
+    pub(crate) fn take_arm_request(&self) -> bool {
+        self.arm_requested.swap(false, Ordering::SeqCst)
     }
 }
 
 /// Where completions are delivered: to the poller, as long as the ring is unused, otherwise into the ring.
-pub(crate) struct Sink<'a> {
+pub(crate) struct CompletionSink<'a> {
     completions: &'a Completions,
     wcs: &'a mut [Wc],
-    given: usize,
+    delivered: usize,
 }
 
-impl<'a> Sink<'a> {
+impl<'a> CompletionSink<'a> {
     /// Delivers everything into the ring.
     pub(crate) fn ring(completions: &'a Completions) -> Self {
         Self::new(completions, &mut [])
@@ -351,14 +355,14 @@ impl<'a> Sink<'a> {
 
     /// Delivers to a poller with this much room.
     pub(crate) fn new(completions: &'a Completions, wcs: &'a mut [Wc]) -> Self {
-        Self { completions, wcs, given: 0 }
+        Self { completions, wcs, delivered: 0 }
     }
 
     /// The number of completions to take from a rail: as many as the poller has room for, so that few go through the
     /// ring.
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        if self.wcs.is_empty() { usize::MAX } else { self.wcs.len() - self.given }
+        if self.wcs.is_empty() { usize::MAX } else { self.wcs.len() - self.delivered }
     }
 
     #[inline]
@@ -367,18 +371,18 @@ impl<'a> Sink<'a> {
     }
 
     /// The number of completions delivered to the poller.
-    pub(crate) fn given(&self) -> usize {
-        self.given
+    pub(crate) fn delivered(&self) -> usize {
+        self.delivered
     }
 
     /// Delivers a completion to the program, with its queue pair and the numbers of send and receive slots that polling
     /// frees. Returns whether the poller got it directly. The caller holds the lock of the queue pair's half, and only
     /// afterwards records that nothing is outstanding.
     #[inline]
-    pub(crate) fn give(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
-        if self.given < self.wcs.len() && !self.completions.use_ring() {
-            self.wcs[self.given] = wc;
-            self.given += 1;
+    pub(crate) fn deliver(&mut self, wc: Wc, own: &QpContext, back: (u32, u32)) -> bool {
+        if self.delivered < self.wcs.len() && !self.completions.uses_ring() {
+            self.wcs[self.delivered] = wc;
+            self.delivered += 1;
             return true;
         }
         self.completions.push(wc, own, back);

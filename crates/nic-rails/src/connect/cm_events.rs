@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use verbs::{Cm, CmEvent, Device, Result};
 
-use crate::completion::announced::EventQueue;
-use crate::shared::Shared;
+use crate::completion::event_queue::EventQueue;
+use crate::shared::DeviceShared;
 
 pub(crate) struct CmEvents {
     pub(crate) of_rails: Vec<Cm>,
@@ -14,13 +14,13 @@ pub(crate) struct CmEvents {
 }
 
 impl CmEvents {
-    pub(crate) fn new(shared: &Shared) -> Result<Self> {
+    pub(crate) fn new(shared: &DeviceShared) -> Result<Self> {
         let of_rails = shared.rails.iter().map(Device::create_cm).collect::<Result<_>>()?;
         Ok(Self { of_rails, events: EventQueue::new(&shared.host)? })
     }
 
     /// The channel on a rail.
-    pub(crate) fn on(&self, rail: usize) -> &Cm {
+    pub(crate) fn rail_cm(&self, rail: usize) -> &Cm {
         &self.of_rails[rail]
     }
 

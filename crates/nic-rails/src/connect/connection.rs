@@ -11,7 +11,7 @@ use crate::connect::cm_events::CmEvents;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnPhase {
     #[default]
     None,
     Connecting,
@@ -22,7 +22,7 @@ pub(crate) enum Phase {
 
 /// The state of a lane of an established connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Health {
+pub(crate) enum LaneState {
     #[default]
     Up,
     /// The lane has failed; this side is about to close its own end.
@@ -38,7 +38,7 @@ pub(crate) enum Health {
 /// A lane of a connection.
 #[derive(Default)]
 pub(crate) struct LaneLink {
-    pub(crate) health: Health,
+    pub(crate) health: LaneState,
     /// The number of the attempt that connected it, and the number of the last attempt.
     pub(crate) generation: u32,
     pub(crate) tried: u32,
@@ -55,7 +55,7 @@ pub(crate) struct LaneLink {
 /// The connection of a queue pair.
 #[derive(Default)]
 pub(crate) struct Connection {
-    pub(crate) phase: Phase,
+    pub(crate) phase: ConnPhase,
     /// The channel for its events.
     pub(crate) cm: Option<Arc<CmEvents>>,
     /// Lanes that have been requested or accepted, for which therefore events come; lanes that are connected; and lanes
@@ -84,6 +84,6 @@ impl Connection {
 
     /// Whether a lane is connected.
     pub(crate) fn is_up(&self, lane: usize) -> bool {
-        self.lanes[lane].health == Health::Up
+        self.lanes[lane].health == LaneState::Up
     }
 }

@@ -1,6 +1,6 @@
 //! Connecting: lane 0 first, at the program's addresses; then the further lanes, at the accepting side's join listeners.
-//! `Established` is reported when all lanes are connected. A lane that fails later is settled (`mend`)
-//! and connected again (`rejoin`).
+//! `Established` is reported when all lanes are connected. A lane that fails later is settled (`settle`)
+//! and connected again (`reconnect`).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,36 +8,36 @@ use std::sync::Arc;
 use verbs::{Cm, CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
 
 use crate::connect::cm_events::CmEvents;
-use crate::connect::connection::{Connection, Phase};
+use crate::connect::connection::{ConnPhase, Connection};
+use crate::connect::handshake::{hello, lane_handshake, lane_param};
 use crate::connect::hello::{Hello, LaneHello, RequestKind, read_addrs, read_refusal, write_addrs};
-use crate::connect::outcome::{connection_failed, establish, is_silence};
+use crate::connect::outcome::{connection_failed, is_silence, report_established};
 use crate::connect::screening::ScreenedJoin;
-use crate::connect::words::{hello, lane_handshake, lane_param};
-use crate::inner::Inner;
-use crate::lanes::rejoin::{accept_again, cancel_attempt, lane_is_reconnected};
-use crate::lanes::stay::enter_srq;
+use crate::device_inner::DeviceInner;
+use crate::lanes::reconnect::{accept_reconnect, cancel_attempt, on_lane_reconnected};
+use crate::lanes::srq_move::join_srq;
 use crate::progress::poll::handle_lane_failure;
 use crate::qp::QpInner;
 use crate::state;
 
 pub(crate) fn connect(
-    device: &Inner,
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     cm: &Arc<CmEvents>,
     addr: SocketAddr,
     param: &ConnParam,
 ) -> Result<()> {
     if !qp.advance(state::INIT, state::CONNECTING) {
-        return Err(match qp.now() {
+        return Err(match qp.state_number() {
             state::CONNECTING => Error::Invalid("the queue pair is being connected already".into()),
             _ => Error::WrongState { call: "connect", state: qp.state() },
         });
     }
-    enter_srq(device, qp).inspect_err(|_| {
+    join_srq(device, qp).inspect_err(|_| {
         qp.advance(state::CONNECTING, state::INIT);
     })?;
     *qp.link() = Connection {
-        phase: Phase::Connecting,
+        phase: ConnPhase::Connecting,
         cm: Some(cm.clone()),
         param: param.clone(),
         is_active: true,
@@ -46,35 +46,35 @@ pub(crate) fn connect(
         ..Connection::default()
     };
     let private_data = hello(qp, RequestKind::New, 0, 0).write(&param.private_data);
-    cm.on(0).connect(&qp.lane(0), addr, &lane_param(param, private_data)).inspect_err(|_| {
+    cm.rail_cm(0).connect(&qp.lane(0), addr, &lane_param(param, private_data)).inspect_err(|_| {
         *qp.link() = Connection::default();
         qp.advance(state::CONNECTING, state::INIT);
     })
 }
 
 pub(crate) fn accept(
-    device: &Inner,
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     cm: &Arc<CmEvents>,
     request: ConnectRequest,
-    asked: &Hello,
+    actions: &Hello,
     param: &ConnParam,
 ) -> Result<()> {
     let addrs = device.lane_addrs(request.info.local)?;
     if !qp.advance(state::INIT, state::READY_TO_RECEIVE) {
         return Err(Error::WrongState { call: "accept", state: qp.state() });
     }
-    enter_srq(device, qp).inspect_err(|_| {
+    join_srq(device, qp).inspect_err(|_| {
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })?;
     let token = device.shared.token();
-    qp.sending.lock(&qp.shared().host).set_peer_hello(0, *asked);
+    qp.sending.lock(&qp.shared().host).set_peer_hello(0, *actions);
     let mut link = Connection {
-        phase: Phase::Accepting,
+        phase: ConnPhase::Accepting,
         cm: Some(cm.clone()),
         param: param.clone(),
         token,
-        info: Some(of_program(request.info)),
+        info: Some(program_conn_info(request.info)),
         begun: 1,
         deadline: device.shared.host.after(param.timeout),
         ..Connection::default()
@@ -88,16 +88,16 @@ pub(crate) fn accept(
     device.tokens.add(token, qp);
     device.expected.add(qp);
     device.shared.service.wake();
-    cm.on(0).accept(request, &qp.lane(0), &lane_param(param, private_data)).inspect_err(|_| {
-        device.tokens.forget(token);
+    cm.rail_cm(0).accept(request, &qp.lane(0), &lane_param(param, private_data)).inspect_err(|_| {
+        device.tokens.remove(token);
         *qp.link() = Connection::default();
         qp.advance(state::READY_TO_RECEIVE, state::INIT);
     })
 }
 
 /// Handles the connection of a lane; `private_data` is the accepting side's answer, on the connecting side.
-pub(crate) fn lane_is_up(
-    device: &Inner,
+pub(crate) fn on_lane_connected(
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     lane: usize,
     num: u32,
@@ -106,14 +106,14 @@ pub(crate) fn lane_is_up(
 ) {
     let mut link = qp.link();
     if lane == 0 {
-        link.info = Some(of_program(info));
+        link.info = Some(program_conn_info(info));
     }
     let phase = link.phase;
     drop(link);
-    if phase == Phase::Up {
-        return lane_is_reconnected(device, qp, lane, num, private_data);
+    if phase == ConnPhase::Up {
+        return on_lane_reconnected(device, qp, lane, num, private_data);
     }
-    if phase == Phase::Connecting && !read_answer(device, qp, lane, private_data) {
+    if phase == ConnPhase::Connecting && !read_answer(device, qp, lane, private_data) {
         return connection_failed(
             device,
             qp,
@@ -123,11 +123,11 @@ pub(crate) fn lane_is_up(
     let mut link = qp.link();
     link.up |= 1 << lane;
     let all = link.up.count_ones() as usize == qp.width();
-    if !all || !matches!(link.phase, Phase::Connecting | Phase::Accepting) {
+    if !all || !matches!(link.phase, ConnPhase::Connecting | ConnPhase::Accepting) {
         return;
     }
     let gone = link.gone;
-    establish(qp, &mut link, phase);
+    report_established(qp, &mut link, phase);
     drop(link);
     qp.shared().service.wake();
     (0..qp.width())
@@ -136,7 +136,7 @@ pub(crate) fn lane_is_up(
 }
 
 /// Processes the accepting side's answer; on lane 0, also connects the further lanes. False if the answer is malformed.
-fn read_answer(device: &Inner, qp: &QpInner, lane: usize, private_data: &[u8]) -> bool {
+fn read_answer(device: &DeviceInner, qp: &QpInner, lane: usize, private_data: &[u8]) -> bool {
     let Some((hello, rest)) = Hello::read(private_data) else { return false };
     if hello.rails as usize != qp.width() || hello.lane as usize != lane {
         return false;
@@ -156,7 +156,7 @@ fn read_answer(device: &Inner, qp: &QpInner, lane: usize, private_data: &[u8]) -
     let Some(cm) = cm else { return false };
     for (lane, addr) in (1..).zip(addrs) {
         let param = lane_param(&param, lane_handshake(qp, lane, hello.token, 0));
-        if let Err(why) = cm.on(lane).connect(&qp.lane(lane), addr, &param) {
+        if let Err(why) = cm.rail_cm(lane).connect(&qp.lane(lane), addr, &param) {
             let rail = qp.shared().rails[lane].name();
             connection_failed(device, qp, CmFailure::Unreachable(addr, format!("{rail}: {why}")));
             return true;
@@ -177,7 +177,13 @@ fn read_lane_hello(qp: &QpInner, lane: usize, rest: &[u8]) -> bool {
 }
 
 /// The accepting side has rejected the lane.
-pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: u32, private_data: Vec<u8>) {
+pub(crate) fn on_lane_rejected(
+    device: &DeviceInner,
+    qp: &QpInner,
+    lane: usize,
+    num: u32,
+    private_data: Vec<u8>,
+) {
     if cancel_attempt(device, qp, lane, num) {
         return;
     }
@@ -202,7 +208,7 @@ pub(crate) fn lane_was_rejected(device: &Inner, qp: &QpInner, lane: usize, num: 
 }
 
 /// A lane could not be connected.
-pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, why: CmFailure) {
+pub(crate) fn on_lane_failed(device: &DeviceInner, qp: &QpInner, lane: usize, num: u32, why: CmFailure) {
     if cancel_attempt(device, qp, lane, num) {
         return;
     }
@@ -232,7 +238,7 @@ pub(crate) fn lane_failed(device: &Inner, qp: &QpInner, lane: usize, num: u32, w
 }
 
 /// A lane's queue pair has lost its connection.
-pub(crate) fn lane_disconnected(device: &Inner, qp: &Arc<QpInner>, lane: usize, num: u32) {
+pub(crate) fn on_lane_disconnected(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize, num: u32) {
     if !cancel_attempt(device, qp, lane, num) && qp.lane(lane).num() == num {
         handle_lane_failure(device, qp, lane);
     }
@@ -242,12 +248,12 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
     let link = qp.link();
     let (phase, cm) = (link.phase, link.cm.clone());
     drop(link);
-    let (Phase::Up | Phase::Ended, Some(cm)) = (phase, cm) else {
+    let (ConnPhase::Up | ConnPhase::Ended, Some(cm)) = (phase, cm) else {
         return Err(Error::WrongState { call: "disconnect", state: qp.state() });
     };
     for (rail, lane) in qp.lanes().iter().enumerate() {
         // A lane that has failed already is disconnected anyway.
-        let _ = cm.on(rail).disconnect(lane);
+        let _ = cm.rail_cm(rail).disconnect(lane);
     }
     qp.fail();
     Ok(())
@@ -255,9 +261,9 @@ pub(crate) fn disconnect(qp: &QpInner) -> Result<()> {
 
 /// On the accepting side: fails the connection if its lanes were not connected in time. Returns whether there is
 /// nothing left to wait for.
-pub(crate) fn give_up_if_overdue(device: &Inner, qp: &QpInner) -> bool {
+pub(crate) fn give_up_if_overdue(device: &DeviceInner, qp: &QpInner) -> bool {
     let link = qp.link();
-    let waits = link.phase == Phase::Accepting;
+    let waits = link.phase == ConnPhase::Accepting;
     let overdue = waits && link.deadline.is_some_and(|deadline| qp.shared().host.now() >= deadline);
     drop(link);
     if overdue {
@@ -267,8 +273,8 @@ pub(crate) fn give_up_if_overdue(device: &Inner, qp: &QpInner) -> bool {
 }
 
 /// Accepts a further lane that the connecting side requests.
-fn take_lane(
-    device: &Inner,
+fn accept_lane(
+    device: &DeviceInner,
     qp: &Arc<QpInner>,
     cm: &Cm,
     rail: usize,
@@ -276,12 +282,13 @@ fn take_lane(
     (hello, lane_hello): (Hello, &LaneHello),
 ) {
     let mut link = qp.link();
-    if link.phase == Phase::Up {
+    if link.phase == ConnPhase::Up {
         drop(link);
-        return accept_again(device, qp, cm, rail, request, lane_hello);
+        return accept_reconnect(device, qp, cm, rail, request, lane_hello);
     }
     let (param, token, join_addr) = (link.param.clone(), link.token, link.lanes[0].join_addr);
-    let fits = link.phase == Phase::Accepting && link.begun & 1 << rail == 0 && lane_hello.generation == 0;
+    let fits =
+        link.phase == ConnPhase::Accepting && link.begun & 1 << rail == 0 && lane_hello.generation == 0;
     link.begun |= if fits { 1 << rail } else { 0 };
     drop(link);
     if !fits {
@@ -305,15 +312,15 @@ fn take_lane(
 
 /// The part of the first lane's information that applies to the program. A rail's depths include the device's own
 /// reads, and its queue pair is a lane.
-pub(crate) fn of_program(info: ConnInfo) -> ConnInfo {
+pub(crate) fn program_conn_info(info: ConnInfo) -> ConnInfo {
     ConnInfo::of_ends(info.local, info.peer)
 }
 
 /// Handles a request for a lane at a join listener. If its connection no longer exists, the request is rejected by
 /// being dropped.
-pub(crate) fn join(device: &Inner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
+pub(crate) fn accept_join(device: &DeviceInner, rail: usize, cm: &Cm, mut request: ConnectRequest) {
     let Some(ScreenedJoin { hello, lane_hello }) = request.take_screened() else { return };
-    if let Some(qp) = device.tokens.find(hello.token) {
-        take_lane(device, &qp, cm, rail, request, (hello, &lane_hello));
+    if let Some(qp) = device.tokens.get(hello.token) {
+        accept_lane(device, &qp, cm, rail, request, (hello, &lane_hello));
     }
 }

@@ -3,8 +3,8 @@
 pub(crate) mod cm_events;
 pub(crate) mod connection;
 pub(crate) mod establish;
+pub(crate) mod handshake;
 pub(crate) mod hello;
 pub(crate) mod outcome;
 pub(crate) mod screening;
 pub(crate) mod tokens;
-pub(crate) mod words;

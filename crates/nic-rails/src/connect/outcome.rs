@@ -15,16 +15,16 @@
 use host::Held;
 use verbs::{CmEvent, CmFailure};
 
-use crate::connect::connection::{Connection, Phase};
-use crate::inner::Inner;
+use crate::connect::connection::{ConnPhase, Connection};
+use crate::device_inner::DeviceInner;
 use crate::qp::QpInner;
 use crate::state;
 
 /// All lanes are connected. The event is pushed while the link is locked: another thread may have an event of its end,
 /// which must follow this one.
-pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
-    link.phase = Phase::Up;
-    let from = if was == Phase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
+pub(crate) fn report_established(qp: &QpInner, link: &mut Connection, was: ConnPhase) {
+    link.phase = ConnPhase::Up;
+    let from = if was == ConnPhase::Connecting { state::CONNECTING } else { state::READY_TO_RECEIVE };
     qp.advance(from, state::READY_TO_SEND);
     let private_data = std::mem::take(&mut link.answer);
     if let Some(cm) = &link.cm {
@@ -36,29 +36,34 @@ pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
 /// Handles a lane that failed before this side knew that all were connected. If all have been requested or accepted,
 /// the peer may have a complete connection and continue without this lane; then the events of the other lanes decide.
 /// Each other lane yields an event, of success or failure.
-pub(crate) fn lane_failed_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
+pub(crate) fn lane_failed_early(
+    device: &DeviceInner,
+    qp: &QpInner,
+    mut link: Held<'_, Connection>,
+    lane: usize,
+) {
     link.gone |= 1 << lane;
-    if !link.has_begun(qp.width()) || qp.now() == state::ERROR {
+    if !link.has_begun(qp.width()) || qp.state_number() == state::ERROR {
         drop(link);
         connection_failed(device, qp, CmFailure::PeerGone);
     }
 }
 
 /// The connection failed after some lane was connected, or on the accepting side.
-pub(crate) fn connection_failed(device: &Inner, qp: &QpInner, why: CmFailure) {
+pub(crate) fn connection_failed(device: &DeviceInner, qp: &QpInner, why: CmFailure) {
     let mut link = qp.link();
     let was = link.phase;
-    if !matches!(was, Phase::Connecting | Phase::Accepting) {
+    if !matches!(was, ConnPhase::Connecting | ConnPhase::Accepting) {
         drop(link);
-        return end(device, qp);
+        return end_connection(device, qp);
     }
-    if was == Phase::Accepting && link.has_begun(qp.width()) && is_silence(&why) {
-        establish(qp, &mut link, was);
-        return end_of(device, qp, link);
+    if was == ConnPhase::Accepting && link.has_begun(qp.width()) && is_silence(&why) {
+        report_established(qp, &mut link, was);
+        return end_locked(device, qp, link);
     }
-    link.phase = Phase::Ended;
+    link.phase = ConnPhase::Ended;
     let cm = link.cm.clone();
-    forget_token(device, &link);
+    remove_token(device, &link);
     drop(link);
     qp.fail();
     if let Some(cm) = cm {
@@ -67,17 +72,17 @@ pub(crate) fn connection_failed(device: &Inner, qp: &QpInner, why: CmFailure) {
 }
 
 /// Ends the connection.
-pub(crate) fn end(device: &Inner, qp: &QpInner) {
-    end_of(device, qp, qp.link());
+pub(crate) fn end_connection(device: &DeviceInner, qp: &QpInner) {
+    end_locked(device, qp, qp.link());
 }
 
-fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>) {
-    if link.phase != Phase::Up {
+fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: Held<'_, Connection>) {
+    if link.phase != ConnPhase::Up {
         return;
     }
-    link.phase = Phase::Ended;
+    link.phase = ConnPhase::Ended;
     let cm = link.cm.clone();
-    forget_token(device, &link);
+    remove_token(device, &link);
     let attempt: Vec<_> = link.lanes.iter_mut().filter_map(|lane| lane.attempt.take()).collect();
     drop(link);
     drop(attempt);
@@ -94,8 +99,8 @@ pub(crate) fn is_silence(why: &CmFailure) -> bool {
 }
 
 /// No further lane can be connected with this connection's token.
-fn forget_token(device: &Inner, link: &Connection) {
+fn remove_token(device: &DeviceInner, link: &Connection) {
     if !link.is_active {
-        device.tokens.forget(link.token);
+        device.tokens.remove(link.token);
     }
 }

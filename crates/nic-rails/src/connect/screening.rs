@@ -9,7 +9,7 @@ use verbs::{ConnInfo, Screen, ScreenRequest, Verdict};
 
 use crate::connect::hello::{Hello, LaneHello, RequestKind, refusal};
 use crate::connect::tokens::Tokens;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 
 /// A request to one of the program's listeners.
 pub(crate) struct ScreenedRequest {
@@ -28,7 +28,7 @@ pub(crate) struct ListenerScreen {
 }
 
 impl ListenerScreen {
-    pub(crate) fn new(shared: &Shared, of_program: Option<Arc<dyn Screen>>) -> Self {
+    pub(crate) fn new(shared: &DeviceShared, of_program: Option<Arc<dyn Screen>>) -> Self {
         let private_data_max = shared.attr.max_private_data as usize;
         Self { rails: shared.width(), private_data_max, of_program }
     }
@@ -74,7 +74,7 @@ impl Screen for JoinScreen {
     fn screen(&self, request: &ScreenRequest<'_>) -> Verdict {
         let fits = |hello: &Hello| {
             let is_here = hello.lane as usize == self.rail && hello.rails as usize == self.rails;
-            hello.kind == RequestKind::Join && is_here && self.tokens.has(hello.token)
+            hello.kind == RequestKind::Join && is_here && self.tokens.contains(hello.token)
         };
         let read = || {
             let (hello, rest) = Hello::read(request.private_data).filter(|(hello, _)| fits(hello))?;

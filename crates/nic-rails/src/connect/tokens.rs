@@ -14,15 +14,15 @@ impl Tokens {
         unpoisoned(&self.0).insert(token, Arc::downgrade(qp));
     }
 
-    pub(crate) fn forget(&self, token: u64) {
+    pub(crate) fn remove(&self, token: u64) {
         unpoisoned(&self.0).remove(&token);
     }
 
-    pub(crate) fn has(&self, token: u64) -> bool {
+    pub(crate) fn contains(&self, token: u64) -> bool {
         unpoisoned(&self.0).get(&token).is_some_and(|qp| qp.strong_count() > 0)
     }
 
-    pub(crate) fn find(&self, token: u64) -> Option<Arc<QpInner>> {
+    pub(crate) fn get(&self, token: u64) -> Option<Arc<QpInner>> {
         unpoisoned(&self.0).get(&token).and_then(Weak::upgrade)
     }
 }

@@ -1,6 +1,6 @@
 //! Failure and reconnection of lanes.
 
-pub(crate) mod mail;
-pub(crate) mod mend;
-pub(crate) mod rejoin;
-pub(crate) mod stay;
+pub(crate) mod letters;
+pub(crate) mod reconnect;
+pub(crate) mod settle;
+pub(crate) mod srq_move;

@@ -7,11 +7,11 @@ use verbs::{Access, Buf, Error, MemoryKind, Mr, Pd, Result, Sge};
 
 use crate::lock::unpoisoned;
 use crate::memory::keys::{ENTRIES, ENTRY_BYTES};
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 
 /// The part of a domain that its queue pairs and regions share.
 pub(crate) struct PdInner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<DeviceShared>,
     pub(crate) pds: Vec<Pd>,
     table: Buf,
     /// The table's registration on each rail, readable by peers.
@@ -21,25 +21,25 @@ pub(crate) struct PdInner {
     /// Memory into which queue pairs read entries of the peer's table: a slot for each queue pair.
     scratch: Buf,
     scratch_mrs: Vec<Mr>,
-    places: Mutex<Places>,
+    places: Mutex<ScratchSlots>,
 }
 
 /// Free slots of the scratch memory: those given back, and those from `next` on.
 #[derive(Default)]
-struct Places {
+struct ScratchSlots {
     free: Vec<u32>,
     next: u32,
 }
 
 /// Maximum number of queue pairs of a domain.
-const PLACES: u32 = 8192;
+const SCRATCH_SLOTS: u32 = 8192;
 
 impl PdInner {
-    pub(crate) fn alloc(shared: &Arc<Shared>) -> Result<Self> {
+    pub(crate) fn alloc(shared: &Arc<DeviceShared>) -> Result<Self> {
         let pds: Vec<Pd> = shared.rails.iter().map(verbs::Device::alloc_pd).collect::<Result<_>>()?;
         let table = Buf::alloc(ENTRIES as usize * ENTRY_BYTES)?;
         let tables = pds.iter().map(|pd| pd.reg_mr(&table, Access::REMOTE_READ)).collect::<Result<_>>()?;
-        let scratch = Buf::alloc(PLACES as usize * ENTRY_BYTES)?;
+        let scratch = Buf::alloc(SCRATCH_SLOTS as usize * ENTRY_BYTES)?;
         let scratch_mrs =
             pds.iter().map(|pd| pd.reg_mr(&scratch, Access::LOCAL_WRITE)).collect::<Result<_>>()?;
         Ok(Self {
@@ -73,26 +73,30 @@ impl PdInner {
     }
 
     /// Address and key of the table, for a peer on this lane.
-    pub(crate) fn table_on(&self, lane: usize) -> (u64, u32) {
+    pub(crate) fn table_location(&self, lane: usize) -> (u64, u32) {
         (self.tables[lane].addr(), self.tables[lane].rkey())
     }
 
-    pub(crate) fn take_scratch(&self) -> Result<u32> {
+    pub(crate) fn alloc_scratch(&self) -> Result<u32> {
         let mut places = unpoisoned(&self.places);
         if let Some(place) = places.free.pop() {
             return Ok(place);
         }
-        Error::check_limit("queue pairs of a protection domain", u64::from(places.next) + 1, PLACES.into())?;
+        Error::check_limit(
+            "queue pairs of a protection domain",
+            u64::from(places.next) + 1,
+            SCRATCH_SLOTS.into(),
+        )?;
         places.next += 1;
         Ok(places.next - 1)
     }
 
-    pub(crate) fn give_scratch(&self, place: u32) {
+    pub(crate) fn free_scratch(&self, place: u32) {
         unpoisoned(&self.places).free.push(place);
     }
 
     /// A slot, as a scatter/gather element of a lane.
-    pub(crate) fn scratch_on(&self, lane: usize, place: u32) -> Sge {
+    pub(crate) fn scratch_sge(&self, lane: usize, place: u32) -> Sge {
         self.scratch_mrs[lane].sge(u64::from(place) * ENTRY_BYTES as u64, ENTRY_BYTES as u32)
     }
 
@@ -112,7 +116,7 @@ impl PdInner {
         drop(regions);
         if let Some(region) = region {
             // Even if deregistration fails for now, the region is unreachable, which is what the peer requested.
-            let _ = region.give_up();
+            let _ = region.dereg_all();
         }
         Some(key)
     }
@@ -128,7 +132,7 @@ struct Region {
 
 impl Region {
     /// Deregisters on all rails; returns the first error.
-    fn give_up(&self) -> Result<()> {
+    fn dereg_all(&self) -> Result<()> {
         self.pd.shared.keys.remove(self.key, &self.pd.table);
         let mrs = std::mem::take(&mut *unpoisoned(&self.mrs));
         mrs.into_iter().map(Mr::dereg).fold(Ok(()), Result::and)
@@ -141,7 +145,7 @@ impl Drop for Region {
             return std::mem::forget(self.pd.clone());
         }
         // Dropping cannot return an error; `dereg` does.
-        let _ = self.give_up();
+        let _ = self.dereg_all();
     }
 }
 
@@ -162,6 +166,6 @@ impl MrOps for RailsMr {
     }
 
     fn dereg(self: Box<Self>) -> Result<()> {
-        self.0.give_up()
+        self.0.dereg_all()
     }
 }

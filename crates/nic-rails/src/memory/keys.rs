@@ -17,7 +17,7 @@ use crate::RAILS_MAX;
 /// Entries of a table, and so regions of a device.
 pub(crate) const ENTRIES: u32 = 1 << 14;
 /// Minimum number of free entries before the oldest one is reused, as long as the table can grow.
-const RESTING: usize = 256;
+const FREE_ENTRIES_MIN: usize = 256;
 const RANDOM_BITS: u32 = 32 - ENTRIES.trailing_zeros();
 /// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = 4 * RAILS_MAX;
@@ -105,7 +105,7 @@ impl Keys {
     pub(crate) fn insert(&self, remote: LaneKeys, local: LaneKeys, table: &Buf) -> Option<Result<u32>> {
         let mut entries = self.entries();
         // Keys of one entry differ only in their random bits, so a small number of entries would soon repeat a key.
-        let reuses = entries.free.len() >= RESTING || entries.all.len() as u32 == ENTRIES;
+        let reuses = entries.free.len() >= FREE_ENTRIES_MIN || entries.all.len() as u32 == ENTRIES;
         let entry = match if reuses { entries.free.pop_front() } else { None } {
             Some(entry) => entry,
             None if (entries.all.len() as u32) < ENTRIES => {
@@ -178,18 +178,18 @@ impl PeerKeyCache {
         Self([(0, [0; RAILS_MAX]); CACHED_KEYS])
     }
 
-    fn place(key: u32) -> usize {
+    fn slot_index(key: u32) -> usize {
         (key >> RANDOM_BITS) as usize % CACHED_KEYS
     }
 
     #[inline]
     pub(crate) fn get(&self, key: u32) -> Option<&LaneKeys> {
-        let (cached, lanes) = &self.0[Self::place(key)];
+        let (cached, lanes) = &self.0[Self::slot_index(key)];
         (*cached == key && key != 0).then_some(lanes)
     }
 
     pub(crate) fn insert(&mut self, key: u32, lanes: LaneKeys) {
-        self.0[Self::place(key)] = (key, lanes);
+        self.0[Self::slot_index(key)] = (key, lanes);
     }
 }
 
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn met_keys_are_remembered_until_another_takes_their_place() {
+    fn cached_key_is_found_until_replaced() {
         let mut cached = PeerKeyCache::new();
         let (one, other) = (5 << RANDOM_BITS | 1, (5 + CACHED_KEYS as u32) << RANDOM_BITS | 1);
         assert!(cached.get(0).is_none() && cached.get(one).is_none());

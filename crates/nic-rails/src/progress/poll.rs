@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use crate::completion::completions::Sink;
-use crate::completion::polling::Polling;
-use crate::inner::Inner;
-use crate::lanes::mend::{self, Settling};
+use crate::completion::completions::CompletionSink;
+use crate::completion::polled_cq::PolledCq;
+use crate::device_inner::DeviceInner;
+use crate::lanes::settle::{self, Settling};
 use crate::qp::QpInner;
+use crate::qp_actions::QpActions;
 use crate::state;
-use crate::wants::Wants;
 
 /// Takes completions from the rails into the ring. A rail from which another thread takes is skipped: that thread
 /// checks reports afterwards. Returns whether no rail was skipped; otherwise another thread may hold completions that
 /// are not in the ring yet.
-pub(crate) fn progress(device: &Inner, polling: &Polling) -> bool {
-    progress_into(device, polling, &mut Sink::ring(&polling.completions))
+pub(crate) fn progress(device: &DeviceInner, polling: &PolledCq) -> bool {
+    progress_into(device, polling, &mut CompletionSink::ring(&polling.completions))
 }
 
 /// As [`progress`], into a sink.
 #[inline]
-pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
-    let alone = take_all(device, polling, sink);
+pub(crate) fn progress_into(device: &DeviceInner, polling: &PolledCq, sink: &mut CompletionSink<'_>) -> bool {
+    let alone = poll_rails(device, polling, sink);
     handle_reports(device, polling);
     alone
 }
@@ -28,7 +28,7 @@ pub(crate) fn progress_into(device: &Inner, polling: &Polling, sink: &mut Sink<'
 /// As [`progress`], but does not skip rails: it waits until it has taken from each that expects something, or others have since
 /// this call. A thread that is suspended while it takes may have polled before the completion came that this call is for, and
 /// nothing would report that again. In virtual time no thread is suspended there.
-fn progress_all(device: &Inner, polling: &Polling) {
+fn progress_all(device: &DeviceInner, polling: &PolledCq) {
     if !progress(device, polling) && device.shared.host.node().is_none() {
         wait_for_others(device, polling, || false);
     }
@@ -37,28 +37,28 @@ fn progress_all(device: &Inner, polling: &Polling) {
 /// Takes completions until this thread has skipped no rail, or other threads have polled each rail that expects something since this
 /// call, or `is_done`. It has no deadline: others hold a rail for no more than a batch of completions, and wait for no poller.
 #[cold]
-pub(crate) fn wait_for_others(device: &Inner, polling: &Polling, is_done: impl Fn() -> bool) {
-    let has_turned = polling.next_turns();
-    let poll = || (progress(device, polling) || has_turned() || is_done()).then_some(());
+pub(crate) fn wait_for_others(device: &DeviceInner, polling: &PolledCq, is_done: impl Fn() -> bool) {
+    let were_polled = polling.polled_since_now();
+    let poll = || (progress(device, polling) || were_polled() || is_done()).then_some(());
     // `None` when simulated time ends.
     let _ = device.shared.host.poll("completions that another thread takes", None, poll);
 }
 
 /// Reports to the program if the rails' reports satisfy its request.
 #[inline]
-pub(crate) fn handle_reports(device: &Inner, polling: &Polling) {
+pub(crate) fn handle_reports(device: &DeviceInner, polling: &PolledCq) {
     polling.handle_reports(|| {
-        take_all(device, polling, &mut Sink::ring(&polling.completions));
+        poll_rails(device, polling, &mut CompletionSink::ring(&polling.completions));
     });
 }
 
 /// Returns whether no other thread was taking from one of the rails.
-fn take_all(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
+fn poll_rails(device: &DeviceInner, polling: &PolledCq, sink: &mut CompletionSink<'_>) -> bool {
     let mut alone = true;
     for rail in polling.due_rails() {
-        alone &= take(device, polling, rail, sink).is_some();
+        alone &= poll_rail(device, polling, rail, sink).is_some();
         if sink.is_full() {
-            polling.has_stopped_at(rail);
+            polling.start_after(rail);
             break;
         }
     }
@@ -66,30 +66,41 @@ fn take_all(device: &Inner, polling: &Polling, sink: &mut Sink<'_>) -> bool {
 }
 
 /// Takes completions from a rail; returns whether there were any. `None` if another thread takes from it.
-pub(crate) fn take(device: &Inner, polling: &Polling, rail: usize, sink: &mut Sink<'_>) -> Option<bool> {
+pub(crate) fn poll_rail(
+    device: &DeviceInner,
+    polling: &PolledCq,
+    rail: usize,
+    sink: &mut CompletionSink<'_>,
+) -> Option<bool> {
     let mut any = false;
     for _ in 0..2 {
-        let mut asked = Vec::new();
-        any |= polling.take(rail, sink, |known, num| device.find(known, rail, num), &mut asked)?;
-        if !asked.is_empty() {
-            asked.into_iter().for_each(|(qp, wants)| grant(device, polling, &qp, rail, wants));
+        let mut actions = Vec::new();
+        any |= polling.poll_rail(rail, sink, |known, num| device.find(known, rail, num), &mut actions)?;
+        if !actions.is_empty() {
+            actions.into_iter().for_each(|(qp, wants)| run_actions(device, polling, &qp, rail, wants));
         }
         if any || !polling.must_poll_again() {
             break;
         }
     }
-    polling.has_taken(any);
+    polling.on_polled(any);
     Some(any)
 }
 
 /// Does what completions of a lane have requested.
-pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: usize, wants: Wants) {
+pub(crate) fn run_actions(
+    device: &DeviceInner,
+    polling: &PolledCq,
+    qp: &Arc<QpInner>,
+    lane: usize,
+    wants: QpActions,
+) {
     if wants.failure {
         qp.fail();
     } else if wants.needs_arming {
-        watch_for_requests(device, polling);
+        arm_for_requests(device, polling);
     }
-    if wants.lane_failure && qp.now() != state::ERROR {
+    if wants.lane_failure && qp.state_number() != state::ERROR {
         handle_lane_failure(device, qp, lane);
     } else if wants.settling {
         continue_settling(device, qp);
@@ -97,28 +108,28 @@ pub(crate) fn grant(device: &Inner, polling: &Polling, qp: &Arc<QpInner>, lane: 
 }
 
 /// Has the service poll the rails' queues when they report, for a thread that is about to sleep.
-pub(crate) fn watch(device: &Inner, polling: &Polling) {
-    if polling.completions.watch() {
+pub(crate) fn arm_for_service(device: &DeviceInner, polling: &PolledCq) {
+    if polling.completions.arm_for_service() {
         progress_all(device, polling);
     }
 }
 
-/// As [`watch`], for requests that wait for completions while nobody may poll.
-pub(crate) fn watch_for_requests(device: &Inner, polling: &Polling) {
-    if polling.completions.watch_for_requests() {
+/// As [`arm_for_service`], for requests that wait for completions while nobody may poll.
+pub(crate) fn arm_for_requests(device: &DeviceInner, polling: &PolledCq) {
+    if polling.completions.arm_for_requests() {
         progress_all(device, polling);
     }
 }
 
 /// Handles the failure of a lane, or the end of the whole connection.
-pub(crate) fn handle_lane_failure(device: &Inner, qp: &Arc<QpInner>, lane: usize) {
-    if mend::lane_is_down(device, qp, lane) {
-        mend(device, qp);
+pub(crate) fn handle_lane_failure(device: &DeviceInner, qp: &Arc<QpInner>, lane: usize) {
+    if settle::on_lane_down(device, qp, lane) {
+        settle_lanes(device, qp);
     }
 }
 
 /// Continues settling failed lanes. Returns whether that is still unfinished.
-pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
+pub(crate) fn settle_lanes(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
     for completions in [&qp.sending.completions, &qp.receiving.completions] {
         if let Some(polling) = device.polling(completions) {
             progress(device, &polling);
@@ -127,32 +138,32 @@ pub(crate) fn mend(device: &Inner, qp: &Arc<QpInner>) -> bool {
     continue_settling(device, qp)
 }
 
-/// As [`mend()`], using the completions taken from the rails so far.
-fn continue_settling(device: &Inner, qp: &Arc<QpInner>) -> bool {
-    match mend::settle_failures(device, qp) {
+/// As [`settle_lanes()`], using the completions taken from the rails so far.
+fn continue_settling(device: &DeviceInner, qp: &Arc<QpInner>) -> bool {
+    match settle::settle_failures(device, qp) {
         Settling::Done => false,
         Settling::Waits => true,
         Settling::Settled { waits } => {
             if let Some(polling) = device.polling(&qp.sending.completions).filter(|_| waits) {
-                watch_for_requests(device, &polling);
+                arm_for_requests(device, &polling);
             }
-            qp.sending.completions.announce();
+            qp.sending.completions.notify_without_report();
             false
         }
     }
 }
 
 /// Handles reports of the rails' queues.
-pub(crate) fn progress_channels(device: &Inner) {
+pub(crate) fn progress_channels(device: &DeviceInner) {
     for (rail, channel) in device.shared.channels.iter().enumerate() {
         let Some(channel) = channel else { continue };
         while let Some(id) = channel.poll_event() {
             let Some(polling) = device.cq_of_rail(rail, id) else { continue };
             polling.on_report();
             progress_all(device, &polling);
-            if polling.completions.take_watch_request() || polling.completions.bell.is_awaited() {
+            if polling.completions.take_arm_request() || polling.completions.bell.is_awaited() {
                 // The report may have been about other completions than those that are waited for.
-                watch(device, &polling);
+                arm_for_service(device, &polling);
             }
         }
     }

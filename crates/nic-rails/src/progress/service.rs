@@ -10,15 +10,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{Cm, CompChannel, Error, QpState, Result};
 
 use crate::api::cm;
-use crate::inner::Inner;
-use crate::lanes::mend::check_letters;
-use crate::lanes::rejoin::rejoin;
-use crate::lanes::stay::progress_srq_move;
-use crate::progress::poll::mend;
+use crate::device_inner::DeviceInner;
+use crate::lanes::reconnect::reconnect_lanes;
+use crate::lanes::settle::check_letters;
+use crate::lanes::srq_move::progress_srq_move;
+use crate::progress::poll::settle_lanes;
 use crate::state;
 
 /// Starts the service; it ends with the device.
-pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
     let (weak, stop) = (Arc::downgrade(device), device.shared.service.is_stopped.clone());
     let host = device.shared.host.clone();
     let started = match device.shared.service.fd.clone() {
@@ -32,7 +32,7 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
 }
 
 /// The rank of virtual time. Signals of the machine wake it; a timer is used only where a step may take too long.
-fn run_rank(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
+fn run_rank(host: &Host, device: &Weak<DeviceInner>, stop: &AtomicBool) {
     let mut poll_interval = None;
     while !stop.load(Ordering::Acquire) {
         let deadline = poll_interval.and_then(|span| host.after(span));
@@ -54,12 +54,12 @@ fn run_rank(host: &Host, device: &Weak<Inner>, stop: &AtomicBool) {
 }
 
 /// The time until the next check, if it is short.
-fn short_interval(device: &Inner) -> Option<Span> {
+fn short_interval(device: &DeviceInner) -> Option<Span> {
     Some(poll_interval(device)).filter(|poll_interval| *poll_interval < Span::from_ms(100))
 }
 
 /// The thread of real time.
-fn run_thread(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
+fn run_thread(device: &Weak<DeviceInner>, wake_up: &OwnedFd, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let (cms, channels, poll_interval) = {
             let Some(device) = device.upgrade() else { return };
@@ -81,7 +81,7 @@ fn run_thread(device: &Weak<Inner>, wake_up: &OwnedFd, stop: &AtomicBool) {
 }
 
 /// The work of the service after each wake-up.
-fn progress_all(device: &Arc<Inner>) {
+fn progress_all(device: &Arc<DeviceInner>) {
     cm::progress(device);
     for qp in device.live_qps() {
         if qp.uses_an_overrun_queue() && qp.state() != QpState::Error {
@@ -90,12 +90,12 @@ fn progress_all(device: &Arc<Inner>) {
         check_letters(device, &qp);
         progress_srq_move(device, &qp);
     }
-    device.settling.work(|qp| mend(device, qp));
-    device.degraded.work(|qp| rejoin(device, qp));
+    device.settling.retain(|qp| settle_lanes(device, qp));
+    device.degraded.retain(|qp| reconnect_lanes(device, qp));
 }
 
 /// The longest time until the next check, even without an event.
-fn poll_interval(device: &Inner) -> Span {
+fn poll_interval(device: &DeviceInner) -> Span {
     if !device.settling.is_empty() {
         return Span::from_ms(2);
     }
@@ -103,6 +103,6 @@ fn poll_interval(device: &Inner) -> Span {
         return Span::from_ms(50);
     }
     // A peer may have closed a lane and written a letter, for which there is no event.
-    let connected = device.live_qps().any(|qp| qp.now() == state::READY_TO_SEND);
+    let connected = device.live_qps().any(|qp| qp.state_number() == state::READY_TO_SEND);
     if connected { Span::from_ms(100) } else { Span::from_secs(5) }
 }

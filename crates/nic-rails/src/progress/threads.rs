@@ -7,14 +7,14 @@ use std::sync::{Arc, Weak};
 use host::{ClockKind, Host, real};
 use verbs::{Error, Result, Wc, WcOpcode, WcStatus};
 
-use crate::completion::completions::Sink;
-use crate::completion::polling::Polling;
-use crate::inner::Inner;
-use crate::progress::poll::{grant, handle_reports, take};
+use crate::completion::completions::CompletionSink;
+use crate::completion::polled_cq::PolledCq;
+use crate::device_inner::DeviceInner;
+use crate::progress::poll::{handle_reports, poll_rail, run_actions};
 use crate::progress::worker::Worker;
 
 /// Starts a thread for each rail; they end with the device.
-pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
+pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
     let (host, workers) = (&device.shared.host, &device.shared.workers);
     let cores = if host.clock() == ClockKind::Virtual { Vec::new() } else { real::allowed_cores() };
     for rail in 0..workers.len() {
@@ -27,18 +27,19 @@ pub(crate) fn start(device: &Arc<Inner>) -> Result<()> {
     Ok(())
 }
 
-fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
-    let mut cqs: Vec<Arc<Polling>> = Vec::new();
+fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<DeviceInner>) {
+    let mut cqs: Vec<Arc<PolledCq>> = Vec::new();
     while !worker.is_stopped() {
         // Each time that there was something, the wait starts anew, so that the thread sleeps only after a period
         // without work.
         let look = || {
             let device = device.upgrade().filter(|_| !worker.is_stopped());
             let Some(device) = device else { return Some(()) };
-            let mut any = work(&device, rail, worker);
+            let mut any = post_queued(&device, rail, worker);
             device.cqs_into(&mut cqs);
             for cq in cqs.drain(..) {
-                any |= take(&device, &cq, rail, &mut Sink::ring(&cq.completions)).unwrap_or(false);
+                any |= poll_rail(&device, &cq, rail, &mut CompletionSink::ring(&cq.completions))
+                    .unwrap_or(false);
                 handle_reports(&device, &cq);
             }
             any.then_some(())
@@ -51,15 +52,15 @@ fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<Inner>) {
 }
 
 /// Posts the requests queued for the rail.
-fn work(device: &Inner, rail: usize, worker: &Worker) -> bool {
-    worker.work(|num, wr_id| {
+fn post_queued(device: &DeviceInner, rail: usize, worker: &Worker) -> bool {
+    worker.post_queued(|num, wr_id| {
         let Some(qp) = device.qp(num) else { return };
         // The lane has room for all requests of the queue, and accepts them in every state that it can be in here.
         let status = WcStatus::LocQpOpErr;
         let wc = Wc { wr_id, status, opcode: WcOpcode::Send, ..Wc::default() };
-        let wants = qp.on_sent(rail, &wc, &mut Sink::ring(&qp.sending.completions));
+        let wants = qp.on_sent(rail, &wc, &mut CompletionSink::ring(&qp.sending.completions));
         if let Some(polling) = device.polling(&qp.sending.completions) {
-            grant(device, &polling, &qp, rail, wants);
+            run_actions(device, &polling, &qp, rail, wants);
         }
     })
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use verbs::Result;
 
-use crate::completion::announced::counter;
+use crate::completion::event_queue::counter;
 
 pub(crate) struct WakeUp {
     /// The eventfd that the thread sleeps on; none in virtual time.

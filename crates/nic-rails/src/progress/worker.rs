@@ -83,7 +83,7 @@ impl Worker {
 
     /// Posts the queued requests; returns whether there were any. For a request that its lane refuses, calls `refused`
     /// with the queue pair and the request's number there.
-    pub(crate) fn work(&self, mut refused: impl FnMut(u32, u64)) -> bool {
+    pub(crate) fn post_queued(&self, mut refused: impl FnMut(u32, u64)) -> bool {
         let mut any = false;
         loop {
             // Not in the loop's head, where the guard would live on.

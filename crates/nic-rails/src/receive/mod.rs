@@ -1,5 +1,5 @@
 //! The receiving half of a queue pair, and shared receive queues.
 
-pub(crate) mod receives;
-pub(crate) mod receiving;
+pub(crate) mod receive_queue;
+pub(crate) mod recv_half;
 pub(crate) mod srq;

@@ -15,11 +15,11 @@ pub(crate) type Ends = [u64; RAILS_MAX];
 
 /// Bit mask of the lanes that carry a request. The ends of stripes are stored separately: few requests have any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Lanes {
+pub(crate) struct LaneSet {
     pub(crate) mask: u8,
 }
 
-impl Lanes {
+impl LaneSet {
     pub(crate) const NONE: Self = Self { mask: 0 };
 
     /// The whole request on one lane.
@@ -53,7 +53,7 @@ impl Lanes {
         self.mask & self.mask.wrapping_sub(1) != 0
     }
 
-    pub(crate) fn has(&self, lane: usize) -> bool {
+    pub(crate) fn contains(&self, lane: usize) -> bool {
         self.mask & 1 << lane != 0
     }
 
@@ -74,7 +74,7 @@ impl Lanes {
 
 /// A request, from posting until its completion is reported.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct RequestSlot {
     pub(crate) wr_id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
@@ -83,7 +83,7 @@ pub(crate) struct Slot {
     pub(crate) pieces: usize,
     pub(crate) inline: Option<usize>,
     /// Lanes that carry it, and how many of their parts are outstanding.
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: LaneSet,
     pub(crate) pending: u32,
     /// A message's number on its lane, from 0.
     pub(crate) number: u32,
@@ -95,14 +95,14 @@ pub(crate) struct Slot {
     pub(crate) bytes: u32,
 }
 
-pub(crate) const EMPTY: Slot = Slot {
+pub(crate) const EMPTY: RequestSlot = RequestSlot {
     wr_id: 0,
     op: SendOp::Send,
     flags: SendFlags::empty(),
     len: 0,
     pieces: 0,
     inline: None,
-    lanes: Lanes::NONE,
+    lanes: LaneSet::NONE,
     pending: 0,
     number: 0,
     lost: false,
@@ -113,7 +113,7 @@ pub(crate) const EMPTY: Slot = Slot {
 
 /// The effect of a request on the peer's memory, for ordering.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum OrderingClass {
     /// Consumes a receive or changes memory exactly once: one lane, after everything on others.
     Message,
     Write,
@@ -121,18 +121,18 @@ pub(crate) enum Class {
 }
 
 #[inline]
-pub(crate) fn class(op: SendOp) -> Class {
+pub(crate) fn class(op: SendOp) -> OrderingClass {
     match op {
-        SendOp::Write(_) => Class::Write,
-        SendOp::Read(_) => Class::Read,
-        _ => Class::Message,
+        SendOp::Write(_) => OrderingClass::Write,
+        SendOp::Read(_) => OrderingClass::Read,
+        _ => OrderingClass::Message,
     }
 }
 
 /// Whether it consumes a receive of the peer, which therefore counts it.
 #[inline]
-pub(crate) fn takes_a_receive(op: SendOp) -> bool {
-    class(op) == Class::Message && !op.is_atomic()
+pub(crate) fn consumes_receive(op: SendOp) -> bool {
+    class(op) == OrderingClass::Message && !op.is_atomic()
 }
 
 /// The peer's memory that a request names.
@@ -215,9 +215,9 @@ mod tests {
         ] {
             for len in [1, 63, 64, 65, 1000, 4096, 1 << 20, (1 << 30) + 7] {
                 let mut ends = [0; RAILS_MAX];
-                let lanes = Lanes::striped(len, mask, &shares(some), &mut ends);
+                let lanes = LaneSet::striped(len, mask, &shares(some), &mut ends);
                 let mut at = 0;
-                for lane in (0..RAILS_MAX).filter(|&lane| lanes.has(lane)) {
+                for lane in (0..RAILS_MAX).filter(|&lane| lanes.contains(lane)) {
                     let (from, to) = lanes.range(lane, len, &ends);
                     assert!(mask & 1 << lane != 0, "lane {lane} is not one of {mask:b}");
                     assert_eq!(from, at, "{some:?}, {len} B, lane {lane}");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_pieces_are_their_bytes() {
+    fn slice_sges_selects_the_bytes() {
         let lens = [5_u32, 0, 100, 1, 64];
         let pieces: Vec<Sge> = lens
             .iter()

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use conformance::shared::{self, Crowd};
+use conformance::shared::{self, SharedTraffic};
 use conformance::traffic::{self, Traffic};
 use nic_rails::Engine;
 
@@ -25,7 +25,7 @@ struct Cut {
 impl Cut {
     /// Runs traffic until all is complete and the rail has been reconnected each time. Returns the events of both ends.
     fn run(&self, requests: u64) -> [String; 2] {
-        let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::One };
+        let engine = if self.seed.is_multiple_of(5) { Engine::Threads } else { Engine::Callers };
         let env = env(self.net, engine);
         let (mut cuts, mut due, mut events) = (0, self.when, [String::new(), String::new()]);
         let ip = IpAddr::from([127, 0, self.net, self.rail]);
@@ -94,7 +94,7 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
     const SENDERS: u64 = 3;
     let _gate = one_at_a_time();
     for seed in 0..40 {
-        let engine = if seed % 5 == 0 { Engine::Threads } else { Engine::One };
+        let engine = if seed % 5 == 0 { Engine::Threads } else { Engine::Callers };
         let env = env(7, engine);
         let ip = IpAddr::from([127, 0, 7, if seed % 4 == 3 { 2 } else { 1 }]);
         let how = if seed / 4 % 2 == 0 { Break::Reset } else { Break::Shut };
@@ -113,6 +113,9 @@ fn a_rail_is_cut_under_a_shared_receive_queue() {
                 events.each_ref().map(|events| (events.matches('-').count(), events.matches('+').count()));
             is_cut && counts.iter().all(|&(downs, ups)| downs > 0 && (downs, ups) == (counts[0].0, downs))
         };
-        shared::run(&env, &mut Crowd { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile });
+        shared::run(
+            &env,
+            &mut SharedTraffic { seed, senders: SENDERS, messages: 100, meanwhile: &mut meanwhile },
+        );
     }
 }

@@ -14,7 +14,7 @@ const LEN: usize = 4 << 20;
 /// `stirs` before and after a large write.
 #[test]
 fn partial_progress_of_a_message_is_reported() {
-    let env = env(9, Engine::One);
+    let env = env(9, Engine::Callers);
     let [near, far] = [&env.a, &env.b].map(|device| {
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(16).expect("a queue"));
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");

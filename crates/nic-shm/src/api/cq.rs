@@ -7,25 +7,29 @@ use host::Wake;
 use verbs::provider::{CompChannelOps, CqOps};
 use verbs::{Error, Result, Wc};
 
-use crate::inner::Inner;
-use crate::polling::Polling;
+use crate::device_inner::DeviceInner;
+use crate::polled_cq::PolledCq;
 use crate::queues::channel::Channel;
 use crate::queues::completions::Completions;
-use crate::shared::Shared;
-use crate::wake::doorbell::{DoorbellState, ring};
+use crate::shared::DeviceShared;
+use crate::wake::wake_socket::{WakeSocketState, signal};
 
 /// The API handle of a completion queue.
 pub(crate) struct CqHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     /// A copy of the device's pointer, as every poll reads it.
-    shared: Arc<Shared>,
-    pub(crate) polling: Arc<Polling>,
+    shared: Arc<DeviceShared>,
+    pub(crate) polling: Arc<PolledCq>,
 }
 
 impl CqHandle {
-    pub(crate) fn create(device: &Arc<Inner>, cqe: u32, channel: Option<&ChannelHandle>) -> Result<Self> {
+    pub(crate) fn create(
+        device: &Arc<DeviceInner>,
+        cqe: u32,
+        channel: Option<&ChannelHandle>,
+    ) -> Result<Self> {
         let channel = channel.map(|channel| channel.channel.clone());
-        let polling = Arc::new(Polling::new(Completions::new(&device.shared, cqe, channel)?));
+        let polling = Arc::new(PolledCq::new(Completions::new(&device.shared, cqe, channel)?));
         device.objects.add_cq(&polling);
         Ok(Self { device: device.clone(), shared: device.shared.clone(), polling })
     }
@@ -62,7 +66,7 @@ impl CqOps for CqHandle {
             self.device.handle_requested_failures();
         }
         if wcs[sends..][..receives].iter().any(|wc| wc.invalidated.is_some()) {
-            self.device.wait_for_peers_outside();
+            self.device.wait_for_peers_to_leave();
         }
         Ok(sends + receives)
     }
@@ -92,18 +96,18 @@ impl Drop for CqHandle {
 
 /// The API handle of a completion channel.
 pub(crate) struct ChannelHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     channel: Arc<Channel>,
 }
 
 impl ChannelHandle {
-    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         Ok(Self { device: device.clone(), channel: Arc::new(Channel::new(&device.shared)?) })
     }
 
     /// Fetches an event from these queues. Marks other queues with events again, and rings this channel's
-    /// doorbell again.
-    fn take_event_of(&self, cqs: impl Iterator<Item = Arc<Polling>>) -> Option<u32> {
+    /// wake socket again.
+    fn take_event_of(&self, cqs: impl Iterator<Item = Arc<PolledCq>>) -> Option<u32> {
         let mut found = None;
         for cq in cqs {
             let cq = &cq.completions;
@@ -115,7 +119,7 @@ impl ChannelHandle {
                 self.device.shared.header.reporting.add(cq.index);
                 if is_mine {
                     // All rings were consumed, but possibly only one of several events.
-                    ring(self.channel.doorbell.sender());
+                    signal(self.channel.wake_socket.sender());
                 }
             }
         }
@@ -125,12 +129,12 @@ impl ChannelHandle {
 
 impl CompChannelOps for ChannelHandle {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.channel.doorbell.receiver())
+        Some(self.channel.wake_socket.receiver())
     }
 
     fn poll_event(&self) -> Option<u32> {
         self.device.shared.fork_guard.check().ok()?;
-        if self.channel.doorbell.take() == DoorbellState::Idle {
+        if self.channel.wake_socket.drain() == WakeSocketState::Idle {
             return None;
         }
         // One thread at a time: marks of other channels' queues are removed from the set for a moment.
@@ -182,8 +186,8 @@ mod tests {
         let id = |i: usize| inner(i).index;
         assert_eq!([next(), next(), next()], [Some(id(7)), Some(id(70)), Some(id(70))]);
         assert_eq!(other.poll_event().map(|id| id as usize), Some(id(50)));
-        assert_eq!(next(), None, "the doorbell was not rung");
-        ring(inner(3).channel.as_ref().expect("one").doorbell.sender());
+        assert_eq!(next(), None, "the wake_socket was not rung");
+        signal(inner(3).channel.as_ref().expect("one").wake_socket.sender());
         assert_eq!([next(), next(), next()], [Some(id(3)), Some(id(4)), None]);
     }
 

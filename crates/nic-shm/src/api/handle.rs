@@ -10,7 +10,7 @@ use crate::api::cq::CqHandle;
 use crate::api::srq::SrqHandle;
 use crate::api::window::map_peer;
 use crate::connection::state_of;
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
 use crate::qp::{QpInner, QpParams};
 
@@ -21,13 +21,13 @@ pub(crate) const PATIENCE: Span = Span::from_ms(100);
 /// The API handle of a queue pair: dropping it destroys the queue pair.
 pub(crate) struct QpHandle {
     pub(crate) qp: Arc<QpInner>,
-    pub(crate) device: Arc<Inner>,
+    pub(crate) device: Arc<DeviceInner>,
     send_cq: Arc<CqHandle>,
     recv_cq: Arc<CqHandle>,
 }
 
 impl QpHandle {
-    pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: &QpParts) -> Result<Self> {
         let send_cq: Arc<CqHandle> = own(init.send_cq.clone(), "the send completion queue")?;
         let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
         let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
@@ -117,7 +117,7 @@ impl QpOps for QpHandle {
 
     #[inline]
     fn ring(&self) -> Result<()> {
-        if let Some(link) = self.qp.connection.link().filter(|link| link.accepts()) {
+        if let Some(link) = self.qp.connection.link().filter(|link| link.accepts_operations()) {
             link.ring();
         }
         Ok(())
@@ -137,7 +137,7 @@ impl QpOps for QpHandle {
 
     fn has_completed(&self) -> bool {
         !self.device.shared.fork_guard.is_elsewhere()
-            && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
+            && (self.qp.receiving.pollable() > 0 || self.qp.sending.has_completed())
     }
 
     /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.

@@ -10,8 +10,8 @@ use host::Span;
 use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
-use crate::inner::Inner;
-use crate::memory::layout::{MR_MAX, kind};
+use crate::device_inner::DeviceInner;
+use crate::memory::layout::{MR_MAX, region_kind};
 use crate::memory::table::Region;
 use nic_util::heap_trim::REGION;
 
@@ -20,7 +20,7 @@ const DEREG_PATIENCE: Span = Span::from_secs(1);
 
 /// An entry of the protection table.
 struct Entry {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     index: usize,
     key: u32,
     live: bool,
@@ -29,15 +29,15 @@ struct Entry {
 impl Entry {
     /// Adds a region with a new key and stamp.
     fn new(
-        device: &Arc<Inner>,
+        device: &Arc<DeviceInner>,
         pd: u32,
         access: Access,
         (kind, addr, len, place): (u32, u64, u64, u64),
     ) -> Result<Self> {
         let shared = &device.shared;
         let index = shared.indices.lock().mr.alloc("memory regions", MR_MAX)?;
-        let key = shared.fresh_key(index);
-        let stamp = shared.fresh_stamp();
+        let key = shared.new_key(index);
+        let stamp = shared.new_stamp();
         shared.table.insert(key, &Region { access, pd, kind, addr, len, place, stamp });
         Ok(Self { device: device.clone(), index, key, live: true })
     }
@@ -69,13 +69,16 @@ pub(crate) struct ShmMr {
 
 impl ShmMr {
     /// Registers all of `buf` in protection domain `pd`.
-    pub(crate) fn register(device: &Arc<Inner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
+    pub(crate) fn register(device: &Arc<DeviceInner>, pd: u32, buf: &Buf, access: Access) -> Result<Self> {
         let is_nic = buf.kind() == MemoryKind::Nic;
         if is_nic && !device.shared.memory.owns(buf) {
             return Err(Error::Foreign { what: "the NIC memory" });
         }
-        let (kind, addr, place) =
-            if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
+        let (kind, addr, place) = if is_nic {
+            (region_kind::NIC, 0, buf.nic_offset())
+        } else {
+            (region_kind::HOST, buf.addr(), buf.addr())
+        };
         let entry = Entry::new(device, pd, access, (kind, addr, buf.len() as u64, place))?;
         device.shared.heap_trim.rise(REGION);
         Ok(Self { entry, addr, buf: buf.clone() })
@@ -121,8 +124,8 @@ impl Drop for ShmMr {
 pub(crate) struct AllMemory(Entry);
 
 impl AllMemory {
-    pub(crate) fn register(device: &Arc<Inner>, pd: u32, access: Access) -> Result<Self> {
-        Ok(Self(Entry::new(device, pd, access, (kind::ALL, 0, u64::MAX, 0))?))
+    pub(crate) fn register(device: &Arc<DeviceInner>, pd: u32, access: Access) -> Result<Self> {
+        Ok(Self(Entry::new(device, pd, access, (region_kind::ALL, 0, u64::MAX, 0))?))
     }
 
     fn retire(&mut self) -> Result<()> {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use verbs::provider::SrqOps;
 use verbs::{RecvWr, Result, SrqInit};
 
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::queues::receives::SharedReceives;
 
 /// The API handle of a shared receive queue.
 pub(crate) struct SrqHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pub(crate) receives: Arc<SharedReceives>,
 }
 
 impl SrqHandle {
-    pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: SrqInit) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: SrqInit) -> Result<Self> {
         let receives = Arc::new(SharedReceives::new(&device.shared, pd, init)?);
         Ok(Self { device: device.clone(), receives })
     }
@@ -29,7 +29,7 @@ impl SrqOps for SrqHandle {
     fn post_recv(&self, wr: &RecvWr<'_>) -> Result<()> {
         self.device.shared.fork_guard.check()?;
         if self.receives.post(wr)? {
-            self.device.answer_rnr(&self.receives);
+            self.device.notify_rnr_waiter(&self.receives);
         }
         Ok(())
     }
@@ -74,7 +74,8 @@ mod tests {
             .map(|init| pd.create_qp(&init).expect("a queue pair"))
             .collect();
         let inner = |i: usize| {
-            let handle: Arc<QpHandle> = own(qps[i].ops().clone(), "the queue pair").expect("ours");
+            let handle: Arc<QpHandle> =
+                own(qps[i].ops().clone(), "the queue pair").expect("a queue pair of this NIC");
             handle.qp.clone()
         };
         (0..100).for_each(|i| inner(i).connection.words.rnr.0.store(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! The API's connection manager: event channels, listeners, and the calls that start connections; `conns`
+//! The API's connection manager: event channels, listeners, and the calls that start connections; `state_machine`
 //! continues them.
 //!
 //! A listener is a socket with an abstract name, which the kernel removes with its process: nothing remains
@@ -13,12 +13,12 @@ use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
-use crate::connect::greeting::{hello_of, send_hello};
+use crate::connect::handshake::{hello_of, send_hello};
 use crate::connect::port::{BoundPortGuard, Port};
-use crate::connect::registry::{CmEvents, Conn, Listener, Phase, failed};
-use crate::inner::Inner;
+use crate::connect::registry::{CmEvents, Conn, ConnPhase, Listener, failed};
+use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
-use crate::protocol::names::{Connected, connect_to};
+use crate::protocol::names::{ConnectedSocket, connect_to};
 use crate::protocol::socket::{check_local, ip_of};
 use crate::protocol::wire::Message;
 use crate::qp::QpInner;
@@ -43,7 +43,7 @@ impl Drop for ListenerHandle {
 }
 
 /// The event channel of an API handle.
-pub(crate) fn find_events(device: &Arc<Inner>, cm: &dyn CmOps) -> Result<Arc<CmEvents>> {
+pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<Arc<CmEvents>> {
     let any: &dyn std::any::Any = cm;
     let handle: &CmHandle = any.downcast_ref().ok_or(Error::Foreign { what: "the event channel" })?;
     if !Arc::ptr_eq(&handle.device, device) {
@@ -63,12 +63,12 @@ pub(crate) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc
 
 /// The API handle of an event channel.
 pub(crate) struct CmHandle {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     events: Arc<CmEvents>,
 }
 
 impl CmHandle {
-    pub(crate) fn create(device: &Arc<Inner>) -> Result<Self> {
+    pub(crate) fn create(device: &Arc<DeviceInner>) -> Result<Self> {
         Ok(Self { device: device.clone(), events: Arc::new(CmEvents::new()?) })
     }
 
@@ -78,7 +78,7 @@ impl CmHandle {
 
     /// Sends a connect request to the process that listens at `addr`; the connection comes from port `from`,
     /// or from any. Returns `None` if no listener could be reached, which an event reports.
-    fn request(
+    fn start_connect(
         &self,
         from: Option<u16>,
         qp: &Arc<dyn QpOps>,
@@ -92,7 +92,7 @@ impl CmHandle {
         if device.registry.conn_of(&qp).is_some() {
             return Err(Error::Invalid("the queue pair is being connected already".into()));
         }
-        let Connected { socket, port, pid } = match connect_to(addr, from)? {
+        let ConnectedSocket { socket, port, pid } = match connect_to(addr, from)? {
             Ok(connected) => connected,
             Err(why) => {
                 self.events.push(failed(&qp, why));
@@ -102,7 +102,7 @@ impl CmHandle {
         let local = SocketAddr::new(ip_of(addr), port);
         let deadline = device.shared.host.now() + param.timeout;
         let request = Message::Request(hello_of(&device.shared, &qp, param));
-        let phase = Phase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline };
+        let phase = ConnPhase::AwaitReply { qp: qp.clone(), cm: self.events.clone(), deadline };
         let peer = SocketAddr::new(ip_of(addr), addr.port());
         let conn = device.registry.register_conn(&device.shared, socket, pid, (local, peer), phase)?;
         if let Err(why) = send_hello(&device.shared, &conn, &qp, &request) {
@@ -121,22 +121,22 @@ impl CmOps for CmHandle {
         screen: Option<Arc<dyn Screen>>,
     ) -> Result<Box<dyn ListenerOps>> {
         let listener = Listener::new(&self.events, backlog, screen);
-        let guard = BoundPortGuard::take(&self.device, addr, Some(listener))?;
+        let guard = BoundPortGuard::bind(&self.device, addr, Some(listener))?;
         Ok(self.listener(Arc::new(guard)))
     }
 
     fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
-        Ok(Box::new(Port::new(BoundPortGuard::take(&self.device, addr, None)?)))
+        Ok(Box::new(Port::new(BoundPortGuard::bind(&self.device, addr, None)?)))
     }
 
     fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
-        let port = Port::own(port, &self.device)?;
+        let port = Port::downcast(port, &self.device)?;
         let guard = port.listen(Listener::new(&self.events, backlog, None))?;
         Ok(self.listener(guard))
     }
 
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()> {
-        self.request(None, qp, addr, param).map(drop)
+        self.start_connect(None, qp, addr, param).map(drop)
     }
 
     fn connect_from(
@@ -146,7 +146,7 @@ impl CmOps for CmHandle {
         addr: SocketAddr,
         param: &ConnParam,
     ) -> Result<()> {
-        Port::own(port, &self.device)?.connect(|from| self.request(Some(from), qp, addr, param))
+        Port::downcast(port, &self.device)?.connect(|from| self.start_connect(Some(from), qp, addr, param))
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {

@@ -12,20 +12,24 @@ use verbs::provider::PortOps;
 use verbs::{Error, Result};
 
 use crate::connect::registry::{BoundPort, Conn, Listener};
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::protocol::names::listen_at;
 use crate::protocol::socket::{check_local, ip_of, new_socket};
 use nic_util::sync::unpoisoned;
 
 /// A place that the NIC thread watches until this is dropped.
 pub(crate) struct BoundPortGuard {
-    device: Arc<Inner>,
+    device: Arc<DeviceInner>,
     pub(crate) bound: Arc<BoundPort>,
 }
 
 impl BoundPortGuard {
     /// Takes the requested port, or a free one, for a program that listens now or may later.
-    pub(crate) fn take(device: &Arc<Inner>, addr: SocketAddr, listener: Option<Listener>) -> Result<Self> {
+    pub(crate) fn bind(
+        device: &Arc<DeviceInner>,
+        addr: SocketAddr,
+        listener: Option<Listener>,
+    ) -> Result<Self> {
         check_local(addr)?;
         device.shared.fork_guard.check()?;
         let socket = new_socket()?;
@@ -73,7 +77,7 @@ impl Port {
     }
 
     /// The port of an API handle, if it belongs to this device.
-    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
+    pub(crate) fn downcast<'p>(port: &'p dyn PortOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.guard.device, device)).ok_or(Error::Foreign { what: "the port" })
     }

@@ -1,5 +1,5 @@
 //! Connections by number, with their state: created by connecting or accepting, continued by the NIC thread
-//! ([`crate::connect::conns`]), ended by either.
+//! ([`crate::connect::state_machine`]), ended by either.
 //!
 //! One socket per connection stays open: when it closes, the peer has died.
 
@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use host::Time;
 use verbs::{CmEvent, CmFailure, ConnInfo, Depths, Result, Screen};
 
-use crate::protocol::names::Name;
+use crate::protocol::names::SocketName;
 use crate::protocol::socket::send;
 use crate::protocol::wire::{Hello, Message};
 use crate::qp::QpInner;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use nic_util::events::Events;
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
@@ -33,7 +33,7 @@ pub(crate) type CmEvents = Events<CmEvent>;
 pub(crate) struct BoundPort {
     pub(crate) id: u64,
     pub(crate) socket: Fd,
-    pub(crate) name: Name,
+    pub(crate) name: SocketName,
     pub(crate) addr: SocketAddr,
     /// The program's listener; without one, requests are refused.
     pub(crate) listener: Mutex<Option<Arc<Listener>>>,
@@ -82,25 +82,25 @@ impl Registry {
 
     /// The connection of a queue pair, if it has one.
     pub(crate) fn conn_of(&self, qp: &Arc<QpInner>) -> Option<Arc<Conn>> {
-        self.conn(qp.connection.socket.load(Ordering::Acquire)).filter(|conn| conn.is_of(qp))
+        self.conn(qp.connection.socket.load(Ordering::Acquire)).filter(|conn| conn.belongs_to(qp))
     }
 
     /// Indexes connection `id` when it enters this phase.
-    pub(crate) fn index_phase(&self, id: u64, phase: &Phase) {
+    pub(crate) fn index_phase(&self, id: u64, phase: &ConnPhase) {
         let mut handshakes = unpoisoned(&self.handshakes);
         handshakes.deadlines.extend(phase.deadline().map(|deadline| (deadline, id)));
-        if let Phase::AwaitRequest { bound, .. } = phase {
+        if let ConnPhase::AwaitRequest { bound, .. } = phase {
             handshakes.silent.insert((bound.id, id));
         }
     }
 
     /// Removes connection `id` from the index when it leaves this phase.
-    pub(crate) fn unindex_phase(&self, id: u64, phase: &Phase) {
+    pub(crate) fn unindex_phase(&self, id: u64, phase: &ConnPhase) {
         let mut handshakes = unpoisoned(&self.handshakes);
         if let Some(deadline) = phase.deadline() {
             handshakes.deadlines.remove(&(deadline, id));
         }
-        if let Phase::AwaitRequest { bound, .. } = phase {
+        if let ConnPhase::AwaitRequest { bound, .. } = phase {
             handshakes.silent.remove(&(bound.id, id));
         }
     }
@@ -138,11 +138,11 @@ impl Registry {
     /// Makes the NIC thread watch a socket. The queue pair gets the connection's number first.
     pub(crate) fn register_conn(
         &self,
-        device: &Shared,
+        device: &DeviceShared,
         socket: Fd,
         pid: i32,
         ends: (SocketAddr, SocketAddr),
-        phase: Phase,
+        phase: ConnPhase,
     ) -> Result<Arc<Conn>> {
         let id = device.reactor.fresh_id();
         device.reactor.watch(socket.as_fd(), id)?;
@@ -157,7 +157,7 @@ impl Registry {
     }
 
     /// Forgets a connection and closes its socket.
-    pub(crate) fn drop_conn(&self, device: &Shared, conn: &Conn) {
+    pub(crate) fn drop_conn(&self, device: &DeviceShared, conn: &Conn) {
         device.reactor.unwatch(conn.socket.as_fd());
         unpoisoned(&self.conns).remove(&conn.id);
         // The socket closes with the last reference only; the peer must notice now.
@@ -165,30 +165,30 @@ impl Registry {
     }
 
     /// Ends a connection whose peer has gone or must not continue.
-    pub(crate) fn end_conn(&self, device: &Shared, conn: &Conn, why: &CmFailure) {
-        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Closed);
+    pub(crate) fn end_conn(&self, device: &DeviceShared, conn: &Conn, why: &CmFailure) {
+        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), ConnPhase::Closed);
         self.unindex_phase(conn.id, &phase);
         self.drop_conn(device, conn);
         // A peer that timed out or sent nonsense may still be inside.
         let gone = *why == CmFailure::PeerGone;
         match phase {
-            Phase::AwaitReply { qp, cm, .. } => cm.push(failed(&qp, why.clone())),
-            Phase::AwaitReady { qp, cm, .. } => {
+            ConnPhase::AwaitReply { qp, cm, .. } => cm.push(failed(&qp, why.clone())),
+            ConnPhase::AwaitReady { qp, cm, .. } => {
                 qp.set_peer_lost(gone);
                 cm.push(failed(&qp, why.clone()));
             }
-            Phase::Established { qp, cm } => {
+            ConnPhase::Established { qp, cm } => {
                 qp.set_peer_lost(gone);
                 cm.push(CmEvent::Disconnected { qp_num: qp.num() });
             }
-            Phase::AwaitRequest { .. } | Phase::Requested { .. } | Phase::Closed => {}
+            ConnPhase::AwaitRequest { .. } | ConnPhase::Requested { .. } | ConnPhase::Closed => {}
         }
     }
 
     /// Disconnects from the peer; `with_event` is whether the program gets an event.
-    pub(crate) fn disconnect(&self, device: &Shared, qp: &Arc<QpInner>, with_event: bool) {
+    pub(crate) fn disconnect(&self, device: &DeviceShared, qp: &Arc<QpInner>, with_event: bool) {
         let Some(conn) = self.conn_of(qp) else { return };
-        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), Phase::Closed);
+        let phase = std::mem::replace(&mut *unpoisoned(&conn.phase), ConnPhase::Closed);
         self.unindex_phase(conn.id, &phase);
         // Before the peer sees it: requests that fail here because the peer disconnects are then flushed, not
         // failed.
@@ -197,7 +197,9 @@ impl Registry {
         let _ = send(&conn.socket, &Message::Disconnect, &[]);
         device.reactor.unwatch(conn.socket.as_fd());
         unpoisoned(&self.conns).remove(&conn.id);
-        if let (true, Phase::Established { cm, .. } | Phase::AwaitReady { cm, .. }) = (with_event, phase) {
+        if let (true, ConnPhase::Established { cm, .. } | ConnPhase::AwaitReady { cm, .. }) =
+            (with_event, phase)
+        {
             cm.push(CmEvent::Disconnected { qp_num: qp.num() });
         }
     }
@@ -217,7 +219,7 @@ pub(crate) struct Conn {
     ends: (SocketAddr, SocketAddr),
     /// The other end's parameters, from its hello.
     peer_params: OnceLock<PeerParams>,
-    pub(crate) phase: Mutex<Phase>,
+    pub(crate) phase: Mutex<ConnPhase>,
 }
 
 /// The part of a hello that events contain.
@@ -228,7 +230,7 @@ struct PeerParams {
 }
 
 /// The phase of a connection.
-pub(crate) enum Phase {
+pub(crate) enum ConnPhase {
     /// Passive: no request received yet.
     AwaitRequest { bound: Arc<BoundPort>, deadline: Time },
     /// Passive: the program decides.
@@ -243,7 +245,7 @@ pub(crate) enum Phase {
     Closed,
 }
 
-impl Phase {
+impl ConnPhase {
     /// When this phase times out.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match self {
@@ -288,11 +290,11 @@ impl Conn {
 
     /// Whether it has ended, or was never established.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(*unpoisoned(&self.phase), Phase::Closed)
+        matches!(*unpoisoned(&self.phase), ConnPhase::Closed)
     }
 
     /// Whether it belongs to this queue pair.
-    fn is_of(&self, qp: &Arc<QpInner>) -> bool {
+    fn belongs_to(&self, qp: &Arc<QpInner>) -> bool {
         unpoisoned(&self.phase).qp().is_some_and(|its| Arc::ptr_eq(its, qp))
     }
 }

@@ -7,18 +7,18 @@ use verbs::provider::{CmOps, QpOps, RequestOps};
 use verbs::{ConnParam, Error, Result};
 
 use crate::connect::cm::{find_events, own_idle_qp};
-use crate::connect::greeting::{hello_of, link, report_link_failure, send_hello};
-use crate::connect::registry::{Conn, Listener, Phase};
+use crate::connect::handshake::{hello_of, link, report_link_failure, send_hello};
+use crate::connect::registry::{Conn, ConnPhase, Listener};
 use crate::connection::state_of;
-use crate::inner::Inner;
+use crate::device_inner::DeviceInner;
 use crate::memory::layout::state;
-use crate::protocol::socket::{is_silent, send};
+use crate::protocol::socket::{has_no_input, send};
 use crate::protocol::wire::{Message, PRIVATE_MAX};
 use nic_util::sync::unpoisoned;
 
 /// The API handle by which a program answers a connect request.
 pub(crate) struct RequestHandle {
-    pub(crate) device: Arc<Inner>,
+    pub(crate) device: Arc<DeviceInner>,
     pub(crate) conn: Arc<Conn>,
     pub(crate) listener: Arc<Listener>,
 }
@@ -30,8 +30,8 @@ impl Drop for RequestHandle {
 }
 
 /// Answers a request without connecting, and closes its socket.
-pub(crate) fn answer(device: &Inner, conn: &Conn, message: &Message) {
-    *unpoisoned(&conn.phase) = Phase::Closed;
+pub(crate) fn answer(device: &DeviceInner, conn: &Conn, message: &Message) {
+    *unpoisoned(&conn.phase) = ConnPhase::Closed;
     // A peer that has ended needs no answer.
     let _ = send(&conn.socket, message, &[]);
     device.registry.drop_conn(&device.shared, conn);
@@ -46,7 +46,7 @@ impl RequestHandle {
         let cm = find_events(&self.device, cm)?;
         let qp = own_idle_qp(qp, "accept")?;
         let mut phase = unpoisoned(&self.conn.phase);
-        let Phase::Requested { hello, fds } = std::mem::replace(&mut *phase, Phase::Closed) else {
+        let ConnPhase::Requested { hello, fds } = std::mem::replace(&mut *phase, ConnPhase::Closed) else {
             return Err(Error::Invalid("the connecting side has given up".into()));
         };
         if let Err(why) = link(&self.device.shared, &self.conn, &qp, &hello, fds) {
@@ -60,7 +60,7 @@ impl RequestHandle {
             return Err(Error::WrongState { call: "accept", state: state_of(qp.connection.state()) });
         }
         let deadline = self.device.shared.host.now() + param.timeout;
-        *phase = Phase::AwaitReady { qp: qp.clone(), cm, deadline };
+        *phase = ConnPhase::AwaitReady { qp: qp.clone(), cm, deadline };
         self.device.registry.index_phase(self.conn.id, &phase);
         drop(phase);
         let reply = Message::Reply(hello_of(&self.device.shared, &qp, param));
@@ -84,7 +84,8 @@ impl RequestOps for RequestHandle {
 
     fn is_alive(&self) -> bool {
         // The NIC thread may not have noticed yet that the peer has gone; the socket shows it immediately.
-        matches!(*unpoisoned(&self.conn.phase), Phase::Requested { .. }) && is_silent(&self.conn.socket)
+        matches!(*unpoisoned(&self.conn.phase), ConnPhase::Requested { .. })
+            && has_no_input(&self.conn.socket)
     }
 
     fn reject(self: Box<Self>, private_data: &[u8]) -> Result<()> {

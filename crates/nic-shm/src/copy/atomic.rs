@@ -2,41 +2,41 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::copy::place::{self, Direction, Fault, FaultSide, SgList};
+use crate::copy::place::{self, CopyDirection, CopyError, FaultSide, SgList};
 
-/// An atomic on another process's private memory; the caller holds the lock ([`crate::memory::turn`]).
-pub(crate) fn atomic_across(pid: i32, at: u64, op: Atomic) -> Result<u64, Fault> {
+/// An atomic on another process's private memory; the caller holds the lock ([`crate::memory::atomic_lock`]).
+pub(crate) fn process_vm_atomic(pid: i32, at: u64, op: AtomicOp) -> Result<u64, CopyError> {
     let mut word = 0_u64;
     let (mut local, mut remote) = (SgList::new(), SgList::new());
     local.push((&raw mut word).cast(), 8);
     remote.push(at as *mut u8, 8);
-    place::across(pid, &local, &remote, Direction::In)?;
+    place::process_vm_copy(pid, &local, &remote, CopyDirection::In)?;
     let cell = AtomicU64::new(word);
     let old = op.apply(&cell);
     let mut new = cell.into_inner();
     let mut local = SgList::new();
     local.push((&raw mut new).cast(), 8);
-    place::across(pid, &local, &remote, Direction::Out)?;
+    place::process_vm_copy(pid, &local, &remote, CopyDirection::Out)?;
     Ok(old)
 }
 
 /// Stores an atomic's old value in the local memory; returns the 8 bytes fetched.
-pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, Fault> {
+pub(crate) fn store_old(local: &SgList, old: u64) -> Result<u32, CopyError> {
     // SAFETY: the local memory has 8 bytes in total (checked).
     let stored: Result<(), FaultSide> = unsafe { place::scatter((&raw const old).cast(), local) };
-    stored.map(|()| 8).map_err(|_| Fault::Local)
+    stored.map(|()| 8).map_err(|_| CopyError::Local)
 }
 
 /// An atomic operation.
 #[derive(Clone, Copy)]
-pub(crate) enum Atomic {
+pub(crate) enum AtomicOp {
     /// Compare and swap.
     CompareSwap(u64, u64),
     /// Add.
     FetchAdd(u64),
 }
 
-impl Atomic {
+impl AtomicOp {
     /// Carries out the operation; returns the old value.
     pub(crate) fn apply(self, word: &AtomicU64) -> u64 {
         match self {
@@ -52,7 +52,7 @@ impl Atomic {
     ///
     /// # Safety
     /// As [`uaccess::fetch_add`]; aligned.
-    pub(crate) unsafe fn apply_at(self, at: *mut u64) -> Result<u64, Fault> {
+    pub(crate) unsafe fn apply_at(self, at: *mut u64) -> Result<u64, CopyError> {
         // SAFETY: the caller's contract.
         let old = unsafe {
             match self {
@@ -60,6 +60,6 @@ impl Atomic {
                 Self::FetchAdd(add) => uaccess::fetch_add(at, add),
             }
         };
-        old.map_err(|uaccess::Inaccessible| Fault::Access)
+        old.map_err(|uaccess::Inaccessible| CopyError::Access)
     }
 }

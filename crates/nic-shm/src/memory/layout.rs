@@ -49,7 +49,7 @@ pub(crate) const DM_BASE: u64 = 1 << 30;
 /// # Safety
 /// The type is `repr(C)` and consists of atomics (or of types that do), so that every bit pattern is valid and
 /// shared references to it are sound whatever other processes do.
-pub(crate) unsafe trait Shared {}
+pub(crate) unsafe trait ShmObject {}
 
 /// Identifies the owner; the peer checks it before anything else.
 #[repr(C, align(64))]
@@ -91,7 +91,7 @@ pub(crate) struct MrEntry {
 }
 
 /// The kind of memory of a region.
-pub(crate) mod kind {
+pub(crate) mod region_kind {
     /// A range of the owner's private memory.
     pub(crate) const HOST: u32 = 0;
     /// NIC memory of the owner.
@@ -153,7 +153,7 @@ pub(crate) struct PeerWords {
 /// to copy.
 #[repr(C)]
 pub(crate) struct ServiceWords {
-    /// See `service`: the requester increments it to request, the owner increments it to answer.
+    /// See `service_client`: the requester increments it to request, the owner increments it to answer.
     pub(crate) turn: AtomicU32,
     /// A number of [`service_op`].
     pub(crate) kind: AtomicU32,
@@ -220,7 +220,7 @@ pub(crate) mod comp {
     pub(crate) const INLINE: u32 = 8;
 
     /// The number of a status.
-    pub(crate) fn number_of(status: WcStatus) -> u32 {
+    pub(crate) fn status_number(status: WcStatus) -> u32 {
         match status {
             WcStatus::Success => 0,
             WcStatus::LocLenErr => 1,
@@ -230,7 +230,7 @@ pub(crate) mod comp {
     }
 
     /// The status with a number.
-    pub(crate) fn status_of(number: u32) -> WcStatus {
+    pub(crate) fn status_from_number(number: u32) -> WcStatus {
         match number {
             0 => WcStatus::Success,
             1 => WcStatus::LocLenErr,
@@ -310,7 +310,7 @@ pub(crate) struct SrqShared {
 macro_rules! shared {
     ($($t:ty),* $(,)?) => {$(
         // SAFETY: `repr(C)` and atomics only, as its definition above shows.
-        unsafe impl Shared for $t {}
+        unsafe impl ShmObject for $t {}
     )*};
 }
 

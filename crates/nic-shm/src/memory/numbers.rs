@@ -3,8 +3,8 @@
 
 use verbs::{Error, Result, provider};
 
+use crate::memory::allocator::PAGE;
 use crate::memory::layout::{QP_MAX, qp_at};
-use crate::memory::parts::PAGE;
 
 /// The numbers of one kind of object.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 //! The owner reserves addresses for all of it. A peer reserves addresses for the tables and the rings, and
 //! for NIC memory only as far as it has used any: otherwise a process with many peers would run out of
 //! addresses, as each peer may have half of the machine's memory. Mapped parts keep their addresses. Only
-//! used parts are accessible, on both sides ([`Reserve`]).
+//! used parts are accessible, on both sides ([`ReservedMapping`]).
 //!
 //! The file has no name, so that nothing of it outlives its last process. Its mode is 0600, and it reaches
 //! other processes over a connection whose two ends belong to one user. Its size is sealed, so that no peer
@@ -21,8 +21,8 @@ use rustix::fs::{
 use rustix::process::{Resource, getrlimit};
 use verbs::{Error, Result};
 
-use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, Shared, mr_at};
-use crate::memory::reserve::{Dump, Reserve};
+use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_at};
+use crate::memory::reserved_mapping::{CoreDump, ReservedMapping};
 use nic_util::fork::Fd;
 use nic_util::sync::unpoisoned;
 
@@ -42,15 +42,15 @@ fn file_limit() -> Option<u64> {
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
 /// A mapped segment, of this device or of a peer.
-pub(crate) struct Map {
+pub(crate) struct MappedSegment {
     /// The tables, accessible from the beginning, and the rings.
-    tables: Reserve,
+    tables: ReservedMapping,
     /// NIC memory, which begins at [`DM_BASE`].
     nic_memory: NicMemory,
 }
 
 enum NicMemory {
-    Own(Reserve),
+    Own(ReservedMapping),
     OfPeer(PeerNicMemory),
 }
 
@@ -65,16 +65,16 @@ struct PeerNicMemory {
     /// Bytes of NIC memory in the file, which never change.
     len: u64,
     /// The last and longest mapping.
-    current: AtomicPtr<Reserve>,
+    current: AtomicPtr<ReservedMapping>,
     #[expect(
         clippy::vec_box,
         reason = "`current` points to an element, which must not move when the list grows"
     )]
-    all: Mutex<Vec<Box<Reserve>>>,
+    all: Mutex<Vec<Box<ReservedMapping>>>,
 }
 
 impl PeerNicMemory {
-    fn of(file: OwnedFd, len: u64) -> Self {
+    fn new(file: OwnedFd, len: u64) -> Self {
         Self { file: file.into(), len, current: AtomicPtr::default(), all: Mutex::default() }
     }
 
@@ -93,15 +93,15 @@ impl PeerNicMemory {
 
     /// Maps more; `None` if the segment ends before `end`, or this process may map no more.
     #[cold]
-    fn add(&self, end: u64) -> Option<&Reserve> {
+    fn add(&self, end: u64) -> Option<&ReservedMapping> {
         if end > self.len {
             return None;
         }
         let mut all = unpoisoned(&self.all);
         if all.last().is_none_or(|longest| longest.len() < end) {
             let len = end.next_power_of_two().max(PEER_MAPPING_MIN).min(self.len);
-            all.push(Box::new(Reserve::new(self.file.as_fd(), DM_BASE, len, 0, Dump::No).ok()?));
-            let longest: *const Reserve = &raw const **all.last()?;
+            all.push(Box::new(ReservedMapping::new(self.file.as_fd(), DM_BASE, len, 0, CoreDump::No).ok()?));
+            let longest: *const ReservedMapping = &raw const **all.last()?;
             self.current.store(longest.cast_mut(), Ordering::Release);
         }
         // SAFETY: as above.
@@ -109,20 +109,20 @@ impl PeerNicMemory {
     }
 }
 
-impl Map {
+impl MappedSegment {
     /// Maps all of a segment of this device.
-    fn of(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
+    fn map_own(fd: BorrowedFd<'_>, len: u64) -> Result<Arc<Self>> {
         assert!(len > DM_BASE, "a segment holds its tables and some NIC memory");
-        let tables = Reserve::new(fd, 0, DM_BASE, HEAP_BASE, Dump::No)?;
-        let nic_memory = Reserve::new(fd, DM_BASE, len - DM_BASE, 0, Dump::Yes)?;
+        let tables = ReservedMapping::new(fd, 0, DM_BASE, HEAP_BASE, CoreDump::No)?;
+        let nic_memory = ReservedMapping::new(fd, DM_BASE, len - DM_BASE, 0, CoreDump::Yes)?;
         Ok(Arc::new(Self { tables, nic_memory: NicMemory::Own(nic_memory) }))
     }
 
     /// The shared object at `offset`, if it is inside the segment and aligned.
     #[inline]
-    pub(crate) fn get<T: Shared>(&self, offset: u64) -> Option<&T> {
+    pub(crate) fn get<T: ShmObject>(&self, offset: u64) -> Option<&T> {
         let at = self.bytes(offset, size_of::<T>() as u64)?.cast::<T>();
-        // SAFETY: inside the mapping, aligned, and valid for any bytes (`Shared`).
+        // SAFETY: inside the mapping, aligned, and valid for any bytes (`ShmObject`).
         at.is_aligned().then(|| unsafe { &*at })
     }
 
@@ -130,8 +130,8 @@ impl Map {
     #[inline]
     pub(crate) fn region(&self, index: u16) -> &MrEntry {
         const { assert!(mr_at(u16::MAX as usize) + size_of::<MrEntry>() as u64 <= HEAP_BASE) };
-        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`Map::of` and
-        // `map_peer`), aligned; valid for any bytes (`Shared`).
+        // SAFETY: the whole table is below HEAP_BASE, up to which every mapping is accessible (`map_own`
+        // and `map_peer`), aligned; valid for any bytes (`ShmObject`).
         unsafe { &*self.tables.base().add(mr_at(index.into()) as usize).cast() }
     }
 
@@ -150,19 +150,19 @@ impl Map {
 }
 
 /// A shared object in a mapping, which it keeps alive.
-pub(crate) struct Ref<T> {
-    _map: Arc<Map>,
+pub(crate) struct SharedRef<T> {
+    _map: Arc<MappedSegment>,
     at: NonNull<T>,
 }
 
 // SAFETY: a shared reference to atomics in a mapping that `map` keeps, for any thread.
-unsafe impl<T: Shared> Send for Ref<T> {}
+unsafe impl<T: ShmObject> Send for SharedRef<T> {}
 // SAFETY: as above.
-unsafe impl<T: Shared> Sync for Ref<T> {}
+unsafe impl<T: ShmObject> Sync for SharedRef<T> {}
 
-impl<T: Shared> Ref<T> {
+impl<T: ShmObject> SharedRef<T> {
     /// The object at `offset`.
-    pub(crate) fn new(map: &Arc<Map>, offset: u64) -> Result<Self> {
+    pub(crate) fn new(map: &Arc<MappedSegment>, offset: u64) -> Result<Self> {
         let at = map.get::<T>(offset).ok_or_else(|| {
             Error::Invalid(format!("a shared object at {offset:#x} is outside its segment"))
         })?;
@@ -170,7 +170,7 @@ impl<T: Shared> Ref<T> {
     }
 }
 
-impl<T: Shared> std::ops::Deref for Ref<T> {
+impl<T: ShmObject> std::ops::Deref for SharedRef<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -180,21 +180,21 @@ impl<T: Shared> std::ops::Deref for Ref<T> {
 }
 
 /// A shared array with a power of two of slots of a fixed stride: a ring or a store.
-pub(crate) struct Slots {
+pub(crate) struct SlotArray {
     base: NonNull<u8>,
     stride: usize,
     shift: u32,
-    _map: Arc<Map>,
+    _map: Arc<MappedSegment>,
 }
 
-// SAFETY: as for `Ref`.
-unsafe impl Send for Slots {}
-// SAFETY: as for `Ref`.
-unsafe impl Sync for Slots {}
+// SAFETY: as for `SharedRef`.
+unsafe impl Send for SlotArray {}
+// SAFETY: as for `SharedRef`.
+unsafe impl Sync for SlotArray {}
 
-impl Slots {
+impl SlotArray {
     /// `1 << shift` slots of `stride` bytes (a multiple of 8) at `offset`.
-    pub(crate) fn new(map: &Arc<Map>, offset: u64, stride: u64, shift: u32) -> Result<Self> {
+    pub(crate) fn new(map: &Arc<MappedSegment>, offset: u64, stride: u64, shift: u32) -> Result<Self> {
         let bad = || Error::Invalid(format!("a ring at {offset:#x} is outside its segment"));
         let len = stride.checked_mul(1 << shift.min(40)).ok_or_else(bad)?;
         let base = map.bytes(offset, len).and_then(NonNull::new).ok_or_else(bad)?;
@@ -224,7 +224,7 @@ impl Slots {
 
 /// A segment of this device: the mapping, and the file to send to peers.
 pub(crate) struct Segment {
-    pub(crate) map: Arc<Map>,
+    pub(crate) map: Arc<MappedSegment>,
     file: Fd,
 }
 
@@ -243,7 +243,7 @@ impl Segment {
         }
         ftruncate(&file, len).map_err(refused)?;
         fcntl_add_seals(&file, SEALS).map_err(refused)?;
-        Ok(Self { map: Map::of(file.as_fd(), len)?, file: file.into() })
+        Ok(Self { map: MappedSegment::map_own(file.as_fd(), len)?, file: file.into() })
     }
 
     /// The identity of the file.
@@ -307,7 +307,7 @@ pub(crate) fn identify(file: &impl AsFd) -> Result<FileId> {
 }
 
 /// Maps a peer's segment, after checking that it is valid.
-pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
+pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<MappedSegment>> {
     let bad = |why: &str| Error::Invalid(format!("the peer's segment {why}"));
     // First, before any query that could block.
     identify(&file)?;
@@ -327,8 +327,11 @@ pub(crate) fn map_peer(file: OwnedFd) -> Result<Arc<Map>> {
     if len > SEGMENT_MAX {
         return Err(bad("uses too much of the address space"));
     }
-    let tables = Reserve::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, Dump::No)?;
-    Ok(Arc::new(Map { tables, nic_memory: NicMemory::OfPeer(PeerNicMemory::of(file, len - DM_BASE)) }))
+    let tables = ReservedMapping::new(file.as_fd(), 0, DM_BASE, HEAP_BASE, CoreDump::No)?;
+    Ok(Arc::new(MappedSegment {
+        tables,
+        nic_memory: NicMemory::OfPeer(PeerNicMemory::new(file, len - DM_BASE)),
+    }))
 }
 
 #[cfg(test)]
@@ -365,7 +368,7 @@ mod tests {
         let peer = map_peer(segment.as_fd().try_clone_to_owned().expect("a descriptor")).expect("mapped");
         let NicMemory::OfPeer(peer_memory) = &peer.nic_memory else { panic!("a peer's") };
         let taken = || unpoisoned(&peer_memory.all).iter().map(|one| one.len()).sum::<u64>();
-        let word = |map: &Map, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
+        let word = |map: &MappedSegment, at: u64| map.bytes(at, 8).map(<*mut u8>::cast::<u64>);
         assert_eq!(taken(), 0);
         let mut before = Vec::new();
         for at in [0, 8, PEER_MAPPING_MIN - 8, PEER_MAPPING_MIN, 5 * PEER_MAPPING_MIN, size / 2] {

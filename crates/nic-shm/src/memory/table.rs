@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use verbs::Access;
 
-use crate::memory::layout::{MR_MAX, MrEntry, kind};
-use crate::memory::segment::{FileId, Map};
+use crate::memory::layout::{MR_MAX, MrEntry, region_kind};
+use crate::memory::segment::{FileId, MappedSegment};
 use nic_util::sync::unpoisoned;
 
 /// The location of checked memory.
@@ -47,23 +47,23 @@ const CHUNK: usize = 256;
 type Record = [OnceLock<Box<[MrEntry; CHUNK]>>; MR_MAX / CHUNK];
 
 /// A protection table.
-pub(crate) struct Table {
-    pub(crate) map: Arc<Map>,
+pub(crate) struct ProtectionTable {
+    pub(crate) map: Arc<MappedSegment>,
     /// Only for a device of this process.
     record: Option<Box<Record>>,
 }
 
 /// The tables of this process's devices, by their segments.
-static OWN: Mutex<BTreeMap<FileId, Weak<Table>>> = Mutex::new(BTreeMap::new());
+static OWN: Mutex<BTreeMap<FileId, Weak<ProtectionTable>>> = Mutex::new(BTreeMap::new());
 
 /// The table of the device of this process with this segment, if there is one.
-pub(crate) fn own_table(segment: FileId) -> Option<Arc<Table>> {
+pub(crate) fn own_table(segment: FileId) -> Option<Arc<ProtectionTable>> {
     unpoisoned(&OWN).get(&segment).and_then(Weak::upgrade)
 }
 
-impl Table {
+impl ProtectionTable {
     /// The table of a device of this process, with nothing registered yet.
-    pub(crate) fn own(map: &Arc<Map>, segment: FileId) -> Arc<Self> {
+    pub(crate) fn own(map: &Arc<MappedSegment>, segment: FileId) -> Arc<Self> {
         let record = Box::new([const { OnceLock::new() }; MR_MAX / CHUNK]);
         let table = Arc::new(Self { map: map.clone(), record: Some(record) });
         let mut own = unpoisoned(&OWN);
@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// The table in a peer's segment.
-    pub(crate) fn of_peer(map: Arc<Map>) -> Arc<Self> {
+    pub(crate) fn of_peer(map: Arc<MappedSegment>) -> Arc<Self> {
         Arc::new(Self { map, record: None })
     }
 
@@ -124,8 +124,8 @@ impl Table {
         }
         let at = entry.place.load(Ordering::Relaxed).wrapping_add(offset);
         Some(match entry.kind.load(Ordering::Relaxed) {
-            kind::HOST => Location::Private(at),
-            kind::NIC => Location::Nic(at),
+            region_kind::HOST => Location::Private(at),
+            region_kind::NIC => Location::Nic(at),
             _ => Location::Anywhere(at),
         })
     }
@@ -182,8 +182,8 @@ impl Table {
         let access = Access::from_bits_truncate(entry.access.load(Ordering::Relaxed) as u8);
         let place = entry.place.load(Ordering::Relaxed);
         let base = match entry.kind.load(Ordering::Relaxed) {
-            kind::NIC => self.map.bytes(place, len)?,
-            kind::HOST if self.is_own() => place as *mut u8,
+            region_kind::NIC => self.map.bytes(place, len)?,
+            region_kind::HOST if self.is_own() => place as *mut u8,
             _ => return None,
         };
         // The stamps did not change meanwhile; otherwise the values may belong to two registrations.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use verbs::Access;
 
-use crate::memory::table::Table;
+use crate::memory::table::ProtectionTable;
 
 /// A cached region of memory that this process can access by a pointer.
 pub(crate) struct Tlb {
@@ -24,7 +24,7 @@ pub(crate) struct Tlb {
     /// The stamps in the table that peers see and in the private record; both must equal `stamp`.
     stamps: [NonNull<AtomicU64>; 2],
     /// Keeps the stamps and NIC memory mapped.
-    _table: Option<Arc<Table>>,
+    _table: Option<Arc<ProtectionTable>>,
 }
 
 // SAFETY: pointers into a table that `_table` keeps (or into private memory that is valid while the stamp is
@@ -67,7 +67,7 @@ impl Tlb {
 
     /// Caches the region of `key`, if all of it is mapped. Call while marked inside, after the table allowed
     /// an access.
-    pub(crate) fn insert(&mut self, table: &Arc<Table>, key: u32) {
+    pub(crate) fn insert(&mut self, table: &Arc<ProtectionTable>, key: u32) {
         let snapshot = table.snapshot(key);
         *self = match snapshot.and_then(|w| Some((NonNull::new(w.base)?, w))) {
             Some((base, w)) => Self {
@@ -88,8 +88,8 @@ impl Tlb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::layout::{DM_BASE, MrEntry, kind};
-    use crate::memory::parts::PAGE;
+    use crate::memory::allocator::PAGE;
+    use crate::memory::layout::{DM_BASE, MrEntry, region_kind};
     use crate::memory::segment::Segment;
     use crate::memory::table::Region;
 
@@ -118,10 +118,10 @@ mod tests {
     }
 
     /// The reference model: for each index its key, rights, first address, length, and memory.
-    type Plain = [Option<(u32, Access, u64, u64, *mut u8)>; INDICES as usize];
+    type ReferenceMap = [Option<(u32, Access, u64, u64, *mut u8)>; INDICES as usize];
 
     /// The address of a range according to the reference model.
-    fn plain_find(plain: &Plain, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
+    fn reference_find(plain: &ReferenceMap, key: u32, need: Access, addr: u64, len: u64) -> Option<*mut u8> {
         let (its, access, first, size, base) = plain[(key >> 16) as usize]?;
         let offset = addr.checked_sub(first)?;
         let fits =
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn cache_returns_only_registered_memory() {
         let segment = Segment::create(DM_BASE + 4 * PAGE).expect("a segment");
-        let table = Table::own(&segment.map, segment.id().expect("a file"));
+        let table = ProtectionTable::own(&segment.map, segment.id().expect("a file"));
         let mut memory = vec![0_u8; 4 * PAGE as usize];
         let nic = segment.map.bytes(DM_BASE, 4 * PAGE).expect("mapped");
-        let (mut dice, mut plain, mut tlb) = (Dice(0x5eed), Plain::default(), Tlb::default());
+        let (mut dice, mut plain, mut tlb) = (Dice(0x5eed), ReferenceMap::default(), Tlb::default());
         let (mut hits, mut stale) = (0, 0);
         for stamp in 1..200_000 {
             let key = dice.key();
@@ -148,10 +148,10 @@ mod tests {
                     let (access, addr, at) = (dice.access(), dice.below(100), dice.below(2 * PAGE));
                     let len = 1 + dice.below(PAGE);
                     let (kind, place, base) = match dice.below(2) {
-                        0 => (kind::NIC, DM_BASE + at, nic.wrapping_add(at as usize)),
+                        0 => (region_kind::NIC, DM_BASE + at, nic.wrapping_add(at as usize)),
                         _ => {
                             let base = memory.as_mut_ptr().wrapping_add(at as usize);
-                            (kind::HOST, base.addr() as u64, base)
+                            (region_kind::HOST, base.addr() as u64, base)
                         }
                     };
                     table.insert(key, &Region { access, pd: PD, kind, addr, len, place, stamp });
@@ -170,7 +170,7 @@ mod tests {
                 _ => {
                     let (need, addr, len) =
                         (dice.access() & dice.access(), dice.below(PAGE), dice.below(PAGE));
-                    let expected = plain_find(&plain, key, need, addr, len);
+                    let expected = reference_find(&plain, key, need, addr, len);
                     match tlb.find(key, need, addr, len) {
                         Some(found) => {
                             assert_eq!(Some(found), expected, "key {key:#x}, {len} bytes at {addr}");

@@ -11,10 +11,10 @@ use verbs::{Error, Result};
 use crate::copy::copy_path::CopyState;
 use crate::copy::place;
 use crate::memory::layout::{Header, VERSION};
-use crate::memory::segment::{FileId, Ref, identify, map_peer};
-use crate::memory::table::{Table, own_table};
+use crate::memory::segment::{FileId, SharedRef, identify, map_peer};
+use crate::memory::table::{ProtectionTable, own_table};
 use crate::protocol::wire::Hello;
-use crate::wake::doorbell::{is_doorbell_sender, ring};
+use crate::wake::wake_socket::{is_wake_socket, signal};
 use nic_util::fork::Fd;
 use nic_util::sync::ready::ReadySet;
 use nic_util::sync::unpoisoned;
@@ -38,12 +38,12 @@ pub(crate) enum CopyMethod {
 
 /// A peer device, shared by all connections to it.
 pub(crate) struct PeerDevice {
-    pub(crate) table: Arc<Table>,
+    pub(crate) table: Arc<ProtectionTable>,
     pub(crate) copy_method: CopyMethod,
     /// The peer's pid according to the kernel; 0 if it is in a PID namespace that this process does not see.
     pid: i32,
     /// The peer's header: kicks, the reader registry, and other sets of its queue pairs and queues.
-    pub(crate) header: Ref<Header>,
+    pub(crate) header: SharedRef<Header>,
     /// A pidfd of the peer's process, where the kernel provides one, to check whether the process has ended.
     pidfd: Option<Fd>,
     /// Wakes its NIC thread.
@@ -61,7 +61,7 @@ impl PeerDevice {
     /// Wakes the peer's NIC thread, which then checks its queue pair `index`.
     pub(crate) fn kick(&self, index: usize) {
         self.header.kicked.add(index);
-        ring(self.kick.as_fd());
+        signal(self.kick.as_fd());
     }
 
     /// Whether its process is known to have ended, and so accesses nothing any more.
@@ -99,8 +99,8 @@ impl PeerDevices {
             return Err(Error::Invalid("the peer sent too few descriptors".into()));
         }
         let (file, kick) = (fds.remove(0), fds.remove(0));
-        if !is_doorbell_sender(&kick) || !fds.iter().all(is_doorbell_sender) {
-            return Err(Error::Invalid("the peer sent a descriptor that is not a doorbell socket".into()));
+        if !is_wake_socket(&kick) || !fds.iter().all(is_wake_socket) {
+            return Err(Error::Invalid("the peer sent a descriptor that is not a wake socket".into()));
         }
         let id = identify(&file)?;
         let other = || Error::Invalid("the peer claims to be another process's device".into());
@@ -111,9 +111,9 @@ impl PeerDevices {
         let table = match own_table(id) {
             Some(table) if pid == std::process::id() as i32 => table,
             Some(_) => return Err(other()),
-            None => Table::of_peer(map_peer(file)?),
+            None => ProtectionTable::of_peer(map_peer(file)?),
         };
-        let header: Ref<Header> = Ref::new(&table.map, 0)?;
+        let header: SharedRef<Header> = SharedRef::new(&table.map, 0)?;
         if header.version.load(Ordering::Acquire) != VERSION
             || header.token.load(Ordering::Relaxed) != hello.token
         {

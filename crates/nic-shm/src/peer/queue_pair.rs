@@ -12,9 +12,9 @@ use crate::memory::layout::{
     CHANNEL_MAX, CQ_MAX, ChannelShared, CqShared, QP_MAX, QpShared, SRQ_MAX, SrqShared, channel_at, comp,
     cq_at, qp_at, recv, srq_at, state,
 };
-use crate::memory::segment::{Map, Ref, Slots};
-use crate::peer::announce::announce;
+use crate::memory::segment::{MappedSegment, SharedRef, SlotArray};
 use crate::peer::device::PeerDevice;
+use crate::peer::notify::notify_cq;
 use crate::protocol::wire::Hello;
 use nic_util::fork::Fd;
 use nic_util::sync::guard::Busy;
@@ -23,20 +23,20 @@ use nic_util::sync::ring;
 /// The peer's queue pair of a connection, as this side uses it.
 pub(crate) struct PeerQp {
     pub(crate) peer: Arc<PeerDevice>,
-    pub(crate) qp: Ref<QpShared>,
+    pub(crate) qp: SharedRef<QpShared>,
     /// The index in the peer's device.
     pub(crate) index: usize,
     generation: u32,
     pub(crate) pd: u32,
     /// The source of its receives: its own ring...
-    pub(crate) recvs: Option<Slots>,
+    pub(crate) recvs: Option<SlotArray>,
     /// ...or a shared receive queue.
     pub(crate) srq: Option<SrqLink>,
-    pub(crate) comps: Slots,
-    pub(crate) cq: Ref<CqShared>,
+    pub(crate) comps: SlotArray,
+    pub(crate) cq: SharedRef<CqShared>,
     /// The completion queue's index in the peer's device.
     cq_index: usize,
-    channel: Option<(Ref<ChannelShared>, Fd)>,
+    channel: Option<(SharedRef<ChannelShared>, Fd)>,
     /// The retry limit for a message that finds no receive.
     pub(crate) rnr_retry: AtomicU8,
     /// The status word of the peer's queue pair in state RTS.
@@ -45,14 +45,14 @@ pub(crate) struct PeerQp {
     /// send lock.
     delivered: AtomicU64,
     /// This side has announced its notifications, and a light fence is enough for each.
-    notify_announced: AtomicBool,
+    is_notifier_registered: AtomicBool,
 }
 
 /// A peer's shared receive queue.
 pub(crate) struct SrqLink {
-    pub(crate) shared: Ref<SrqShared>,
-    pub(crate) ring: Slots,
-    pub(crate) store: Slots,
+    pub(crate) shared: SharedRef<SrqShared>,
+    pub(crate) ring: SlotArray,
+    pub(crate) store: SlotArray,
 }
 
 impl PeerQp {
@@ -64,25 +64,25 @@ impl PeerQp {
         if index >= QP_MAX {
             return Err(bad("queue pair"));
         }
-        let qp: Ref<QpShared> = Ref::new(map, qp_at(index))?;
+        let qp: SharedRef<QpShared> = SharedRef::new(map, qp_at(index))?;
         let cq_index = qp.recv_cq.load(Ordering::Relaxed) as usize;
         if cq_index >= CQ_MAX {
             return Err(bad("completion queue"));
         }
-        let cq: Ref<CqShared> = Ref::new(map, cq_at(cq_index))?;
+        let cq: SharedRef<CqShared> = SharedRef::new(map, cq_at(cq_index))?;
         let stride = u64::from(qp.recv_stride.load(Ordering::Relaxed));
         let shift = qp.recv_shift.load(Ordering::Relaxed);
         let (mut recvs, mut srq) = (None, None);
         match qp.srq.load(Ordering::Relaxed) as usize {
             0 if stride < recv::stride(1) => return Err(bad("receive ring")),
-            0 => recvs = Some(Slots::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
+            0 => recvs = Some(SlotArray::new(map, qp.recv_ring.load(Ordering::Relaxed), stride, shift)?),
             n if n <= SRQ_MAX => srq = Some(SrqLink::new(map, n - 1)?),
             _ => return Err(bad("shared receive queue")),
         }
         let comp_shift = qp.comp_shift.load(Ordering::Relaxed);
-        let comps = Slots::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
+        let comps = SlotArray::new(map, qp.comp_ring.load(Ordering::Relaxed), comp::STRIDE, comp_shift)?;
         let channel = match (cq.channel.load(Ordering::Relaxed) as usize, channel) {
-            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((Ref::new(map, channel_at(n - 1))?, fd.into())),
+            (n @ 1..=CHANNEL_MAX, Some(fd)) => Some((SharedRef::new(map, channel_at(n - 1))?, fd.into())),
             _ => None,
         };
         let pd = qp.pd.load(Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl PeerQp {
             rnr_retry: AtomicU8::new(hello.rnr_retry),
             ready,
             delivered: AtomicU64::new(0),
-            notify_announced: AtomicBool::new(false),
+            is_notifier_registered: AtomicBool::new(false),
             peer,
         })
     }
@@ -117,12 +117,12 @@ impl PeerQp {
     /// Wakes threads that sleep on the peer's receive completion queue, after stores to the peer's memory.
     #[inline]
     pub(crate) fn ring(&self) {
-        if self.notify_announced.load(Ordering::Acquire) {
+        if self.is_notifier_registered.load(Ordering::Acquire) {
             // Partner: the heavy fence in `AsymmetricNotify::fence_before_wait`. The check for waiters must not move
             // before the stores.
             compiler_fence(Ordering::SeqCst);
         } else {
-            self.announce_notify();
+            self.register_notifier();
         }
         self.cq.bell.ring_after_fence();
     }
@@ -130,10 +130,10 @@ impl PeerQp {
     /// Announces notifications, with a full fence. Done once; with a peer that passes no heavy fences, each
     /// time.
     #[cold]
-    fn announce_notify(&self) {
+    fn register_notifier(&self) {
         self.cq.asymmetric_notify.announce_writer();
         // Another thread that sees this may skip it.
-        self.notify_announced.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
+        self.is_notifier_registered.store(!nic_util::sync::fence::must_be_full(), Ordering::Release);
     }
 
     /// Marks this side as inside the peer's memory, until dropped. Check afterwards whether the access is
@@ -190,12 +190,12 @@ impl PeerQp {
     /// Notifies the poller of the peer's queue, after publishing and a full fence: marks the queue pair as
     /// ready if the poller does not poll all, wakes waiters and raises an event.
     #[cold]
-    pub(crate) fn announce(&self, solicited: bool) {
+    pub(crate) fn notify_after_fence(&self, solicited: bool) {
         if self.cq.many.load(Ordering::Relaxed) != 0 {
             self.cq.ready.add(self.index);
         }
         let channel = self.channel.as_ref().map(|(shared, fd)| (&**shared, fd.as_fd()));
-        announce(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
+        notify_cq(&self.cq, &self.peer.header.reporting, self.cq_index, channel, solicited);
     }
 
     /// Records that this side waits for a receive of a shared receive queue, so that posting one notifies it.
@@ -207,7 +207,7 @@ impl PeerQp {
     }
 
     /// Allows the peer to send, before it has read our confirmation.
-    pub(crate) fn confirm(&self) {
+    pub(crate) fn allow_sends(&self) {
         let _ = self.advance(state::RTR, state::RTS);
     }
 
@@ -242,7 +242,7 @@ impl PeerQp {
 
     /// Whether it accepts operations: also while the peer waits for our confirmation.
     #[inline]
-    pub(crate) fn accepts(&self) -> bool {
+    pub(crate) fn accepts_operations(&self) -> bool {
         let word = self.qp.status.load(Ordering::Acquire);
         word == self.ready || word == state::word(self.generation, state::RTR)
     }
@@ -259,15 +259,15 @@ impl Drop for AccessGuard<'_> {
 }
 
 impl SrqLink {
-    fn new(map: &Arc<Map>, index: usize) -> Result<Self> {
-        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+    fn new(map: &Arc<MappedSegment>, index: usize) -> Result<Self> {
+        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_at(index))?;
         let shift = shared.shift.load(Ordering::Relaxed);
         let stride = u64::from(shared.stride.load(Ordering::Relaxed));
         if stride < recv::stride(1) {
             return Err(Error::Invalid("the peer's shared receives do not exist".into()));
         }
-        let ring = Slots::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
-        let store = Slots::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
+        let ring = SlotArray::new(map, shared.ring.load(Ordering::Relaxed), 8, shift)?;
+        let store = SlotArray::new(map, shared.store.load(Ordering::Relaxed), stride, shift)?;
         Ok(Self { shared, ring, store })
     }
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, bind, connect, getpeername, listen};
 use verbs::{CmFailure, Error, Result};
 
-use crate::protocol::socket::{new_socket, same_user};
+use crate::protocol::socket::{new_socket, same_user_pid};
 use crate::protocol::token::{process_token, random};
 use nic_util::fork::Fd;
 
@@ -34,13 +34,13 @@ const CLIENT_TRIES: u32 = 64;
 const BACKLOG: i32 = 4096;
 
 /// The name of a listening socket.
-pub(crate) struct Name {
+pub(crate) struct SocketName {
     pub(crate) port: u16,
     /// The path in the user's folder, which must be removed at the end.
     path: Option<PathBuf>,
 }
 
-impl Name {
+impl SocketName {
     /// Removes the name when its socket stops listening. An abstract name ends with its socket.
     pub(crate) fn remove(&self) {
         if let Some(path) = &self.path {
@@ -50,12 +50,12 @@ impl Name {
 }
 
 /// Makes a socket listen at the requested port, or at a free one.
-pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
+pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<SocketName> {
     let taken = |why: &str| Error::Address { addr, why: why.into() };
     if addr.port() != 0 {
         let found = match listen_abstract(socket, addr.port())? {
             Some(name) => Some(name),
-            None if is_ours(addr.port())? => None,
+            None if does_own_user_listen(addr.port())? => None,
             None => listen_in_folder(socket, addr.port())?,
         };
         return found.ok_or_else(|| taken("the port is taken; choose another, or 0 for any"));
@@ -64,13 +64,13 @@ pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<Name> {
         return Ok(name);
     }
     // All these names belong to another user, as this one has fewer sockets than that.
-    let not_ours = |port| if is_ours(port)? { Ok(None) } else { listen_in_folder(socket, port) };
+    let not_ours = |port| if does_own_user_listen(port)? { Ok(None) } else { listen_in_folder(socket, port) };
     first_free(not_ours)?.ok_or_else(|| taken("every dynamic port is taken"))
 }
 
 /// Tries dynamic ports until `take` succeeds. Processes start at different ports, and each search continues
 /// after the previous one, so that a closed port is not reused soon: a program may want to open it again.
-fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>> {
+fn first_free(take: impl Fn(u16) -> Result<Option<SocketName>>) -> Result<Option<SocketName>> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(u16::MAX - FIRST_DYNAMIC_PORT);
     let start = (*process_token()? as u32).wrapping_add(std::process::id());
@@ -83,13 +83,13 @@ fn first_free(take: impl Fn(u16) -> Result<Option<Name>>) -> Result<Option<Name>
     Ok(None)
 }
 
-fn cannot(what: &'static str) -> impl Fn(Errno) -> Error {
+fn system_error(what: &'static str) -> impl Fn(Errno) -> Error {
     move |why| Error::system(what, why)
 }
 
 /// Listens at the abstract name, unless it is taken or this user listens at the other name of the port.
-fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<Name>> {
-    if let Some(path) = path_if_any(port)
+fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<SocketName>> {
+    if let Some(path) = folder_path(port)
         && has_listener(&path)?
     {
         return Ok(None);
@@ -97,51 +97,51 @@ fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<Name>> {
     match bind(socket, &abstract_name("nicety-shm", port)?) {
         Ok(()) => {}
         Err(Errno::ADDRINUSE) => return Ok(None),
-        Err(why) => return Err(cannot("cannot bind a socket")(why)),
+        Err(why) => return Err(system_error("cannot bind a socket")(why)),
     }
-    listen(socket, BACKLOG).map_err(cannot("cannot listen"))?;
-    Ok(Some(Name { port, path: None }))
+    listen(socket, BACKLOG).map_err(system_error("cannot listen"))?;
+    Ok(Some(SocketName { port, path: None }))
 }
 
 /// Listens at the name in the user's folder, unless another process of this user does. Under a file lock, so
 /// that only names of processes that have ended are removed.
-fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<Name>> {
+fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<SocketName>> {
     let folder = user_folder()
         .map_err(|why| Error::system("another user has taken the name of the port, and", why))?;
     let lock = folder.join(format!("shm-{}.lock", network_namespace()));
     let lock = open(&lock, OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
-        .map_err(cannot("cannot open the lock of this user's names"))?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(cannot("cannot lock this user's names"))?;
+        .map_err(system_error("cannot open the lock of this user's names"))?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(system_error("cannot lock this user's names"))?;
     let path = path_in(&folder, port);
     if has_listener(&path)? {
         return Ok(None);
     }
     match unlink(&path) {
         Ok(()) | Err(Errno::NOENT) => {}
-        Err(why) => return Err(cannot("cannot remove the name of a process that has ended")(why)),
+        Err(why) => return Err(system_error("cannot remove the name of a process that has ended")(why)),
     }
-    bind(socket, &unix(&path)?).map_err(cannot("cannot bind a socket"))?;
-    listen(socket, BACKLOG).map_err(cannot("cannot listen"))?;
-    Ok(Some(Name { port, path: Some(path) }))
+    bind(socket, &unix_addr(&path)?).map_err(system_error("cannot bind a socket"))?;
+    listen(socket, BACKLOG).map_err(system_error("cannot listen"))?;
+    Ok(Some(SocketName { port, path: Some(path) }))
 }
 
 /// Whether a process listens at a name in the user's folder.
 fn has_listener(path: &Path) -> Result<bool> {
     let socket = new_socket()?;
     // A full backlog means that it listens.
-    Ok(matches!(connect(&socket, &unix(path)?), Ok(()) | Err(Errno::AGAIN)))
+    Ok(matches!(connect(&socket, &unix_addr(path)?), Ok(()) | Err(Errno::AGAIN)))
 }
 
 /// Whether the taken abstract name of a port belongs to a process of this user. Another user's socket may not
 /// listen, or listen and never accept, until its backlog is full. Our sockets always listen and accept.
-fn is_ours(port: u16) -> Result<bool> {
+fn does_own_user_listen(port: u16) -> Result<bool> {
     let socket = new_socket()?;
     let name = abstract_name("nicety-shm", port)?;
-    Ok(connect(&socket, &name).is_ok() && same_user(&socket).is_some())
+    Ok(connect(&socket, &name).is_ok() && same_user_pid(&socket).is_some())
 }
 
 /// A socket connected to a listener of this user.
-pub(crate) struct Connected {
+pub(crate) struct ConnectedSocket {
     pub(crate) socket: Fd,
     /// The local port; 0 if it has none.
     pub(crate) port: u16,
@@ -157,13 +157,13 @@ pub(crate) struct Connected {
 pub(crate) fn connect_to(
     addr: SocketAddr,
     from: Option<u16>,
-) -> Result<std::result::Result<Connected, CmFailure>> {
+) -> Result<std::result::Result<ConnectedSocket, CmFailure>> {
     let mut why = match try_name(&abstract_name("nicety-shm", addr.port())?, from)? {
         Ok(found) => return Ok(Ok(found)),
         Err(why) => why,
     };
-    if let Some(path) = path_if_any(addr.port()) {
-        match try_name(&unix(&path)?, from)? {
+    if let Some(path) = folder_path(addr.port()) {
+        match try_name(&unix_addr(&path)?, from)? {
             Ok(found) => return Ok(Ok(found)),
             // No listener, or a listener that has ended.
             Err(Some(Errno::NOENT | Errno::CONNREFUSED)) => {}
@@ -185,20 +185,20 @@ pub(crate) fn connect_to(
 fn try_name(
     name: &SocketAddrUnix,
     from: Option<u16>,
-) -> Result<std::result::Result<Connected, Option<Errno>>> {
+) -> Result<std::result::Result<ConnectedSocket, Option<Errno>>> {
     let socket = new_socket()?;
     let port = match from {
         Some(port) => bind_as_holder(&socket, port)?,
         None => bind_client(&socket),
     };
     Ok(match connect(&socket, name) {
-        Ok(()) => same_user(&socket).map(|pid| Connected { socket, port, pid }).ok_or(None),
+        Ok(()) => same_user_pid(&socket).map(|pid| ConnectedSocket { socket, port, pid }).ok_or(None),
         Err(why) => Err(Some(why)),
     })
 }
 
 /// The path of a port's name in the user's folder, if there is such a folder.
-fn path_if_any(port: u16) -> Option<PathBuf> {
+fn folder_path(port: u16) -> Option<PathBuf> {
     find_user_folder().map(|folder| path_in(&folder, port))
 }
 
@@ -206,15 +206,15 @@ fn path_in(folder: &Path, port: u16) -> PathBuf {
     folder.join(format!("shm-{}-{port}", network_namespace()))
 }
 
-fn unix(path: &Path) -> Result<SocketAddrUnix> {
-    SocketAddrUnix::new(path).map_err(cannot("cannot name a socket"))
+fn unix_addr(path: &Path) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(system_error("cannot name a socket"))
 }
 
 /// This user's abstract name for a port, with a prefix.
 fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
     let uid = rustix::process::geteuid().as_raw();
     SocketAddrUnix::new_abstract_name(format!("{kind}/{uid}/{port}").as_bytes())
-        .map_err(cannot("cannot name a socket"))
+        .map_err(system_error("cannot name a socket"))
 }
 
 /// Binds a socket that will connect to a free port, by which the peer can distinguish connections; returns 0
@@ -237,7 +237,7 @@ pub(crate) fn bind_client(socket: &Fd) -> u16 {
 /// as it cannot be guessed, no other process can take it first.
 fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
     let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
-    bind(socket, &name).map_err(cannot("cannot bind a socket"))?;
+    bind(socket, &name).map_err(system_error("cannot bind a socket"))?;
     Ok(port)
 }
 

@@ -14,7 +14,7 @@ use verbs::{Error, Result};
 
 use crate::memory::segment::is_sealed_memory;
 use crate::protocol::wire::{Message, PACKET_MAX};
-use crate::wake::doorbell::is_doorbell_sender;
+use crate::wake::wake_socket::is_wake_socket;
 use nic_util::fork::Fd;
 
 /// A packet with its descriptors.
@@ -51,18 +51,18 @@ pub(crate) fn check_local(addr: SocketAddr) -> Result<()> {
 
 /// The pid of the peer, if it runs as the same user; 0 if it is in a PID namespace that this process does not
 /// see.
-pub(crate) fn same_user(socket: &Fd) -> Option<i32> {
+pub(crate) fn same_user_pid(socket: &Fd) -> Option<i32> {
     let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     // Not by rustix, whose type cannot represent pid 0.
-    let peer = option(socket, libc::SO_PEERCRED, nobody)?;
+    let peer = get_option(socket, libc::SO_PEERCRED, nobody)?;
     (peer.uid == rustix::process::geteuid().as_raw()).then_some(peer.pid)
 }
 
 /// A pidfd of the peer, whichever PID namespace it is in; readable once the process has ended. Kernels before
 /// Linux 6.5 lack SO_PEERPIDFD; there it is opened by pid.
-pub(crate) fn pidfd_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
+pub(crate) fn peer_pidfd(socket: &Fd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
-    if let Some(fd) = option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
+    if let Some(fd) = get_option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
         // SAFETY: the kernel has just created it for us. Test:
         // peer_that_dies_inside_releases_the_atomic_lock.
         return Some(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -71,7 +71,7 @@ pub(crate) fn pidfd_of(socket: &Fd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// Reads an option of the socket layer.
-fn option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
+fn get_option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has `len` bytes, and both its types consist of numbers, so that any bytes are valid.
     // Test: all that connects.
@@ -87,7 +87,7 @@ pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
     #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only fault injection changes packets"))]
     let mut packet = message.emit();
     #[cfg(feature = "lab")]
-    crate::protocol::twist::apply(&mut packet);
+    crate::protocol::hello_fault::apply(&mut packet);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -97,7 +97,7 @@ pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
 }
 
 /// Whether nothing can be read: no packet, and not the end of the stream.
-pub(crate) fn is_silent(socket: &Fd) -> bool {
+pub(crate) fn has_no_input(socket: &Fd) -> bool {
     matches!(
         recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
         Err(Errno::AGAIN | Errno::INTR)
@@ -108,13 +108,13 @@ pub(crate) fn is_silent(socket: &Fd) -> bool {
 pub(crate) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
     // If a peer ends with unread data, the kernel reports a reset, once, before the packets that the peer had
     // sent.
-    match receive_now(socket) {
-        Err(Errno::CONNRESET) => receive_now(socket),
+    match recv_packet(socket) {
+        Err(Errno::CONNRESET) => recv_packet(socket),
         other => other,
     }
 }
 
-fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
+fn recv_packet(socket: &Fd) -> Result<Option<Packet>, Errno> {
     let mut packet = vec![0; PACKET_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -134,7 +134,7 @@ fn receive_now(socket: &Fd) -> Result<Option<Packet>, Errno> {
         return Err(Errno::CONNRESET);
     }
     let (known, unknown): (Vec<_>, Vec<_>) =
-        fds.into_iter().partition(|fd| is_sealed_memory(fd) || is_doorbell_sender(fd));
+        fds.into_iter().partition(|fd| is_sealed_memory(fd) || is_wake_socket(fd));
     if !unknown.is_empty() {
         close_in_thread(unknown);
         return Err(Errno::BADMSG);

@@ -1,7 +1,7 @@
 //! The messages of the connection protocol, one packet each on a Unix seqpacket socket.
 //!
 //! A packet is parsed once, completely, before it is used. Descriptors are sent along with `Request` and
-//! `Reply`: the segment, the NIC thread's doorbell, and the receive channel's doorbell if any.
+//! `Reply`: the segment, the NIC thread's wake socket, and the receive channel's wake socket if any.
 
 use verbs::{Depths, RNR_RETRY_FOREVER};
 

@@ -1,4 +1,4 @@
-//! Completion channels: a doorbell that peers can ring.
+//! Completion channels: a wake socket that peers can signal.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -6,36 +6,36 @@ use std::sync::Arc;
 use verbs::Result;
 
 use crate::memory::layout::{CHANNEL_MAX, ChannelShared, channel_at};
-use crate::memory::segment::Ref;
-use crate::peer::announce::raise;
-use crate::shared::Shared;
-use crate::wake::doorbell::Doorbell;
+use crate::memory::segment::SharedRef;
+use crate::peer::notify::wake_channel;
+use crate::shared::DeviceShared;
+use crate::wake::wake_socket::WakeSocket;
 
 /// A completion channel.
 pub(crate) struct Channel {
-    device: Arc<Shared>,
+    device: Arc<DeviceShared>,
     pub(crate) index: usize,
-    pub(crate) doorbell: Doorbell,
-    pub(crate) words: Ref<ChannelShared>,
+    pub(crate) wake_socket: WakeSocket,
+    pub(crate) words: SharedRef<ChannelShared>,
 }
 
 impl Channel {
-    pub(crate) fn new(device: &Arc<Shared>) -> Result<Self> {
-        let doorbell = Doorbell::new()?;
+    pub(crate) fn new(device: &Arc<DeviceShared>) -> Result<Self> {
+        let wake_socket = WakeSocket::new()?;
         let index = device.indices.lock().channel.alloc("completion channels", CHANNEL_MAX)?;
-        let words = Ref::new(&device.table.map, channel_at(index))?;
-        Ok(Self { device: device.clone(), index, doorbell, words })
+        let words = SharedRef::new(&device.table.map, channel_at(index))?;
+        Ok(Self { device: device.clone(), index, wake_socket, words })
     }
 
-    /// The waiters of this channel, for [`crate::peer::announce::announce`].
+    /// The waiters of this channel, for [`crate::peer::notify::notify_cq`].
     #[inline]
     pub(crate) fn waiters(&self) -> (&ChannelShared, BorrowedFd<'_>) {
-        (&self.words, self.doorbell.sender())
+        (&self.words, self.wake_socket.sender())
     }
 
     /// Wakes threads that sleep on the channel.
-    pub(crate) fn raise(&self) {
-        raise(&self.words, self.doorbell.sender());
+    pub(crate) fn wake(&self) {
+        wake_channel(&self.words, self.wake_socket.sender());
     }
 }
 

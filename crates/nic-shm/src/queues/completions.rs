@@ -1,5 +1,5 @@
 //! Data path: completion. A completion queue as its queue pairs use it: completions of send requests, and
-//! notifying waiters. Polling is in [`crate::polling`].
+//! notifying waiters. Polling is in [`crate::polled_cq`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use host::{Biased, Wake};
 use verbs::{AsyncEvent, Result, Wc, WcOpcode, WcStatus};
 
 use crate::memory::layout::{CQ_MAX, CqShared, cq_at};
-use crate::memory::segment::Ref;
-use crate::peer::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
+use crate::memory::segment::SharedRef;
+use crate::peer::notify::{ARMED_ANY, ARMED_SOLICITED, notify_cq};
 use crate::queues::channel::Channel;
-use crate::shared::Shared;
+use crate::shared::DeviceShared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::ready::ReadySet;
 
 /// The completion of a send request, with its queue position.
 #[derive(Clone, Copy)]
-pub(crate) struct SendDone {
+pub(crate) struct SendCompletion {
     pub(crate) wr_id: u64,
     /// Number of requests of the send queue up to and including this one.
     pub(crate) upto: u64,
@@ -31,7 +31,7 @@ pub(crate) struct SendDone {
     pub(crate) opcode: WcOpcode,
 }
 
-impl SendDone {
+impl SendCompletion {
     /// The completion as the program gets it.
     #[inline]
     pub(crate) fn wc(&self) -> Wc {
@@ -42,13 +42,13 @@ impl SendDone {
 
 /// A completion queue.
 pub(crate) struct Completions {
-    device: Arc<Shared>,
+    device: Arc<DeviceShared>,
     pub(crate) index: usize,
     /// Size in entries, which the program may change.
     cqe: AtomicU32,
-    pub(crate) words: Ref<CqShared>,
+    pub(crate) words: SharedRef<CqShared>,
     pub(crate) channel: Option<Arc<Channel>>,
-    local: Biased<VecDeque<SendDone>>,
+    local: Biased<VecDeque<SendCompletion>>,
     local_len: AtomicUsize,
     /// Number of events that the program has requested and not received: a peer cannot announce more.
     requested_events: AtomicU64,
@@ -63,9 +63,9 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn new(device: &Arc<Shared>, cqe: u32, channel: Option<Arc<Channel>>) -> Result<Self> {
+    pub(crate) fn new(device: &Arc<DeviceShared>, cqe: u32, channel: Option<Arc<Channel>>) -> Result<Self> {
         let index = device.indices.lock().cq.alloc("completion queues", CQ_MAX)?;
-        let words: Ref<CqShared> = Ref::new(&device.table.map, cq_at(index))?;
+        let words: SharedRef<CqShared> = SharedRef::new(&device.table.map, cq_at(index))?;
         words.armed.store(0, Ordering::Relaxed);
         words.events.store(0, Ordering::Relaxed);
         words.many.store(0, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Completions {
         self.cqe.store(cqe, Ordering::Relaxed);
         drop(local);
         self.require_slow_path();
-        self.make_room();
+        self.reserve_capacity();
         Some(self.may_overrun())
     }
 
@@ -126,7 +126,7 @@ impl Completions {
 
     /// Reserves memory for the completions of all send requests, so that completing never allocates; more
     /// than the queue's entries is an overrun.
-    pub(crate) fn make_room(&self) {
+    pub(crate) fn reserve_capacity(&self) {
         let wanted = self.max_outstanding.load(Ordering::Relaxed).min(self.cqe()) as usize;
         let mut local = self.local.lock();
         let more = wanted.saturating_sub(local.len());
@@ -135,7 +135,7 @@ impl Completions {
 
     /// Adds the completion of a send request of this process.
     #[inline]
-    pub(crate) fn push(&self, done: SendDone, solicited: bool) {
+    pub(crate) fn push(&self, done: SendCompletion, solicited: bool) {
         let mut local = self.local.lock();
         if local.len() >= self.cqe() as usize {
             drop(local);
@@ -146,13 +146,13 @@ impl Completions {
         self.local_len.store(local.len(), Ordering::Release);
         drop(local);
         if self.words.must_notify() {
-            self.announce(solicited);
+            self.notify_after_fence(solicited);
         }
     }
 
     /// Polls completions of send requests, in order; calls `on_each` for each.
     #[inline]
-    pub(crate) fn take(&self, wcs: &mut [Wc], mut on_each: impl FnMut(&SendDone)) -> usize {
+    pub(crate) fn poll_sends(&self, wcs: &mut [Wc], mut on_each: impl FnMut(&SendCompletion)) -> usize {
         if self.local_len.load(Ordering::Acquire) == 0 {
             return 0;
         }
@@ -169,12 +169,13 @@ impl Completions {
 
     /// Whether successful completions of one queue pair are queued.
     pub(crate) fn has_completed(&self, cq_slot: usize) -> bool {
-        let is_meant = |done: &SendDone| done.cq_slot as usize == cq_slot && done.status == WcStatus::Success;
-        self.local_len.load(Ordering::Acquire) > 0 && self.local.lock().iter().any(is_meant)
+        let matches_qp =
+            |done: &SendCompletion| done.cq_slot as usize == cq_slot && done.status == WcStatus::Success;
+        self.local_len.load(Ordering::Acquire) > 0 && self.local.lock().iter().any(matches_qp)
     }
 
     /// Removes the completions of one queue pair.
-    pub(crate) fn forget(&self, cq_slot: usize) {
+    pub(crate) fn discard_of_qp(&self, cq_slot: usize) {
         let mut local = self.local.lock();
         local.retain(|done| done.cq_slot as usize != cq_slot);
         self.local_len.store(local.len(), Ordering::Release);
@@ -185,13 +186,13 @@ impl Completions {
         // Pairs with the fences of the bell's waiter and of `arm`: the checks of both must not move before
         // what was published.
         fence(Ordering::SeqCst);
-        self.announce(solicited);
+        self.notify_after_fence(solicited);
     }
 
     #[cold]
-    fn announce(&self, solicited: bool) {
+    fn notify_after_fence(&self, solicited: bool) {
         let channel = self.channel.as_ref().map(|channel| channel.waiters());
-        announce(&self.words, &self.device.header.reporting, self.index, channel, solicited);
+        notify_cq(&self.words, &self.device.header.reporting, self.index, channel, solicited);
     }
 
     /// Wakes all waiters after a change that is not a single completion.
@@ -217,7 +218,7 @@ impl Completions {
             self.requested_events.fetch_add(1, Ordering::AcqRel);
             self.words.events.fetch_add(1, Ordering::AcqRel);
             self.device.header.reporting.add(self.index);
-            channel.raise();
+            channel.wake();
         }
     }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use host::SpinGuard;
 use verbs::{AsyncEvent, Error, RecvWr, Result, SrqInit};
 
+use crate::memory::allocator::Ring;
 use crate::memory::layout::{SRQ_MAX, SrqShared, recv, srq_at};
-use crate::memory::parts::Ring;
-use crate::memory::segment::{Ref, Slots};
-use crate::shared::Shared;
+use crate::memory::segment::{SharedRef, SlotArray};
+use crate::shared::DeviceShared;
 use nic_util::heap_trim::queue;
 use nic_util::sync::Spin;
 use nic_util::sync::shared_queue;
@@ -48,25 +48,25 @@ impl Claimed<'_> {
 
 /// A shared receive queue.
 pub(crate) struct SharedReceives {
-    device: Arc<Shared>,
+    device: Arc<DeviceShared>,
     pub(crate) index: usize,
     max_sge: u32,
     max_wr: u32,
-    pub(crate) shared: Ref<SrqShared>,
-    ring: Slots,
-    store: Slots,
+    pub(crate) shared: SharedRef<SrqShared>,
+    ring: SlotArray,
+    store: SlotArray,
     _rings: [Ring; 2],
     state: Spin<PostState>,
 }
 
 impl SharedReceives {
-    pub(crate) fn new(device: &Arc<Shared>, pd: u32, init: SrqInit) -> Result<Self> {
+    pub(crate) fn new(device: &Arc<DeviceShared>, pd: u32, init: SrqInit) -> Result<Self> {
         let shift = init.max_wr.next_power_of_two().trailing_zeros();
         let stride = recv::stride(init.max_sge);
         let rings = [device.memory.alloc_ring(8 << shift)?, device.memory.alloc_ring(stride << shift)?];
         let index = device.indices.lock().srq.alloc("shared receive queues", SRQ_MAX)?;
         let map = &device.table.map;
-        let shared: Ref<SrqShared> = Ref::new(map, srq_at(index))?;
+        let shared: SharedRef<SrqShared> = SharedRef::new(map, srq_at(index))?;
         shared.pd.store(pd, Ordering::Relaxed);
         shared.shift.store(shift, Ordering::Relaxed);
         shared.stride.store(stride as u32, Ordering::Relaxed);
@@ -81,8 +81,8 @@ impl SharedReceives {
             posted_receives: vec![None; init.max_wr as usize],
             posted: 0,
         };
-        let ring = Slots::new(map, rings[0].at, 8, shift)?;
-        let store = Slots::new(map, rings[1].at, stride, shift)?;
+        let ring = SlotArray::new(map, rings[0].at, 8, shift)?;
+        let store = SlotArray::new(map, rings[1].at, stride, shift)?;
         device.heap_trim.rise(queue(init.max_wr));
         Ok(Self {
             ring,
@@ -105,7 +105,7 @@ impl SharedReceives {
             return Err(Error::QueueFull { queue: "shared receive", depth: self.max_wr });
         };
         let slot = self.store.slot(receive.into());
-        fill(slot, wr);
+        write_receive(slot, wr);
         slot[recv::COUNT].store(wr.sges.len() as u64, Ordering::Relaxed);
         let (position, shift) = (state.posted, self.ring.shift());
         if let Some(old) = shared_queue::post(&self.ring.slot(position)[0], position, shift, receive)
@@ -191,7 +191,7 @@ impl SharedReceives {
 
 /// Writes a receive's words, except the first; the caller has checked the number of SGEs.
 #[inline]
-pub(crate) fn fill(slot: &[AtomicU64], wr: &RecvWr<'_>) {
+pub(crate) fn write_receive(slot: &[AtomicU64], wr: &RecvWr<'_>) {
     // The common case of one SGE, without a loop.
     if let ([_, wr_id, addr, length_key, ..], [sge]) = (slot, wr.sges) {
         wr_id.store(wr.wr_id, Ordering::Relaxed);

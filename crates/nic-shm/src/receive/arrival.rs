@@ -72,7 +72,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
     let inline_len = (flags & comp::INLINE != 0).then_some(low >> 24);
     let mut wc = Wc {
         wr_id: receive[recv::WR_ID].load(Ordering::Relaxed),
-        status: comp::status_of(low >> 8 & 0xff),
+        status: comp::status_from_number(low >> 8 & 0xff),
         opcode: if is_write { WcOpcode::RecvWriteImm } else { WcOpcode::Recv },
         byte_len,
         qp_num: connection.known_as,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use host::Time;
 use verbs::{Access, WcOpcode, WcStatus};
 
-use crate::copy::place::{self, Direction, SgList};
+use crate::copy::place::{self, CopyDirection, SgList};
 use crate::memory::layout::{comp, recv};
 use crate::peer::queue_pair::PeerQp;
-use crate::send::transfer::{Stop, Transfer};
+use crate::send::transfer::{StopReason, Transfer};
 use nic_util::sync::{ring, shared_queue};
 
 /// The content of a receive completion.
@@ -24,7 +24,7 @@ pub(crate) struct RecvCompletion {
 
 impl RecvCompletion {
     #[inline]
-    pub(crate) fn of(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
+    pub(crate) fn new(opcode: WcOpcode, len: u64, solicited: bool) -> Self {
         Self { opcode, status: WcStatus::Success, len, imm: None, invalidate: None, solicited }
     }
 
@@ -55,13 +55,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// The slot of the peer's next receive. Fails with `Stop::Wait` if there is none.
+    /// The slot of the peer's next receive. Fails with `StopReason::Wait` if there is none.
     #[inline]
     pub(crate) fn next_receive<'l>(
         &mut self,
         link: &'l PeerQp,
         now: impl FnOnce() -> Time,
-    ) -> Result<&'l [AtomicU64], Stop> {
+    ) -> Result<&'l [AtomicU64], StopReason> {
         self.is_waiting = false;
         if let Some(slot) = self.find_receive(link) {
             self.rnr_deadline = None;
@@ -83,10 +83,10 @@ impl Delivery {
         } else if let Some(patience) = link.patience() {
             let now = now();
             if now >= *self.rnr_deadline.get_or_insert(now + patience) {
-                return Err(Stop::Fail(WcStatus::RnrRetryExcErr));
+                return Err(StopReason::Fail(WcStatus::RnrRetryExcErr));
             }
         }
-        Err(Stop::Wait)
+        Err(StopReason::Wait)
     }
 
     #[inline]
@@ -122,14 +122,16 @@ impl Delivery {
         local: &SgList,
         mut completion: RecvCompletion,
         now: impl FnOnce() -> Time,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         let slot = self.next_receive(link, now)?;
         let result = fill_receive(transfer, link, slot, local);
-        if let Err(Stop::Wait) = result {
-            return Err(Stop::Wait);
+        if let Err(StopReason::Wait) = result {
+            return Err(StopReason::Wait);
         }
         let result = result.and_then(|is_inline| match completion.invalidate {
-            Some(key) if !link.peer.table.invalidate(key, link.pd) => Err(Stop::Fail(WcStatus::RemAccessErr)),
+            Some(key) if !link.peer.table.invalidate(key, link.pd) => {
+                Err(StopReason::Fail(WcStatus::RemAccessErr))
+            }
             _ => Ok(is_inline),
         });
         match result {
@@ -138,17 +140,21 @@ impl Delivery {
                 Ok(())
             }
             // An error of this side only: the receive stays posted.
-            Err(Stop::Fail(own @ (WcStatus::RetryExcErr | WcStatus::LocProtErr))) => Err(Stop::Fail(own)),
+            Err(StopReason::Fail(own @ (WcStatus::RetryExcErr | WcStatus::LocProtErr))) => {
+                Err(StopReason::Fail(own))
+            }
             Err(stop) => {
                 // The receiver's completion reports its own side of the failure.
                 let (own, theirs) = match stop {
-                    Stop::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
-                    Stop::Fail(WcStatus::RemAccessErr) => (WcStatus::RemAccessErr, WcStatus::LocProtErr),
+                    StopReason::Fail(WcStatus::RemInvReqErr) => (WcStatus::RemInvReqErr, WcStatus::LocLenErr),
+                    StopReason::Fail(WcStatus::RemAccessErr) => {
+                        (WcStatus::RemAccessErr, WcStatus::LocProtErr)
+                    }
                     _ => (WcStatus::RemOpErr, WcStatus::LocProtErr),
                 };
                 (completion.status, completion.imm, completion.invalidate) = (theirs, None, None);
                 self.publish(link, &completion, None);
-                Err(Stop::Fail(own))
+                Err(StopReason::Fail(own))
             }
         }
     }
@@ -166,7 +172,7 @@ impl Delivery {
         slot[comp::LEN_IMM].store(completion.len << 32 | u64::from(imm), Ordering::Relaxed);
         slot[comp::RECEIVE].store(self.claimed.take().unwrap_or(0).into(), Ordering::Relaxed);
         let kind = u32::from(completion.opcode == WcOpcode::RecvWriteImm);
-        let low = kind | comp::number_of(completion.status) << 8 | flags << 16 | bytes << 24;
+        let low = kind | comp::status_number(completion.status) << 8 | flags << 16 | bytes << 24;
         deliver(link, slot, low, completion.solicited || completion.status != WcStatus::Success);
     }
 }
@@ -204,7 +210,7 @@ fn deliver(link: &PeerQp, slot: &[AtomicU64], low: u32, solicited: bool) {
     link.count_delivery();
     link.fetch_next_receive();
     if link.cq.must_notify() {
-        link.announce(solicited);
+        link.notify_after_fence(solicited);
     }
 }
 
@@ -215,7 +221,7 @@ fn fill_receive(
     link: &PeerQp,
     slot: &[AtomicU64],
     local: &SgList,
-) -> Result<bool, Stop> {
+) -> Result<bool, StopReason> {
     let total = local.total();
     let count = recv::sges(slot);
     let sges = || {
@@ -225,7 +231,7 @@ fn fill_receive(
         })
     };
     if sges().map(|(_, len, _)| len).sum::<u64>() < total {
-        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        return Err(StopReason::Fail(WcStatus::RemInvReqErr));
     }
     let is_inline = total <= comp::INLINE_MAX as u64;
     let mut done = 0;
@@ -235,7 +241,7 @@ fn fill_receive(
             continue;
         }
         let place = link.peer.table.check(key, link.pd, Access::LOCAL_WRITE, addr, len);
-        let place = place.ok_or(Stop::Fail(WcStatus::RemOpErr))?;
+        let place = place.ok_or(StopReason::Fail(WcStatus::RemOpErr))?;
         // A piece that was copied before the request had to wait is not copied again.
         if !is_inline && !transfer.service.has_copied(done) {
             transfer.deliver(link, &local.part(done, len), place, key, done)?;
@@ -245,13 +251,13 @@ fn fill_receive(
     transfer.service.finish();
     // The peer may change its receive between the two reads; then the message is incomplete.
     if done < total {
-        return Err(Stop::Fail(WcStatus::RemInvReqErr));
+        return Err(StopReason::Fail(WcStatus::RemInvReqErr));
     }
     if is_inline {
         let bytes = link.comps.slot(link.delivered())[comp::BYTES].as_ptr().cast();
         // SAFETY: the slot has INLINE_MAX bytes from this word on, and the total is at most that. Test: `traffic` of the
         // conformance suite.
-        unsafe { place::move_mapped(local, bytes, Direction::Out) }?;
+        unsafe { place::copy_mapped(local, bytes, CopyDirection::Out) }?;
     }
     Ok(is_inline)
 }

@@ -4,16 +4,16 @@
 use verbs::{Access, Data, SendFlags, SendOp, SendWr, WcOpcode, WcStatus};
 
 use crate::connection::Connection;
-use crate::copy::atomic::Atomic;
-use crate::copy::place::{Direction, SgList};
+use crate::copy::atomic::AtomicOp;
+use crate::copy::place::{CopyDirection, SgList};
 use crate::memory::layout::state;
 use crate::memory::tlb::Tlb;
 use crate::peer::queue_pair::PeerQp;
 use crate::send::delivery::{Delivery, RecvCompletion};
-use crate::send::transfer::{Stop, Transfer};
+use crate::send::transfer::{StopReason, Transfer};
 
 /// The result of executing a request.
-pub(crate) enum Outcome {
+pub(crate) enum ExecuteOutcome {
     /// Completed, with its status and the number of bytes fetched.
     Done(WcStatus, u32),
     /// It must wait for the peer; retry later.
@@ -22,59 +22,64 @@ pub(crate) enum Outcome {
 
 /// State of a queue pair's engine between requests.
 #[derive(Default)]
-pub(crate) struct Engine {
+pub(crate) struct SendEngine {
     /// The local region used last.
     pub(crate) local_tlb: Tlb,
     pub(crate) transfer: Transfer,
     pub(crate) delivery: Delivery,
 }
 
-impl Engine {
+impl SendEngine {
     /// Carries out a request, as far as possible now.
     #[inline]
-    pub(crate) fn execute(&mut self, connection: &Connection, wr: &SendWr<'_>) -> Outcome {
-        let Some(link) = connection.link() else { return Outcome::Done(WcStatus::WrFlushErr, 0) };
+    pub(crate) fn execute(&mut self, connection: &Connection, wr: &SendWr<'_>) -> ExecuteOutcome {
+        let Some(link) = connection.link() else { return ExecuteOutcome::Done(WcStatus::WrFlushErr, 0) };
         match self.try_execute(connection, link, wr) {
-            Ok(bytes) => Outcome::Done(WcStatus::Success, bytes),
-            Err(Stop::Wait) => Outcome::Wait,
-            Err(Stop::Fail(_)) if connection.state() == state::ERROR => {
-                Outcome::Done(WcStatus::WrFlushErr, 0)
+            Ok(bytes) => ExecuteOutcome::Done(WcStatus::Success, bytes),
+            Err(StopReason::Wait) => ExecuteOutcome::Wait,
+            Err(StopReason::Fail(_)) if connection.state() == state::ERROR => {
+                ExecuteOutcome::Done(WcStatus::WrFlushErr, 0)
             }
-            Err(Stop::Fail(status)) => Outcome::Done(status, 0),
+            Err(StopReason::Fail(status)) => ExecuteOutcome::Done(status, 0),
         }
     }
 
     #[inline]
-    fn try_execute(&mut self, connection: &Connection, link: &PeerQp, wr: &SendWr<'_>) -> Result<u32, Stop> {
+    fn try_execute(
+        &mut self,
+        connection: &Connection,
+        link: &PeerQp,
+        wr: &SendWr<'_>,
+    ) -> Result<u32, StopReason> {
         let need = if wr.op.fetches() { Access::LOCAL_WRITE } else { Access::empty() };
         let mut local = SgList::new();
         if !self.collect(connection, &wr.data, need, &mut local) {
-            return Err(Stop::Fail(WcStatus::LocProtErr));
+            return Err(StopReason::Fail(WcStatus::LocProtErr));
         }
         let _inside = link.enter();
-        if !link.accepts() {
-            return Err(Stop::Fail(WcStatus::RetryExcErr));
+        if !link.accepts_operations() {
+            return Err(StopReason::Fail(WcStatus::RetryExcErr));
         }
         let solicited = wr.flags.contains(SendFlags::SOLICITED);
-        let message = RecvCompletion::of(WcOpcode::Recv, local.total(), solicited);
+        let message = RecvCompletion::new(WcOpcode::Recv, local.total(), solicited);
         let now = || connection.device.host.now();
         let Self { transfer, delivery, .. } = self;
         match wr.op {
             SendOp::Write(remote) => {
-                transfer.rdma(link, &local, remote, Direction::Out)?;
+                transfer.rdma(link, &local, remote, CopyDirection::Out)?;
                 if wr.flags.contains(SendFlags::RING) {
                     link.ring();
                 }
             }
             SendOp::Read(remote) => {
-                transfer.rdma(link, &local, remote, Direction::In)?;
+                transfer.rdma(link, &local, remote, CopyDirection::In)?;
                 return Ok(local.total() as u32);
             }
             SendOp::WriteImm(remote, imm) => {
                 delivery.next_receive(link, now)?;
-                transfer.rdma(link, &local, remote, Direction::Out)?;
+                transfer.rdma(link, &local, remote, CopyDirection::Out)?;
                 let completion =
-                    RecvCompletion::of(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
+                    RecvCompletion::new(WcOpcode::RecvWriteImm, local.total(), solicited).imm(imm);
                 delivery.publish(link, &completion, None);
             }
             SendOp::Send => delivery.send(transfer, link, &local, message, now)?,
@@ -85,10 +90,10 @@ impl Engine {
                 delivery.send(transfer, link, &local, message.invalidate(key), now)?;
             }
             SendOp::CompareSwap { remote, compare, swap } => {
-                return transfer.atomic(link, &local, remote, Atomic::CompareSwap(compare, swap));
+                return transfer.atomic(link, &local, remote, AtomicOp::CompareSwap(compare, swap));
             }
             SendOp::FetchAdd { remote, add } => {
-                return transfer.atomic(link, &local, remote, Atomic::FetchAdd(add));
+                return transfer.atomic(link, &local, remote, AtomicOp::FetchAdd(add));
             }
         }
         Ok(0)
@@ -124,7 +129,7 @@ impl Engine {
     }
 
     /// Drops the request in progress; the queue pair has failed.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn drop_request(&mut self) {
         self.transfer.service.finish();
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::layout::{comp, recv};
 use crate::memory::tlb::Tlb;
 use crate::peer::queue_pair::PeerQp;
 use crate::send::delivery::publish_plain;
-use crate::send::engine::Engine;
+use crate::send::engine::SendEngine;
 
 /// Whether a request is a candidate for [`execute`].
 #[inline]
@@ -23,7 +23,7 @@ pub(crate) fn is_candidate(wr: &SendWr<'_>) -> bool {
 /// with no request waiting.
 #[inline]
 pub(crate) fn execute(
-    engine: &mut Engine,
+    engine: &mut SendEngine,
     link: &PeerQp,
     wr: &SendWr<'_>,
     inline_max: usize,

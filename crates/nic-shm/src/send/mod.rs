@@ -3,6 +3,6 @@
 pub(crate) mod delivery;
 pub(crate) mod engine;
 pub(crate) mod fast_path;
-pub(crate) mod sending;
-pub(crate) mod service;
+pub(crate) mod send_half;
+pub(crate) mod service_client;
 pub(crate) mod transfer;

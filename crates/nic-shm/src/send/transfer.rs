@@ -5,27 +5,27 @@ use std::sync::atomic::AtomicU64;
 
 use verbs::{Access, RemoteAddr, WcStatus};
 
-use crate::copy::atomic::{Atomic, atomic_across, store_old};
-use crate::copy::place::{self, Direction, Fault, SgList};
+use crate::copy::atomic::{AtomicOp, process_vm_atomic, store_old};
+use crate::copy::place::{self, CopyDirection, CopyError, SgList};
+use crate::memory::atomic_lock::AtomicLock;
 use crate::memory::table::Location;
 use crate::memory::tlb::Tlb;
-use crate::memory::turn::AtomicLock;
 use crate::peer::device::CopyMethod;
 use crate::peer::queue_pair::PeerQp;
-use crate::send::service::ServiceClient;
+use crate::send::service_client::ServiceClient;
 
 /// Why a request cannot continue now.
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     Wait,
     Fail(WcStatus),
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<CopyError> for StopReason {
+    fn from(fault: CopyError) -> Self {
         Self::Fail(match fault {
-            Fault::Local => WcStatus::LocProtErr,
-            Fault::Access => WcStatus::RemAccessErr,
-            Fault::Gone => WcStatus::RetryExcErr,
+            CopyError::Local => WcStatus::LocProtErr,
+            CopyError::Access => WcStatus::RemAccessErr,
+            CopyError::Gone => WcStatus::RetryExcErr,
         })
     }
 }
@@ -49,23 +49,23 @@ impl Transfer {
         link: &PeerQp,
         local: &SgList,
         remote: RemoteAddr,
-        way: Direction,
-    ) -> Result<(), Stop> {
+        direction: CopyDirection,
+    ) -> Result<(), StopReason> {
         let len = local.total();
         if len == 0 {
             return Ok(());
         }
-        let need = if way == Direction::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
+        let need = if direction == CopyDirection::Out { Access::REMOTE_WRITE } else { Access::REMOTE_READ };
         if let Some(at) = self.remote_tlb.find(remote.rkey, need, remote.addr, len) {
             // SAFETY: as in `copy`.
-            return Ok(unsafe { place::move_mapped(local, at, way) }?);
+            return Ok(unsafe { place::copy_mapped(local, at, direction) }?);
         }
         let place = link.peer.table.check(remote.rkey, link.pd, need, remote.addr, len);
-        let place = place.ok_or(Stop::Fail(WcStatus::RemAccessErr))?;
+        let place = place.ok_or(StopReason::Fail(WcStatus::RemAccessErr))?;
         if mapped(link, place, len).is_some() {
             self.remote_tlb.insert(&link.peer.table, remote.rkey);
         }
-        self.copy(link, local, place, remote.rkey, way)
+        self.copy(link, local, place, remote.rkey, direction)
     }
 
     /// Copies between local memory and a checked location of the peer.
@@ -75,29 +75,29 @@ impl Transfer {
         local: &SgList,
         place: Location,
         key: u32,
-        way: Direction,
-    ) -> Result<(), Stop> {
+        direction: CopyDirection,
+    ) -> Result<(), StopReason> {
         if let Some(at) = mapped(link, place, local.total()) {
             // SAFETY: both sides were checked against protection tables, whose entries remain until this side
             // has left ([`crate::peer::queue_pair::AccessGuard`]; the send lock for its own). Test: the
             // conformance suite; `violations` in it.
-            return Ok(unsafe { place::move_mapped(local, at, way) }?);
+            return Ok(unsafe { place::copy_mapped(local, at, direction) }?);
         }
         match (place, link.peer.copy_method) {
             (Location::Private(at) | Location::Anywhere(at), CopyMethod::Kernel { pid })
             | (Location::Anywhere(at), CopyMethod::Direct { pid }) => {
                 let mut remote = SgList::new();
                 remote.push(at as *mut u8, local.total());
-                Ok(place::across(pid, local, &remote, way)?)
+                Ok(place::process_vm_copy(pid, local, &remote, direction)?)
             }
             (Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
-                match self.service.copy(link, local, at, key, way) {
+                match self.service.copy(link, local, at, key, direction) {
                     Some(result) => Ok(result?),
-                    None => Err(Stop::Wait),
+                    None => Err(StopReason::Wait),
                 }
             }
             // A peer's table that names memory outside its segment.
-            _ => Err(Stop::Fail(WcStatus::RemAccessErr)),
+            _ => Err(StopReason::Fail(WcStatus::RemAccessErr)),
         }
     }
 
@@ -109,16 +109,16 @@ impl Transfer {
         place: Location,
         key: u32,
         from: u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), StopReason> {
         if let (Some(at), CopyMethod::Service) = (place.private(), link.peer.copy_method) {
             return match self.service.deliver(link, part, at, key, from) {
-                Some(Err(Fault::Access)) => Err(Stop::Fail(WcStatus::RemOpErr)),
+                Some(Err(CopyError::Access)) => Err(StopReason::Fail(WcStatus::RemOpErr)),
                 Some(result) => Ok(result?),
-                None => Err(Stop::Wait),
+                None => Err(StopReason::Wait),
             };
         }
-        self.copy(link, part, place, key, Direction::Out).map_err(|stop| match stop {
-            Stop::Fail(WcStatus::RemAccessErr) => Stop::Fail(WcStatus::RemOpErr),
+        self.copy(link, part, place, key, CopyDirection::Out).map_err(|stop| match stop {
+            StopReason::Fail(WcStatus::RemAccessErr) => StopReason::Fail(WcStatus::RemOpErr),
             other => other,
         })
     }
@@ -129,20 +129,20 @@ impl Transfer {
         link: &PeerQp,
         local: &SgList,
         remote: RemoteAddr,
-        op: Atomic,
-    ) -> Result<u32, Stop> {
+        op: AtomicOp,
+    ) -> Result<u32, StopReason> {
         if local.total() != 8 {
-            return Err(Stop::Fail(WcStatus::LocLenErr));
+            return Err(StopReason::Fail(WcStatus::LocLenErr));
         }
         if !remote.addr.is_multiple_of(8) {
-            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+            return Err(StopReason::Fail(WcStatus::RemInvReqErr));
         }
-        let refused = || Stop::Fail(WcStatus::RemAccessErr);
+        let refused = || StopReason::Fail(WcStatus::RemAccessErr);
         let place = link.peer.table.check(remote.rkey, link.pd, Access::REMOTE_ATOMIC, remote.addr, 8);
         let place = place.ok_or_else(refused)?;
         let at = mapped(link, place, 8).map(<*mut u8>::cast::<u64>);
         if at.is_some_and(|at| !at.is_aligned()) {
-            return Err(Stop::Fail(WcStatus::RemInvReqErr));
+            return Err(StopReason::Fail(WcStatus::RemInvReqErr));
         }
         let old = match (at, place, link.peer.copy_method) {
             // SAFETY: checked, aligned, mapped until we have left. Test: `atomics` of the conformance suite.
@@ -155,10 +155,10 @@ impl Transfer {
             (None, Location::Private(at) | Location::Anywhere(at), CopyMethod::Kernel { pid })
             | (None, Location::Anywhere(at), CopyMethod::Direct { pid }) => {
                 let _lock = self.lock_atomics(link)?;
-                atomic_across(pid, at, op)?
+                process_vm_atomic(pid, at, op)?
             }
             (None, Location::Private(at) | Location::Anywhere(at), CopyMethod::Service) => {
-                self.service.atomic(link, at, remote.rkey, op).ok_or(Stop::Wait)??
+                self.service.atomic(link, at, remote.rkey, op).ok_or(StopReason::Wait)??
             }
             _ => return Err(refused()),
         };
@@ -167,11 +167,11 @@ impl Transfer {
 
     /// Takes the lock for atomics on the peer's private memory. If it stays taken for long, kicks the peer,
     /// which checks the holder.
-    fn lock_atomics<'l>(&mut self, link: &'l PeerQp) -> Result<AtomicLock<'l>, Stop> {
+    fn lock_atomics<'l>(&mut self, link: &'l PeerQp) -> Result<AtomicLock<'l>, StopReason> {
         self.atomic_locks = self.atomic_locks.wrapping_add(1);
-        AtomicLock::take(&link.peer.table.map, link.index, self.atomic_locks).ok_or_else(|| {
+        AtomicLock::try_lock(&link.peer.table.map, link.index, self.atomic_locks).ok_or_else(|| {
             link.kick();
-            Stop::Wait
+            StopReason::Wait
         })
     }
 }

@@ -1,4 +1,4 @@
 //! Descriptors that threads sleep on, and what wakes them.
 
-pub(crate) mod doorbell;
 pub(crate) mod reactor;
+pub(crate) mod wake_socket;

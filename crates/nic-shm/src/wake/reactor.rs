@@ -1,4 +1,4 @@
-//! Event sources of the NIC thread: sockets of connections, a doorbell for peers, and wake-ups by this
+//! Event sources of the NIC thread: sockets of connections, a wake socket for peers, and wake-ups by this
 //! process.
 
 use std::os::fd::BorrowedFd;
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::epoll::{Event, EventFlags};
 use verbs::{Error, Result};
 
-use crate::wake::doorbell::{Doorbell, DoorbellState};
+use crate::wake::wake_socket::{WakeSocket, WakeSocketState};
 use nic_util::thread::Ear;
 
-/// The token of the doorbell, which no socket has.
-const DOORBELL: u64 = u64::MAX;
+/// The token of the wake socket, which no socket has.
+const WAKE_SOCKET: u64 = u64::MAX;
 
 /// An event that woke the thread.
 pub(crate) enum ReactorEvent {
-    /// A peer has rung the doorbell.
-    Doorbell,
+    /// A peer has woken the thread.
+    WokenByPeer,
     /// The socket with this number is readable or has ended.
     Socket(u64),
 }
@@ -24,18 +24,18 @@ pub(crate) enum ReactorEvent {
 /// The thread's event sources.
 pub(crate) struct Reactor {
     pub(crate) epoll: Ear,
-    doorbell: Doorbell,
-    /// The doorbell is broken: the thread polls at intervals instead.
-    doorbell_broken: AtomicBool,
+    wake_socket: WakeSocket,
+    /// The wake socket is broken: the thread polls at intervals instead.
+    wake_socket_broken: AtomicBool,
 }
 
 impl Reactor {
     pub(crate) fn new() -> Result<Self> {
-        let (epoll, doorbell) = (Ear::new()?, Doorbell::new()?);
+        let (epoll, wake_socket) = (Ear::new()?, WakeSocket::new()?);
         epoll
-            .watch(doorbell.receiver(), DOORBELL, EventFlags::IN)
+            .watch(wake_socket.receiver(), WAKE_SOCKET, EventFlags::IN)
             .map_err(|e| Error::system("cannot create the device's event descriptors", e))?;
-        Ok(Self { epoll, doorbell, doorbell_broken: AtomicBool::new(false) })
+        Ok(Self { epoll, wake_socket, wake_socket_broken: AtomicBool::new(false) })
     }
 
     /// Wakes the thread, which checks its work and the time.
@@ -44,13 +44,13 @@ impl Reactor {
     }
 
     /// The descriptor that a peer rings to wake the thread.
-    pub(crate) fn doorbell(&self) -> BorrowedFd<'_> {
-        self.doorbell.sender()
+    pub(crate) fn wake_socket(&self) -> BorrowedFd<'_> {
+        self.wake_socket.sender()
     }
 
-    /// Whether the doorbell is broken, so that peers cannot wake the thread any more.
-    pub(crate) fn is_doorbell_broken(&self) -> bool {
-        self.doorbell_broken.load(Ordering::Acquire)
+    /// Whether the wake socket is broken, so that peers cannot wake the thread any more.
+    pub(crate) fn is_wake_socket_broken(&self) -> bool {
+        self.wake_socket_broken.load(Ordering::Acquire)
     }
 
     /// A number for a socket that will be watched.
@@ -66,10 +66,10 @@ impl Reactor {
     }
 
     /// Enables or disables events of a listening socket.
-    pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, id: u64, enabled: bool) {
+    pub(crate) fn set_events_enabled(&self, fd: BorrowedFd<'_>, id: u64, enabled: bool) {
         let flags = if enabled { EventFlags::IN } else { EventFlags::empty() };
         // This fails only for a socket that is not watched, which is being closed then.
-        let _ = self.epoll.rewatch(fd, id, flags);
+        let _ = self.epoll.set_events_enabled(fd, id, flags);
     }
 
     pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
@@ -79,14 +79,14 @@ impl Reactor {
     /// Decodes an event.
     pub(crate) fn decode(&self, event: &Event) -> ReactorEvent {
         match event.data.u64() {
-            DOORBELL => {
-                if self.doorbell.take() == DoorbellState::Broken {
+            WAKE_SOCKET => {
+                if self.wake_socket.drain() == WakeSocketState::Broken {
                     // A peer has shut down the socket that it shares with others; it would wake this thread
                     // without end.
-                    self.unwatch(self.doorbell.receiver());
-                    self.doorbell_broken.store(true, Ordering::Release);
+                    self.unwatch(self.wake_socket.receiver());
+                    self.wake_socket_broken.store(true, Ordering::Release);
                 }
-                ReactorEvent::Doorbell
+                ReactorEvent::WokenByPeer
             }
             id => ReactorEvent::Socket(id),
         }

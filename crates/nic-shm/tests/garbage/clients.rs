@@ -8,8 +8,8 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use verbs::{CmEvent, Error, Listener, MemoryKind, SendOp};
 
 use crate::raw::{
-    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, doorbell, event_fd,
-    full_pipe, memory_file, real_request, short, write_at,
+    Answer, PROCESS_AT, QP_AT, QP_INDEX_AT, Raw, SEGMENT_LEN, TOKEN_AT, borrowed, event_fd, full_pipe,
+    memory_file, real_request, short, wake_socket, write_at,
 };
 use crate::support::agent::Agent;
 use crate::support::device;
@@ -181,22 +181,22 @@ fn wrong_descriptors(rng: &mut Rng, segment: &OwnedFd) -> Vec<(&'static str, Vec
     let (_, closed) = rustix::pipe::pipe().map(|(r, w)| (drop(r), w)).expect("a pipe");
     let mut sets = vec![
         ("none", vec![]),
-        ("one", vec![doorbell()]),
+        ("one", vec![wake_socket()]),
         ("/dev/null", vec![file("/dev/null"), file("/dev/null")]),
-        ("a folder", vec![file("/"), doorbell()]),
-        ("a pipe", vec![read, doorbell()]),
-        ("doorbells", vec![doorbell(), doorbell(), doorbell()]),
-        ("memory that may shrink", vec![memory(SEGMENT_LEN, SealFlags::empty()), doorbell()]),
-        ("too little memory", vec![memory(4096, good), doorbell()]),
-        ("no memory", vec![memory(0, good), doorbell()]),
-        ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), doorbell()]),
-        ("random memory", vec![random, doorbell()]),
-        ("a full pipe as doorbell", vec![own(segment), full]),
-        ("a closed pipe as doorbell", vec![own(segment), closed]),
-        ("an eventfd as doorbell", vec![own(segment), event_fd()]),
+        ("a folder", vec![file("/"), wake_socket()]),
+        ("a pipe", vec![read, wake_socket()]),
+        ("wake sockets", vec![wake_socket(), wake_socket(), wake_socket()]),
+        ("memory that may shrink", vec![memory(SEGMENT_LEN, SealFlags::empty()), wake_socket()]),
+        ("too little memory", vec![memory(4096, good), wake_socket()]),
+        ("no memory", vec![memory(0, good), wake_socket()]),
+        ("memory that may not be written", vec![memory(SEGMENT_LEN, good | SealFlags::WRITE), wake_socket()]),
+        ("random memory", vec![random, wake_socket()]),
+        ("a full pipe as wake socket", vec![own(segment), full]),
+        ("a closed pipe as wake socket", vec![own(segment), closed]),
+        ("an eventfd as wake socket", vec![own(segment), event_fd()]),
     ];
     if let Some(huge) = memory_file(SEGMENT_LEN, MemfdFlags::HUGETLB, good) {
-        sets.push(("huge pages", vec![huge, doorbell()]));
+        sets.push(("huge pages", vec![huge, wake_socket()]));
     }
     sets
 }
@@ -257,7 +257,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
     // Generation 1, ready to send.
     write_at(&file, QP_AT + index * 1024, &(3_u64 | 1 << 32).to_le_bytes());
     let raw = Raw::connect(victim.port());
-    raw.send(&hello, &[file.as_fd(), doorbell().as_fd(), doorbell().as_fd()]);
+    raw.send(&hello, &[file.as_fd(), wake_socket().as_fd(), wake_socket().as_fd()]);
     let before = victim.accepted + victim.refused;
     until("decision", || {
         victim.serve();

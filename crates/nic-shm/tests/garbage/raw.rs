@@ -124,7 +124,7 @@ pub(crate) struct Requester {
     _raw: Raw,
 }
 
-/// A real request, with its segment and its doorbell, as a device sends it; valid while the asker is alive.
+/// A real request, with its segment and its wake socket, as a device sends it; valid while the asker is alive.
 pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Requester) {
     let listener = RawListener::new();
     let end = End::on(&device(nic_shm::CopyPath::Auto), 4096);
@@ -142,13 +142,13 @@ pub(crate) fn memory_file(len: u64, flags: MemfdFlags, seals: SealFlags) -> Opti
     Some(file)
 }
 
-/// A doorbell for a peer to ring.
-pub(crate) fn doorbell() -> OwnedFd {
+/// A wake socket for a peer to ring.
+pub(crate) fn wake_socket() -> OwnedFd {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     pair.expect("two sockets").0
 }
 
-/// An eventfd, which is not a valid doorbell.
+/// An eventfd, which is not a valid wake socket.
 pub(crate) fn event_fd() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC).expect("a counter")
 }

@@ -135,7 +135,7 @@ fn fpdu(kind: &Kind, wrong: usize, node: &Node, rng: &mut Rng) -> Vec<u8> {
     put(0, 2, segment.len() as u64, &mut out);
     out.extend(segment);
     out.resize((out.len()).next_multiple_of(4), 0);
-    let crc = Crc::of(&out).to_wire();
+    let crc = Crc::compute(&out).to_wire();
     out.extend(crc);
     out
 }

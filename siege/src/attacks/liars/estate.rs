@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use host::Span;
-use nic_shm::lab::Lab;
+use nic_shm::lab::FaultInjector;
 use nic_shm::{CopyPath, ShmConfig, open};
 use verbs::{
     Access, Buf, Cm, CmEvent, CompChannel, ConnParam, ConnectRequest, Cq, Device, Mr, Pd, Qp, QpCap, QpInit,
@@ -355,8 +355,8 @@ impl Traffic {
     /// Writes to an address outside of the peer's region where this side would hit its own canary if nothing checked the
     /// region's end. The region itself is written right before, so that it is cached.
     pub(super) fn overreach(&mut self, estate: &Estate, qp: &Qp, peer: &Remotes) {
-        let lab = Lab::of(qp).ok();
-        let Some(addr) = lab.and_then(|lab| lab.aim(peer.nic.rkey, estate.canary())) else { return };
+        let lab = FaultInjector::of(qp).ok();
+        let Some(addr) = lab.and_then(|lab| lab.out_of_bounds_address(peer.nic.rkey, estate.canary())) else { return };
         for remote in [peer.nic, RemoteAddr { addr, ..peer.nic }] {
             let sge = [estate.start(false).sge(0, 8)];
             let wr = SendWr::new(self.sent, SendOp::Write(remote), &sge);

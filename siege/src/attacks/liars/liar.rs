@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nic_shm::CopyPath;
-use nic_shm::lab::{Lab, Word, hello_words, twist_hellos};
+use nic_shm::lab::{FaultInjector, Word, hello_words, set_hello_fault};
 use verbs::{Cq, Qp, SendOp, SendWr, Wc};
 
 use super::estate::{Estate, LEN, Remotes, Traffic};
@@ -96,7 +96,7 @@ impl Lie {
     }
 
     /// Writes the false value. Returns a description, or `None` if there is no such word.
-    fn tell(&self, lab: &Lab, words: &[Word], own: &[Word]) -> Option<Told> {
+    fn tell(&self, lab: &FaultInjector, words: &[Word], own: &[Word]) -> Option<Told> {
         let word = self.choose(words)?;
         let old = lab.read(word)?;
         let value = hostile(self, word, old, own);
@@ -116,16 +116,16 @@ struct Told {
 /// One connection with one false value. Reports it, or `none` if there is no such word, and stays until asked to end.
 fn round(estate: &Estate, port: u16, lie: &Lie) -> Result<()> {
     let (qp, cq) = estate.queue_pair(lie.shared)?;
-    let lab = Lab::of(&qp)?;
+    let lab = FaultInjector::of(&qp)?;
     let own = lab.own_words(&estate.keys());
     let mut traffic = Traffic::default();
     traffic.receive(estate, &qp, lie.shared);
     let hello = hello_words();
     if let Some(word) = lie.choose(&hello) {
         let value = hostile(lie, word, 0, &own);
-        twist_hellos(Some((word.clone(), value)));
+        set_hello_fault(Some((word.clone(), value)));
         let connected = estate.connect(&qp, port, PATIENCE_WITH_LIES);
-        twist_hellos(None);
+        set_hello_fault(None);
         let result = result_of(&connected);
         if let Ok(peer) = connected {
             bout(estate, &qp, &cq, &peer, &mut traffic);

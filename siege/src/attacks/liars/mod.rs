@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use nic_shm::CopyPath;
-use nic_shm::lab::{Lab, hello_words, is_written};
+use nic_shm::lab::{FaultInjector, hello_words, is_written_by_peers};
 use serde::{Deserialize, Serialize};
 
 use crate::attack::{Attack, Budget, Tally};
@@ -197,11 +197,11 @@ fn fields(estate: &Estate, copy: CopyPath) -> Result<Vec<Field>> {
     }
     for shared in [false, true] {
         let (qp, _cq) = estate.queue_pair(shared)?;
-        let words = Lab::of(&qp)?.own_words(&estate.keys());
+        let words = FaultInjector::of(&qp)?.own_words(&estate.keys());
         for word in &words {
             let places = words.iter().filter(|other| other.field == word.field).count();
             add(&word.field, false, places, Some(shared));
-            if is_written(&word.field) {
+            if is_written_by_peers(&word.field) {
                 add(&word.field, true, places, Some(shared));
             }
         }
