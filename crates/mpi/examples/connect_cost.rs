@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 
 use datatypes::{Basic, Datatype};
-use mpi::{Board, Buffer, Comm, Config, Mode, Port, Process, With};
+use mpi::{Board, Buffer, Comm, Config, Mode, PeerTag, Port, Process};
 use verbs::host::{Host, Task};
 use verbs::{Buf, Device};
 
@@ -16,7 +16,7 @@ const WARM_UP: usize = 10;
 fn exchange(comm: &Comm, rank: u32) {
     let memory = Buf::alloc(16).expect("memory");
     let bytes = |at| Buffer::of(&memory, at, 8, &Datatype::from(Basic::Byte)).expect("inside");
-    let with = With { rank: 1 - rank as i32, tag: 1 };
+    let with = PeerTag { rank: 1 - rank as i32, tag: 1 };
     if rank == 0 {
         comm.send(Mode::Standard, &bytes(0), with).expect("sent");
     }

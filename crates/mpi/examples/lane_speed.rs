@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use datatypes::{Basic, Datatype};
-use mpi::{Board, Buffer, Comm, Config, Lane, Matcher, Mode, Port, Process, With};
+use mpi::{Board, Buffer, Comm, Config, Lane, Matcher, Mode, PeerTag, Port, Process};
 use verbs::Buf;
 use verbs::host::{Host, Task};
 
@@ -26,7 +26,7 @@ fn ping(host: &Host, comm: &Comm, rank: u32) -> f64 {
     let memory = Buf::alloc(64).expect("memory");
     let bytes = |at| Buffer::of(&memory, at, 8, &Datatype::from(Basic::Byte)).expect("inside");
     let (out, into) = (bytes(0), bytes(8));
-    let with = With { rank: 1 - rank as i32, tag: 1 };
+    let with = PeerTag { rank: 1 - rank as i32, tag: 1 };
     let began = host.now();
     for _ in 0..ROUNDS {
         if rank == 0 {

@@ -11,7 +11,7 @@ use crate::coll::tuning::Tuning;
 use crate::comm::communicator::Comm;
 use crate::comm::context::Context;
 use crate::comm::group::Group;
-use crate::core::{Core, LEAVING};
+use crate::core::{Core, LEAVE_TIMEOUT};
 use crate::error::{Class, Error, Result};
 use crate::p2p::over_portals::Portals;
 use crate::peers::nic::Port;
@@ -55,7 +55,7 @@ pub struct Config {
     /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
     /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
     /// with [`Lane::Portals`], since the thread of its NIC needs cores, too.
-    pub is_crowd: Option<bool>,
+    pub oversubscribed: Option<bool>,
     /// The layer that carries messages; the same for all processes of a job.
     pub lane: Lane,
     /// The parameters by which collective algorithms are chosen; those of process 0 apply to all.
@@ -90,8 +90,8 @@ impl Process {
                 format_args!("rank {rank} does not exist in a job of {size}"),
             ));
         }
-        let is_crowd = config.is_crowd.filter(|_| config.lane == Lane::Verbs);
-        is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
+        let oversubscribed = config.oversubscribed.filter(|_| config.lane == Lane::Verbs);
+        oversubscribed.into_iter().for_each(|oversubscribed| host.expect_crowd(oversubscribed));
         config.tuning.tell(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
@@ -108,7 +108,7 @@ impl Process {
             _ => None,
         };
         let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
-        core.expect_crowd(is_crowd == Some(true));
+        core.set_oversubscribed(oversubscribed == Some(true));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;
@@ -139,7 +139,7 @@ impl Process {
     pub fn finalize(&self) -> Result<()> {
         self.end_world()?;
         // After the fence no process of this job waits for another.
-        self.part(false);
+        self.announce_leaving(false);
         Ok(())
     }
 
@@ -162,11 +162,11 @@ impl Process {
         {
             ni.close();
         }
-        self.part(true);
+        self.announce_leaving(true);
     }
 
-    fn part(&self, all: bool) {
-        let deadline = self.host().after(LEAVING);
+    fn announce_leaving(&self, all: bool) {
+        let deadline = self.host().after(LEAVE_TIMEOUT);
         // A peer without the announcement by then is stopped or dead.
         let _ =
             self.core.wait_for("MPI_Finalize", deadline, |engine| engine.transport.leave(all).then_some(()));

@@ -74,7 +74,7 @@ impl Status {
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CompletedRequest {
     /// The status.
     pub status: Status,
     /// The [`crate::Comm::id`] of its communicator, if it had one, whose error handler gets its errors.
@@ -83,7 +83,7 @@ pub struct Ended {
     pub is_persistent: bool,
 }
 
-impl Ended {
+impl CompletedRequest {
     /// The result of a request without an operation.
     pub(crate) fn nothing() -> Self {
         Self { status: Status::empty(), comm: None, is_persistent: false }

@@ -530,7 +530,7 @@ fn requests_end_in_any_order(process: &Process) {
     assert_eq!(Request::test_all(&mut requests), None);
     let (first, status) = Request::wait_any(&mut requests).expect("active");
     assert_eq!((first, status.tag), (2, 2));
-    assert_eq!(Request::test_any(&mut requests), Any::Pending);
+    assert_eq!(Request::test_any(&mut requests), TestAny::Pending);
     send(world, vec![], with(1, 9));
     let some = Request::wait_some(&mut requests).expect("active");
     assert_eq!(some.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0]);
@@ -539,7 +539,7 @@ fn requests_end_in_any_order(process: &Process) {
     let statuses = Request::wait_all(&mut requests);
     assert_eq!(statuses.iter().map(|status| status.tag).collect::<Vec<_>>(), [ANY_TAG, 1, ANY_TAG]);
     assert_eq!(Request::wait_any(&mut requests), None);
-    assert_eq!(Request::test_any(&mut requests), Any::Inactive);
+    assert_eq!(Request::test_any(&mut requests), TestAny::Inactive);
     assert_eq!(Request::wait_some(&mut requests), None);
     assert!(Request::test_all(&mut requests).is_some());
     send(world, vec![], with(1, 9));
@@ -986,27 +986,37 @@ fn messages_come_in_parts(process: &Process) {
         if world.rank() == 0 {
             let mut sends = world.send_parts_init(buffer(&mut bytes), 6, peer).expect("six parts");
             assert_eq!(
-                sends.remote().expect("parts").parts_ready(0, 0).expect_err("not started").class,
+                sends.handle_for_threads().expect("parts").parts_ready(0, 0).expect_err("not started").class,
                 Class::ARG
             );
             for round in 0..2 {
                 bytes.copy_from_slice(&pattern(0, round, len));
                 sends.start().expect("inactive");
                 for part in [4, 5] {
-                    sends.remote().expect("parts").parts_ready(part, part).expect("waits");
+                    sends.handle_for_threads().expect("parts").parts_ready(part, part).expect("waits");
                 }
                 assert_eq!(
-                    sends.remote().expect("parts").parts_ready(5, 5).expect_err("ready already").class,
+                    sends
+                        .handle_for_threads()
+                        .expect("parts")
+                        .parts_ready(5, 5)
+                        .expect_err("ready already")
+                        .class,
                     Class::ARG
                 );
                 assert_eq!(
-                    sends.remote().expect("parts").parts_ready(6, 6).expect_err("no such part").class,
+                    sends
+                        .handle_for_threads()
+                        .expect("parts")
+                        .parts_ready(6, 6)
+                        .expect_err("no such part")
+                        .class,
                     Class::ARG
                 );
                 // The receiver has the last third.
                 assert_eq!(receive(world, 1, with(1, 6)).0, [1]);
                 assert_eq!(sends.test(), None);
-                sends.remote().expect("parts").parts_ready(0, 3).expect("wait");
+                sends.handle_for_threads().expect("parts").parts_ready(0, 3).expect("wait");
                 assert_eq!(sends.wait().class(), Class::SUCCESS);
                 // The receiver has everything.
                 receive(world, 0, with(1, 7));
@@ -1015,24 +1025,29 @@ fn messages_come_in_parts(process: &Process) {
             let mut receives = world.receive_parts_init(buffer(&mut bytes), 3, peer).expect("three parts");
             for round in 0..2 {
                 receives.start().expect("inactive");
-                while !receives.remote().expect("parts").part_arrived(2).expect("active") {}
-                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(false));
+                while !receives.handle_for_threads().expect("parts").part_arrived(2).expect("active") {}
+                assert_eq!(receives.handle_for_threads().expect("parts").part_arrived(0), Ok(false));
                 assert_eq!(
-                    receives.remote().expect("parts").part_arrived(3).expect_err("no such part").class,
+                    receives
+                        .handle_for_threads()
+                        .expect("parts")
+                        .part_arrived(3)
+                        .expect_err("no such part")
+                        .class,
                     Class::ARG
                 );
                 send(world, vec![1], with(0, 6));
                 let status = receives.wait();
                 assert_eq!((status.source, status.bytes), (0, len as u64));
                 assert!(bytes == pattern(0, round, len), "round {round} of {len} bytes");
-                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(true));
+                assert_eq!(receives.handle_for_threads().expect("parts").part_arrived(0), Ok(true));
                 send(world, vec![], with(0, 7));
             }
         }
     }
     let mut nobody = world.send_parts_init(Buffer::nothing(), 2, with(PROC_NULL, 1)).expect("nobody");
     nobody.start().expect("inactive");
-    nobody.remote().expect("parts").parts_ready(0, 1).expect("nothing to do");
+    nobody.handle_for_threads().expect("parts").parts_ready(0, 1).expect("nothing to do");
     assert_eq!(nobody.wait().class(), Class::SUCCESS);
     let mut odd = [0; 5];
     assert_eq!(world.send_parts_init(buffer(&mut odd), 2, peer).expect_err("odd").class, Class::COUNT);
@@ -1069,14 +1084,14 @@ fn programs_complete_their_requests(process: &Process) {
     request.cancel().expect("active");
     send(world, vec![3], with(0, 1));
     assert_eq!(Request::wait_any(&mut [&mut request, &mut receives]).map(|(at, _)| at), Some(1));
-    let remote = request.remote().expect("active");
-    remote.complete().expect("active");
+    let handle_for_threads = request.handle_for_threads().expect("active");
+    handle_for_threads.complete().expect("active");
     request.cancel().expect("active");
     assert_eq!(request.peek().map(|status| status.tag), Some(77));
     assert_eq!(job.freed.load(Ordering::SeqCst), 0, "the request is still there");
     assert_eq!(request.wait().tag, 77);
     assert_eq!((job.freed.load(Ordering::SeqCst), job.cancelled.load(Ordering::SeqCst)), (1, 3));
-    assert!(request.remote().is_none(), "it is gone");
+    assert!(request.handle_for_threads().is_none(), "it is gone");
 }
 
 #[test]

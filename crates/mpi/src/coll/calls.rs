@@ -13,17 +13,17 @@ use crate::coll::shm::PlainCall;
 use crate::comm::communicator::Comm;
 use crate::comm::context::Plane;
 use crate::error::{Class, Error, Result};
-use crate::p2p::engine::{Begun, Engine};
-use crate::p2p::wire::{Called, Label};
+use crate::p2p::engine::{Engine, Started};
+use crate::p2p::wire::{CollCall, MatchKey};
 use crate::req::request::Request;
 
 /// Starts a planned operation.
-fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Begun {
+fn begin(engine: &mut Engine, plan: Arc<Plan>) -> Started {
     engine.scheduled += 1;
     if let Some(called) = plan.called {
-        engine.called(plan.label, called);
+        engine.record_collective(plan.match_key, called);
     }
-    engine.begin(Box::new(Run::new(plan)))
+    engine.start_task(Box::new(Run::new(plan)))
 }
 
 impl Comm {
@@ -40,8 +40,8 @@ impl Comm {
             return done;
         }
         let plan = self.plan(call, Self::next_collective)?;
-        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
-        self.core().finish(call.name(), begun).ok().map(drop)
+        let started = self.core().with(|engine| begin(engine, Arc::new(plan)));
+        self.core().finish(call.name(), started).ok().map(drop)
     }
 
     /// Carries out a short operation on contiguous elements as [`Comm::collective`] does, if it needs no messages. Otherwise it
@@ -62,8 +62,8 @@ impl Comm {
     /// As [`Comm::collective`] for the arguments; other errors are in the request's status.
     pub fn icollective(&self, call: &Collective) -> Result<Request> {
         let plan = self.plan(call, Self::next_background)?;
-        let begun = self.core().with(|engine| begin(engine, Arc::new(plan)));
-        Ok(Request::new(self, begun))
+        let started = self.core().with(|engine| begin(engine, Arc::new(plan)));
+        Ok(Request::new(self, started))
     }
 
     /// A persistent request that carries out a collective operation each time it is started. Members may start several of them in
@@ -88,11 +88,11 @@ impl Comm {
             Which::Neighbours(neighbours) => plan_neighbours(&neighbours, &task.input, &task.output),
             Which::All(kind) if self.is_inter() => {
                 let text = format!("{} needs an intracommunicator", collective.name());
-                called = Some(Called::new(kind, root, bytes));
+                called = Some(CollCall::new(kind, root, bytes));
                 plan_inter(kind, &task).ok_or_else(|| Error::new(Class::COMM, text))?
             }
             Which::All(kind) => {
-                called = Some(Called::new(kind, root, bytes));
+                called = Some(CollCall::new(kind, root, bytes));
                 let case = Case { kind, size, bytes, commutative, even, segment: 0, shared: 0 };
                 let choice = self.core().tuning().choose(case);
                 task.segment = choice.segment;
@@ -100,8 +100,8 @@ impl Comm {
                 choice.algorithm.plan(&task).ok_or_else(none)?
             }
         };
-        let label = Label { context: self.context(Plane::Collective)?, tag: tag(self) };
-        let plan = places.plan(&schedule, (self.group(), self.peers()), label, op)?;
+        let match_key = MatchKey { context: self.context(Plane::Collective)?, tag: tag(self) };
+        let plan = places.plan(&schedule, (self.group(), self.peers()), match_key, op)?;
         Ok(Plan { called, ..plan })
     }
 }

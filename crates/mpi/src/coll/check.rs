@@ -6,10 +6,10 @@ use collectives::{Kind, Root};
 use host::Span;
 
 use crate::error::{Class, Error};
-use crate::p2p::wire::{Called, Label};
+use crate::p2p::wire::{CollCall, MatchKey};
 
 /// Waits before the first and each further query. After the last one, a member waits without limit.
-pub(crate) const PATIENCE: [Span; 6] = [
+pub(crate) const CHECK_INTERVALS: [Span; 6] = [
     Span::from_ms(500),
     Span::from_ms(1000),
     Span::from_ms(2000),
@@ -18,7 +18,7 @@ pub(crate) const PATIENCE: [Span; 6] = [
     Span::from_ms(16_000),
 ];
 
-impl Called {
+impl CollCall {
     /// A call by all members of the communicator.
     pub(crate) fn new(kind: Kind, root: Root, bytes: u64) -> Self {
         let at = Kind::ALL.iter().position(|known| *known == kind);
@@ -40,7 +40,7 @@ impl Called {
     }
 }
 
-impl std::fmt::Display for Called {
+impl std::fmt::Display for CollCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = Kind::ALL.get(usize::from(self.kind)).map_or("something else", |kind| kind.name());
         write!(f, "{name} of {} bytes", self.bytes)?;
@@ -60,28 +60,28 @@ pub(crate) struct Ledger {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    label: Label,
-    called: Called,
+    match_key: MatchKey,
+    called: CollCall,
     gave_up: bool,
 }
 
 impl Ledger {
     /// Records the start of an operation.
     #[inline]
-    pub(crate) fn begin(&mut self, label: Label, called: Called) {
-        self.entries[self.next] = Some(Entry { label, called, gave_up: false });
+    pub(crate) fn begin(&mut self, match_key: MatchKey, called: CollCall) {
+        self.entries[self.next] = Some(Entry { match_key, called, gave_up: false });
         self.next = (self.next + 1) % KEPT;
     }
 
     /// Records that an operation has failed.
-    pub(crate) fn give_up(&mut self, label: Label) {
-        let entries = self.entries.iter_mut().flatten().filter(|entry| entry.label == label);
+    pub(crate) fn give_up(&mut self, match_key: MatchKey) {
+        let entries = self.entries.iter_mut().flatten().filter(|entry| entry.match_key == match_key);
         entries.for_each(|entry| entry.gave_up = true);
     }
 
-    /// This process's call with a label, if it differs from `called` or has failed.
-    pub(crate) fn differs(&self, label: Label, called: Called) -> Option<Called> {
-        let mut entries = self.entries.iter().flatten().filter(|entry| entry.label == label);
+    /// This process's call with a key, if it differs from `called` or has failed.
+    pub(crate) fn differs(&self, match_key: MatchKey, called: CollCall) -> Option<CollCall> {
+        let mut entries = self.entries.iter().flatten().filter(|entry| entry.match_key == match_key);
         entries.find(|entry| entry.gave_up || entry.called != called).map(|entry| entry.called)
     }
 }
@@ -93,18 +93,18 @@ mod tests {
     #[test]
     fn only_what_differs_or_has_failed_is_told() {
         let (short, long) =
-            (Called::new(Kind::Bcast, Root::Rank(2), 8), Called::new(Kind::Bcast, Root::Rank(2), 900));
-        let label = |tag| Label { context: 8, tag };
+            (CollCall::new(Kind::Bcast, Root::Rank(2), 8), CollCall::new(Kind::Bcast, Root::Rank(2), 900));
+        let match_key = |tag| MatchKey { context: 8, tag };
         let mut ledger = Ledger::default();
-        assert_eq!(ledger.differs(label(1), long), None, "it has not come so far");
-        ledger.begin(label(1), short);
-        assert_eq!(ledger.differs(label(1), short), None);
-        assert_eq!(ledger.differs(label(1), long), Some(short));
-        assert_eq!(ledger.differs(Label { context: 16, tag: 1 }, long), None);
-        ledger.give_up(label(1));
-        assert_eq!(ledger.differs(label(1), short), Some(short));
-        (2..).take(KEPT).for_each(|tag| ledger.begin(label(tag), long));
-        assert_eq!(ledger.differs(label(1), long), None, "it is long past");
+        assert_eq!(ledger.differs(match_key(1), long), None, "it has not come so far");
+        ledger.begin(match_key(1), short);
+        assert_eq!(ledger.differs(match_key(1), short), None);
+        assert_eq!(ledger.differs(match_key(1), long), Some(short));
+        assert_eq!(ledger.differs(MatchKey { context: 16, tag: 1 }, long), None);
+        ledger.give_up(match_key(1));
+        assert_eq!(ledger.differs(match_key(1), short), Some(short));
+        (2..).take(KEPT).for_each(|tag| ledger.begin(match_key(tag), long));
+        assert_eq!(ledger.differs(match_key(1), long), None, "it is long past");
         let text = long.differs(3, short).text;
         let expected = "process 3 of the job has called bcast of 8 bytes with root 2, and this one bcast of 900 bytes with root 2";
         assert_eq!(text, expected);

@@ -7,7 +7,7 @@ use crate::coll::sched::{Act, Plan};
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 
 /// The buffers of a call. Where each block has its own buffer, the index in a span's type is the block's number.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Places {
         mut self,
         schedule: &Schedule,
         (mine, others): (&Group, &Group),
-        label: Label,
+        match_key: MatchKey,
         op: Option<Op>,
     ) -> Result<Plan> {
         for scratch in schedule.scratch() {
@@ -59,7 +59,7 @@ impl Places {
             })
         };
         let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(act).collect());
-        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, label, op, called: None })
+        Ok(Plan { rounds: rounds.collect::<Result<_>>()?, match_key, op, called: None })
     }
 
     fn datatype(&self, datatype: Type) -> Result<Datatype> {

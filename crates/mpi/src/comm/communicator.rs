@@ -292,7 +292,7 @@ impl Comm {
     /// As [`Comm::free`].
     pub fn disconnect(&self) -> Result<()> {
         let id = self.id();
-        self.core().wait("MPI_Comm_disconnect", |engine| (!engine.is_busy(id)).then_some(()))?;
+        self.core().wait("MPI_Comm_disconnect", |engine| (!engine.has_active_operation(id)).then_some(()))?;
         self.free()
     }
 

@@ -24,7 +24,7 @@ pub enum SplitType {
 impl Comm {
     /// Agrees with all members, of both groups if there are two, on a new name.
     pub(crate) fn agree(&self) -> Result<Context> {
-        let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let said = if self.rank() == 0 { self.core().new_context()?.number().to_le_bytes() } else { [0; 8] };
         let said = match self.remote_group() {
             Some(_) => self.agree_with_other_side(&said)?,
             None => said.to_vec(),
@@ -216,7 +216,7 @@ impl Comm {
         }
         self.check_part(group)?;
         let Some(me) = group.rank_of(self.core().bootstrap().rank()) else { return Ok(None) };
-        let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
+        let name = if me == 0 { self.core().new_context()?.number().to_le_bytes() } else { [0; 8] };
         let talk = OobChannel::new(self.core(), self.context(Plane::Making)?, tag, group);
         let context = name_of(&talk.told_by_first(me, &name)?)?;
         self.child(context, group.clone(), None, None).map(Some)
@@ -294,7 +294,7 @@ impl Comm {
         };
         let other = peer.peers().process(remote_leader).ok_or_else(none)?;
         let talk = OobChannel::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
-        let (core, name) = (self.core(), self.core().name_context()?);
+        let (core, name) = (self.core(), self.core().new_context()?);
         let members = Told::of(core, self.group())?.bytes_for(core, other)?;
         talk.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
         let heard = talk.receive(remote_leader)?;

@@ -9,10 +9,10 @@ use crate::comm::group::Group;
 use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Engine, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::req::request::Request;
 use crate::status::Status;
 
@@ -30,7 +30,7 @@ enum Step {
 struct Naming {
     copy: Comm,
     /// Of messages within its group.
-    label: Label,
+    match_key: MatchKey,
     step: Step,
 }
 
@@ -44,17 +44,17 @@ impl Naming {
     fn try_advance(&mut self, engine: &mut Engine) -> Result<Option<Status>> {
         match &mut self.step {
             Step::ReceiveName(key, said) => {
-                let Some(status) = engine.take(*key) else { return Ok(None) };
+                let Some(status) = engine.take_status(*key) else { return Ok(None) };
                 status.ok()?;
                 self.copy.set_context(name_of(&said.to_vec())?);
                 Ok(Some(Status::empty()))
             }
             Step::CompareNames { sent, heard, own, theirs } => {
-                if let Some(status) = sent.and_then(|key| engine.take(key)) {
+                if let Some(status) = sent.and_then(|key| engine.take_status(key)) {
                     status.ok()?;
                     *sent = None;
                 }
-                let Some(status) = sent.is_none().then(|| engine.take(*heard)).flatten() else {
+                let Some(status) = sent.is_none().then(|| engine.take_status(*heard)).flatten() else {
                     return Ok(None);
                 };
                 status.ok()?;
@@ -67,7 +67,7 @@ impl Naming {
             }
             Step::SendName(left) => {
                 let mut failed = None;
-                left.retain(|key| match engine.take(*key) {
+                left.retain(|key| match engine.take_status(*key) {
                     Some(status) => {
                         failed = status.error.or(failed.take());
                         false
@@ -86,7 +86,7 @@ impl Naming {
         let said = Buffer::own(&name.number().to_le_bytes())?;
         let mut left = Vec::new();
         for process in &self.copy.group().members()[1..] {
-            left.extend(begun(engine.send(*process, self.label, &said, Mode::Standard)?)?);
+            left.extend(key_in_progress(engine.send(*process, self.match_key, &said, Mode::Standard)?)?);
         }
         self.step = Step::SendName(left);
         Ok(())
@@ -94,10 +94,10 @@ impl Naming {
 }
 
 /// The key of an operation in progress; an error if it has failed already.
-fn begun(begun: Begun) -> Result<Option<SlotKey>, Error> {
-    match begun {
-        Begun::Under(key) => Ok(Some(key)),
-        Begun::Over(status) => status.ok().map(|_| None),
+fn key_in_progress(started: Started) -> Result<Option<SlotKey>, Error> {
+    match started {
+        Started::InProgress(key) => Ok(Some(key)),
+        Started::Completed(status) => status.ok().map(|_| None),
     }
 }
 
@@ -112,20 +112,20 @@ impl Comm {
         self.inherit(&copy, info)?;
         let side = if self.is_inter() { Plane::Side } else { Plane::Collective };
         let tag = self.next_background();
-        let label = Label { context: self.context(side)?, tag };
-        let between = Label { context: self.context(Plane::Collective)?, tag };
-        let own = if self.rank() == 0 { Some(self.core().name_context()?) } else { None };
+        let match_key = MatchKey { context: self.context(side)?, tag };
+        let between = MatchKey { context: self.context(Plane::Collective)?, tag };
+        let own = if self.rank() == 0 { Some(self.core().new_context()?) } else { None };
         let naming = self.core().with(|engine| -> Result<Naming> {
-            let mut naming = Naming { copy: copy.clone(), label, step: Step::SendName(Vec::new()) };
+            let mut naming = Naming { copy: copy.clone(), match_key, step: Step::SendName(Vec::new()) };
             match own {
                 None => {
-                    let (key, said) = start_receive_name(engine, label, self.group())?;
+                    let (key, said) = start_receive_name(engine, match_key, self.group())?;
                     naming.step = Step::ReceiveName(key, said);
                 }
                 Some(own) if self.is_inter() => {
                     let said = Buffer::own(&own.number().to_le_bytes())?;
                     let first = self.peers().process(0).unwrap_or_default();
-                    let sent = begun(engine.send(first, between, &said, Mode::Standard)?)?;
+                    let sent = key_in_progress(engine.send(first, between, &said, Mode::Standard)?)?;
                     let (heard, theirs) = start_receive_name(engine, between, self.peers())?;
                     naming.step = Step::CompareNames { sent, heard, own, theirs };
                 }
@@ -133,15 +133,17 @@ impl Comm {
             }
             Ok(naming)
         })?;
-        let begun = self.core().with(|engine| engine.begin(Box::new(naming)));
-        Ok((copy, Request::new(self, begun)))
+        let started = self.core().with(|engine| engine.start_task(Box::new(naming)));
+        Ok((copy, Request::new(self, started)))
     }
 }
 
 /// Starts to receive a name from the first member of a group.
-fn start_receive_name(engine: &mut Engine, label: Label, from: &Group) -> Result<(SlotKey, Buffer)> {
+fn start_receive_name(engine: &mut Engine, match_key: MatchKey, from: &Group) -> Result<(SlotKey, Buffer)> {
     let said = Buffer::own(&[0; 8])?;
-    let wanted = Wanted { context: label.context, source: from.process(0), tag: Some(label.tag) };
-    let begun = engine.receive(Receive { wanted, buffer: said.clone(), names: Names::Of(from.clone()) });
-    Ok((engine.under(begun), said))
+    let wanted =
+        MatchCriteria { context: match_key.context, source: from.process(0), tag: Some(match_key.tag) };
+    let started =
+        engine.receive(Receive { wanted, buffer: said.clone(), sources: SourceRanks::Group(from.clone()) });
+    Ok((engine.key_of(started), said))
 }

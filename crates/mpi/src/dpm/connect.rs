@@ -128,7 +128,7 @@ impl Comm {
 
     /// The root's part: agrees on the context of both sides, and gets the other side's members.
     fn meet(&self, bridge: &mut dyn Bridge) -> Result<Met> {
-        let name = self.core().name_apart();
+        let name = self.core().new_intercomm_context();
         let mine = Told::apart(self.core(), self.group())?;
         let sizes = Sizes::of_job(self.core().bootstrap().size()).bytes_told();
         let (number, key) = (name.number().to_le_bytes(), bridge.shared_key());

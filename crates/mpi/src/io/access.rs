@@ -4,7 +4,7 @@ use crate::error::{Class, Error, Result};
 use crate::io::object::File;
 use crate::io::place::{Access, Direction, Position, Split};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::status::Status;
 
@@ -50,7 +50,7 @@ impl File {
     }
 
     fn over(&self, status: Status) -> Request {
-        Request::of_process(self.core(), Begun::Over(status))
+        Request::of_process(self.core(), Started::Completed(status))
     }
 
     /// As [`File::read`], but collective over all processes that opened the file.

@@ -15,7 +15,7 @@ use crate::io::object::{File, agreed};
 use crate::io::place::{Access, Direction};
 use crate::io::view::Piece;
 use crate::memory::Buffer;
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 use crate::status::Status;
 
 /// A process's part of an operation.
@@ -153,7 +153,7 @@ struct Rounds<'a> {
     data: &'a Buffer,
     /// This process's index as an aggregator, and the pieces of its domain by rank.
     aggregator: Option<(usize, Vec<Listed>)>,
-    label: Label,
+    match_key: MatchKey,
 }
 
 impl<'a> Rounds<'a> {
@@ -166,9 +166,9 @@ impl<'a> Rounds<'a> {
         data: &'a Buffer,
     ) -> Result<Self> {
         let comm = &file.0.comm;
-        let label = Label { context: comm.context(Plane::Collective)?, tag: comm.next_collective() };
+        let match_key = MatchKey { context: comm.context(Plane::Collective)?, tag: comm.next_collective() };
         let aggregator = domains.ranks().iter().position(|rank| *rank == comm.rank());
-        let mut rounds = Self { file, way, domains, mine, data, aggregator: None, label };
+        let mut rounds = Self { file, way, domains, mine, data, aggregator: None, match_key };
         let lists: Vec<Vec<u8>> =
             (0..domains.ranks().len()).map(|to| bytes_of(&mine.within(&domains.domain(to)).1)).collect();
         let counts: Vec<u8> = lists.iter().flat_map(|list| (list.len() as u64).to_le_bytes()).collect();
@@ -222,10 +222,10 @@ impl<'a> Rounds<'a> {
 
     fn run(&self, acts: Vec<Act>) -> Result<()> {
         let core = self.file.core();
-        let plan = Arc::new(Plan { rounds: vec![acts], label: self.label, op: None, called: None });
-        let begun = core.with(|engine| engine.begin(Box::new(Run::new(plan))));
+        let plan = Arc::new(Plan { rounds: vec![acts], match_key: self.match_key, op: None, called: None });
+        let started = core.with(|engine| engine.start_task(Box::new(Run::new(plan))));
         let call = if self.way == Direction::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
-        core.finish(call, begun).ok().map(drop)
+        core.finish(call, started).ok().map(drop)
     }
 
     /// Carries out one round. An error of the file system is returned only after the others have received their data.

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 
 /// The messages that a receive or a probe accepts. `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct MatchCriteria {
     /// The communicator's context.
     pub(crate) context: u64,
     /// The sender.
@@ -21,16 +21,16 @@ pub(crate) struct Wanted {
 
 /// The messages that a receive from a known source accepts. A tag of `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Match {
+pub(crate) struct TagCriteria {
     pub(crate) context: u64,
     pub(crate) tag: Option<i32>,
 }
 
-impl Match {
-    /// Whether it accepts a message with this label.
+impl TagCriteria {
+    /// Whether it accepts a message with this key.
     #[inline]
-    pub(crate) fn accepts(&self, label: &Label) -> bool {
-        label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
+    pub(crate) fn accepts(&self, match_key: &MatchKey) -> bool {
+        match_key.context == self.context && self.tag.is_none_or(|tag| tag == match_key.tag)
     }
 }
 
@@ -40,22 +40,22 @@ pub(crate) struct Envelope {
     /// The sender.
     pub(crate) source: u32,
     /// Its context and tag.
-    pub(crate) label: Label,
+    pub(crate) match_key: MatchKey,
 }
 
-impl Wanted {
+impl MatchCriteria {
     /// Whether it accepts this message of its context.
     #[inline]
     pub(crate) fn accepts(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
-            && self.tag.is_none_or(|tag| tag == envelope.label.tag)
+            && self.tag.is_none_or(|tag| tag == envelope.match_key.tag)
     }
 }
 
 #[derive(Debug)]
 struct Queue<R, M> {
     context: u64,
-    receives: VecDeque<(Wanted, R)>,
+    receives: VecDeque<(MatchCriteria, R)>,
     messages: VecDeque<(Envelope, M)>,
 }
 
@@ -114,10 +114,10 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Removes and returns the posted receive that accepts an arrived message. If there is none, the caller keeps the message by
-    /// [`Matching::keep`].
+    /// [`Matching::add_unexpected`].
     #[inline]
     pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
-        let receives = &mut self.known(envelope.label.context)?.receives;
+        let receives = &mut self.known(envelope.match_key.context)?.receives;
         if receives.front().is_some_and(|(wanted, _)| wanted.accepts(envelope)) {
             let first = receives.pop_front();
             self.compared += 1;
@@ -133,7 +133,7 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Offers arrived messages to the receives of the context used last, in the order of posting, until `take` returns false: that
     /// receive keeps waiting.
     #[inline]
-    pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
+    pub(crate) fn each_first(&mut self, mut take: impl FnMut(&MatchCriteria, &R) -> bool) {
         let Some(queue) = self.queues.get_mut(self.last) else { return };
         let mut taken = 0;
         for (wanted, receive) in &queue.receives {
@@ -147,8 +147,8 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Adds an unexpected message.
-    pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
-        self.queue(envelope.label.context).messages.push_back((envelope, message));
+    pub(crate) fn add_unexpected(&mut self, envelope: Envelope, message: M) {
+        self.queue(envelope.match_key.context).messages.push_back((envelope, message));
         self.kept += 1;
         self.waiting += 1;
         self.most = self.most.max(self.waiting);
@@ -157,21 +157,21 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Removes and returns the message that a new receive gets. If there is none, the caller adds the receive by
     /// [`Matching::post`].
     #[inline]
-    pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
+    pub(crate) fn receive(&mut self, wanted: &MatchCriteria) -> Option<(Envelope, M)> {
         let at = self.find(wanted)?;
         self.waiting -= 1;
         self.queues[self.last].messages.remove(at)
     }
 
     /// The message that a new receive would get.
-    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<&(Envelope, M)> {
+    pub(crate) fn probe(&mut self, wanted: &MatchCriteria) -> Option<&(Envelope, M)> {
         let at = self.find(wanted)?;
         self.queues[self.last].messages.get(at)
     }
 
     /// The index of a message in the context's queue, which becomes the queue used last.
     #[inline]
-    fn find(&mut self, wanted: &Wanted) -> Option<usize> {
+    fn find(&mut self, wanted: &MatchCriteria) -> Option<usize> {
         let messages = &self.known(wanted.context)?.messages;
         if messages.is_empty() {
             return None;
@@ -195,19 +195,19 @@ impl<R: PartialEq, M> Matching<R, M> {
 
     /// Adds a posted receive.
     #[inline]
-    pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
+    pub(crate) fn post(&mut self, wanted: MatchCriteria, receive: R) {
         self.queue(wanted.context).receives.push_back((wanted, receive));
     }
 
     /// The queue of a context's posted receives; `None` if unexpected messages of the context wait.
     #[inline]
-    pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(Wanted, R)>> {
+    pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(MatchCriteria, R)>> {
         let queue = self.queue(context);
         if queue.messages.is_empty() { Some(&mut queue.receives) } else { None }
     }
 
     /// The messages that a posted receive accepts.
-    pub(crate) fn wanted_by(&self, receive: &R) -> Option<&Wanted> {
+    pub(crate) fn criteria_of(&self, receive: &R) -> Option<&MatchCriteria> {
         let mut all = self.queues.iter().flat_map(|queue| &queue.receives);
         all.find(|(_, waiting)| waiting == receive).map(|(wanted, _)| wanted)
     }
@@ -232,7 +232,7 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Removes and returns the receives for which `lost` returns true, in the order of contexts and posting.
-    pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
+    pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&MatchCriteria, &R) -> bool) -> Vec<R> {
         let mut given_up = Vec::new();
         for queue in &mut self.queues {
             for (wanted, receive) in std::mem::take(&mut queue.receives) {
@@ -283,15 +283,15 @@ mod tests {
     /// A reference implementation of MPI's rules: two lists in the order of events.
     #[derive(Default)]
     struct Plain {
-        receives: Vec<(Wanted, u32)>,
+        receives: Vec<(MatchCriteria, u32)>,
         messages: Vec<(Envelope, u32)>,
     }
 
     impl Plain {
-        fn fits(wanted: &Wanted, envelope: &Envelope) -> bool {
-            wanted.context == envelope.label.context
+        fn fits(wanted: &MatchCriteria, envelope: &Envelope) -> bool {
+            wanted.context == envelope.match_key.context
                 && [None, Some(envelope.source)].contains(&wanted.source)
-                && [None, Some(envelope.label.tag)].contains(&wanted.tag)
+                && [None, Some(envelope.match_key.tag)].contains(&wanted.tag)
         }
 
         fn arrive(&mut self, envelope: Envelope, number: u32) -> Option<u32> {
@@ -302,7 +302,7 @@ mod tests {
             at.map(|at| self.receives.remove(at).1)
         }
 
-        fn receive(&mut self, wanted: Wanted, number: u32) -> Option<u32> {
+        fn receive(&mut self, wanted: MatchCriteria, number: u32) -> Option<u32> {
             let at = self.messages.iter().position(|(envelope, _)| Self::fits(&wanted, envelope));
             if at.is_none() {
                 self.receives.push((wanted, number));
@@ -314,8 +314,8 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Event {
         Arrive(Envelope),
-        Receive(Wanted),
-        Probe(Wanted),
+        Receive(MatchCriteria),
+        Probe(MatchCriteria),
         Cancel(u8),
         Withdraw(u8),
         Lose(u32),
@@ -323,9 +323,9 @@ mod tests {
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let envelope = (0..3_u32, 0..2_u64, 0..3_i32)
-            .prop_map(|(source, context, tag)| Envelope { source, label: Label { context, tag } });
+            .prop_map(|(source, context, tag)| Envelope { source, match_key: MatchKey { context, tag } });
         let wanted = (prop::option::of(0..3_u32), 0..2_u64, prop::option::of(0..3_i32))
-            .prop_map(|(source, context, tag)| Wanted { context, source, tag });
+            .prop_map(|(source, context, tag)| MatchCriteria { context, source, tag });
         let event = prop_oneof![
             5 => envelope.prop_map(Event::Arrive),
             5 => wanted.clone().prop_map(Event::Receive),
@@ -346,7 +346,7 @@ mod tests {
                     Event::Arrive(envelope) => {
                         let got = matching.arrive(&envelope);
                         if got.is_none() {
-                            matching.keep(envelope, number);
+                            matching.add_unexpected(envelope, number);
                         }
                         prop_assert_eq!(got, plain.arrive(envelope, number));
                     }
@@ -363,7 +363,7 @@ mod tests {
                     }
                     Event::Cancel(which) if !plain.receives.is_empty() => {
                         let (wanted, receive) = plain.receives.remove(usize::from(which) % plain.receives.len());
-                        prop_assert_eq!(matching.wanted_by(&receive), Some(&wanted));
+                        prop_assert_eq!(matching.criteria_of(&receive), Some(&wanted));
                         prop_assert!(matching.cancel(&receive));
                         prop_assert!(!matching.cancel(&receive));
                     }
@@ -387,7 +387,7 @@ mod tests {
             }
             for context in 0..2 {
                 let busy = plain.receives.iter().any(|(wanted, _)| wanted.context == context);
-                let left = plain.messages.iter().filter(|(e, _)| e.label.context == context && !busy);
+                let left = plain.messages.iter().filter(|(e, _)| e.match_key.context == context && !busy);
                 prop_assert_eq!(matching.forget(context), left.copied().collect::<Vec<_>>());
             }
         }
@@ -396,9 +396,9 @@ mod tests {
     #[test]
     fn comparisons_are_counted() {
         let mut matching = Matching::<u32, u32>::default();
-        let wanted = |tag| Wanted { context: 0, source: None, tag: Some(tag) };
+        let wanted = |tag| MatchCriteria { context: 0, source: None, tag: Some(tag) };
         (0..10).for_each(|tag| matching.post(wanted(tag), tag as u32));
-        let envelope = Envelope { source: 0, label: Label { context: 0, tag: 4 } };
+        let envelope = Envelope { source: 0, match_key: MatchKey { context: 0, tag: 4 } };
         assert_eq!(matching.arrive(&envelope), Some(4));
         assert_eq!((matching.compared(), matching.compared()), (5, 0));
     }

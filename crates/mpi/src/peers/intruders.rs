@@ -14,8 +14,8 @@ use crate::bootstrap::{Board, Bootstrap as _};
 use crate::dpm::remote_jobs::Identity;
 use crate::error::Class;
 use crate::memory::Buffer;
-use crate::p2p::calls::With;
-use crate::p2p::wire::{Label, Message, NOT_YET};
+use crate::p2p::calls::PeerTag;
+use crate::p2p::wire::{MatchKey, Message, NOT_YET};
 use crate::peers::address::Address;
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;
@@ -156,7 +156,7 @@ fn pair(device: &str) -> [Process; 2] {
 }
 
 fn send_short(from: &Process, to: u32) {
-    let message = Message::Eager { label: Label { context: 77, tag: 1 }, answer: None };
+    let message = Message::Eager { match_key: MatchKey { context: 77, tag: 1 }, answer: None };
     let sent = from.core().with(|e| e.transport.send(to, message, Payload::Own(b"hi".to_vec()), None));
     sent.expect("begun");
 }
@@ -218,16 +218,16 @@ enum FakeReply {
     Starts,
 }
 
-/// An attacker that listens, and answers one request after the other until `is_over`.
+/// An attacker that listens, and answers one request after the other until `is_complete`.
 fn serve_fake_replies(
     attacker: &Attacker,
     how: FakeReply,
     own: Challenge,
     mut wait: impl FnMut(),
-    is_over: impl Fn() -> bool,
+    is_complete: impl Fn() -> bool,
 ) {
     let (mut qps, mut asked, patience) = (Vec::new(), 0_u8, std::time::Instant::now());
-    while !is_over() {
+    while !is_complete() {
         assert!(patience.elapsed().as_secs() < 60, "the attacker is not given up");
         let Some(CmEvent::ConnectRequest(request)) = attacker.cm.poll_event() else {
             wait();
@@ -329,7 +329,7 @@ fn honest(process: &Process, plan: &Plan) {
     *plan.lock().expect("no panic") = Some((victim, tries(process, process), recorded(process, 0)));
     let host = process.host();
     pause(host, Span::from_ms(200));
-    let to = With { rank: 0, tag: 1 };
+    let to = PeerTag { rank: 0, tag: 1 };
     for _ in 0..2 {
         let byte = Buffer::own(&[1]).expect("memory");
         process.world().send(crate::p2p::engine::Mode::Standard, &byte, to).expect("sent");
@@ -366,7 +366,7 @@ fn world(seed: u64) -> u64 {
             if rank == 1 {
                 return honest(&process, &plan);
             }
-            let from = With { rank: 1, tag: 1 };
+            let from = PeerTag { rank: 1, tag: 1 };
             for _ in 0..2 {
                 let byte = Buffer::own(&[0]).expect("memory");
                 assert_eq!(process.world().receive(byte, from).expect("valid").bytes, 1);

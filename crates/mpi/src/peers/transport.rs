@@ -16,10 +16,10 @@ use crate::bootstrap::Bootstrap;
 use crate::dpm::remote_jobs::{Identity, Strangers};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
-use crate::p2p::matching::Match;
+use crate::p2p::matching::TagCriteria;
 use crate::p2p::proto::{Chosen, Conditions, Proto, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
+use crate::p2p::wire::{CROSSED, Exposed, LEFT, MatchKey, Message, NOT_YET, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
 use crate::peers::links::Links;
@@ -491,7 +491,7 @@ impl Transport {
 
     /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+    pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
         let at = self.indices.get(to);
         let Some(Peer { state: PeerState::Open(number), queue, .. }) = self.peers.get(at) else {
             return false;
@@ -500,7 +500,7 @@ impl Transport {
         if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
-        match connection.send_piece(&self.host, label, piece) {
+        match connection.send_piece(&self.host, match_key, piece) {
             Ok(has_left) => has_left,
             Err(error) => {
                 self.lose(at, error);
@@ -835,7 +835,7 @@ impl Transport {
 
     /// Receives the next message that a peer has stored, if it matches and fits.
     #[inline]
-    pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
+    pub(crate) fn take_piece(&mut self, number: usize, wanted: &TagCriteria, into: Piece) -> Taken {
         self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
             self.lose(self.indices.get(self.connections[number].process), error);
             Taken::Unknown

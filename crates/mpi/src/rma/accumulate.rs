@@ -6,7 +6,7 @@ use verbs::{RemoteAddr, SendOp};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::rma::object::Window;
 use crate::rma::target::{At, Elements, Target};
@@ -29,7 +29,7 @@ impl Window {
     /// As [`Window::accumulate`].
     pub fn raccumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<Request> {
         self.accumulate_as(origin, at, op, Form::Requested)?;
-        Ok(self.request(Begun::Over(Status::empty())))
+        Ok(self.request(Started::Completed(Status::empty())))
     }
 
     fn accumulate_as(&self, origin: &Buffer, at: &At, op: &Op, form: Form) -> Result<()> {
@@ -59,7 +59,7 @@ impl Window {
     /// As [`Window::get_accumulate`].
     pub fn rget_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<Request> {
         self.get_accumulate_as(origin, result, at, op, Form::Requested)?;
-        Ok(self.request(Begun::Over(Status::empty())))
+        Ok(self.request(Started::Completed(Status::empty())))
     }
 
     fn get_accumulate_as(
@@ -166,19 +166,19 @@ impl Window {
     ) -> Result<()> {
         let core = self.core();
         let copy = Buffer::own(&vec![0; len as usize])?;
-        let transfer = |op| core.with(|engine| engine.move_bytes(target.process, places, &copy, op));
+        let transfer = |op| core.with(|engine| engine.rdma_transfer(target.process, places, &copy, op));
         core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
         let mut bytes = copy.to_vec();
         if !change(&mut bytes)? {
             return Ok(());
         }
         copy.store(&bytes);
-        let begun = transfer(SendOp::Write)?;
+        let started = transfer(SendOp::Write)?;
         if is_kept_away {
-            self.pend(target.rank(), begun, Form::Plain);
+            self.pend(target.rank(), started, Form::Plain);
             return Ok(());
         }
-        core.finish("accumulating", begun).ok().map(drop)
+        core.finish("accumulating", started).ok().map(drop)
     }
 }
 

@@ -19,10 +19,10 @@ use crate::comm::group::Group;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Engine, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::rma::one_sided::OneSided;
 use crate::rma::served::Stop;
 use crate::rma::target::{At, Elements, Target};
@@ -126,7 +126,7 @@ struct Heard {
 pub(super) struct Carrier {
     limits: OneSided,
     context: u64,
-    names: Group,
+    group: Group,
     sent: Lock<Sent>,
     heard: Arc<Lock<Vec<Heard>>>,
     /// The ranks of the last post.
@@ -136,13 +136,13 @@ pub(super) struct Carrier {
 impl Carrier {
     /// Starts receiving operations on this process's part; the returned [`Stop`] ends that.
     pub(super) fn begin(comm: &Comm, limits: OneSided, own: &Target) -> Result<(Self, Stop)> {
-        let (core, context, names) = (comm.core(), comm.context(Plane::Point)?, comm.group().clone());
-        let heard = Arc::new(Lock::new(vec![Heard::default(); names.size() as usize]));
+        let (core, context, group) = (comm.core(), comm.context(Plane::Point)?, comm.group().clone());
+        let heard = Arc::new(Lock::new(vec![Heard::default(); group.size() as usize]));
         let next = Arc::new(AtomicU64::new(0));
         let task = Carrying {
             memory: all_of(comm, own)?,
             context,
-            names: names.clone(),
+            group: group.clone(),
             question: Buffer::own(&[0; HEADER + SHORT_MAX])?,
             next: next.clone(),
             heard: heard.clone(),
@@ -150,12 +150,12 @@ impl Carrier {
         };
         core.with(|engine| {
             task.hear(engine);
-            let begun = engine.begin(Box::new(task));
-            let key = engine.under(begun);
+            let started = engine.start_task(Box::new(task));
+            let key = engine.key_of(started);
             engine.free(key);
         });
         let (sent, posted) = (Lock::default(), Lock::default());
-        Ok((Self { limits, context, names, sent, heard, posted }, Stop::new(core, next)))
+        Ok((Self { limits, context, group, sent, heard, posted }, Stop::new(core, next)))
     }
 
     /// Charges the overhead of a synchronization call before its messages leave.
@@ -180,27 +180,27 @@ impl Carrier {
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when a target is lost.
-    pub(super) fn deliver(&self, core: &Core, ranks: &[i32]) -> Result<Vec<(i32, Begun)>> {
+    pub(super) fn deliver(&self, core: &Core, ranks: &[i32]) -> Result<Vec<(i32, Started)>> {
         let waiting = std::mem::take(&mut self.sent.lock(core.host()).waiting);
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         for rank in ranks {
             let process = self.process(*rank)?;
             let own: Vec<&Waiting> = waiting.iter().filter(|one| one.rank == *rank).collect();
             for (number, one) in own.iter().enumerate() {
                 let is_last = number + 1 == own.len();
-                begun.extend(self.send(core, process, one, is_last)?.map(|begun| (*rank, begun)));
+                started.extend(self.send(core, process, one, is_last)?.map(|started| (*rank, started)));
             }
             if own.is_empty() {
                 let header = self.header(core.host(), *rank, What::Nothing, true);
-                begun.push((*rank, core.with(|engine| self.tell(engine, process, &header, &[]))?));
+                started.push((*rank, core.with(|engine| self.tell(engine, process, &header, &[]))?));
             }
         }
-        Ok(begun)
+        Ok(started)
     }
 
     fn process(&self, rank: i32) -> Result<u32> {
         let nobody = || Error::new(Class::RANK, format_args!("there is no rank {rank} in the window"));
-        self.names.process(rank).ok_or_else(nobody)
+        self.group.process(rank).ok_or_else(nobody)
     }
 
     fn header(&self, host: &Host, rank: i32, what: What, is_last: bool) -> Header {
@@ -212,14 +212,14 @@ impl Carrier {
         Header { what, is_last, tag, offset: 0, length: 0, total: *total }
     }
 
-    fn tell(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Begun> {
+    fn tell(&self, engine: &mut Engine, to: u32, header: &Header, data: &[u8]) -> Result<Started> {
         let bytes = Buffer::own(&[&header.bytes(), data].concat())?;
-        let label = Label { context: self.context, tag: OPERATION };
-        engine.send(to, label, &bytes, Mode::Standard)
+        let match_key = MatchKey { context: self.context, tag: OPERATION };
+        engine.send(to, match_key, &bytes, Mode::Standard)
     }
 
     /// Sends one operation. Returns its message and its data transfer.
-    fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<[Begun; 2]> {
+    fn send(&self, core: &Core, to: u32, one: &Waiting, is_last: bool) -> Result<[Started; 2]> {
         let (length, host) = (one.buffer.len(), core.host());
         let room = core.with(|engine| engine.transport.payload_max(to))?.min(HEADER + SHORT_MAX);
         let what = match one.is_put {
@@ -228,26 +228,26 @@ impl Carrier {
             false => What::Get,
         };
         let header = Header { offset: one.offset, length, ..self.header(host, one.rank, what, is_last) };
-        let label = Label { context: self.context, tag: header.tag };
+        let match_key = MatchKey { context: self.context, tag: header.tag };
         core.with(|engine| match what {
             What::Get => {
-                let begun = engine.receive(self.receive(to, header.tag, one.buffer.clone()));
-                Ok([begun, self.tell(engine, to, &header, &[])?])
+                let started = engine.receive(self.receive(to, header.tag, one.buffer.clone()));
+                Ok([started, self.tell(engine, to, &header, &[])?])
             }
             What::LongPut => {
                 let told = self.tell(engine, to, &header, &[])?;
-                Ok([told, engine.send(to, label, &one.buffer, Mode::Standard)?])
+                Ok([told, engine.send(to, match_key, &one.buffer, Mode::Standard)?])
             }
             _ => {
                 let told = self.tell(engine, to, &header, &one.buffer.to_vec())?;
-                Ok([told, Begun::Over(Status::empty())])
+                Ok([told, Started::Completed(Status::empty())])
             }
         })
     }
 
     fn receive(&self, from: u32, tag: i32, buffer: Buffer) -> Receive {
-        let wanted = Wanted { context: self.context, source: Some(from), tag: Some(tag) };
-        Receive { wanted, buffer, names: Names::Of(self.names.clone()) }
+        let wanted = MatchCriteria { context: self.context, source: Some(from), tag: Some(tag) };
+        Receive { wanted, buffer, sources: SourceRanks::Group(self.group.clone()) }
     }
 
     /// Lets these ranks operate on this process's memory.
@@ -267,7 +267,7 @@ impl Carrier {
             return Some(Ok(()));
         }
         let missing =
-            all.find(|rank| !is_done(&heard[*rank])).and_then(|rank| self.names.process(rank as i32));
+            all.find(|rank| !is_done(&heard[*rank])).and_then(|rank| self.group.process(rank as i32));
         missing.and_then(|process| engine.transport.lost(process).cloned()).map(Err)
     }
 }
@@ -286,7 +286,7 @@ fn all_of(comm: &Comm, own: &Target) -> Result<Buffer> {
 struct Carrying {
     memory: Buffer,
     context: u64,
-    names: Group,
+    group: Group,
     question: Buffer,
     /// The slot key of the posted receive for the next operation.
     next: Arc<AtomicU64>,
@@ -297,10 +297,10 @@ struct Carrying {
 
 impl Carrying {
     fn hear(&self, engine: &mut Engine) {
-        let wanted = Wanted { context: self.context, source: None, tag: Some(OPERATION) };
-        let names = Names::Of(self.names.clone());
-        let begun = engine.receive(Receive { wanted, buffer: self.question.clone(), names });
-        self.next.store(engine.under(begun).number(), Ordering::Relaxed);
+        let wanted = MatchCriteria { context: self.context, source: None, tag: Some(OPERATION) };
+        let sources = SourceRanks::Group(self.group.clone());
+        let started = engine.receive(Receive { wanted, buffer: self.question.clone(), sources });
+        self.next.store(engine.key_of(started).number(), Ordering::Relaxed);
     }
 
     fn note(&self, engine: &Engine, rank: usize, act: impl FnOnce(&mut Heard)) {
@@ -310,7 +310,7 @@ impl Carrying {
     /// Executes the operation in a message. A malformed operation is dropped, and its epoch does not end.
     fn carry_out(&mut self, engine: &mut Engine, status: &Status) {
         let bytes = self.question.clone().window(0, status.bytes).to_vec();
-        let process = self.names.process(status.source).filter(|_| status.error.is_none());
+        let process = self.group.process(status.source).filter(|_| status.error.is_none());
         let (Some(process), Some(header)) = (process, Header::parse(&bytes)) else { return };
         let rank = status.source as usize;
         let is_inside = header.offset.checked_add(header.length).is_some_and(|end| end <= self.memory.len());
@@ -321,7 +321,7 @@ impl Carrying {
             self.note(engine, rank, |heard| heard.ends = Some(header.total));
         }
         let place = self.memory.clone().window(header.offset, header.length);
-        let begun = match header.what {
+        let started = match header.what {
             What::Nothing => None,
             What::Put if bytes.len() - HEADER == header.length as usize => {
                 // The receive has already charged this copy, which a real library makes directly to this place.
@@ -330,27 +330,28 @@ impl Carrying {
             }
             What::Put => return,
             What::LongPut => {
-                let wanted = Wanted { context: self.context, source: Some(process), tag: Some(header.tag) };
-                let names = Names::Of(self.names.clone());
-                Some(Ok(engine.receive(Receive { wanted, buffer: place, names })))
+                let wanted =
+                    MatchCriteria { context: self.context, source: Some(process), tag: Some(header.tag) };
+                let sources = SourceRanks::Group(self.group.clone());
+                Some(Ok(engine.receive(Receive { wanted, buffer: place, sources })))
             }
             What::Get => {
-                let label = Label { context: self.context, tag: header.tag };
-                Some(engine.send(process, label, &place, Mode::Standard))
+                let match_key = MatchKey { context: self.context, tag: header.tag };
+                Some(engine.send(process, match_key, &place, Mode::Standard))
             }
         };
-        match begun {
-            Some(Ok(Begun::Under(key))) => self.under_way.push((rank, key)),
+        match started {
+            Some(Ok(Started::InProgress(key))) => self.under_way.push((rank, key)),
             // The waiting side detects a lost peer.
             Some(Err(_)) => {}
-            None | Some(Ok(Begun::Over(_))) => self.note(engine, rank, |heard| heard.done += 1),
+            None | Some(Ok(Started::Completed(_))) => self.note(engine, rank, |heard| heard.done += 1),
         }
     }
 }
 
 impl Task for Carrying {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
+        while let Some(status) = engine.take_status(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
             if status.cancelled {
                 return Some(status);
             }
@@ -358,7 +359,7 @@ impl Task for Carrying {
             self.hear(engine);
         }
         for (rank, key) in std::mem::take(&mut self.under_way) {
-            match engine.take(key) {
+            match engine.take_status(key) {
                 Some(_) => self.note(engine, rank, |heard| heard.done += 1),
                 None => self.under_way.push((rank, key)),
             }

@@ -162,8 +162,8 @@ impl Block<'_> {
         }
         let into = Buffer::own(&vec![0; len])?;
         let from = [(self.at.offset(at as u64), len as u64)];
-        let begun = core.with(|engine| engine.move_bytes(self.process, &from, &into, SendOp::Read))?;
-        core.finish("reading a member's directory", begun).ok()?;
+        let started = core.with(|engine| engine.rdma_transfer(self.process, &from, &into, SendOp::Read))?;
+        core.finish("reading a member's directory", started).ok()?;
         Ok(into.to_vec())
     }
 }

@@ -12,10 +12,10 @@ use crate::comm::group::Group;
 use crate::core::Core;
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Engine, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::rma::control::{CHANGE, Change, Control};
 use crate::status::Status;
 
@@ -36,31 +36,35 @@ impl Planes {
 pub(super) struct Asking {
     process: u32,
     planes: Planes,
-    names: Group,
+    group: Group,
     tags: AtomicU32,
 }
 
 impl Asking {
     /// Requests to a process of a window's communicator.
     pub(super) fn new(comm: &Comm, process: u32) -> Result<Self> {
-        Ok(Self { process, planes: Planes::of(comm)?, names: comm.group().clone(), tags: AtomicU32::new(0) })
+        Ok(Self { process, planes: Planes::of(comm)?, group: comm.group().clone(), tags: AtomicU32::new(0) })
     }
 
     /// Has the member change a word, and waits for the former value.
     pub(super) fn ask(&self, core: &Core, change: &Change) -> Result<u64> {
         let tag = (self.tags.fetch_add(1, Ordering::Relaxed) & i32::MAX as u32) as i32;
         let (question, answer) = (Buffer::own(&change.bytes())?, Buffer::own(&[0; 8])?);
-        let wanted = Wanted { context: self.planes.answering, source: Some(self.process), tag: Some(tag) };
-        let receive = Receive { wanted, buffer: answer.clone(), names: Names::Of(self.names.clone()) };
-        let begun = core.with(|engine| -> Result<Begun> {
-            let begun = engine.receive(receive);
-            let label = Label { context: self.planes.asking, tag };
-            if let Begun::Under(key) = engine.send(self.process, label, &question, Mode::Standard)? {
+        let wanted =
+            MatchCriteria { context: self.planes.answering, source: Some(self.process), tag: Some(tag) };
+        let receive =
+            Receive { wanted, buffer: answer.clone(), sources: SourceRanks::Group(self.group.clone()) };
+        let started = core.with(|engine| -> Result<Started> {
+            let started = engine.receive(receive);
+            let match_key = MatchKey { context: self.planes.asking, tag };
+            if let Started::InProgress(key) =
+                engine.send(self.process, match_key, &question, Mode::Standard)?
+            {
                 engine.free(key);
             }
-            Ok(begun)
+            Ok(started)
         })?;
-        core.finish("a word of a window", begun).ok()?;
+        core.finish("a word of a window", started).ok()?;
         Ok(answer.to_vec().first_chunk().map_or(0, |word| u64::from_le_bytes(*word)))
     }
 }
@@ -69,7 +73,7 @@ impl Asking {
 pub(super) struct Service {
     control: Arc<Control>,
     planes: Planes,
-    names: Group,
+    group: Group,
     question: Buffer,
     /// The slot key of the posted receive for the next request.
     next: Arc<AtomicU64>,
@@ -78,37 +82,37 @@ pub(super) struct Service {
 impl Service {
     /// Starts serving; the returned [`Stop`] ends that.
     pub(super) fn begin(comm: &Comm, control: &Arc<Control>) -> Result<Stop> {
-        let (planes, names, next) = (Planes::of(comm)?, comm.group().clone(), Arc::default());
+        let (planes, group, next) = (Planes::of(comm)?, comm.group().clone(), Arc::default());
         let question = Buffer::own(&[0; CHANGE])?;
         let stop = Stop::new(comm.core(), Arc::clone(&next));
-        let service = Self { control: control.clone(), planes, names, question, next };
+        let service = Self { control: control.clone(), planes, group, question, next };
         comm.core().with(|engine| {
             service.hear(engine);
-            let begun = engine.begin(Box::new(service));
-            let key = engine.under(begun);
+            let started = engine.start_task(Box::new(service));
+            let key = engine.key_of(started);
             engine.free(key);
         });
         Ok(stop)
     }
 
     fn hear(&self, engine: &mut Engine) {
-        let wanted = Wanted { context: self.planes.asking, source: None, tag: None };
-        let names = Names::Of(self.names.clone());
-        let begun = engine.receive(Receive { wanted, buffer: self.question.clone(), names });
-        self.next.store(engine.under(begun).number(), Ordering::Relaxed);
+        let wanted = MatchCriteria { context: self.planes.asking, source: None, tag: None };
+        let sources = SourceRanks::Group(self.group.clone());
+        let started = engine.receive(Receive { wanted, buffer: self.question.clone(), sources });
+        self.next.store(engine.key_of(started).number(), Ordering::Relaxed);
     }
 
     /// Replies to a request. Malformed requests, and those of lost processes, get no reply.
     fn answer(&self, engine: &mut Engine, status: &Status) {
-        let asker = self.names.process(status.source).filter(|_| status.error.is_none());
+        let asker = self.group.process(status.source).filter(|_| status.error.is_none());
         let change = Change::parse(&self.question.to_vec());
         let (Some(asker), Some(change)) = (asker, change) else { return };
         let was = change.carry_out(self.control.buf());
         let Ok(answer) = was.and_then(|was| Buffer::own(&was.to_le_bytes())) else {
             return;
         };
-        let label = Label { context: self.planes.answering, tag: status.tag };
-        if let Ok(Begun::Under(key)) = engine.send(asker, label, &answer, Mode::Standard) {
+        let match_key = MatchKey { context: self.planes.answering, tag: status.tag };
+        if let Ok(Started::InProgress(key)) = engine.send(asker, match_key, &answer, Mode::Standard) {
             engine.free(key);
         }
     }
@@ -116,7 +120,7 @@ impl Service {
 
 impl Task for Service {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        while let Some(status) = engine.take(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
+        while let Some(status) = engine.take_status(SlotKey::from_number(self.next.load(Ordering::Relaxed))) {
             if status.cancelled {
                 return Some(status);
             }

@@ -6,8 +6,8 @@ use crate::coll::collective::Collective;
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::calls::With;
-use crate::p2p::engine::{Begun, Engine, Mode};
+use crate::p2p::calls::PeerTag;
+use crate::p2p::engine::{Engine, Mode, Started};
 use crate::req::request::Request;
 use crate::rma::carried::{Carrier, Within};
 use crate::rma::epoch::{Assert, Epochs, LockKind};
@@ -23,10 +23,10 @@ impl Pending {
     /// Forgets the operation if it has completed, unless a flush must report its error. Returns whether it did.
     pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
-            return engine.is_over(self.key);
+            return engine.is_complete(self.key);
         }
         let is_good = engine.peek(self.key).is_some_and(|status| status.error.is_none());
-        is_good && engine.take(self.key).is_some()
+        is_good && engine.take_status(self.key).is_some()
     }
 }
 
@@ -48,9 +48,9 @@ impl Window {
                         return true;
                     }
                     if pending.is_requested {
-                        return !engine.is_over(pending.key);
+                        return !engine.is_complete(pending.key);
                     }
-                    match engine.take(pending.key) {
+                    match engine.take_status(pending.key) {
                         Some(status) => {
                             failed = failed.take().or(status.error);
                             false
@@ -102,7 +102,7 @@ impl Window {
 
     fn say(&self, rank: i32, tag: i32) -> Result<()> {
         // Nobody waits for this request; the send completes in the background.
-        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), With { rank, tag }).map(drop)
+        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), PeerTag { rank, tag }).map(drop)
     }
 
     /// Exposes this process's memory to the members of a group (`MPI_Win_post`).
@@ -130,7 +130,8 @@ impl Window {
 
     /// Posts receives for the completion messages of these ranks.
     fn hear_of_ends(&self, ranks: &[i32]) -> Result<()> {
-        let hear = |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED });
+        let hear =
+            |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), PeerTag { rank: *rank, tag: COMPLETED });
         *self.0.posted.lock(self.core().host()) = ranks.iter().map(hear).collect::<Result<_>>()?;
         Ok(())
     }
@@ -147,7 +148,7 @@ impl Window {
             return Ok(());
         }
         for rank in ranks {
-            self.0.comm.receive(Buffer::nothing(), With { rank, tag: POSTED })?.ok()?;
+            self.0.comm.receive(Buffer::nothing(), PeerTag { rank, tag: POSTED })?.ok()?;
         }
         fence(Ordering::SeqCst);
         Ok(())
@@ -173,9 +174,9 @@ impl Window {
         carrier.charge(self.core().host(), Within::COMPLETE);
         let is_pending = || self.with_state(|state| !state.pending.is_empty());
         let done = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
-        for (rank, begun) in carrier.deliver(self.core(), ranks)? {
-            match begun {
-                Begun::Over(status) => status.ok().map(drop)?,
+        for (rank, started) in carrier.deliver(self.core(), ranks)? {
+            match started {
+                Started::Completed(status) => status.ok().map(drop)?,
                 under => drop(self.pend(rank, under, Form::Plain)),
             }
         }
@@ -259,8 +260,8 @@ impl Window {
         self.with_state(|state| state.epochs.check_unlock(rank))?;
         let done = self.finish("MPI_Win_unlock", Some(rank));
         if let Some(kind) = self.change_epochs(|epochs| epochs.unlock(rank)) {
-            let begun = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
-            self.pend(rank, begun, Form::Plain);
+            let started = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
+            self.pend(rank, started, Form::Plain);
         }
         done
     }
@@ -286,8 +287,8 @@ impl Window {
         for (rank, times) in self.change_epochs(Epochs::unlock_all) {
             let unlock = || {
                 let words = &self.target(rank)?.way(&self.0.comm)?.words;
-                let begun = words.unlock(self.core(), LockKind::Shared, times)?;
-                self.pend(rank, begun, Form::Plain);
+                let started = words.unlock(self.core(), LockKind::Shared, times)?;
+                self.pend(rank, started, Form::Plain);
                 Ok(())
             };
             done = done.and(unlock());

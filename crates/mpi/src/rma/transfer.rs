@@ -6,7 +6,7 @@ use verbs::SendOp;
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::rma::epoch::{LockKind, Ready};
 use crate::rma::object::{Flavor, Pending, Window};
@@ -55,7 +55,7 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     pub fn rput(&self, origin: &Buffer, at: &At) -> Result<Request> {
-        self.copy(origin, at, SendOp::Write, Form::Requested).map(|begun| self.request(begun))
+        self.copy(origin, at, SendOp::Write, Form::Requested).map(|started| self.request(started))
     }
 
     /// As [`Window::get`], with a request that completes when the buffer is filled. Only in lock epochs.
@@ -63,11 +63,11 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     pub fn rget(&self, origin: &Buffer, at: &At) -> Result<Request> {
-        self.copy(origin, at, SendOp::Read, Form::Requested).map(|begun| self.request(begun))
+        self.copy(origin, at, SendOp::Read, Form::Requested).map(|started| self.request(started))
     }
 
-    pub(super) fn request(&self, begun: Begun) -> Request {
-        Request::new(&self.0.comm, begun)
+    pub(super) fn request(&self, started: Started) -> Request {
+        Request::new(&self.0.comm, started)
     }
 
     fn copy(
@@ -76,9 +76,9 @@ impl Window {
         at: &At,
         op: fn(verbs::RemoteAddr) -> SendOp,
         form: Form,
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         let Some((target, elements)) = self.reach(origin, at, form)? else {
-            return Ok(Begun::Over(Status::empty()));
+            return Ok(Started::Completed(Status::empty()));
         };
         let is_read = op(verbs::RemoteAddr::default()).fetches();
         match elements {
@@ -88,15 +88,15 @@ impl Window {
                 to.copy_apart(from);
                 // The program may next store a flag that another process polls.
                 fence(Ordering::Release);
-                Ok(Begun::Over(Status::empty()))
+                Ok(Started::Completed(Status::empty()))
             }
             Elements::Far(places) => {
                 if form == Form::Plain && self.carry(origin, at, target, !is_read)? {
-                    return Ok(Begun::Over(Status::empty()));
+                    return Ok(Started::Completed(Status::empty()));
                 }
-                let begun =
-                    self.core().with(|engine| engine.move_bytes(target.process, &places, origin, op))?;
-                Ok(self.pend(at.rank, begun, form))
+                let started =
+                    self.core().with(|engine| engine.rdma_transfer(target.process, &places, origin, op))?;
+                Ok(self.pend(at.rank, started, form))
             }
         }
     }
@@ -163,8 +163,8 @@ impl Window {
     }
 
     /// Records a started operation, for flushes.
-    pub(super) fn pend(&self, rank: i32, begun: Begun, form: Form) -> Begun {
-        let Begun::Under(key) = begun else { return begun };
+    pub(super) fn pend(&self, rank: i32, started: Started, form: Form) -> Started {
+        let Started::InProgress(key) = started else { return started };
         let pending = Pending { rank, key, is_requested: form == Form::Requested };
         let is_many = self.with_state(|state| {
             state.pending.push(pending);
@@ -177,6 +177,6 @@ impl Window {
                 None::<()>
             });
         }
-        Begun::Under(key)
+        Started::InProgress(key)
     }
 }

@@ -12,8 +12,8 @@ use crate::comm::group::Group;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine};
-use crate::p2p::operation::Lent;
+use crate::p2p::engine::{Engine, Started};
+use crate::p2p::operation::RdmaBuffer;
 use crate::rma::control::{Change, LOCK, TURN};
 use crate::rma::epoch::LockKind;
 use crate::rma::served::Asking;
@@ -56,8 +56,8 @@ impl Words {
                 let known = results.lock(core.host()).pop();
                 let (result, reach) = known.map_or_else(|| new_result(core, *process), Ok)?;
                 let request = (change.op(*at), reach.sge(result.addr(), RESULT as u32));
-                let begun = core.with(|engine| engine.access(*process, &[request], None))?;
-                core.finish("a word of a window", begun).ok()?;
+                let started = core.with(|engine| engine.start_rdma(*process, &[request], None))?;
+                core.finish("a word of a window", started).ok()?;
                 let was = result.word(0)?.load(Ordering::Acquire);
                 results.lock(core.host()).push((result, reach));
                 Ok(was)
@@ -94,7 +94,7 @@ impl Words {
     }
 
     /// Releases the lock, `times` times if it is shared.
-    pub(super) fn unlock(&self, core: &Core, kind: LockKind, times: u32) -> Result<Begun> {
+    pub(super) fn unlock(&self, core: &Core, kind: LockKind, times: u32) -> Result<Started> {
         let less = match kind {
             LockKind::Exclusive => alone(core.bootstrap().rank()),
             LockKind::Shared => u64::from(times),
@@ -121,23 +121,23 @@ impl Words {
     }
 
     /// Lets others accumulate again.
-    pub(super) fn end_turn(&self, core: &Core) -> Result<Begun> {
+    pub(super) fn end_turn(&self, core: &Core) -> Result<Started> {
         let me = alone(core.bootstrap().rank());
         self.begin(core, &Change::Swap { word: TURN, compare: me, swap: 0 })
     }
 
     /// Starts to change a word, after all earlier operations of the same device.
-    fn begin(&self, core: &Core, change: &Change) -> Result<Begun> {
+    fn begin(&self, core: &Core, change: &Change) -> Result<Started> {
         let Self::Far { process, at, .. } = self else {
-            return self.change(core, change).map(|_| Begun::Over(Status::empty()));
+            return self.change(core, change).map(|_| Started::Completed(Status::empty()));
         };
         let buffer = Buffer::own(&[0; RESULT])?;
         let (address, _) = buffer.one_piece().unwrap_or_default();
         core.with(|engine| {
             let reach = engine.transport.reach(*process, address, RESULT, false)?;
             let request = (change.op(*at), reach.sge(address as u64, RESULT as u32));
-            let lent = Lent { buffer, staging: None, is_read: false, _reach: reach };
-            engine.access(*process, &[request], Some(lent))
+            let lent = RdmaBuffer { buffer, staging: None, is_read: false, _reach: reach };
+            engine.start_rdma(*process, &[request], Some(lent))
         })
     }
 

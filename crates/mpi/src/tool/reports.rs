@@ -17,7 +17,7 @@ impl Process {
     /// The messages and bytes that this process has sent to all processes, including itself.
     pub fn traffic(&self) -> Traffic {
         self.core().with(|engine| {
-            let mut all = *engine.own();
+            let mut all = *engine.self_traffic();
             engine.transport.traffic().for_each(|(_, traffic)| all.add(traffic));
             all
         })
@@ -46,7 +46,7 @@ impl Comm {
         let rank = self.core().bootstrap().rank();
         let mut to = vec![Traffic::default(); self.peers().size() as usize];
         self.core().with(|engine: &mut Engine| {
-            let own = (rank, engine.own());
+            let own = (rank, engine.self_traffic());
             for (process, traffic) in engine.transport.traffic().chain([own]) {
                 let member = self.peers().rank_of(process).and_then(|rank| to.get_mut(rank as usize));
                 member.into_iter().for_each(|member| member.add(traffic));

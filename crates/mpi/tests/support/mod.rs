@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, OneSided, Port, Process, Status,
-    Tuning, With,
+    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, OneSided, PeerTag, Port, Process,
+    Status, Tuning,
 };
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
@@ -210,19 +210,19 @@ pub(crate) fn pattern(rank: i32, number: usize, len: usize) -> Vec<u8> {
 }
 
 /// Any source, any tag.
-pub(crate) const ANY: With = With { rank: ANY_SOURCE, tag: ANY_TAG };
+pub(crate) const ANY: PeerTag = PeerTag { rank: ANY_SOURCE, tag: ANY_TAG };
 
-pub(crate) fn with(rank: i32, tag: i32) -> With {
-    With { rank, tag }
+pub(crate) fn with(rank: i32, tag: i32) -> PeerTag {
+    PeerTag { rank, tag }
 }
 
 /// Sends bytes in the standard mode.
-pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: With) {
+pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: PeerTag) {
     comm.send(mpi::Mode::Standard, &buffer(&mut bytes), to).expect("sent");
 }
 
 /// Receives a message of at most `room` bytes.
-pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status) {
+pub(crate) fn receive(comm: &Comm, room: usize, from: PeerTag) -> (Vec<u8>, Status) {
     let mut bytes = vec![0xee; room];
     let status = comm.receive(buffer(&mut bytes), from).expect("valid");
     bytes.truncate(status.bytes as usize);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use auth::{OFFER, Seed};
 use datatypes::{Basic, Datatype};
-use mpi::{Board, Bootstrap as _, Buffer, Config, Gauge, Mode, PROTOCOL, Port, Process, With};
+use mpi::{Board, Bootstrap as _, Buffer, Config, Gauge, Mode, PROTOCOL, PeerTag, Port, Process};
 use rustix::process::Pid;
 use verbs::Buf;
 
@@ -138,9 +138,9 @@ fn exchange(attacked: &Process, honest: &Process) -> Result<u128> {
     let rank = honest.world().rank();
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(|| -> Result<()> {
-            Ok(honest.world().send(Mode::Standard, &bytes()?, With { rank: 0, tag: 1 })?)
+            Ok(honest.world().send(Mode::Standard, &bytes()?, PeerTag { rank: 0, tag: 1 })?)
         });
-        attacked.world().receive(bytes()?, With { rank, tag: 1 })?;
+        attacked.world().receive(bytes()?, PeerTag { rank, tag: 1 })?;
         match sender.join() {
             Ok(sent) => sent,
             Err(_) => bail!("the sender panicked"),

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use ffi::{Out, lock};
-use mpi::{Message, With};
+use mpi::{Message, PeerTag};
 
 use super::request::{answer_status, new_request};
 use crate::answer::{Answer, Fault, Whose};
@@ -14,12 +14,12 @@ use crate::state;
 use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 
 pub(crate) fn probe(source: i32, tag: i32, comm: Comm, status: Out<Status>) -> Answer {
-    let found = get(comm, "comm")?.probe(With { rank: source, tag })?;
+    let found = get(comm, "comm")?.probe(PeerTag { rank: source, tag })?;
     answer_status(found, status, Whose::Comm(comm))
 }
 
 pub(crate) fn iprobe(source: i32, tag: i32, comm: Comm, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let found = get(comm, "comm")?.iprobe(With { rank: source, tag })?;
+    let found = get(comm, "comm")?.iprobe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
     found.map_or(Ok(()), |found| answer_status(found, status, Whose::Comm(comm)))
 }
@@ -38,7 +38,7 @@ pub(crate) fn mprobe(
     message: Out<types::Message>,
     status: Out<Status>,
 ) -> Answer {
-    let (matched, found) = get(comm, "comm")?.mprobe(With { rank: source, tag })?;
+    let (matched, found) = get(comm, "comm")?.mprobe(PeerTag { rank: source, tag })?;
     message.set(new_message(matched)?);
     answer_status(found, status, Whose::Comm(comm))
 }
@@ -51,7 +51,7 @@ pub(crate) fn improbe(
     message: Out<types::Message>,
     status: Out<Status>,
 ) -> Answer {
-    let found = get(comm, "comm")?.improbe(With { rank: source, tag })?;
+    let found = get(comm, "comm")?.improbe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
     let Some((matched, found)) = found else { return Ok(()) };
     message.set(new_message(matched)?);
@@ -101,7 +101,7 @@ pub(crate) fn imrecv<N: Number>(
     let message = take(message)?;
     if message.is_no_proc() {
         // A receive from `MPI_PROC_NULL`, which completes immediately but still has a request.
-        let nobody = With { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
+        let nobody = PeerTag { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
         return new_request(state::process()?.alone().ireceive(buffer, nobody)?, request);
     }
     new_request(message.ireceive(buffer), request)

@@ -4,7 +4,7 @@
 //! completed at their start with an empty status.
 
 use ffi::{In, Out};
-use mpi::{Any, Ended, Request, RequestId};
+use mpi::{CompletedRequest, Request, RequestId, TestAny};
 
 use crate::answer::{Answer, Fault, Whose};
 use crate::constants as c;
@@ -28,7 +28,7 @@ fn id_of(handle: types::Request) -> RequestId {
     if handle == NULL {
         RequestId::NULL
     } else if handle == OVER {
-        RequestId::OVER
+        RequestId::COMPLETED
     } else {
         RequestId::from_number(NOTHING)
     }
@@ -39,7 +39,7 @@ fn id_of(handle: types::Request) -> RequestId {
 pub(crate) fn put_request(id: RequestId, place: Out<types::Request>) {
     place.set(match id {
         RequestId::NULL => NULL,
-        RequestId::OVER => OVER,
+        RequestId::COMPLETED => OVER,
         id => Handle::new(id.number() as usize),
     });
 }
@@ -119,26 +119,26 @@ fn given(place: Out<types::Request>) -> RequestId {
 
 /// Returns the status of a completed request; sets the handle to null, unless the request is persistent.
 #[inline]
-fn answer_ended(ended: Ended, request: Out<types::Request>, status: Out<Status>) -> Answer {
-    if !ended.is_persistent {
+fn put_completed(completed: CompletedRequest, request: Out<types::Request>, status: Out<Status>) -> Answer {
+    if !completed.is_persistent {
         request.set(NULL);
     }
-    put_status(&ended.status, status);
-    match &ended.status.error {
+    put_status(&completed.status, status);
+    match &completed.status.error {
         None => Ok(()),
-        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose(ended.comm))),
+        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose(completed.comm))),
     }
 }
 
 pub(crate) fn wait(request: Out<types::Request>, status: Out<Status>) -> Answer {
-    let ended = state::process()?.requests().wait(given(request)).map_err(wrong(ONE))?;
-    answer_ended(ended, request, status)
+    let completed = state::process()?.requests().wait(given(request)).map_err(wrong(ONE))?;
+    put_completed(completed, request, status)
 }
 
 pub(crate) fn test(request: Out<types::Request>, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let ended = state::process()?.requests().test(given(request)).map_err(wrong(ONE))?;
-    flag.set(ended.is_some().into());
-    ended.map_or(Ok(()), |ended| answer_ended(ended, request, status))
+    let completed = state::process()?.requests().test(given(request)).map_err(wrong(ONE))?;
+    flag.set(completed.is_some().into());
+    completed.map_or(Ok(()), |completed| put_completed(completed, request, status))
 }
 
 /// Reads an array of request handles.
@@ -159,9 +159,9 @@ fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> 
 }
 
 /// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns `MPI_ERR_IN_STATUS`.
-fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Answer {
-    let failed = found.iter().find_map(|ended| Some((ended.comm, ended.status.error.as_ref()?)));
-    for (nth, Ended { status, .. }) in found.iter().enumerate() {
+fn answer_statuses(found: &[CompletedRequest], place: impl Fn(usize) -> Out<Status>) -> Answer {
+    let failed = found.iter().find_map(|completed| Some((completed.comm, completed.status.error.as_ref()?)));
+    for (nth, CompletedRequest { status, .. }) in found.iter().enumerate() {
         if failed.is_some() {
             let code = |error: &mpi::Error| code_of(error.class.0, &error.text);
             place(nth).set(Status::of(status, status.error.as_deref().map_or(c::MPI_SUCCESS, code)));
@@ -176,13 +176,17 @@ fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Ans
 }
 
 /// Returns the statuses of all completed operations of an array.
-fn answer_all(ended: &[Ended], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
-    for (at, ended) in ended.iter().enumerate() {
-        if !ended.is_persistent {
+fn answer_all(
+    completed: &[CompletedRequest],
+    requests: Out<types::Request>,
+    statuses: Out<Status>,
+) -> Answer {
+    for (at, completed) in completed.iter().enumerate() {
+        if !completed.is_persistent {
             requests.nth(at).set(NULL);
         }
     }
-    answer_statuses(ended, |at| statuses.nth(at))
+    answer_statuses(completed, |at| statuses.nth(at))
 }
 
 pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
@@ -194,12 +198,12 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
             requests.nth(at).set(NULL);
             put_status(status, statuses.nth(at));
         };
-        if process.requests().wait_all_well(many, |at| given(requests.nth(at)), put)? {
+        if process.requests().wait_all_successful(many, |at| given(requests.nth(at)), put)? {
             return Ok(());
         }
     }
-    let ended = process.requests().wait_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    answer_all(&ended, requests, statuses)
+    let completed = process.requests().wait_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    answer_all(&completed, requests, statuses)
 }
 
 pub(crate) fn testall(
@@ -209,25 +213,25 @@ pub(crate) fn testall(
     statuses: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let ended = process.requests().test_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    flag.set(ended.is_some().into());
-    ended.map_or(Ok(()), |ended| answer_all(&ended, requests, statuses))
+    let completed = process.requests().test_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    flag.set(completed.is_some().into());
+    completed.map_or(Ok(()), |completed| answer_all(&completed, requests, statuses))
 }
 
 /// Returns the index and status of a completed request; the index is `MPI_UNDEFINED` if none is active.
 fn answer_any(
-    found: Option<(usize, Ended)>,
+    found: Option<(usize, CompletedRequest)>,
     requests: Out<types::Request>,
     indx: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let Some((at, ended)) = found else {
+    let Some((at, completed)) = found else {
         indx.set(c::MPI_UNDEFINED);
         put_status(&mpi::Status::empty(), status);
         return Ok(());
     };
     indx.set(at as i32);
-    answer_ended(ended, requests.nth(at), status)
+    put_completed(completed, requests.nth(at), status)
 }
 
 pub(crate) fn waitany(
@@ -250,20 +254,20 @@ pub(crate) fn testany(
 ) -> Answer {
     let process = state::process()?;
     let found = process.requests().test_any(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    flag.set((found != Any::Pending).into());
+    flag.set((found != TestAny::Pending).into());
     match found {
-        Any::Pending => {
+        TestAny::Pending => {
             indx.set(c::MPI_UNDEFINED);
             Ok(())
         }
-        Any::Inactive => answer_any(None, requests, indx, status),
-        Any::Over(at, ended) => answer_any(Some((at, ended)), requests, indx, status),
+        TestAny::Inactive => answer_any(None, requests, indx, status),
+        TestAny::Completed(at, completed) => answer_any(Some((at, completed)), requests, indx, status),
     }
 }
 
 /// Returns the indices and statuses of completed requests.
 fn answer_some(
-    found: Option<Vec<(usize, Ended)>>,
+    found: Option<Vec<(usize, CompletedRequest)>>,
     requests: Out<types::Request>,
     outcount: Out<i32>,
     indices: Out<i32>,
@@ -274,14 +278,14 @@ fn answer_some(
         return Ok(());
     };
     outcount.set(found.len() as i32);
-    for (nth, (at, ended)) in found.iter().enumerate() {
+    for (nth, (at, completed)) in found.iter().enumerate() {
         indices.nth(nth).set(*at as i32);
-        if !ended.is_persistent {
+        if !completed.is_persistent {
             requests.nth(*at).set(NULL);
         }
     }
-    let ended: Vec<Ended> = found.into_iter().map(|(_, ended)| ended).collect();
-    answer_statuses(&ended, |nth| statuses.nth(nth))
+    let completed: Vec<CompletedRequest> = found.into_iter().map(|(_, completed)| completed).collect();
+    answer_statuses(&completed, |nth| statuses.nth(nth))
 }
 
 pub(crate) fn waitsome(

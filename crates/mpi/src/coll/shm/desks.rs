@@ -87,7 +87,7 @@ impl Desks {
         }
     }
 
-    /// The operation that all others must have passed before `len` bytes are shown in operation `number`. Lent data need no space:
+    /// The operation that all others must have passed before `len` bytes are shown in operation `number`. RdmaBuffer data need no space:
     /// their length counts as zero.
     #[inline]
     pub(super) fn needed(number: u64, len: usize) -> u64 {

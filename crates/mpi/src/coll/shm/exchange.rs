@@ -99,7 +99,7 @@ impl Drop for Exchange {
         let Some(desks) = self.desks.take() else { return };
         desks.leave(self.me);
         if let Some(region) = self.region.take() {
-            self.core.retire(Retired { desks, _region: region });
+            self.core.keep_until_unused(Retired { desks, _region: region });
         }
     }
 }

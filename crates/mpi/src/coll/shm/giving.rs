@@ -10,7 +10,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 
 /// Polls of a member's flag before waiting with progress.
-const LOOKS: u32 = 256;
+const FLAG_POLLS: u32 = 256;
 
 impl Exchange {
     /// Shows or lends this member's data, once nobody needs the slot's former data.
@@ -148,8 +148,8 @@ impl Exchange {
         call: &'static str,
     ) -> Result<()> {
         let (process, places) = (self.processes[member], [(at, into.len())]);
-        let begun = self.core.with(|engine| engine.move_bytes(process, &places, into, SendOp::Read))?;
-        self.core.finish(call, begun).ok().map(drop)
+        let started = self.core.with(|engine| engine.rdma_transfer(process, &places, into, SendOp::Read))?;
+        self.core.finish(call, started).ok().map(drop)
     }
 
     /// Whether members can write to memory that another member lends.
@@ -170,8 +170,9 @@ impl Exchange {
         fits(format_args!("rank {member}"), len, given.len())?;
         let rest = self.lent.last().map_or(given, |(data, _)| data).clone().window(from, len - from);
         let (process, places) = (self.processes[member], [(at.offset(from), rest.len())]);
-        let begun = self.core.with(|engine| engine.move_bytes(process, &places, &rest, SendOp::Write))?;
-        self.core.finish(call, begun).ok().map(drop)
+        let started =
+            self.core.with(|engine| engine.rdma_transfer(process, &places, &rest, SendOp::Write))?;
+        self.core.finish(call, started).ok().map(drop)
     }
 
     /// Ends an operation, successful or not. After that nobody waits for this member, and its lent memory is its own again.
@@ -208,7 +209,7 @@ impl Exchange {
         call: &'static str,
         is_there: impl Fn(&Desks) -> bool,
     ) -> Result<()> {
-        if (0..self.core.looks(LOOKS)).any(|_| is_there(self.desks())) {
+        if (0..self.core.polls(FLAG_POLLS)).any(|_| is_there(self.desks())) {
             return Ok(());
         }
         if self.has_shown && !self.has_rung {

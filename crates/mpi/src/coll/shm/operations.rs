@@ -111,7 +111,7 @@ impl Exchange {
         let block = |member: usize| output.clone().window(member as u64 * len, len);
         let mine = (self.me as u64 * len, all);
         match input {
-            // Lent data must stay unchanged until all have read them.
+            // RdmaBuffer data must stay unchanged until all have read them.
             None if all > SHOWN_MAX as u64 => self.give(&output.copied()?, "MPI_Alltoall")?,
             None => self.give(output, "MPI_Alltoall")?,
             Some(input) => {

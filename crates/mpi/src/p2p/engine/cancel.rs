@@ -13,9 +13,11 @@ impl Engine {
     /// Cancels an operation, if possible; otherwise it completes normally.
     pub(crate) fn cancel(&mut self, key: SlotKey) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.state) {
-            Some(OpState::Receive(_) | OpState::Plain(_)) => self.matching.cancel(&key),
-            Some(OpState::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
-            Some(OpState::Send { to, answered: true, .. }) => {
+            Some(OpState::Receive(_) | OpState::PlainReceive(_)) => self.matching.cancel(&key),
+            Some(OpState::Send { to, awaits_fin: true, .. }) if *to == self.rank => {
+                self.withdraw_own_message(key)
+            }
+            Some(OpState::Send { to, awaits_fin: true, .. }) => {
                 let to = *to;
                 return self.request_cancel(to, key);
             }
@@ -26,12 +28,12 @@ impl Engine {
             _ => false,
         };
         if is_cancelled {
-            self.end(key, cancelled());
+            self.complete(key, cancelled());
         }
     }
 
     /// Removes a message from this process to itself; returns whether no receive had matched it.
-    fn take_from_self(&mut self, key: SlotKey) -> bool {
+    fn withdraw_own_message(&mut self, key: SlotKey) -> bool {
         let is_it = |body: &UnexpectedBody| match body {
             UnexpectedBody::Data { answer: Some(MatchReport::Own(of)), .. } => *of == key,
             _ => false,
@@ -66,8 +68,8 @@ impl Engine {
     /// A peer has dropped a message; counts only if this process asked for it.
     pub(super) fn handle_cancel_rsp(&mut self, from: u32, key: SlotKey) {
         let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
-        if is_asked && self.awaits(key, from) {
-            self.end(key, cancelled());
+        if is_asked && self.accepts_answer_of(key, from) {
+            self.complete(key, cancelled());
         }
     }
 }

@@ -18,9 +18,9 @@ use super::overflow::Overflow;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
-use crate::p2p::matching::{Envelope, Wanted};
+use crate::p2p::matching::{Envelope, MatchCriteria};
 use crate::p2p::operation::{ArrivedData, Receive, Table};
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 use crate::peers::nic::Port;
 use crate::status::Status;
 
@@ -32,7 +32,7 @@ const IGNORED: u64 = 0;
 
 /// How a send or a receive has started.
 #[derive(Debug)]
-pub(crate) enum Started {
+pub(crate) enum PortalsStarted {
     /// It has completed already.
     Completed(Status),
     /// It is in progress under this name. After [`Portals::set_operation`] has set its operation, [`Portals::next_completed`]
@@ -110,7 +110,7 @@ pub(crate) struct Portals {
     silent: MdHandle,
     sends: Table<Outgoing>,
     receives: Table<Incoming>,
-    under_way: usize,
+    in_flight: usize,
     overflow: Overflow,
     events: VecDeque<Event>,
     found: Option<Found>,
@@ -149,7 +149,7 @@ impl Portals {
             silent,
             sends: Table::default(),
             receives: Table::default(),
-            under_way: 0,
+            in_flight: 0,
             overflow,
             events: VecDeque::new(),
             found: None,
@@ -174,8 +174,8 @@ impl Portals {
 
     /// Sends bytes, if the message can be sent immediately; returns whether it was. If not, nothing has happened.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        let Some(bits) = bits::match_bits_of(label) else { return false };
+    pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
+        let Some(bits) = bits::match_bits_of(match_key) else { return false };
         let (offset, len) = piece.place();
         let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), IGNORED);
         let local = Local { md: self.silent, offset };
@@ -185,7 +185,7 @@ impl Portals {
     /// Receives bytes into one piece without posting a receive, if the matching message is the next message from its source; polls
     /// `polls` times. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
-    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, polls: u32) -> Option<(i32, usize)> {
+    pub(crate) fn take_piece(&self, wanted: &MatchCriteria, into: Piece, polls: u32) -> Option<(i32, usize)> {
         match self.take_at_once(wanted, into.place(), polls) {
             Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
             Taken::Nothing | Taken::Other => None,
@@ -202,8 +202,8 @@ impl Portals {
         };
         match self.take_at_once(wanted, (addr as u64, len as u64), polls) {
             Taken::Put(bits, len) => {
-                let label = Label { context: wanted.context, tag: bits::tag(bits) };
-                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, len)))
+                let match_key = MatchKey { context: wanted.context, tag: bits::tag(bits) };
+                ControlFlow::Break(Some(receive.status(&Envelope { source, match_key }, len)))
             }
             Taken::Nothing => ControlFlow::Continue(()),
             Taken::Other => ControlFlow::Break(None),
@@ -211,7 +211,7 @@ impl Portals {
     }
 
     #[inline]
-    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), polls: u32) -> Taken {
+    fn take_at_once(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> Taken {
         let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return Taken::Other };
         let source = source_of(wanted);
         let options = ONCE | EntryOptions::NO_TRUNCATE;
@@ -220,23 +220,29 @@ impl Portals {
         self.ni.take_at_once(MESSAGES, &entry, polls)
     }
 
-    /// Starts a send. With `answered` it completes when a receive has got the message.
+    /// Starts a send. With `awaits_fin` it completes when a receive has got the message.
     ///
     /// # Errors
     /// Portals has no room for it, or cannot deliver it.
-    pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, answered: bool) -> Result<Started> {
-        let bits = bits::match_bits_of(label).ok_or_else(uncarried)?;
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+        awaits_fin: bool,
+    ) -> Result<PortalsStarted> {
+        let bits = bits::match_bits_of(match_key).ok_or_else(uncarried)?;
         let copy = if buffer.is_scattered() { Some(buffer.copied()?) } else { None };
         let data = copy.as_ref().unwrap_or(buffer);
         let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
         let is_long = len > EAGER_MAX;
-        let is_opened = is_long || answered;
+        let is_opened = is_long || awaits_fin;
         let target = Process::rank(to);
         if !is_opened {
             let local = Local { md: self.silent, offset: addr };
             let put = transfer(Action::Put, len, (target, MESSAGES), IGNORED);
             if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
-                return Ok(Started::Completed(Status::empty()));
+                return Ok(PortalsStarted::Completed(Status::empty()));
             }
         }
         let key = self.sends.insert(Outgoing::new(to, is_opened));
@@ -249,12 +255,12 @@ impl Portals {
             ..transfer(Action::Put, len, (target, MESSAGES), number)
         };
         let entry = is_opened.then(|| opened(Region::new(addr, len), number, target));
-        let begun = self.call(|engine| {
+        let done = self.call(|engine| {
             let opened = entry.map(|entry| engine.append(READ_PLACE, entry, number)).transpose()?;
             engine.transfer(&put).map(|()| opened)
         });
         let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
-        match begun {
+        match done {
             Ok(opened) => outgoing.opened = opened,
             Err(error) => {
                 self.sends.remove(key);
@@ -265,18 +271,18 @@ impl Portals {
         let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
         if let Some(status) = outgoing.status.take() {
             self.sends.remove(key);
-            return Ok(Started::Completed(status));
+            return Ok(PortalsStarted::Completed(status));
         }
         outgoing.data = Some(copy.unwrap_or_else(|| buffer.clone()));
-        self.under_way += 1;
-        Ok(Started::InProgress(Name::Send(key)))
+        self.in_flight += 1;
+        Ok(PortalsStarted::InProgress(Name::Send(key)))
     }
 
     /// Starts a receive.
     ///
     /// # Errors
     /// Portals has no room for it.
-    pub(crate) fn receive(&mut self, receive: Receive) -> Result<Started> {
+    pub(crate) fn receive(&mut self, receive: Receive) -> Result<PortalsStarted> {
         let (match_bits, ignore_bits) = bits::receive_bits_of(&receive.wanted).ok_or_else(uncarried)?;
         let source = source_of(&receive.wanted);
         let incoming = Incoming::new(receive)?;
@@ -285,8 +291,8 @@ impl Portals {
             Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), ONCE) };
         let key = self.receives.insert(incoming);
         let place = ListId { pt_index: MESSAGES, list: List::Priority };
-        let begun = self.call(|engine| engine.append(place, entry, key.number()));
-        match (begun, self.receives.get_mut(key)) {
+        let done = self.call(|engine| engine.append(place, entry, key.number()));
+        match (done, self.receives.get_mut(key)) {
             (Ok(entry), Some(incoming)) => incoming.entry = Some(entry),
             (Ok(_), None) => return Err(closed()),
             (Err(error), _) => {
@@ -299,14 +305,14 @@ impl Portals {
     }
 
     /// Returns how a receive has started.
-    fn received(&mut self, key: SlotKey) -> Started {
+    fn received(&mut self, key: SlotKey) -> PortalsStarted {
         let status = self.receives.get_mut(key).and_then(|incoming| incoming.status.take());
         match status {
             Some(status) => {
                 self.receives.remove(key);
-                Started::Completed(status)
+                PortalsStarted::Completed(status)
             }
-            None => Started::InProgress(Name::Receive(key)),
+            None => PortalsStarted::InProgress(Name::Receive(key)),
         }
     }
 
@@ -314,12 +320,12 @@ impl Portals {
     ///
     /// # Errors
     /// As [`Portals::receive`].
-    pub(crate) fn receive_found(&mut self, receive: Receive, found: &Found) -> Result<Started> {
+    pub(crate) fn receive_found(&mut self, receive: Receive, found: &Found) -> Result<PortalsStarted> {
         if !found.is_long {
             let status = receive.take(&found.envelope, ArrivedData::Bytes(&found.bytes));
             self.get(found, (0, 0), IGNORED);
             self.handle_events();
-            return Ok(Started::Completed(status));
+            return Ok(PortalsStarted::Completed(status));
         }
         let key = self.receives.insert(Incoming::new(receive)?);
         self.get_all(key, found);
@@ -353,16 +359,16 @@ impl Portals {
     }
 
     /// Returns the message that a receive would get.
-    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<Found> {
+    pub(crate) fn probe(&mut self, wanted: &MatchCriteria) -> Option<Found> {
         self.search(wanted, Search::Only)
     }
 
     /// Takes the message that a receive would get out of matching.
-    pub(crate) fn claim(&mut self, wanted: &Wanted) -> Option<Found> {
+    pub(crate) fn mprobe(&mut self, wanted: &MatchCriteria) -> Option<Found> {
         self.search(wanted, Search::Delete)
     }
 
-    fn search(&mut self, wanted: &Wanted, search: Search) -> Option<Found> {
+    fn search(&mut self, wanted: &MatchCriteria, search: Search) -> Option<Found> {
         let (match_bits, ignore_bits) = bits::receive_bits_of(wanted)?;
         let entry = Entry {
             source: source_of(wanted),
@@ -375,13 +381,13 @@ impl Portals {
         self.call(|engine| engine.search(MESSAGES, entry, search, CLAIM)).ok()?;
         self.handle_events();
         let mut found = self.found.take()?;
-        found.envelope.label.context = wanted.context;
+        found.envelope.match_key.context = wanted.context;
         Some(found)
     }
 
     /// Drops the messages of a freed context.
     pub(crate) fn forget(&mut self, context: u64) {
-        let wanted = Wanted { context, source: None, tag: None };
+        let wanted = MatchCriteria { context, source: None, tag: None };
         let Some((match_bits, ignore_bits)) = bits::receive_bits_of(&wanted) else { return };
         let options = ONCE - EntryOptions::USE_ONCE;
         let entry = Entry { match_bits, ignore_bits, ..Entry::taking_all(Region::new(0, 0), options) };
@@ -409,7 +415,7 @@ impl Portals {
 
     /// Whether all messages have been sent, and fetched where necessary, and no peer waits for data or an answer from this process.
     pub(crate) fn is_drained(&self) -> bool {
-        self.under_way == 0 && self.ni.is_idle()
+        self.in_flight == 0 && self.ni.is_idle()
     }
 
     /// Handles all fetched events, including those caused by handling them.
@@ -463,8 +469,8 @@ impl Portals {
 
     fn envelope(&mut self, key: SlotKey, event: &Event) -> Option<Envelope> {
         let context = self.receives.get_mut(key)?.receive.wanted.context;
-        let label = Label { context, tag: bits::tag(event.match_bits) };
-        Some(Envelope { source: event.initiator.nid, label })
+        let match_key = MatchKey { context, tag: bits::tag(event.match_bits) };
+        Some(Envelope { source: event.initiator.nid, match_key })
     }
 
     /// Handles an event of a send; `now` returns whether the send has failed.
@@ -486,7 +492,7 @@ impl Portals {
             Some(of) => {
                 self.completed.push_back((of, status));
                 self.sends.remove(key);
-                self.under_way -= 1;
+                self.in_flight -= 1;
             }
             None => {
                 if let Some(outgoing) = self.sends.get_mut(key) {
@@ -536,8 +542,8 @@ impl Portals {
 
     /// The message that a search found, with the data of a short message, since the next event may free them.
     fn find(&self, event: &Event) -> Option<Found> {
-        let label = Label { context: 0, tag: bits::tag(event.match_bits) };
-        let found = Found::from_event(Envelope { source: event.initiator.nid, label }, event);
+        let match_key = MatchKey { context: 0, tag: bits::tag(event.match_bits) };
+        let found = Found::from_event(Envelope { source: event.initiator.nid, match_key }, event);
         if event.kind == EventKind::Search || found.is_long {
             return Some(found);
         }
@@ -611,7 +617,7 @@ fn transfer(action: Action, length: u64, (target, pt_index): (Process, u32), use
     }
 }
 
-fn source_of(wanted: &Wanted) -> Source {
+fn source_of(wanted: &MatchCriteria) -> Source {
     wanted.source.map_or(Source::ANY, |source| Source::of(Process::rank(source)))
 }
 

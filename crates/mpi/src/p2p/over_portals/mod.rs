@@ -29,4 +29,4 @@ mod overflow;
 
 pub(crate) use bits::carries;
 pub(crate) use found::{Found, Name};
-pub(crate) use messages::{Portals, Started};
+pub(crate) use messages::{Portals, PortalsStarted};
