@@ -8,7 +8,7 @@ use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::coll::check::CHECK_INTERVALS;
-use crate::coll::shm::Retired;
+use crate::coll::shm::RetiredSlots;
 use crate::coll::tuning::Tuning;
 use crate::comm::context::{Context, SERIAL_MAX};
 use crate::error::{Class, Error, Result};
@@ -50,17 +50,19 @@ struct Inner {
     /// The next number of an object.
     next_id: AtomicU64,
     /// Memory of freed communicators.
-    retired: Lock<Vec<Retired>>,
+    retired: Lock<Vec<RetiredSlots>>,
 }
 
 impl Drop for Inner {
     /// Other processes may still read NIC memory of this process: members of freed communicators, and peers that have not read the
-    /// last message. A process that has left in order keeps that memory until they have finished, or until [`LEAVE_TIMEOUT`] has passed.
+    /// last message. A process that has left in order keeps that memory until they have finished, or until [`LEAVE_TIMEOUT`] has
+    /// passed.
     fn drop(&mut self) {
         let mut engine = self.engine.lock(&self.host);
         if engine.transport.leaves() {
             let retired = self.retired.lock(&self.host);
-            let mut is_needed = || engine.transport.is_needed() || !retired.iter().all(Retired::is_done);
+            let mut is_needed =
+                || engine.transport.is_needed() || !retired.iter().all(RetiredSlots::is_unused);
             let is_done = || (!is_needed()).then_some(());
             let _ = self.host.poll("MPI_Finalize", self.host.after(LEAVE_TIMEOUT), is_done);
         }
@@ -260,7 +262,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
-    pub(crate) fn await_store(
+    pub(crate) fn wait_for_store(
         &self,
         call: &'static str,
         (process, owner): (u32, u32),
@@ -286,10 +288,10 @@ impl Core {
     }
 
     /// Keeps memory that members of a communicator may still poll, and frees the memory of earlier calls that none polls any more.
-    pub(crate) fn keep_until_unused(&self, memory: Retired) {
+    pub(crate) fn keep_until_unused(&self, memory: RetiredSlots) {
         let mut retired = self.hold(&self.0.retired);
         retired.push(memory);
-        retired.retain(|memory| !memory.is_done());
+        retired.retain(|memory| !memory.is_unused());
     }
 
     /// Makes progress until `check` returns a value.
@@ -334,7 +336,8 @@ impl Core {
         })
     }
 
-    /// Waits as [`Core::wait_stepwise`] does, for a message that may never arrive: now and then the other processes are asked for it.
+    /// Waits as [`Core::wait_stepwise`] does, for a message that may never arrive: now and then the other processes are asked for
+    /// it.
     fn wait_with_coll_checks<T>(
         &self,
         call: &'static str,

@@ -46,7 +46,7 @@ mod topo;
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
 pub use bootstrap::{Board, Bootstrap, Seat};
 pub use coll::collective::Collective;
-pub use coll::shm::{PlainCall, shared_bytes};
+pub use coll::shm::{SmallCollective, shared_bytes};
 pub use coll::tuning::Tuning;
 pub use collectives::{Costs, Kind};
 pub use comm::communicator::{Comm, NAME_MAX};

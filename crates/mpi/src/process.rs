@@ -92,10 +92,10 @@ impl Process {
         }
         let oversubscribed = config.oversubscribed.filter(|_| config.lane == Lane::Verbs);
         oversubscribed.into_iter().for_each(|oversubscribed| host.expect_crowd(oversubscribed));
-        config.tuning.tell(&*bootstrap, &config.ports)?;
+        config.tuning.publish(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
-        let tuning = Tuning::learn(&*bootstrap)?;
+        let tuning = Tuning::read(&*bootstrap)?;
         let portals = match (config.lane, config.ports.last()) {
             (Lane::Portals(matcher), Some(port)) => {
                 // Portals identifies a process by one address.

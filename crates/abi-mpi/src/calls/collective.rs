@@ -4,7 +4,7 @@
 
 use datatypes::{Datatype, Operator};
 use ffi::{In, Out};
-use mpi::{Buffer, Collective, PlainCall};
+use mpi::{Buffer, Collective, SmallCollective};
 
 use super::p2p::request::new_request;
 use super::topology::degrees;
@@ -26,8 +26,8 @@ fn is_root(comm: &mpi::Comm, root: i32) -> bool {
     root == if comm.is_inter() { mpi::ROOT } else { comm.rank() }
 }
 
-/// Whether a process has its own block in a rooted operation. In an intercommunicator, these are the processes that name a root of the
-/// remote group.
+/// Whether a process has its own block in a rooted operation. In an intercommunicator, these are the processes that name a root of
+/// the remote group.
 fn has_part(comm: &mpi::Comm, root: i32) -> bool {
     !comm.is_inter() || root >= 0
 }
@@ -115,13 +115,13 @@ fn operator(op: Op, datatype: types::Datatype) -> Answer<datatypes::Op> {
 
 /// The fast path: runs a short collective without a schedule; `None` if that is not possible.
 #[inline]
-fn at_once(comm: Comm, call: impl FnOnce() -> Option<PlainCall>) -> Option<Answer> {
-    let done = objects::comm_at_once(comm, |comm| comm.collective_at_once(&call()?)).flatten()?;
+fn at_once(comm: Comm, call: impl FnOnce() -> Option<SmallCollective>) -> Option<Answer> {
+    let done = objects::comm_at_once(comm, |comm| comm.try_collective(&call()?)).flatten()?;
     Some(done.map_err(Fault::from))
 }
 
 pub(crate) fn barrier(comm: Comm) -> Answer {
-    at_once(comm, || Some(PlainCall::Barrier)).unwrap_or_else(|| barrier_by_plan(comm))
+    at_once(comm, || Some(SmallCollective::Barrier)).unwrap_or_else(|| barrier_by_plan(comm))
 }
 
 pub(crate) fn bcast<N: Number>(
@@ -131,7 +131,7 @@ pub(crate) fn bcast<N: Number>(
     root: i32,
     comm: Comm,
 ) -> Answer {
-    let call = || Some(PlainCall::Bcast { piece: piece(buffer, count, datatype)?, root });
+    let call = || Some(SmallCollective::Bcast { piece: piece(buffer, count, datatype)?, root });
     at_once(comm, call).unwrap_or_else(|| bcast_by_plan(buffer, count, datatype, root, comm))
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn allreduce<N: Number>(
         let output = piece(recvbuf, count, datatype)?;
         let basic = Datatype::predefined_basic(datatype.value()).filter(|basic| strict::allows(*basic))?;
         let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.takes_a_side())?;
-        Some(PlainCall::Allreduce { input, output, basic, operator })
+        Some(SmallCollective::Allreduce { input, output, basic, operator })
     };
     at_once(comm, call).unwrap_or_else(|| allreduce_by_plan(sendbuf, recvbuf, count, datatype, op, comm))
 }
@@ -171,11 +171,11 @@ macro_rules! exchanges {
                 let done = objects::comm_at_once(comm, |comm| {
                     let ranks = comm.peers().size();
                     let given = if $is_one_given { 1 } else { ranks };
-                    let call = PlainCall::$call {
+                    let call = SmallCollective::$call {
                         input: pieces(sendbuf, sendcount, sendtype, given)?,
                         output: pieces(recvbuf, recvcount, recvtype, ranks)?,
                     };
-                    comm.collective_at_once(&call)
+                    comm.try_collective(&call)
                 });
                 match done.flatten() {
                     Some(done) => Ok(done?),

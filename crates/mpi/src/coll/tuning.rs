@@ -19,7 +19,7 @@ pub struct Tuning {
     pub algorithms: BTreeMap<Kind, String>,
 }
 
-const NOTE: &str = "mpi-tuning";
+const KVS_KEY: &str = "mpi-tuning";
 
 /// Costs of a device that reports none: messages through memory. Measured on two cores of an EPYC, in a guest: 8 bytes took 0.3 to
 /// 0.5 us, 1 MiB 60 to 120 us. Reduction costs are zero, because they do not decide anything: with two ranks an allreduce of 64 KiB
@@ -51,7 +51,7 @@ impl Tuning {
     }
 
     /// Publishes process 0's tuning, before the first fence.
-    pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
+    pub(crate) fn publish(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {
             if !Algorithm::of(*kind).any(|algorithm| algorithm.name == name) {
                 let names: Vec<_> = Algorithm::of(*kind).map(|algorithm| algorithm.name).collect();
@@ -68,14 +68,14 @@ impl Tuning {
         for (kind, name) in &self.algorithms {
             write!(note, ";{}={name}", kind.name()).map_err(|error| Error::new(Class::INTERN, error))?;
         }
-        bootstrap.put(NOTE, &note)
+        bootstrap.put(KVS_KEY, &note)
     }
 
     /// Reads the tuning that process 0 has published.
-    pub(crate) fn learn(bootstrap: &dyn Bootstrap) -> Result<Self> {
-        let note = bootstrap.get(NOTE)?;
+    pub(crate) fn read(bootstrap: &dyn Bootstrap) -> Result<Self> {
+        let note = bootstrap.get(KVS_KEY)?;
         Self::parse(&note)
-            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is no tuning of this version's")))
+            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is not a tuning of this version")))
     }
 
     fn parse(note: &str) -> Option<Self> {
@@ -104,7 +104,7 @@ mod tests {
 
     /// Goal: the explained choice is the real one. Ranks with shared memory always use it, so it must be the cheapest at any size.
     #[test]
-    fn where_memory_is_shared_it_is_cheapest_for_all_sizes() {
+    fn shared_memory_is_cheapest_at_all_sizes() {
         let attr = fabric::attr("shm").expect("it opens");
         let kinds =
             [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
@@ -147,17 +147,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_learned() {
+    fn published_tuning_is_read_back() {
         let board = crate::bootstrap::Board::new(1);
         let seat = board.seat(0, &host::real::host());
         let costs = Some(Costs { alpha: 1.5e-6, gap: 1e-7, beta: 1e-10, gamma: 0.0 });
         let algorithms = [(Kind::Allreduce, "ring".to_owned()), (Kind::Barrier, "tree".to_owned())];
         let tuning = Tuning { costs, algorithms: algorithms.into() };
-        tuning.tell(&*seat, &[]).expect("known names");
-        assert_eq!(Tuning::learn(&*seat), Ok(tuning));
+        tuning.publish(&*seat, &[]).expect("known names");
+        assert_eq!(Tuning::read(&*seat), Ok(tuning));
         let wrong = Tuning { algorithms: [(Kind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
-        let refused = wrong.tell(&*seat, &[]).expect_err("no such algorithm");
-        assert!(refused.class == Class::ARG && refused.text.contains("binomial"), "{refused}");
+        let error = wrong.publish(&*seat, &[]).expect_err("no such algorithm");
+        assert!(error.class == Class::ARG && error.text.contains("binomial"), "{error}");
         for nonsense in ["", "1;2;0", "1;2;0;x", "1;2;0;-3", "1;2;0;3;bcast", "1;2;0;3;cast=ring"] {
             assert_eq!(Tuning::parse(nonsense), None, "{nonsense}");
         }

@@ -62,7 +62,7 @@ impl<'a> OobChannel<'a> {
     }
 
     /// Broadcasts the bytes of rank 0. `me` is this process's rank among the others.
-    pub(crate) fn told_by_first(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn broadcast(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             return self.receive(0);
         }
@@ -71,8 +71,8 @@ impl<'a> OobChannel<'a> {
     }
 
     /// Gathers bytes from all at all, by rank; all pass equally many bytes.
-    pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let all = self.collected(me, bytes)?;
+    pub(crate) fn allgather(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let all = self.allgatherv(me, bytes)?;
         if all.len() != bytes.len() * self.others.size() as usize {
             return Err(Error::new(Class::NOT_SAME, "the members have called different operations"));
         }
@@ -80,7 +80,7 @@ impl<'a> OobChannel<'a> {
     }
 
     /// Gathers bytes from all at all, concatenated in the order of ranks.
-    pub(crate) fn collected(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn allgatherv(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             self.send(0, bytes)?;
         }
@@ -90,6 +90,6 @@ impl<'a> OobChannel<'a> {
                 all.extend(self.receive(rank)?);
             }
         }
-        self.told_by_first(me, &all)
+        self.broadcast(me, &all)
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::coll::sched::{Act, Plan, Run};
+use crate::coll::sched::{Plan, SchedRun, SchedStep};
 use crate::comm::context::Plane;
 use crate::error::{Class, Error, Result};
 use crate::io::domains::{Domains, Listed, interleave};
@@ -37,11 +37,11 @@ impl File {
         let comm = &self.0.comm;
         let found = self.etypes(way, buffer);
         let etypes = found.as_ref().map_or(0, |(_, etypes)| *etypes);
-        let all = comm.talk()?.told_by_all(comm.rank(), &etypes.to_le_bytes())?;
+        let all = comm.oob()?.allgather(comm.rank(), &etypes.to_le_bytes())?;
         let all: Vec<i64> = words(&all).map(|word| word as i64).collect();
         let first = if comm.rank() == 0 { self.0.pointer.add(all.iter().sum()) } else { Ok(0) };
         let said = first.as_ref().map_or_else(|_| Vec::new(), |first| first.to_le_bytes().to_vec());
-        let said = comm.talk()?.told_by_first(comm.rank(), &said)?;
+        let said = comm.oob()?.broadcast(comm.rank(), &said)?;
         let first = first.and_then(|_| {
             let lost = || Error::new(Class::IO, "the shared pointer could not be moved");
             words(&said).next().map(|word| word as i64).ok_or_else(lost)
@@ -64,7 +64,7 @@ impl File {
             |part| [0, part.pieces.range().start, part.pieces.range().end, part.size],
         );
         let said: Vec<u8> = said.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let all = comm.talk()?.told_by_all(comm.rank(), &said)?;
+        let all = comm.oob()?.allgather(comm.rank(), &said)?;
         let all: Vec<[u64; 4]> = all.chunks_exact(SAID).map(four).collect();
         let part = part?;
         if let Some(rank) = all.iter().position(|said| said[0] != 0) {
@@ -166,13 +166,14 @@ impl<'a> Rounds<'a> {
         data: &'a Buffer,
     ) -> Result<Self> {
         let comm = &file.0.comm;
-        let match_key = MatchKey { context: comm.context(Plane::Collective)?, tag: comm.next_collective() };
+        let match_key =
+            MatchKey { context: comm.context(Plane::Collective)?, tag: comm.next_collective_tag() };
         let aggregator = domains.ranks().iter().position(|rank| *rank == comm.rank());
         let mut rounds = Self { file, way, domains, mine, data, aggregator: None, match_key };
         let lists: Vec<Vec<u8>> =
             (0..domains.ranks().len()).map(|to| bytes_of(&mine.within(&domains.domain(to)).1)).collect();
         let counts: Vec<u8> = lists.iter().flat_map(|list| (list.len() as u64).to_le_bytes()).collect();
-        let counts = comm.talk()?.told_by_all(comm.rank(), &counts)?;
+        let counts = comm.oob()?.allgather(comm.rank(), &counts)?;
         let counts: Vec<u64> = words(&counts).collect();
         let mut acts = Vec::new();
         let mut heard = Vec::new();
@@ -196,7 +197,7 @@ impl<'a> Rounds<'a> {
     /// Adds this process's steps for bytes that one rank sends to another. Each end is given if it is at this process.
     fn moved(
         &self,
-        acts: &mut Vec<Act>,
+        acts: &mut Vec<SchedStep>,
         (from, to): (i32, i32),
         (source, target): (Option<Buffer>, Option<Buffer>),
     ) -> Result<()> {
@@ -210,20 +211,20 @@ impl<'a> Rounds<'a> {
             return Ok(());
         }
         match (source, target) {
-            (Some(source), Some(target)) => acts.push(Act::Copy { from: source, to: target }),
+            (Some(source), Some(target)) => acts.push(SchedStep::Copy { from: source, to: target }),
             // A local transfer is a copy, added when both ends are known.
             _ if from == to => {}
-            (Some(buffer), None) => acts.push(Act::Send { to: process(to)?, buffer }),
-            (None, Some(buffer)) => acts.push(Act::Receive { from: process(from)?, buffer }),
+            (Some(buffer), None) => acts.push(SchedStep::Send { to: process(to)?, buffer }),
+            (None, Some(buffer)) => acts.push(SchedStep::Receive { from: process(from)?, buffer }),
             (None, None) => {}
         }
         Ok(())
     }
 
-    fn run(&self, acts: Vec<Act>) -> Result<()> {
+    fn run(&self, acts: Vec<SchedStep>) -> Result<()> {
         let core = self.file.core();
         let plan = Arc::new(Plan { rounds: vec![acts], match_key: self.match_key, op: None, called: None });
-        let started = core.with(|engine| engine.start_task(Box::new(Run::new(plan))));
+        let started = core.with(|engine| engine.start_task(Box::new(SchedRun::new(plan))));
         let call = if self.way == Direction::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
         core.finish(call, started).ok().map(drop)
     }
@@ -238,7 +239,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// The data transfers of a round.
-    fn acts(&self, window: &Window, round: u64) -> Result<Vec<Act>> {
+    fn acts(&self, window: &Window, round: u64) -> Result<Vec<SchedStep>> {
         let (me, mut acts) = (self.file.0.comm.rank(), Vec::new());
         let mut own = None;
         for (rank, there) in window.parts() {

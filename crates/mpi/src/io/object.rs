@@ -348,7 +348,7 @@ impl File {
 /// Tells all members whether one has failed. That member returns its own error, the others an error of the same class.
 pub(super) fn agreed<T>(comm: &Comm, done: Result<T>) -> Result<T> {
     let class = done.as_ref().err().map_or(Class::SUCCESS, |error| error.class);
-    let classes = comm.talk()?.told_by_all(comm.rank(), &class.0.to_le_bytes())?;
+    let classes = comm.oob()?.allgather(comm.rank(), &class.0.to_le_bytes())?;
     let done = done?;
     let classes = classes.chunks_exact(4).map(|four| four.try_into().map_or(0, i32::from_le_bytes));
     match (0..).zip(classes).find(|(_, class)| *class != Class::SUCCESS.0) {

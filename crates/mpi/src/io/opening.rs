@@ -33,8 +33,8 @@ impl File {
         if comm.is_inter() {
             return Err(Error::new(Class::COMM, "a file is opened by an intracommunicator"));
         }
-        let comm = comm.copy(Some(comm.agree()?))?;
-        let modes = comm.talk()?.told_by_all(comm.rank(), &mode.number().to_le_bytes())?;
+        let comm = comm.copy(Some(comm.agree_context()?))?;
+        let modes = comm.oob()?.allgather(comm.rank(), &mode.number().to_le_bytes())?;
         if modes.chunks_exact(4).any(|four| four != mode.number().to_le_bytes()) {
             return Err(Error::new(
                 Class::NOT_SAME,

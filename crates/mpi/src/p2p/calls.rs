@@ -120,7 +120,7 @@ impl Comm {
         if to.rank == PROC_NULL {
             return Ok(None);
         }
-        let match_key = MatchKey { context: self.context(Plane::Point)?, tag: to.tag };
+        let match_key = MatchKey { context: self.context(Plane::PointToPoint)?, tag: to.tag };
         Ok(Some((self.member(to.rank, "destination")?, match_key)))
     }
 
@@ -135,7 +135,7 @@ impl Comm {
             rank => Some(self.member(rank, "source")?),
         };
         let tag = (from.tag != ANY_TAG).then_some(from.tag);
-        Ok(Some(MatchCriteria { context: self.context(Plane::Point)?, source, tag }))
+        Ok(Some(MatchCriteria { context: self.context(Plane::PointToPoint)?, source, tag }))
     }
 
     #[inline(always)]
@@ -401,8 +401,8 @@ impl Comm {
     pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: PeerTag) -> Result<Request> {
         let parts = parts_of(&buffer, parts)?;
         let Some((to, MatchKey { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
-        let announced = PartsInfo { parts, first_tag: self.tags_of_parts(parts), bytes: buffer.len() };
-        let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::Announcing)?);
+        let announced = PartsInfo { parts, first_tag: self.reserve_part_tags(parts), bytes: buffer.len() };
+        let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
         self.core().with(|engine| -> Result<()> {
             if let Started::InProgress(key) =
                 engine.send(to, MatchKey { context, tag }, &said, Mode::Standard)?
@@ -411,7 +411,7 @@ impl Comm {
             }
             Ok(())
         })?;
-        let context = self.context(Plane::Parts)?;
+        let context = self.context(Plane::PartitionedData)?;
         let sending = Arc::new(PartitionedSend { to, context, buffer, announced, state: Lock::default() });
         let (core, parts) = (self.core().clone(), Parts::Send(sending.clone()));
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
@@ -425,14 +425,18 @@ impl Comm {
         let parts = parts_of(&buffer, parts)?;
         let Some((from, MatchKey { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
         let (into, sources) = (Buffer::own(&[0; PARTS_INFO_LEN])?, self.peers().clone());
-        let wanted =
-            MatchCriteria { context: self.context(Plane::Announcing)?, source: Some(from), tag: Some(tag) };
+        let wanted = MatchCriteria {
+            context: self.context(Plane::PartitionedInfo)?,
+            source: Some(from),
+            tag: Some(tag),
+        };
         let receive = Receive { wanted, buffer: into.clone(), sources: SourceRanks::Group(sources.clone()) };
         let key = self.core().with(|engine| {
             let started = engine.receive(receive);
             engine.key_of(started)
         });
-        let (context, state) = (self.context(Plane::Parts)?, Lock::new(ReceiveProgress::new(key, into)));
+        let (context, state) =
+            (self.context(Plane::PartitionedData)?, Lock::new(ReceiveProgress::new(key, into)));
         let receiving = Arc::new(PartitionedReceive { from, tag, sources, context, buffer, parts, state });
         let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
         Ok(Request::partitioned(

@@ -166,7 +166,7 @@ impl SourceRanks {
         match self {
             Self::One(rank) => Some(PlainSourceRanks::One(*rank)),
             Self::Group(group) => {
-                group.is_numbered().then(|| PlainSourceRanks::Identity(group.size() as u32))
+                group.has_world_ranks().then(|| PlainSourceRanks::Identity(group.size() as u32))
             }
         }
     }
@@ -405,8 +405,8 @@ impl PlainReceive {
 /// The kind of an operation, and its state.
 #[derive(Debug)]
 pub(crate) enum OpState {
-    /// A send, complete when its answer arrives, or without one when the message has been sent. `long_send` keeps the data accessible
-    /// for the peer.
+    /// A send, complete when its answer arrives, or without one when the message has been sent. `long_send` keeps the data
+    /// accessible for the peer.
     Send { to: u32, awaits_fin: bool, long_send: Option<Box<LongSend>> },
     /// An unmatched receive. Boxed: receives that are not plain are rare, and large.
     Receive(Box<Receive>),

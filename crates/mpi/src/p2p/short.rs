@@ -31,7 +31,8 @@ impl Comm {
     /// if not, nothing has happened.
     #[inline]
     pub fn send_at_once(&self, piece: Piece, to: PeerTag) -> bool {
-        let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::Point)) else {
+        let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::PointToPoint))
+        else {
             return false;
         };
         let match_key = MatchKey { context, tag: to.tag };
@@ -43,13 +44,16 @@ impl Comm {
     #[inline]
     pub fn begin_receive_at_once(&self, into: Piece, from: PeerTag) -> Option<RequestId> {
         let (source, sources) = match from.rank {
-            ANY_SOURCE if self.peers().is_numbered() => {
+            ANY_SOURCE if self.peers().has_world_ranks() => {
                 (None, PlainSourceRanks::Identity(self.peers().size() as u32))
             }
             rank => (Some(self.peers().process(rank)?), PlainSourceRanks::One(rank)),
         };
-        let wanted =
-            MatchCriteria { context: self.context(Plane::Point).ok()?, source, tag: wanted_tag(from.tag)? };
+        let wanted = MatchCriteria {
+            context: self.context(Plane::PointToPoint).ok()?,
+            source,
+            tag: wanted_tag(from.tag)?,
+        };
         let plain = PlainReceive { into, sources };
         self.core()
             .with(|engine| engine.post_plain_receive(wanted, plain, self.id()))
@@ -60,7 +64,7 @@ impl Comm {
     /// too long. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
     pub fn receive_at_once(&self, into: Piece, from: PeerTag) -> Option<(i32, usize)> {
-        let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::Point).ok()?);
+        let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::PointToPoint).ok()?);
         let tag = wanted_tag(from.tag)?;
         self.core().with(|engine| {
             engine.take_piece(process, &TagCriteria { context, tag }, into, self.core().polls(POLLS))

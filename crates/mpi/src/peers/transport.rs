@@ -13,7 +13,7 @@ use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target,
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::bootstrap::Bootstrap;
-use crate::dpm::remote_jobs::{Identity, Strangers};
+use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
@@ -159,7 +159,7 @@ pub(crate) struct Transport {
     host: Host,
     bootstrap: Arc<dyn Bootstrap>,
     rank: u32,
-    strangers: Strangers,
+    strangers: RemoteJobs,
     address: Address,
     nics: Vec<Nic>,
     indices: PeerIndices,
@@ -242,7 +242,7 @@ impl Transport {
         Ok(Self {
             host: host.clone(),
             rank,
-            strangers: Strangers::new(me, size),
+            strangers: RemoteJobs::new(me, size),
             address,
             nics,
             indices: PeerIndices::new(size),
@@ -318,7 +318,7 @@ impl Transport {
     }
 
     /// The processes of other jobs that this one knows.
-    pub(crate) fn strangers(&self) -> &Strangers {
+    pub(crate) fn strangers(&self) -> &RemoteJobs {
         &self.strangers
     }
 
@@ -351,7 +351,7 @@ impl Transport {
     /// [`Members::learn`].
     ///
     /// # Errors
-    /// As [`Strangers::introduce`].
+    /// As [`RemoteJobs::introduce`].
     pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
         let number = self.strangers.introduce(identity, address)?;
         self.indices.grow(number + 1);

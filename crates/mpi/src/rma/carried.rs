@@ -92,8 +92,8 @@ pub(super) struct Within {
 impl Within {
     /// `MPI_Win_post`: `MPI_Comm_group`, `MPI_Group_translate_ranks`, `MPI_Comm_rank`; ranks in two groups.
     pub(super) const POST: Self = Self { calls: 3, pieces: 2 };
-    /// `MPI_Win_complete`: the same calls; ranks in two groups, operations of each rank twice, and for all of them requests, datatypes
-    /// and their loops.
+    /// `MPI_Win_complete`: the same calls; ranks in two groups, operations of each rank twice, and for all of them requests,
+    /// datatypes and their loops.
     pub(super) const COMPLETE: Self = Self { calls: 3, pieces: 7 };
 }
 
@@ -136,7 +136,7 @@ pub(super) struct Carrier {
 impl Carrier {
     /// Starts receiving operations on this process's part; the returned [`Stop`] ends that.
     pub(super) fn begin(comm: &Comm, limits: OneSided, own: &Target) -> Result<(Self, Stop)> {
-        let (core, context, group) = (comm.core(), comm.context(Plane::Point)?, comm.group().clone());
+        let (core, context, group) = (comm.core(), comm.context(Plane::PointToPoint)?, comm.group().clone());
         let heard = Arc::new(Lock::new(vec![Heard::default(); group.size() as usize]));
         let next = Arc::new(AtomicU64::new(0));
         let task = Carrying {
@@ -175,8 +175,8 @@ impl Carrier {
         self.sent.lock(host).waiting.push(Waiting { rank, is_put, offset, buffer: buffer.clone() });
     }
 
-    /// Sends the queued operations, and ends the epoch at each of these ranks, which have to be all ranks with queued operations. Returns
-    /// the started sends and receives, by rank.
+    /// Sends the queued operations, and ends the epoch at each of these ranks, which have to be all ranks with queued operations.
+    /// Returns the started sends and receives, by rank.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when a target is lost.

@@ -18,7 +18,7 @@ use crate::rma::carried::Carrier;
 use crate::rma::control::{Control, DIRECTORY};
 use crate::rma::directory::Attached;
 use crate::rma::epoch::EpochNumber;
-use crate::rma::object::{Belongings, Flavor, Inner, Kept, State, Window};
+use crate::rma::object::{Flavor, Inner, Kept, Properties, State, Window};
 use crate::rma::one_sided::OneSided;
 use crate::rma::segment::Segment;
 use crate::rma::served::Service;
@@ -118,7 +118,7 @@ impl Window {
         let own = own_comm(comm)?;
         let is_apart = info.get("alloc_shared_noncontig").is_ok_and(|value| value == Some("true"));
         let room = if is_apart { size.next_multiple_of(APART) } else { size };
-        let wishes = own.talk()?.told_by_all(own.rank(), &room.to_le_bytes())?;
+        let wishes = own.oob()?.allgather(own.rank(), &room.to_le_bytes())?;
         let rooms: Vec<u64> =
             wishes.chunks_exact(8).map(|room| room.try_into().map_or(0, u64::from_le_bytes)).collect();
         let total = rooms.iter().try_fold(0_u64, |sum, room| sum.checked_add(*room));
@@ -159,7 +159,7 @@ impl Window {
         regions.extend(known.map(|(region, _)| region));
         let is_asked = core.with(|engine| !engine.transport.nics().iter().all(Nic::has_atomics));
         let service = if is_asked { Some(Service::begin(&comm, &control)?) } else { None };
-        let cards = comm.talk()?.told_by_all(comm.rank(), &card.bytes())?;
+        let cards = comm.oob()?.allgather(comm.rank(), &card.bytes())?;
         let mut targets = Vec::with_capacity(comm.size() as usize);
         for (rank, (card, process)) in cards.chunks_exact(CARD).zip(comm.group().members()).enumerate() {
             let nonsense = "a member told of its memory what no process of this version tells";
@@ -198,7 +198,7 @@ impl Window {
             flushes: AtomicU32::new(0),
             is_ordered: AtomicBool::new(false),
             mark: Mark::of(core.bootstrap().rank()),
-            belongings: Lock::new(Belongings { info, ..Belongings::default() }),
+            properties: Lock::new(Properties { info, ..Properties::default() }),
             comm,
         };
         Ok(Self(Arc::new(inner)))
@@ -243,7 +243,7 @@ fn own_comm(comm: &Comm) -> Result<Comm> {
     if comm.is_inter() {
         return Err(Error::new(Class::COMM, "a window needs an intracommunicator"));
     }
-    comm.copy(Some(comm.agree()?))
+    comm.copy(Some(comm.agree_context()?))
 }
 
 /// New zeroed memory, which others can map if a device has such memory.

@@ -73,7 +73,7 @@ pub(super) struct Inner {
     pub(super) is_ordered: AtomicBool,
     /// The value that this process writes into words that it owns exclusively.
     pub(super) mark: Mark,
-    pub(super) belongings: Lock<Belongings>,
+    pub(super) properties: Lock<Properties>,
 }
 
 /// Keeps a member's memory registered, and serves others' requests.
@@ -100,7 +100,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Default)]
-pub(super) struct Belongings {
+pub(super) struct Properties {
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) errhandler: Errhandler,
@@ -132,8 +132,8 @@ impl Window {
         })
     }
 
-    fn with_belongings<T>(&self, act: impl FnOnce(&mut Belongings) -> T) -> T {
-        act(&mut self.0.belongings.lock(self.core().host()))
+    fn with_properties<T>(&self, act: impl FnOnce(&mut Properties) -> T) -> T {
+        act(&mut self.0.properties.lock(self.core().host()))
     }
 
     /// Starts a call: charges it, and checks that the window was not freed.
@@ -186,7 +186,7 @@ impl Window {
 
     /// The name; empty if it has none.
     pub fn name(&self) -> String {
-        self.with_belongings(|belongings| belongings.name.clone())
+        self.with_properties(|properties| properties.name.clone())
     }
 
     /// Sets the name.
@@ -198,33 +198,33 @@ impl Window {
             let text = format!("the name has {} bytes, but at most {NAME_MAX} are possible", name.len());
             return Err(Error::new(Class::ARG, text));
         }
-        self.with_belongings(|belongings| belongings.name = name.to_owned());
+        self.with_properties(|properties| properties.name = name.to_owned());
         Ok(())
     }
 
     /// The hints from its creation or set since.
     pub fn info(&self) -> Info {
-        self.with_belongings(|belongings| belongings.info.clone())
+        self.with_properties(|properties| properties.info.clone())
     }
 
     /// Sets its hints.
     pub fn set_info(&self, info: Info) {
-        self.with_belongings(|belongings| belongings.info = info);
+        self.with_properties(|properties| properties.info = info);
     }
 
     /// The error handler of its operations.
     pub fn errhandler(&self) -> Errhandler {
-        self.with_belongings(|belongings| belongings.errhandler.clone())
+        self.with_properties(|properties| properties.errhandler.clone())
     }
 
     /// Sets the error handler of its operations.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
-        self.with_belongings(|belongings| belongings.errhandler = errhandler);
+        self.with_properties(|properties| properties.errhandler = errhandler);
     }
 
     /// The value of an attribute, if it is set.
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
-        self.with_belongings(|belongings| belongings.attributes.get(key))
+        self.with_properties(|properties| properties.attributes.get(key))
     }
 
     /// Sets an attribute. The delete function is called with an old value.
@@ -233,7 +233,7 @@ impl Window {
     /// The delete function's; the old value is then kept.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: usize) -> Result<()> {
         self.delete_attribute(key)?;
-        self.with_belongings(|belongings| belongings.attributes.set(key.clone(), value));
+        self.with_properties(|properties| properties.attributes.set(key.clone(), value));
         Ok(())
     }
 
@@ -244,14 +244,14 @@ impl Window {
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
         if let Some(value) = self.attribute(key) {
             key.delete(self, value)?;
-            self.with_belongings(|belongings| belongings.attributes.take(key));
+            self.with_properties(|properties| properties.attributes.take(key));
         }
         Ok(())
     }
 
     /// Calls the delete functions of all attributes, in reverse order of setting.
     pub(super) fn delete_attributes(&self) -> Result<()> {
-        while let Some((key, _)) = self.with_belongings(|belongings| belongings.attributes.all().pop()) {
+        while let Some((key, _)) = self.with_properties(|properties| properties.attributes.all().pop()) {
             self.delete_attribute(&key)?;
         }
         Ok(())

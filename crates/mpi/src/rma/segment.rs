@@ -21,7 +21,7 @@ const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlag
 pub(super) struct Segment(Option<Buf>);
 
 /// Bytes in which rank 0 announces its file: process, descriptor, and inode number. All zero if there is none.
-const TOLD: usize = 16;
+const ANNOUNCEMENT_LEN: usize = 16;
 
 impl Segment {
     /// `len` zeroed bytes, shared by all members. Collective.
@@ -38,18 +38,18 @@ impl Segment {
             return Ok(Self(None));
         }
         let file = if comm.rank() == 0 { create(len).ok() } else { None };
-        let mut told = [0; TOLD];
+        let mut announced = [0; ANNOUNCEMENT_LEN];
         if let Some(file) = &file {
-            told[..4].copy_from_slice(&std::process::id().to_le_bytes());
-            told[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
-            told[8..].copy_from_slice(&number_of(file.as_fd()).unwrap_or(0).to_le_bytes());
+            announced[..4].copy_from_slice(&std::process::id().to_le_bytes());
+            announced[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
+            announced[8..].copy_from_slice(&number_of(file.as_fd()).unwrap_or(0).to_le_bytes());
         }
-        let told = comm.talk()?.told_by_first(comm.rank(), &told)?;
+        let announced = comm.oob()?.broadcast(comm.rank(), &announced)?;
         let memory = match &file {
             Some(file) => map(file.as_fd(), len),
-            None => open(&told, len).and_then(|file| map(file.as_fd(), len)),
+            None => open(&announced, len).and_then(|file| map(file.as_fd(), len)),
         };
-        let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(memory.is_ok())])?;
+        let all = comm.oob()?.allgather(comm.rank(), &[u8::from(memory.is_ok())])?;
         if all.contains(&0) {
             return Err(memory.err().unwrap_or_else(|| not_shared("another member could not map it")));
         }
@@ -93,12 +93,12 @@ fn number_of(file: BorrowedFd<'_>) -> Result<u64> {
 }
 
 /// Opens the file that another process has announced.
-fn open(told: &[u8], len: usize) -> Result<OwnedFd> {
+fn open(announced: &[u8], len: usize) -> Result<OwnedFd> {
     let none = || Error::new(Class::RMA_SHARED, "rank 0 has no memory to share");
-    let told: &[u8; TOLD] = told.try_into().map_err(|_| none())?;
-    let [process, descriptor] =
-        [0, 4].map(|at: usize| told[at..at + 4].first_chunk().map_or(0, |part| i32::from_le_bytes(*part)));
-    let number = told[8..].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
+    let announced: &[u8; ANNOUNCEMENT_LEN] = announced.try_into().map_err(|_| none())?;
+    let [process, descriptor] = [0, 4]
+        .map(|at: usize| announced[at..at + 4].first_chunk().map_or(0, |part| i32::from_le_bytes(*part)));
+    let number = announced[8..].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
     if process <= 0 || descriptor < 0 {
         return Err(none());
     }

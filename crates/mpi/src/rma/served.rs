@@ -28,7 +28,7 @@ struct Planes {
 
 impl Planes {
     fn of(comm: &Comm) -> Result<Self> {
-        Ok(Self { asking: comm.context(Plane::Asking)?, answering: comm.context(Plane::Answering)? })
+        Ok(Self { asking: comm.context(Plane::RmaRequest)?, answering: comm.context(Plane::RmaReply)? })
     }
 }
 

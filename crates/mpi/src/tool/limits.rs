@@ -49,7 +49,7 @@ impl Process {
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
             parts_max,
-            shared_max: shm::SHOWN_MAX as u64,
+            shared_max: shm::BCOPY_MAX as u64,
         }
     }
 

@@ -38,7 +38,7 @@ impl Comm {
             let text = format!("the topology has {size} processes, but the communicator {}", self.size());
             return Err(Error::new(too_many, text));
         }
-        let context = self.agree()?;
+        let context = self.agree_context()?;
         if self.rank() >= size {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl Comm {
                 members = order.iter().map(|at| members[*at]).collect();
             }
         }
-        self.child(context, Group::new(members)?, None, Some(topology)).map(Some)
+        self.derive(context, Group::new(members)?, None, Some(topology)).map(Some)
     }
 
     /// The host number of each of the first members, if reordering is allowed and there are several hosts.
@@ -110,8 +110,8 @@ impl Comm {
         if let Some(hosts) = self.hosts(self.size() as usize, reorder)? {
             return self.dist_graph_reordered(&neighbours, &hosts);
         }
-        let context = self.agree()?;
-        self.child(context, self.group().clone(), None, Some(Topology::Distributed(neighbours)))
+        let context = self.agree_context()?;
+        self.derive(context, self.group().clone(), None, Some(Topology::Distributed(neighbours)))
     }
 
     /// As [`Comm::dist_graph_create_adjacent`] with reordering: each member sends its neighbours to all.
@@ -124,15 +124,14 @@ impl Comm {
             let one = move |(at, rank): (usize, &i32)| [self.rank(), end as i32, *rank, weight(at)];
             ranks.iter().enumerate().flat_map(one)
         });
-        let all =
-            self.talk()?.collected(self.rank(), &said.flat_map(i32::to_le_bytes).collect::<Vec<_>>())?;
+        let all = self.oob()?.collected(self.rank(), &said.flat_map(i32::to_le_bytes).collect::<Vec<_>>())?;
         let numbers: Vec<i32> =
             all.chunks_exact(4).map(|four| four.try_into().map_or(-1, i32::from_le_bytes)).collect();
         let edges = numbers.chunks_exact(4);
         let to = edges.clone().filter(|edge| edge[1] == 1);
         let to = to.map(|edge| (edge[0] as usize, edge[2] as usize, edge[3].max(0) as u64));
         let order = placed(hosts, &to.collect::<Vec<Edge>>());
-        let context = self.agree()?;
+        let context = self.agree_context()?;
         let order = order.unwrap_or_else(|| (0..hosts.len()).collect());
         let members = order.iter().map(|at| self.group().members()[*at]).collect();
         let mine = order.iter().position(|at| *at == self.rank() as usize).map_or(-1, |rank| rank as i32);
@@ -141,7 +140,7 @@ impl Comm {
         };
         let weights = weights.map(|_| [of(0, 3), of(1, 3)]);
         let own = Distributed { sources: of(0, 2), destinations: of(1, 2), weights };
-        self.child(context, Group::new(members)?, None, Some(Topology::Distributed(own)))
+        self.derive(context, Group::new(members)?, None, Some(Topology::Distributed(own)))
     }
 
     /// A communicator of all members, each of which specifies some edges of the graph: source, destination, weight. With `reorder`,
@@ -153,7 +152,7 @@ impl Comm {
         self.check_intra()?;
         self.check_members(edges.iter().flat_map(|[source, destination, _]| [source, destination]))?;
         let said: Vec<u8> = edges.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
-        let all = self.talk()?.collected(self.rank(), &said)?;
+        let all = self.oob()?.collected(self.rank(), &said)?;
         let number = |at: usize| all[at..at + 4].try_into().map(i32::from_le_bytes).unwrap_or(-1);
         let all = (0..all.len() / 12).map(|edge| [12 * edge, 12 * edge + 4, 12 * edge + 8].map(number));
         let of = |end: usize| all.clone().filter(move |edge| edge[end] == self.rank());

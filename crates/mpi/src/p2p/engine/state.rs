@@ -4,7 +4,7 @@
 use host::{Host, SlotKey};
 use pmi::profile::Traffic;
 
-use crate::coll::check::Ledger;
+use crate::coll::check::CallHistory;
 use crate::error::{Error, Result};
 use crate::p2p::bsend_space::BsendSpaces;
 use crate::p2p::fragments::Fragments;
@@ -74,7 +74,7 @@ pub(crate) struct Engine {
     /// Collective operations that were started as schedules.
     pub(crate) scheduled: u64,
     /// The collective operations that this process has called.
-    pub(super) ledger: Ledger,
+    pub(super) history: CallHistory,
     /// Sends of failed collective operations, which may never be received.
     pub(super) abandoned: Vec<SlotKey>,
     /// The recorder of events, while a tool watches.
@@ -109,7 +109,7 @@ impl Engine {
             self_traffic: Traffic::default(),
             compared: 0,
             scheduled: 0,
-            ledger: Ledger::default(),
+            history: CallHistory::default(),
             abandoned: Vec::new(),
             watch: None,
             fast_receives: 0,

@@ -80,13 +80,13 @@ impl Engine {
 
     /// Records the start of a collective operation.
     pub(crate) fn record_collective(&mut self, match_key: MatchKey, called: CollCall) {
-        self.ledger.begin(match_key, called);
+        self.history.record(match_key, called);
         self.record_event(Happening::Scheduled { kind: called.kind, bytes: called.bytes });
     }
 
     /// Records the failure of a collective operation.
     pub(crate) fn record_failure(&mut self, match_key: MatchKey) {
-        self.ledger.give_up(match_key);
+        self.history.mark_failed(match_key);
     }
 
     /// The process that a send or a receive waits for.
@@ -121,7 +121,7 @@ impl Engine {
 
     /// A process asks whether this one has called the same operation.
     pub(super) fn handle_coll_check(&mut self, from: u32, match_key: MatchKey, called: CollCall) {
-        if let Some(called) = self.ledger.differs(match_key, called) {
+        if let Some(called) = self.history.mismatch(match_key, called) {
             self.send_control(from, Message::CollMismatch { match_key, called });
         }
     }

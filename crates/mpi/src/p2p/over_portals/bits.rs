@@ -51,7 +51,7 @@ mod tests {
     use crate::comm::context::{Context, Plane};
 
     fn context() -> impl Strategy<Value = u64> {
-        let planes = [Plane::Point, Plane::Collective, Plane::Making, Plane::Asking];
+        let planes = [Plane::PointToPoint, Plane::Collective, Plane::CommCreate, Plane::RmaRequest];
         (0..1_u32 << PROCESS_BITS, 0..1_u32 << 16, prop::sample::select(planes.to_vec()))
             .prop_map(|(process, serial, plane)| Context::new(process, serial).plane(plane))
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_bits_are_not_carried() {
-        let carried = |process, serial| carries(Context::new(process, serial).plane(Plane::Answering));
+        let carried = |process, serial| carries(Context::new(process, serial).plane(Plane::RmaReply));
         assert!(carried((1 << 13) - 1, (1 << 16) - 1));
         assert!(!carried(1 << 13, 0) && !carried(0, 1 << 16) && !carried(1 << 31, 5));
     }

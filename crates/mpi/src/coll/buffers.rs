@@ -1,9 +1,9 @@
-//! [`Places`]: translates the spans of a schedule to memory, and its ranks to processes.
+//! [`CallBuffers`]: translates the spans of a schedule to memory, and its ranks to processes.
 
 use collectives::{Operands, Peer, Schedule, Span, Step, Type};
 use datatypes::{Basic, Datatype, Op};
 
-use crate::coll::sched::{Act, Plan};
+use crate::coll::sched::{Plan, SchedStep};
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
@@ -11,7 +11,7 @@ use crate::p2p::wire::MatchKey;
 
 /// The buffers of a call. Where each block has its own buffer, the index in a span's type is the block's number.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct CallBuffers {
     /// Input buffers: one for each block, or a single one.
     input: Vec<Buffer>,
     /// Output buffers.
@@ -19,11 +19,11 @@ pub(crate) struct Places {
     scratch: Vec<Buffer>,
 }
 
-fn wrong() -> Error {
-    Error::new(Class::INTERN, "a schedule names what its call does not have")
+fn not_in_call() -> Error {
+    Error::new(Class::INTERN, "a schedule refers to a buffer or a rank that its call does not have")
 }
 
-impl Places {
+impl CallBuffers {
     /// The buffers of a call with this input and output.
     pub(crate) fn new(input: Vec<Buffer>, output: Vec<Buffer>) -> Self {
         Self { input, output, scratch: Vec::new() }
@@ -42,31 +42,33 @@ impl Places {
             self.scratch.push(Buffer::own_elements(datatype, scratch.count)?);
         }
         let process = |peer: &Peer| match peer {
-            Peer::Local(rank) => mine.process(*rank as i32).ok_or_else(wrong),
-            Peer::Remote(rank) => others.process(*rank as i32).ok_or_else(wrong),
+            Peer::Local(rank) => mine.process(*rank as i32).ok_or_else(not_in_call),
+            Peer::Remote(rank) => others.process(*rank as i32).ok_or_else(not_in_call),
         };
-        let act = |step: &Step| {
+        let bind = |step: &Step| {
             Ok(match step {
-                Step::Send { peer, span } => Act::Send { to: process(peer)?, buffer: self.buffer(span)? },
+                Step::Send { peer, span } => {
+                    SchedStep::Send { to: process(peer)?, buffer: self.buffer(span)? }
+                }
                 Step::Receive { peer, span } => {
-                    Act::Receive { from: process(peer)?, buffer: self.buffer(span)? }
+                    SchedStep::Receive { from: process(peer)?, buffer: self.buffer(span)? }
                 }
                 Step::Reduce { from, into, operands } => {
                     let swapped = *operands == Operands::IntoFrom;
-                    Act::Reduce { from: self.buffer(from)?, into: self.buffer(into)?, swapped }
+                    SchedStep::Reduce { from: self.buffer(from)?, into: self.buffer(into)?, swapped }
                 }
-                Step::Copy { from, to } => Act::Copy { from: self.buffer(from)?, to: self.buffer(to)? },
+                Step::Copy { from, to } => SchedStep::Copy { from: self.buffer(from)?, to: self.buffer(to)? },
             })
         };
-        let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(act).collect());
+        let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(bind).collect());
         Ok(Plan { rounds: rounds.collect::<Result<_>>()?, match_key, op, called: None })
     }
 
     fn datatype(&self, datatype: Type) -> Result<Datatype> {
         match datatype {
             Type::Bytes => Ok(Basic::Byte.into()),
-            Type::Send(at) => Ok(self.input.get(at).ok_or_else(wrong)?.datatype().clone()),
-            Type::Receive(at) => Ok(self.output.get(at).ok_or_else(wrong)?.datatype().clone()),
+            Type::Send(at) => Ok(self.input.get(at).ok_or_else(not_in_call)?.datatype().clone()),
+            Type::Receive(at) => Ok(self.output.get(at).ok_or_else(not_in_call)?.datatype().clone()),
         }
     }
 
@@ -75,15 +77,15 @@ impl Places {
             return Ok(Buffer::nothing());
         }
         let (Type::Send(at) | Type::Receive(at)) = span.datatype else {
-            let collectives::Buffer::Scratch(at) = span.buffer else { return Err(wrong()) };
-            return self.part(self.scratch.get(at).ok_or_else(wrong)?, span);
+            let collectives::Buffer::Scratch(at) = span.buffer else { return Err(not_in_call()) };
+            return self.part(self.scratch.get(at).ok_or_else(not_in_call)?, span);
         };
         let whole = match span.buffer {
             collectives::Buffer::Input => self.input.get(at),
             collectives::Buffer::Output => self.output.get(at),
             collectives::Buffer::Scratch(at) => self.scratch.get(at),
         };
-        self.part(whole.ok_or_else(wrong)?, span)
+        self.part(whole.ok_or_else(not_in_call)?, span)
     }
 
     fn part(&self, whole: &Buffer, span: &Span) -> Result<Buffer> {
