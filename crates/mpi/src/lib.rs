@@ -70,7 +70,7 @@ pub use process::{Config, Connect, Lane, Process};
 pub use req::request::{Request, RequestHandle, RequestId, Requests, TestAny};
 pub use req::special::Generalized;
 pub use rma::one_sided::OneSided;
-pub use rma::{Assert, At, Change, Flavor, LockKind, Shared, Window};
+pub use rma::{Assert, Flavor, IntegerOp, LockKind, SharedPart, TargetRange, Window};
 pub use status::{ANY_SOURCE, ANY_TAG, CompletedRequest, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
 pub use tool::{Carried, Gauge, Happened, Happening, Limits, Traffic};
 pub use topo::topology::{Distributed, Graph, Grid, Topology, fill_dims};

@@ -6,7 +6,7 @@ use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::info::Info;
 use crate::memory::Buffer;
-use crate::rma::{Assert, At, Window};
+use crate::rma::{Assert, TargetRange, Window};
 
 /// A number of etypes that all members of a communicator can read and change.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Pointer {
         let datatype = || Datatype::from(Basic::Int64);
         let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
         value.store(&by.to_ne_bytes());
-        let at = At { rank: 0, displacement: 0, count: 1, datatype: datatype() };
+        let at = TargetRange { rank: 0, displacement: 0, count: 1, datatype: datatype() };
         self.0.get_accumulate(&value, &before, &at, &Op::Predefined(operator))?;
         self.0.flush(0)?;
         Ok(before.to_vec().try_into().map_or(0, i64::from_ne_bytes))

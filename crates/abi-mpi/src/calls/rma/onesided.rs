@@ -2,7 +2,7 @@
 
 use datatypes::{Datatype, Op, Operator};
 use ffi::Out;
-use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
+use mpi::{Assert, Buffer, IntegerOp, LockKind, Piece, TargetRange};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::p2p::request::new_request;
@@ -18,12 +18,12 @@ const RESULT: Names = Names { address: "result_addr", count: "result_count", dat
 /// Argument names of `MPI_Compare_and_swap`, whose count is always 1.
 const COMPARED: Names = Names { address: "compare_addr", count: "count", datatype: "datatype" };
 
-fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype) -> Answer<At> {
+fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype) -> Answer<TargetRange> {
     let datatype = datatype_of("target_datatype", count.wide(), handle)?;
     if count.wide() < 0 {
         return Err(Fault::new(c::MPI_ERR_COUNT, format!("target_count: {} is negative", count.wide())));
     }
-    Ok(At { rank, displacement, count: count.wide(), datatype })
+    Ok(TargetRange { rank, displacement, count: count.wide(), datatype })
 }
 
 /// An operator, checked for accumulating elements of a datatype, and whether it reads the origin buffer.
@@ -73,14 +73,14 @@ static INTEGERS: [u8; 256] = {
 };
 
 /// The atomic change of a predefined operator, by handle; `None` for operators without one.
-static CHANGES: [Option<Change>; 32] = {
+static INTEGER_OPS: [Option<IntegerOp>; 32] = {
     let mut changes = [None; 32];
-    changes[c::MPI_SUM - OPS] = Some(Change::Add);
-    changes[c::MPI_REPLACE - OPS] = Some(Change::Replace);
-    changes[c::MPI_NO_OP - OPS] = Some(Change::None);
-    changes[c::MPI_BAND - OPS] = Some(Change::And);
-    changes[c::MPI_BOR - OPS] = Some(Change::Or);
-    changes[c::MPI_BXOR - OPS] = Some(Change::Xor);
+    changes[c::MPI_SUM - OPS] = Some(IntegerOp::Add);
+    changes[c::MPI_REPLACE - OPS] = Some(IntegerOp::Replace);
+    changes[c::MPI_NO_OP - OPS] = Some(IntegerOp::None);
+    changes[c::MPI_BAND - OPS] = Some(IntegerOp::And);
+    changes[c::MPI_BOR - OPS] = Some(IntegerOp::Or);
+    changes[c::MPI_BXOR - OPS] = Some(IntegerOp::Xor);
     changes
 };
 
@@ -114,16 +114,16 @@ fn is_changed_by<const IS_FETCH: bool>(
     win: Win,
 ) -> bool {
     let Some(bytes) = integer(datatype) else { return false };
-    let Some(change) = CHANGES.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
+    let Some(change) = INTEGER_OPS.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
     let from = bytes_at(origin, bytes);
     let into = result.and_then(|result| bytes_at(result, bytes));
     // Without a result, `MPI_NO_OP` is an error; with one, the origin may be missing.
-    let is_complete = if change == Change::None { into.is_some() } else { from.is_some() };
+    let is_complete = if change == IntegerOp::None { into.is_some() } else { from.is_some() };
     if !is_complete || into.is_some() != result.is_some() {
         return false;
     }
-    let from = if change == Change::None { None } else { from };
-    let act = |win: &WinObject| win.window.change_at_once(change, (from, into), bytes, rank, displacement);
+    let from = if change == IntegerOp::None { None } else { from };
+    let act = |win: &WinObject| win.window.try_integer_op(change, (from, into), bytes, rank, displacement);
     at_once(win, act) == Some(true)
 }
 
@@ -149,7 +149,7 @@ fn is_reduced(
         return false;
     }
     let pieces = (origin, result);
-    let act = |win: &WinObject| win.window.reduce_at_once((operator, basic), pieces, rank, displacement);
+    let act = |win: &WinObject| win.window.try_accumulate((operator, basic), pieces, rank, displacement);
     at_once(win, act) == Some(true)
 }
 
@@ -216,8 +216,8 @@ macro_rules! transfers {
 }
 
 transfers! {
-    put, rput, put_at_once;
-    get, rget, get_at_once;
+    put, rput, try_put;
+    get, rget, try_get;
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -378,7 +378,7 @@ pub(crate) fn compare_and_swap(
         && let Some(result) = bytes_at(result_addr, bytes)
     {
         let pieces = (origin, compare, result);
-        let swap = |win: &WinObject| win.window.swap_at_once(pieces, target_rank, target_disp);
+        let swap = |win: &WinObject| win.window.try_compare_and_swap(pieces, target_rank, target_disp);
         if at_once(win, swap) == Some(true) {
             return Ok(());
         }
@@ -449,7 +449,7 @@ pub(crate) fn win_unlock_all(win: Win) -> Answer {
 
 #[inline(always)]
 pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
-    if at_once(win, |win| win.window.is_flushed_at_once(rank)) == Some(true) {
+    if at_once(win, |win| win.window.try_flush(rank)) == Some(true) {
         return Ok(());
     }
     long_way(move || Ok(objects::get(win, "win")?.window.flush(rank)?))
