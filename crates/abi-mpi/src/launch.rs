@@ -325,7 +325,7 @@ impl Bootstrap for Launch {
         self.size
     }
 
-    fn strangers(&self) -> u32 {
+    fn remote_procs_max(&self) -> u32 {
         STRANGERS_MAX
     }
 

@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 
 use ffi::lock;
 use host::real::remark;
-use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
+use mpi::{Bootstrap as _, Config, Connect, Kind, MatchEngine, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
 use crate::clock::host;
@@ -241,7 +241,7 @@ pub(crate) fn rank() -> Option<u32> {
 pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>> {
     match value {
         c::MPI_COMM_WORLD => Ok(Some(process()?.world())),
-        c::MPI_COMM_SELF => Ok(Some(process()?.alone())),
+        c::MPI_COMM_SELF => Ok(Some(process()?.comm_self())),
         _ => Ok(None),
     }
 }
@@ -251,7 +251,7 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
     let process = &STATE.get()?.process;
     let is = |other: &mpi::Comm| other.id() == id;
     let world = is(process.world()).then_some(c::MPI_COMM_WORLD);
-    world.or_else(|| is(process.alone()).then_some(c::MPI_COMM_SELF))
+    world.or_else(|| is(process.comm_self()).then_some(c::MPI_COMM_SELF))
 }
 
 /// The devices that `NICETY_DEVICE` names: one, or several in the order of preference, joined by `+`. The default is `shm`, followed by
@@ -277,9 +277,9 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     named.extend(lock(&CHOSEN).clone());
     let tuning = Tuning { algorithms: named, costs: None };
     let oversubscribed = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
-    let lane = lane()?;
+    let match_engine = match_engine()?;
     let (fast_path, one_sided) = designs()?;
-    Ok(Config { ports, connect, node, addresses, oversubscribed, lane, tuning, fast_path, one_sided })
+    Ok(Config { ports, connect, node, addresses, oversubscribed, match_engine, tuning, fast_path, one_sided })
 }
 
 fn set(name: &str) -> Option<String> {
@@ -310,16 +310,16 @@ fn designs() -> mpi::Result<(bool, OneSided)> {
     Ok((fast_path, one_sided))
 }
 
-fn lane() -> mpi::Result<Lane> {
+fn match_engine() -> mpi::Result<MatchEngine> {
     let matcher = match set("NICETY_PORTALS_ENGINE") {
         None => Matcher::default(),
         Some(name) => Matcher::named(&name)
             .ok_or_else(|| wrong("NICETY_PORTALS_ENGINE", name, "caller, thread or spin"))?,
     };
     match set("NICETY_LANE") {
-        Some(lane) if lane == "portals" => Ok(Lane::Portals(matcher)),
-        Some(lane) if lane != "verbs" => Err(wrong("NICETY_LANE", lane, "verbs or portals")),
-        _ => Ok(Lane::Verbs),
+        Some(name) if name == "portals" => Ok(MatchEngine::Portals(matcher)),
+        Some(name) if name != "verbs" => Err(wrong("NICETY_LANE", name, "verbs or portals")),
+        _ => Ok(MatchEngine::Verbs),
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `dpm` | intercommunicators with other jobs |
 //! | `tool` | counters, limits and profiles of a process |
 //! | `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
-//! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
+//! | `bootstrap` | [`Bootstrap`], and [`LocalKvs`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |
 //! | `peers` | connections to other processes |
 //! | `memory` | the program's memory: the only file that copies from it and into it |
@@ -44,7 +44,7 @@ mod tool;
 mod topo;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
-pub use bootstrap::{Board, Bootstrap, Seat};
+pub use bootstrap::{Bootstrap, LocalBootstrap, LocalKvs};
 pub use coll::collective::Collective;
 pub use coll::shm::{SmallCollective, shared_bytes};
 pub use coll::tuning::Tuning;
@@ -66,11 +66,11 @@ pub use p2p::proto::{Cost, Proto, Protocol, cost, protocols};
 pub use peers::nic::Port;
 pub use peers::trust::PROTOCOL;
 pub use portals::Matcher;
-pub use process::{Config, Connect, Lane, Process};
+pub use process::{Config, Connect, MatchEngine, Process};
 pub use req::request::{Request, RequestHandle, RequestId, Requests, TestAny};
 pub use req::special::Generalized;
 pub use rma::one_sided::OneSided;
 pub use rma::{Assert, Flavor, IntegerOp, LockKind, SharedPart, TargetRange, Window};
 pub use status::{ANY_SOURCE, ANY_TAG, CompletedRequest, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
-pub use tool::{Carried, Gauge, Happened, Happening, Limits, Traffic};
-pub use topo::topology::{Distributed, Graph, Grid, Topology, fill_dims};
+pub use tool::{Carried, Gauge, Limits, ToolEvent, ToolEvents, Traffic};
+pub use topo::topology::{DistGraph, Graph, Grid, Topology, fill_dims};

@@ -113,12 +113,12 @@ macro_rules! bodies {
             $(#[test] fn $name() { super::in_threads("iwarp", $ranks, mpi::Connect::OnDemand, super::$name); })*
         }
         mod portals {
-            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
-            $(#[test] fn $name() { super::in_threads_by(LANE, "shm", $ranks, super::$name); })*
+            const MATCH_ENGINE: mpi::MatchEngine = mpi::MatchEngine::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::in_threads_by(MATCH_ENGINE, "shm", $ranks, super::$name); })*
         }
         mod portals_model {
-            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
-            $(#[test] fn $name() { super::Play { lane: LANE, ..super::Play::new($ranks) }.run(super::$name); })*
+            const MATCH_ENGINE: mpi::MatchEngine = mpi::MatchEngine::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::Play { match_engine: MATCH_ENGINE, ..super::Play::new($ranks) }.run(super::$name); })*
         }
     };
 }
@@ -362,7 +362,7 @@ fn short_messages_are_over_at_once(process: &Process) {
             if world.rank() == turn as i32 % 2 {
                 let mut bytes = pattern(world.rank(), sent, len);
                 let to = with(peer, sent as i32);
-                if !world.send_at_once(piece(&mut bytes), to) {
+                if !world.try_send(piece(&mut bytes), to) {
                     send(world, bytes, to);
                 }
                 sent += 1;
@@ -373,12 +373,9 @@ fn short_messages_are_over_at_once(process: &Process) {
             match (turn + message) % 5 {
                 // Neither with another tag, nor into a smaller buffer.
                 0 => {
-                    assert_eq!(world.receive_at_once(piece(&mut bytes), with(peer, tag + 1)), None);
+                    assert_eq!(world.try_receive(piece(&mut bytes), with(peer, tag + 1)), None);
                     if len > 0 {
-                        assert_eq!(
-                            world.receive_at_once(piece(&mut bytes[..len - 1]), with(peer, tag)),
-                            None
-                        );
+                        assert_eq!(world.try_receive(piece(&mut bytes[..len - 1]), with(peer, tag)), None);
                     }
                     let (all, status) = receive(world, 300, with(peer, ANY_TAG));
                     assert_eq!((status.tag, status.bytes), (tag, len as u64), "turn {turn}");
@@ -388,7 +385,7 @@ fn short_messages_are_over_at_once(process: &Process) {
                     let room = if len > 1 && message > 0 { len - 1 } else { 300 };
                     let source = if turn % 3 == 0 { mpi::ANY_SOURCE } else { peer };
                     let any = with(source, if turn % 2 == 0 { ANY_TAG } else { tag });
-                    let begun = world.begin_receive_at_once(piece(&mut bytes[..room]), any);
+                    let begun = world.try_post_receive(piece(&mut bytes[..room]), any);
                     let begun = begun.unwrap_or_else(|| {
                         world.begin_receive(buffer(&mut bytes[..room]), any).expect("begun")
                     });
@@ -402,7 +399,7 @@ fn short_messages_are_over_at_once(process: &Process) {
                         continue;
                     }
                 }
-                _ => match world.receive_at_once(piece(&mut bytes), with(peer, tag)) {
+                _ => match world.try_receive(piece(&mut bytes), with(peer, tag)) {
                     Some(found) => assert_eq!(found, (tag, len), "turn {turn}"),
                     None => bytes = receive(world, 300, with(peer, tag)).0,
                 },
@@ -412,7 +409,7 @@ fn short_messages_are_over_at_once(process: &Process) {
         }
     }
     let mut bytes = [0; 8];
-    if let Some(begun) = world.begin_receive_at_once(piece(&mut bytes), with(peer, 0)) {
+    if let Some(begun) = world.try_post_receive(piece(&mut bytes), with(peer, 0)) {
         process.requests().cancel(begun).expect("a request");
         assert!(process.requests().wait(begun).expect("an end").status.cancelled);
     }
@@ -710,7 +707,7 @@ fn long_messages_are_cut(process: &Process) {
 }
 
 fn a_process_talks_to_itself(process: &Process) {
-    for comm in [process.world(), process.alone()] {
+    for comm in [process.world(), process.comm_self()] {
         for len in [0, 5, 100_000] {
             let mut out = pattern(0, 0, len);
             let mut waits = comm.isend(Mode::Synchronous, &buffer(&mut out), with(0, 1)).expect("begun");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use collectives::Algorithm;
 use datatypes::{Basic, Datatype, Op, Operator, UserFunction};
 use mpi::{
-    Buffer, Class, Collective, Comm, Connect, Distributed, Grid, Kind, Lane, Matcher, PROC_NULL, Process,
-    ROOT, Request, Topology,
+    Buffer, Class, Collective, Comm, Connect, DistGraph, Grid, Kind, MatchEngine, Matcher, PROC_NULL,
+    Process, ROOT, Request, Topology,
 };
 use support::{Dice, Play, in_threads, typed};
 
@@ -407,8 +407,8 @@ fn collectives_do_what_plain_ones_do() {
 #[test]
 fn collectives_by_portals_do_what_plain_ones_do() {
     for seed in 1..=12 {
-        let lane = Lane::Portals(Matcher::Caller);
-        let play = Play { seed, lane, ..Play::new(1 + (seed % 9) as u32) };
+        let match_engine = MatchEngine::Portals(Matcher::Caller);
+        let play = Play { seed, match_engine, ..Play::new(1 + (seed % 9) as u32) };
         play.run(move |process| random_calls(process, seed));
     }
 }
@@ -570,12 +570,12 @@ fn among_neighbours(process: &Process) {
     let edge = [(me + 1) % size, (me + 2) % size, me];
     let ring = world.dist_graph_create(&vec![edge], true, false).expect("made");
     let (before, after) = ((me + size - 1) % size, (me + 1) % size);
-    let wanted = Distributed {
+    let wanted = DistGraph {
         sources: vec![before],
         destinations: vec![after],
         weights: Some([vec![(me + size - 2) % size], vec![before]]),
     };
-    assert_eq!(ring.topology(), Some(&Topology::Distributed(wanted)));
+    assert_eq!(ring.topology(), Some(&Topology::DistGraph(wanted)));
     input.fill(0, 2, |at| [me as u64 + 100 * at as u64, 0, 0, 0]);
     let call =
         Collective::NeighborAllgatherv { input: input.buffer(0, 2), output: vec![output.buffer(3, 2)] };
@@ -585,7 +585,7 @@ fn among_neighbours(process: &Process) {
         assert_eq!(request.wait().class(), Class::SUCCESS);
         assert_eq!(words(&output, 5)[3..], [before as u64, before as u64 + 100]);
     }
-    let none = Distributed { sources: vec![size], ..Distributed::default() };
+    let none = DistGraph { sources: vec![size], ..DistGraph::default() };
     assert_eq!(world.dist_graph_create_adjacent(none, false).expect_err("no rank").class, Class::RANK);
 }
 
@@ -618,7 +618,7 @@ fn neighbours_are_placed_together(process: &Process) {
         ends.filter(|end| *end != PROC_NULL).collect::<Vec<i32>>()
     };
     let mine = around(world.rank());
-    let own = Distributed { sources: mine.clone(), destinations: mine, weights: None };
+    let own = DistGraph { sources: mine.clone(), destinations: mine, weights: None };
     let adjacent = world.dist_graph_create_adjacent(own, true).expect("made");
     let all = (0..8).flat_map(|at| around(at).into_iter().map(move |to| [at, to, 3]));
     let all = if world.rank() == 0 { all.collect() } else { Vec::new() };
@@ -640,7 +640,7 @@ fn neighbours_are_placed_together(process: &Process) {
         let mut expected: Vec<u8> = neighbours.iter().map(|rank| *rank as u8).collect();
         expected.sort_unstable();
         assert_eq!(got, expected);
-        let Some(Topology::Distributed(edges)) = comm.topology() else { panic!("a graph") };
+        let Some(Topology::DistGraph(edges)) = comm.topology() else { panic!("a graph") };
         assert_eq!(edges.sources.len(), neighbours.len());
         assert!(edges.weights.iter().flatten().flatten().all(|weight| *weight == 3));
     }

@@ -715,7 +715,7 @@ fn operations_out_of_epochs_are_refused(process: &Process) {
 }
 
 fn a_window_alone(process: &Process) {
-    let alone = process.alone();
+    let alone = process.comm_self();
     for window in
         [allocated(alone, 64, 1), Window::allocate_shared(alone, 64, 1, Info::default()).expect("a window")]
     {

@@ -110,7 +110,7 @@ pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
     // The program owns the socket and chose the process at its other end.
     let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE)).trust(None);
-    intercomm.set(insert_comm(Some(join(process.alone(), 0, Ok(Some(wire)))?))?);
+    intercomm.set(insert_comm(Some(join(process.comm_self(), 0, Ok(Some(wire)))?))?);
     Ok(())
 }
 

@@ -105,7 +105,7 @@ fn set(pset_name: Text) -> Answer<mpi::Group> {
     // Names are case-insensitive (MPI).
     match SETS.into_iter().find(|known| known.eq_ignore_ascii_case(&name)) {
         Some(WORLD) => Ok(process.world().group().clone()),
-        Some(ALONE) => Ok(process.alone().group().clone()),
+        Some(ALONE) => Ok(process.comm_self().group().clone()),
         _ => Err(Fault::new(
             c::MPI_ERR_ARG,
             format!("pset_name: there is no set {name:?}; there are {SETS:?}"),

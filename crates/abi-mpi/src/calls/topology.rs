@@ -1,7 +1,7 @@
 //! Topologies: Cartesian grids, graphs, and distributed graphs, where each process knows only its own edges.
 
 use ffi::{In, Out};
-use mpi::{Distributed, Graph, Grid, Topology, fill_dims};
+use mpi::{DistGraph, Graph, Grid, Topology, fill_dims};
 
 use super::group::integers;
 use crate::answer::{Answer, Fault};
@@ -36,9 +36,9 @@ fn graph(comm: &mpi::Comm) -> Answer<&Graph> {
     }
 }
 
-fn distributed(comm: &mpi::Comm) -> Answer<&Distributed> {
+fn distributed(comm: &mpi::Comm) -> Answer<&DistGraph> {
     match comm.topology() {
-        Some(Topology::Distributed(edges)) => Ok(edges),
+        Some(Topology::DistGraph(edges)) => Ok(edges),
         _ => Err(wrong("distributed graph")),
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
             let all = graph.neighbours(comm.rank()).len();
             (all, all)
         }
-        Some(Topology::Distributed(edges)) => (edges.sources.len(), edges.destinations.len()),
+        Some(Topology::DistGraph(edges)) => (edges.sources.len(), edges.destinations.len()),
     };
     Ok((sources as i32, destinations as i32))
 }
@@ -73,7 +73,7 @@ pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
         None => c::MPI_UNDEFINED,
         Some(Topology::Grid(_)) => c::MPI_CART,
         Some(Topology::Graph(_)) => c::MPI_GRAPH,
-        Some(Topology::Distributed(_)) => c::MPI_DIST_GRAPH,
+        Some(Topology::DistGraph(_)) => c::MPI_DIST_GRAPH,
     });
     Ok(())
 }
@@ -265,7 +265,7 @@ pub(crate) fn dist_graph_create_adjacent(
 ) -> Answer {
     let of_sources = weights(sourceweights, indegree, "sourceweights")?;
     let weights = of_sources.zip(weights(destweights, outdegree, "destweights")?);
-    let neighbours = Distributed {
+    let neighbours = DistGraph {
         sources: integers(sources, indegree, "sources")?,
         destinations: integers(destinations, outdegree, "destinations")?,
         weights: weights.map(<[Vec<i32>; 2]>::from),

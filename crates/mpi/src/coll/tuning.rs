@@ -148,15 +148,15 @@ mod tests {
 
     #[test]
     fn published_tuning_is_read_back() {
-        let board = crate::bootstrap::Board::new(1);
-        let seat = board.seat(0, &host::real::host());
+        let kvs = crate::bootstrap::LocalKvs::new(1);
+        let bootstrap = kvs.bootstrap(0, &host::real::host());
         let costs = Some(Costs { alpha: 1.5e-6, gap: 1e-7, beta: 1e-10, gamma: 0.0 });
         let algorithms = [(Kind::Allreduce, "ring".to_owned()), (Kind::Barrier, "tree".to_owned())];
         let tuning = Tuning { costs, algorithms: algorithms.into() };
-        tuning.publish(&*seat, &[]).expect("known names");
-        assert_eq!(Tuning::read(&*seat), Ok(tuning));
+        tuning.publish(&*bootstrap, &[]).expect("known names");
+        assert_eq!(Tuning::read(&*bootstrap), Ok(tuning));
         let wrong = Tuning { algorithms: [(Kind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
-        let error = wrong.publish(&*seat, &[]).expect_err("no such algorithm");
+        let error = wrong.publish(&*bootstrap, &[]).expect_err("no such algorithm");
         assert!(error.class == Class::ARG && error.text.contains("binomial"), "{error}");
         for nonsense in ["", "1;2;0", "1;2;0;x", "1;2;0;-3", "1;2;0;3;bcast", "1;2;0;3;cast=ring"] {
             assert_eq!(Tuning::parse(nonsense), None, "{nonsense}");

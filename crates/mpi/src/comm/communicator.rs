@@ -281,7 +281,7 @@ impl Comm {
             self.delete_attribute(&key)?;
         }
         if let Ok(context) = self.context(Plane::PointToPoint) {
-            self.core().with(|engine| engine.forget(context));
+            self.core().with(|engine| engine.drop_context(context));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! [`Pointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
+//! [`SharedPointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
 
 use datatypes::{Basic, Datatype, Op, Operator};
 
@@ -10,9 +10,9 @@ use crate::rma::{Assert, TargetRange, Window};
 
 /// A number of etypes that all members of a communicator can read and change.
 #[derive(Debug)]
-pub(crate) struct Pointer(Window);
+pub(crate) struct SharedPointer(Window);
 
-impl Pointer {
+impl SharedPointer {
     /// A pointer with value 0. Collective.
     pub(crate) fn new(comm: &Comm) -> Result<Self> {
         let word = size_of::<i64>() as i64;
@@ -22,7 +22,7 @@ impl Pointer {
     }
 
     /// Changes it. Returns the former value.
-    fn change(&self, by: i64, operator: Operator) -> Result<i64> {
+    fn fetch_and_op(&self, by: i64, operator: Operator) -> Result<i64> {
         let datatype = || Datatype::from(Basic::Int64);
         let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
         value.store(&by.to_ne_bytes());
@@ -33,16 +33,16 @@ impl Pointer {
     }
 
     pub(crate) fn get(&self) -> Result<i64> {
-        self.change(0, Operator::NoOp)
+        self.fetch_and_op(0, Operator::NoOp)
     }
 
     /// Advances it by this number of etypes. Returns the former value.
     pub(crate) fn add(&self, etypes: i64) -> Result<i64> {
-        self.change(etypes, Operator::Sum)
+        self.fetch_and_op(etypes, Operator::Sum)
     }
 
     pub(crate) fn set(&self, etypes: i64) -> Result<()> {
-        self.change(etypes, Operator::Replace).map(drop)
+        self.fetch_and_op(etypes, Operator::Replace).map(drop)
     }
 
     /// Frees it. Collective.

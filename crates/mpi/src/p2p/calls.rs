@@ -14,7 +14,7 @@ use crate::p2p::matching::MatchCriteria;
 use crate::p2p::operation::{Receive, SourceRanks};
 use crate::p2p::wire::MatchKey;
 use crate::req::partitioned::{
-    PARTS_INFO_LEN, PartitionedReceive, PartitionedSend, Parts, PartsInfo, ReceiveProgress,
+    PARTITION_INFO_LEN, PartitionInfo, PartitionedReceive, PartitionedSend, Parts, ReceiveProgress,
 };
 use crate::req::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
@@ -43,7 +43,7 @@ impl Message {
     /// Receives the message, and waits for completion.
     pub fn receive(self, buffer: Buffer) -> Status {
         match self.0 {
-            None => Status::of_nobody(),
+            None => Status::from_proc_null(),
             Some((comm, matched)) => {
                 let started = comm.core().with(|engine| engine.mrecv(matched, buffer));
                 comm.core().finish("MPI_Mrecv", started)
@@ -52,7 +52,7 @@ impl Message {
     }
 
     /// Starts to receive it. The request is null for the message from no process; a null request completes with
-    /// [`Status::of_nobody`].
+    /// [`Status::from_proc_null`].
     pub fn ireceive(self, buffer: Buffer) -> Request {
         match self.0 {
             None => Request::null(),
@@ -74,14 +74,14 @@ pub struct PeerTag {
 }
 
 /// A combined send and receive.
-struct Pair {
+struct SendRecv {
     send: Option<SlotKey>,
     receive: Option<SlotKey>,
     failed: Option<Status>,
     status: Status,
 }
 
-impl Task for Pair {
+impl Task for SendRecv {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
         if let Some(status) = self.send.and_then(|key| engine.take_status(key)) {
             self.send = None;
@@ -101,21 +101,21 @@ impl Task for Pair {
 }
 
 #[cold]
-fn wrong_tag(tag: i32, what: &str) -> Error {
+fn tag_error(tag: i32, what: &str) -> Error {
     Error::new(Class::TAG, format_args!("tag {tag} of a {what} is negative"))
 }
 
 #[cold]
-fn wrong_rank(rank: i32, what: &str, peers: &Group) -> Error {
+fn rank_error(rank: i32, what: &str, peers: &Group) -> Error {
     let text = format!("{what} {rank} is not a rank of a communicator of {}", peers.size());
     Error::new(Class::RANK, text)
 }
 
 impl Comm {
     #[inline(always)]
-    fn destination(&self, to: PeerTag) -> Result<Option<(u32, MatchKey)>> {
+    fn send_target(&self, to: PeerTag) -> Result<Option<(u32, MatchKey)>> {
         if to.tag < 0 {
-            return Err(wrong_tag(to.tag, "send"));
+            return Err(tag_error(to.tag, "send"));
         }
         if to.rank == PROC_NULL {
             return Ok(None);
@@ -127,7 +127,7 @@ impl Comm {
     #[inline(always)]
     fn wanted(&self, from: PeerTag) -> Result<Option<MatchCriteria>> {
         if from.tag < 0 && from.tag != ANY_TAG {
-            return Err(wrong_tag(from.tag, "receive"));
+            return Err(tag_error(from.tag, "receive"));
         }
         let source = match from.rank {
             PROC_NULL => return Ok(None),
@@ -141,12 +141,12 @@ impl Comm {
     #[inline(always)]
     fn member(&self, rank: i32, what: &str) -> Result<u32> {
         let peers: &Group = self.peers();
-        peers.process(rank).ok_or_else(|| wrong_rank(rank, what, peers))
+        peers.process(rank).ok_or_else(|| rank_error(rank, what, peers))
     }
 
     /// The receive of a buffer from a source; `None` for `MPI_PROC_NULL`.
     #[inline(always)]
-    fn receipt(&self, buffer: Buffer, from: PeerTag) -> Result<Option<Receive>> {
+    fn receive_of(&self, buffer: Buffer, from: PeerTag) -> Result<Option<Receive>> {
         let Some(wanted) = self.wanted(from)? else { return Ok(None) };
         let sources = match wanted.source {
             Some(_) => SourceRanks::One(from.rank),
@@ -157,7 +157,7 @@ impl Comm {
 
     /// Starts a send as [`Engine::start_send`] does.
     fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<Started> {
-        match self.destination(to)? {
+        match self.send_target(to)? {
             None => Ok(Started::Completed(Status::empty())),
             Some((process, match_key)) => {
                 self.core().with(|engine| engine.start_send(process, match_key, buffer, how))
@@ -166,8 +166,8 @@ impl Comm {
     }
 
     fn start_receive(&self, buffer: Buffer, from: PeerTag) -> Result<Started> {
-        let Some(receive) = self.receipt(buffer, from)? else {
-            return Ok(Started::Completed(Status::of_nobody()));
+        let Some(receive) = self.receive_of(buffer, from)? else {
+            return Ok(Started::Completed(Status::from_proc_null()));
         };
         Ok(self.core().with(|engine| engine.receive(receive)))
     }
@@ -205,7 +205,7 @@ impl Comm {
     /// Starts a send as [`Engine::start_send`] does, as a request of this communicator.
     #[inline]
     fn begin_send_with(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<RequestId> {
-        match self.destination(to)? {
+        match self.send_target(to)? {
             None => Ok(RequestId::COMPLETED),
             Some((process, match_key)) => self.core().with(|engine| {
                 let started = engine.start_send(process, match_key, buffer, how)?;
@@ -219,7 +219,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send`], for the arguments.
     pub fn send_init(&self, mode: Mode, buffer: Buffer, to: PeerTag) -> Result<Request> {
-        self.destination(to)?;
+        self.send_target(to)?;
         let comm = self.clone();
         Ok(Request::persistent(self, Arc::new(move || comm.start_send((mode, false), &buffer, to))))
     }
@@ -231,8 +231,8 @@ impl Comm {
     /// [`Class::RANK`] and [`Class::TAG`] for a source that does not exist.
     #[inline]
     pub fn receive(&self, buffer: Buffer, from: PeerTag) -> Result<Status> {
-        match self.receipt(buffer, from)? {
-            None => Ok(Status::of_nobody()),
+        match self.receive_of(buffer, from)? {
+            None => Ok(Status::from_proc_null()),
             Some(receive) => Ok(self.core().receive("MPI_Recv", &receive)),
         }
     }
@@ -251,8 +251,8 @@ impl Comm {
     /// As [`Comm::receive`].
     #[inline(always)] // the buffer is built in its final place, not copied
     pub fn begin_receive(&self, buffer: Buffer, from: PeerTag) -> Result<RequestId> {
-        match self.receipt(buffer, from)? {
-            None => self.begin(|_| Ok(Started::Completed(Status::of_nobody()))),
+        match self.receive_of(buffer, from)? {
+            None => self.begin(|_| Ok(Started::Completed(Status::from_proc_null()))),
             Some(receive) => self.begin(|engine| Ok(engine.receive(receive))),
         }
     }
@@ -267,14 +267,14 @@ impl Comm {
         Ok(Request::persistent(self, Arc::new(move || comm.start_receive(buffer.clone(), from))))
     }
 
-    fn begin_pair(
+    fn begin_sendrecv(
         &self,
         send: &Buffer,
         to: PeerTag,
         (receive, from): (Buffer, PeerTag),
         waits: bool,
     ) -> Result<Started> {
-        self.destination(to)?;
+        self.send_target(to)?;
         let receiving = self.start_receive(receive, from)?;
         let sending = match self.start_send((Mode::Standard, waits), send, to) {
             Ok(sending) => sending,
@@ -288,16 +288,16 @@ impl Comm {
                 return Err(error);
             }
         };
-        let mut pair = Pair { send: None, receive: None, failed: None, status: Status::empty() };
+        let mut sendrecv = SendRecv { send: None, receive: None, failed: None, status: Status::empty() };
         match sending {
-            Started::Completed(status) => pair.failed = status.error.is_some().then_some(status),
-            Started::InProgress(key) => pair.send = Some(key),
+            Started::Completed(status) => sendrecv.failed = status.error.is_some().then_some(status),
+            Started::InProgress(key) => sendrecv.send = Some(key),
         }
         match receiving {
-            Started::Completed(status) => pair.status = status,
-            Started::InProgress(key) => pair.receive = Some(key),
+            Started::Completed(status) => sendrecv.status = status,
+            Started::InProgress(key) => sendrecv.receive = Some(key),
         }
-        Ok(self.core().with(|engine| engine.start_task(Box::new(pair))))
+        Ok(self.core().with(|engine| engine.start_task(Box::new(sendrecv))))
     }
 
     /// Sends and receives at the same time; the status is that of the receive, or of the send if that failed.
@@ -307,12 +307,12 @@ impl Comm {
     pub fn sendrecv(&self, send: &Buffer, to: PeerTag, receive: Buffer, from: PeerTag) -> Result<Status> {
         // A message that can be sent immediately has been sent before the receive is posted.
         if let (Some((process, match_key)), Some(piece), Some(receive)) =
-            (self.destination(to)?, send.piece(), self.receipt(receive.clone(), from)?)
-            && self.core().with(|engine| engine.send_piece(process, match_key, piece))
+            (self.send_target(to)?, send.piece(), self.receive_of(receive.clone(), from)?)
+            && self.core().with(|engine| engine.try_send(process, match_key, piece))
         {
             return Ok(self.core().receive("MPI_Sendrecv", &receive));
         }
-        let started = self.begin_pair(send, to, (receive, from), true)?;
+        let started = self.begin_sendrecv(send, to, (receive, from), true)?;
         Ok(self.core().finish("MPI_Sendrecv", started))
     }
 
@@ -321,7 +321,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::sendrecv`].
     pub fn isendrecv(&self, send: &Buffer, to: PeerTag, receive: Buffer, from: PeerTag) -> Result<Request> {
-        self.begin_pair(send, to, (receive, from), false).map(|started| Request::new(self, started))
+        self.begin_sendrecv(send, to, (receive, from), false).map(|started| Request::new(self, started))
     }
 
     /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent.
@@ -345,7 +345,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::receive`]; [`Class::PROC_ABORTED`] when the source is lost.
     pub fn probe(&self, from: PeerTag) -> Result<Status> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Status::of_nobody()) };
+        let Some(wanted) = self.wanted(from)? else { return Ok(Status::from_proc_null()) };
         self.core().wait("MPI_Probe", |engine| match engine.probe(&wanted, self.peers()) {
             Some(status) => Some(Ok(status)),
             None => engine.lost(&wanted).map(Err),
@@ -357,7 +357,7 @@ impl Comm {
     /// # Errors
     /// As [`Comm::probe`].
     pub fn iprobe(&self, from: PeerTag) -> Result<Option<Status>> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Some(Status::of_nobody())) };
+        let Some(wanted) = self.wanted(from)? else { return Ok(Some(Status::from_proc_null())) };
         let found = self.core().test(|engine| match engine.probe(&wanted, self.peers()) {
             Some(status) => Some(Ok(status)),
             None => engine.lost(&wanted).map(Err),
@@ -370,7 +370,9 @@ impl Comm {
     /// # Errors
     /// As [`Comm::probe`].
     pub fn mprobe(&self, from: PeerTag) -> Result<(Message, Status)> {
-        let Some(wanted) = self.wanted(from)? else { return Ok((Message::no_proc(), Status::of_nobody())) };
+        let Some(wanted) = self.wanted(from)? else {
+            return Ok((Message::no_proc(), Status::from_proc_null()));
+        };
         self.core().wait("MPI_Mprobe", |engine| self.try_mprobe(engine, &wanted))?
     }
 
@@ -380,7 +382,7 @@ impl Comm {
     /// As [`Comm::probe`].
     pub fn improbe(&self, from: PeerTag) -> Result<Option<(Message, Status)>> {
         let Some(wanted) = self.wanted(from)? else {
-            return Ok(Some((Message::no_proc(), Status::of_nobody())));
+            return Ok(Some((Message::no_proc(), Status::from_proc_null())));
         };
         self.core().test(|engine| self.try_mprobe(engine, &wanted)).transpose()
     }
@@ -399,13 +401,17 @@ impl Comm {
     /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements cannot be divided into this many
     /// parts.
     pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: PeerTag) -> Result<Request> {
-        let parts = parts_of(&buffer, parts)?;
-        let Some((to, MatchKey { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
-        let announced = PartsInfo { parts, first_tag: self.reserve_part_tags(parts), bytes: buffer.len() };
-        let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
+        let parts = partition_count(&buffer, parts)?;
+        let Some((to, MatchKey { tag, .. })) = self.send_target(to)? else {
+            return Ok(self.null_partitioned());
+        };
+        let announced =
+            PartitionInfo { parts, first_tag: self.reserve_part_tags(parts), bytes: buffer.len() };
+        let (announcement, context) =
+            (Buffer::own(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
         self.core().with(|engine| -> Result<()> {
             if let Started::InProgress(key) =
-                engine.send(to, MatchKey { context, tag }, &said, Mode::Standard)?
+                engine.send(to, MatchKey { context, tag }, &announcement, Mode::Standard)?
             {
                 engine.free(key);
             }
@@ -422,9 +428,11 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.
     pub fn receive_parts_init(&self, buffer: Buffer, parts: i32, from: PeerTag) -> Result<Request> {
-        let parts = parts_of(&buffer, parts)?;
-        let Some((from, MatchKey { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
-        let (into, sources) = (Buffer::own(&[0; PARTS_INFO_LEN])?, self.peers().clone());
+        let parts = partition_count(&buffer, parts)?;
+        let Some((from, MatchKey { tag, .. })) = self.send_target(from)? else {
+            return Ok(self.null_partitioned());
+        };
+        let (into, sources) = (Buffer::own(&[0; PARTITION_INFO_LEN])?, self.peers().clone());
         let wanted = MatchCriteria {
             context: self.context(Plane::PartitionedInfo)?,
             source: Some(from),
@@ -447,12 +455,12 @@ impl Comm {
     }
 
     /// A partitioned request to or from `MPI_PROC_NULL`.
-    fn no_parts(&self) -> Request {
-        Request::partitioned(self, Arc::new(|| Ok(Started::Completed(Status::of_nobody()))), Parts::Null)
+    fn null_partitioned(&self) -> Request {
+        Request::partitioned(self, Arc::new(|| Ok(Started::Completed(Status::from_proc_null()))), Parts::Null)
     }
 }
 
-fn parts_of(buffer: &Buffer, parts: i32) -> Result<u32> {
+fn partition_count(buffer: &Buffer, parts: i32) -> Result<u32> {
     let text = || {
         Error::new(
             Class::COUNT,

@@ -36,7 +36,7 @@ use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
 use crate::peers::transport::{Event, MessagePlace};
 use crate::status::Status;
-use crate::tool::{Gauge, Happening};
+use crate::tool::{Gauge, ToolEvent};
 
 pub(crate) use receive::{MatchedMessage, Stored};
 pub use send::Mode;
@@ -45,13 +45,14 @@ pub(crate) use state::{Engine, Started, Task};
 impl Engine {
     /// The current value of a gauge.
     pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
-        let ((receives, messages), (kept, most)) = (self.matching.waiting(), self.matching.kept());
+        let ((receives, messages), (kept, most)) =
+            (self.matching.queue_lengths(), self.matching.unexpected_counts());
         match gauge {
             Gauge::PostedReceives => receives as u64,
             Gauge::UnexpectedMessages => messages as u64,
             Gauge::UnexpectedMost => most as u64,
             Gauge::UnexpectedTotal => kept,
-            Gauge::MatchLooks => self.compared,
+            Gauge::MatchProbes => self.compared,
             Gauge::Operations => self.operations.iter().count() as u64,
             Gauge::Connections => self.transport.open() as u64,
             Gauge::WaitingRequests => self.transport.waiting() as u64,
@@ -63,13 +64,13 @@ impl Engine {
     }
 
     /// Drops the messages of a freed communicator.
-    pub(crate) fn forget(&mut self, context: u64) {
+    pub(crate) fn drop_context(&mut self, context: u64) {
         match self.portals(context) {
-            Some(portals) => portals.forget(context),
+            Some(portals) => portals.drop_context(context),
             None => {
-                for (envelope, body) in self.matching.forget(context) {
+                for (envelope, body) in self.matching.remove_context(context) {
                     if let UnexpectedBody::Rts(rts) = body {
-                        self.fragments.give_up(envelope.source, rts.id);
+                        self.fragments.discard(envelope.source, rts.id);
                     }
                 }
             }
@@ -87,7 +88,7 @@ impl Engine {
         while self.advance_tasks() {
             self.handle_events();
         }
-        let compared = self.matching.compared();
+        let compared = self.matching.take_comparisons();
         if compared > 0 {
             self.compared += compared;
             self.host.charge_step(Step::TagCriteria, compared);
@@ -128,9 +129,9 @@ impl Engine {
                 let data = ArrivedData::Slot(buf, range.start, range.len());
                 self.host.charge_copy(range.len() as u64);
                 let answer = answer.map(MatchReport::Peer);
-                if let Some(key) = self.matching.arrive(&envelope) {
+                if let Some(key) = self.matching.match_arrival(&envelope) {
                     let operation = self.operations.get_mut(key);
-                    let status = operation.and_then(|operation| operation.take(&envelope, data));
+                    let status = operation.and_then(|operation| operation.store(&envelope, data));
                     status.into_iter().for_each(|status| self.complete(key, status));
                     self.report_match(from, answer);
                 } else if let Ok(bytes) = data.to_vec() {
@@ -141,9 +142,9 @@ impl Engine {
                 let (envelope, rts) =
                     (Envelope { source: from, match_key }, RtsInfo { id, at, frag_bytes, put });
                 if frag_bytes > 0 {
-                    self.fragments.expect(from, id, frag_bytes);
+                    self.fragments.announce(from, id, frag_bytes);
                 }
-                match self.matching.arrive(&envelope) {
+                match self.matching.match_arrival(&envelope) {
                     Some(key) => self.start_long_receive(key, envelope, rts),
                     None => self.add_unexpected(envelope, UnexpectedBody::Rts(rts)),
                 }
@@ -214,7 +215,7 @@ impl Engine {
 
     /// A process is lost: fails the operations that name it, and receives from any source that it could have matched.
     fn handle_lost(&mut self, process: u32, error: &Error) {
-        self.record_event(Happening::Lost { process });
+        self.record_event(ToolEvent::Lost { process });
         self.fail_operations(process, error, |_, sources| sources.include_any_source(process));
     }
 
@@ -233,11 +234,11 @@ impl Engine {
         error: &Error,
         hopeless: impl Fn(&Self, &SourceRanks) -> bool,
     ) {
-        self.fragments.lose(process);
-        let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
+        self.fragments.remove_process(process);
+        let stuck = self.operations.iter().filter(|(_, operation)| operation.depends_on(process));
         let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);
-        stuck.extend(matching.give_up(|wanted, key| {
+        stuck.extend(matching.remove_receives(|wanted, key| {
             match wanted.source {
                 Some(source) => source == process,
                 None => self

@@ -8,7 +8,7 @@ use crate::error::{Class, Error};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::bsend_space::SpaceShare;
 use crate::p2p::matching::{Envelope, MatchCriteria};
-use crate::p2p::over_portals::{Found, Name};
+use crate::p2p::over_portals::{FoundMessage, PortalsKey};
 use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::Copying;
 use crate::p2p::wire::Exposed;
@@ -93,7 +93,7 @@ pub(crate) struct RtsInfo {
 
 impl RtsInfo {
     /// How many of the first `wanted` bytes do not arrive without a CTS.
-    pub(crate) fn rest(&self, wanted: u64) -> u64 {
+    pub(crate) fn bytes_after_fragments(&self, wanted: u64) -> u64 {
         wanted.saturating_sub(self.frag_bytes.into())
     }
 }
@@ -106,7 +106,7 @@ pub(crate) enum UnexpectedBody {
     /// The address of its data.
     Rts(RtsInfo),
     /// A message that Portals holds.
-    Found(Found),
+    FoundMessage(FoundMessage),
 }
 
 impl UnexpectedBody {
@@ -115,7 +115,7 @@ impl UnexpectedBody {
         match self {
             Self::Data { bytes, .. } => bytes.len() as u64,
             Self::Rts(rts) => rts.at.length,
-            Self::Found(found) => found.len,
+            Self::FoundMessage(found) => found.len,
         }
     }
 }
@@ -207,7 +207,7 @@ impl Receive {
     #[inline]
     pub(crate) fn status(&self, envelope: &Envelope, len: u64) -> Status {
         let source = self.sources.rank_of(envelope.source).unwrap_or(UNDEFINED);
-        received(source, envelope.match_key.tag, len, self.buffer.len())
+        status_of(source, envelope.match_key.tag, len, self.buffer.len())
     }
 
     /// This receive as a plain one, if it can be.
@@ -218,7 +218,7 @@ impl Receive {
 
     /// Stores a message's data, which completes the receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
+    pub(crate) fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store(&self.buffer) {
             Ok(()) => self.status(envelope, data.len() as u64),
             Err(error) => Status::failed(error.into()),
@@ -228,13 +228,13 @@ impl Receive {
 
 /// The status of a message of `len` bytes that was received into `room` bytes.
 #[inline]
-fn received(source: i32, tag: i32, len: u64, room: u64) -> Status {
-    let error = (len > room).then(|| cut(len, room).into());
+fn status_of(source: i32, tag: i32, len: u64, room: u64) -> Status {
+    let error = (len > room).then(|| truncate_error(len, room).into());
     Status { source, tag, error, bytes: len.min(room), cancelled: false }
 }
 
 #[cold]
-fn cut(len: u64, room: u64) -> Error {
+fn truncate_error(len: u64, room: u64) -> Error {
     Error::new(
         Class::TRUNCATE,
         format_args!("the message has {len} bytes, but the receive has room for {room}"),
@@ -300,7 +300,7 @@ impl LongReceive {
     }
 
     /// Whether all pieces have arrived, as far as either side reports, and nothing writes to the memory any more.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.left == 0 && self.in_flight == 0
     }
 }
@@ -384,11 +384,11 @@ pub(crate) struct PlainReceive {
 impl PlainReceive {
     /// Stores a message's data, which completes the receive.
     #[inline]
-    fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
+    fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store_in(self.into) {
             Ok(()) => {
                 let source = self.sources.rank_of(envelope.source);
-                received(source, envelope.match_key.tag, data.len() as u64, self.into.len() as u64)
+                status_of(source, envelope.match_key.tag, data.len() as u64, self.into.len() as u64)
             }
             Err(error) => Status::failed(error.into()),
         }
@@ -417,7 +417,7 @@ pub(crate) enum OpState {
     /// RDMA to a peer's memory.
     Access(Box<Access>),
     /// A send or a receive over Portals.
-    Portals(Name),
+    Portals(PortalsKey),
     /// An operation in several steps.
     Task,
     /// Completed.
@@ -429,9 +429,9 @@ pub(crate) enum OpState {
 pub(crate) struct Operation {
     pub(crate) state: OpState,
     /// Detached: removed when it completes, since no caller asks for its status.
-    pub(crate) free: bool,
+    pub(crate) is_detached: bool,
     /// A send whose receiver was asked to drop the message.
-    pub(crate) withdrawing: bool,
+    pub(crate) cancel_requested: bool,
     /// The part of a space for buffered sends that it uses.
     pub(crate) buffered: Option<Box<SpaceShare>>,
     comm: u64,
@@ -447,7 +447,7 @@ impl Operation {
     /// Creates an operation whose status a caller will ask for.
     #[inline]
     pub(crate) fn new(state: OpState) -> Self {
-        Self { state, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
+        Self { state, is_detached: false, cancel_requested: false, buffered: None, comm: NO_COMM }
     }
 
     /// Creates an operation as [`Operation::new`] does, for a communicator.
@@ -496,10 +496,10 @@ impl Operation {
 
     /// Stores the data of the message that a receive has matched. Returns its status; `None` if the operation is not a receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Option<Status> {
+    pub(crate) fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Option<Status> {
         match &self.state {
-            OpState::PlainReceive(plain) => Some(plain.take(envelope, data)),
-            OpState::Receive(receive) => Some(receive.take(envelope, data)),
+            OpState::PlainReceive(plain) => Some(plain.store(envelope, data)),
+            OpState::Receive(receive) => Some(receive.store(envelope, data)),
             _ => None,
         }
     }
@@ -508,7 +508,7 @@ impl Operation {
     ///
     /// # Errors
     /// The memory's.
-    pub(crate) fn take_part(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
+    pub(crate) fn store_fragment(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
         let OpState::LongReceive(long_receive) = &mut self.state else { return Ok(false) };
         let at = long_receive.frag_arrived as usize;
         match (&long_receive.staging, long_receive.receive.buffer.piece()) {
@@ -529,11 +529,11 @@ impl Operation {
         if before < all && all <= long_receive.frag_arrived {
             long_receive.left = long_receive.left.saturating_sub(1);
         }
-        Ok(long_receive.is_whole())
+        Ok(long_receive.is_complete())
     }
 
     /// Whether it cannot complete successfully without this process.
-    pub(crate) fn needs(&self, process: u32) -> bool {
+    pub(crate) fn depends_on(&self, process: u32) -> bool {
         match &self.state {
             OpState::Send { to, .. } => *to == process,
             OpState::LongReceive(long_receive) => long_receive.envelope.source == process,

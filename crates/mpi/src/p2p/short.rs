@@ -30,19 +30,19 @@ impl Comm {
     /// Sends bytes as [`Comm::send`] does, if they can be stored into the receiver's memory immediately. Returns whether they were;
     /// if not, nothing has happened.
     #[inline]
-    pub fn send_at_once(&self, piece: Piece, to: PeerTag) -> bool {
+    pub fn try_send(&self, piece: Piece, to: PeerTag) -> bool {
         let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::PointToPoint))
         else {
             return false;
         };
         let match_key = MatchKey { context, tag: to.tag };
-        to.tag >= 0 && self.core().with(|engine| engine.send_piece(process, match_key, piece))
+        to.tag >= 0 && self.core().with(|engine| engine.try_send(process, match_key, piece))
     }
 
     /// Posts a receive of bytes as [`Comm::begin_receive`] does, if no unexpected message could match it; returns `None` otherwise,
     /// and nothing has happened.
     #[inline]
-    pub fn begin_receive_at_once(&self, into: Piece, from: PeerTag) -> Option<RequestId> {
+    pub fn try_post_receive(&self, into: Piece, from: PeerTag) -> Option<RequestId> {
         let (source, sources) = match from.rank {
             ANY_SOURCE if self.peers().has_world_ranks() => {
                 (None, PlainSourceRanks::Identity(self.peers().size() as u32))
@@ -63,11 +63,11 @@ impl Comm {
     /// Receives bytes as [`Comm::receive`] does, if the next message that the source stores within a few polls matches and is not
     /// too long. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
-    pub fn receive_at_once(&self, into: Piece, from: PeerTag) -> Option<(i32, usize)> {
+    pub fn try_receive(&self, into: Piece, from: PeerTag) -> Option<(i32, usize)> {
         let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::PointToPoint).ok()?);
         let tag = wanted_tag(from.tag)?;
         self.core().with(|engine| {
-            engine.take_piece(process, &TagCriteria { context, tag }, into, self.core().polls(POLLS))
+            engine.try_receive(process, &TagCriteria { context, tag }, into, self.core().polls(POLLS))
         })
     }
 }

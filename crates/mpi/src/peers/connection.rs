@@ -17,7 +17,7 @@ use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Chosen, Proto, Protocols, ShortPath, Traits};
+use crate::p2p::proto::{Proto, ProtocolLimits, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
     HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, line_message, parse_eager,
@@ -293,7 +293,7 @@ impl Connection {
             zcopy: nic.zcopy(),
             leaving: Leaving::No,
             traffic: Traffic::default(),
-            protocols: Protocols::new(before, &Chosen::default()),
+            protocols: Protocols::new(before, &ProtocolLimits::default()),
         })
     }
 
@@ -328,7 +328,7 @@ impl Connection {
 
     /// Opens the connection: messages may be sent from now on, by the protocols that both ends support. Credits for slots that were
     /// released before are sent.
-    pub(crate) fn opened(&mut self, both: bool, chosen: &Chosen) -> Result<()> {
+    pub(crate) fn opened(&mut self, both: bool, chosen: &ProtocolLimits) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
@@ -343,7 +343,7 @@ impl Connection {
     }
 
     /// Computes the table of protocols; `both` is true if each process can read and write all memory of the other.
-    pub(crate) fn choose(&mut self, both: bool, chosen: &Chosen) {
+    pub(crate) fn choose(&mut self, both: bool, chosen: &ProtocolLimits) {
         let short = match (&self.outbox, &self.fast) {
             (Some(_), _) => ShortPath::Stored,
             (None, Some(_)) => ShortPath::Written,

@@ -17,7 +17,7 @@ use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
 use crate::p2p::matching::TagCriteria;
-use crate::p2p::proto::{Chosen, Conditions, Proto, Protocols, ShortPath, Traits};
+use crate::p2p::proto::{Conditions, Proto, ProtocolLimits, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
 use crate::p2p::wire::{CROSSED, Exposed, LEFT, MatchKey, Message, NOT_YET, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
@@ -191,7 +191,7 @@ pub(crate) struct Transport {
     /// Cached results of [`Transport::is_near`].
     near: BTreeMap<u32, bool>,
     /// The size limits of protocols that the program has set.
-    chosen: Chosen,
+    chosen: ProtocolLimits,
     /// How often memory was covered by the region of all memory (or the cache), and how often it was registered.
     pub(crate) reached: [u64; 2],
     /// A process is lost or has left.
@@ -219,7 +219,7 @@ impl Transport {
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let sizes = (size, bootstrap.strangers());
+        let sizes = (size, bootstrap.remote_procs_max());
         let (admission, own) = (trust::admission(), bootstrap.random_key()?);
         let seed = Seed::from_key(own.derive("seed", &[]));
         let published = &addresses[..addresses.len().min(ADDRESSES_MAX)];
@@ -261,7 +261,7 @@ impl Transport {
             polls: 0,
             events: VecDeque::new(),
             near: BTreeMap::new(),
-            chosen: Chosen::default(),
+            chosen: ProtocolLimits::default(),
             reached: [0; 2],
             has_lost: false,
             leaves: false,
@@ -275,7 +275,7 @@ impl Transport {
     }
 
     /// The limits of protocols that were set.
-    pub(crate) fn chosen(&self) -> Chosen {
+    pub(crate) fn chosen(&self) -> ProtocolLimits {
         self.chosen
     }
 
@@ -407,7 +407,7 @@ impl Transport {
     }
 
     /// Sets size limits of protocols, for existing and future connections.
-    pub(crate) fn choose(&mut self, chosen: Chosen) {
+    pub(crate) fn choose(&mut self, chosen: ProtocolLimits) {
         self.chosen = chosen;
         for connection in self.connections.iter_mut() {
             connection.choose(self.nics[connection.port].reaches_both_ways(), &chosen);

@@ -18,7 +18,7 @@ use crate::status::Status;
 
 /// The sender's announcement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartsInfo {
+pub(crate) struct PartitionInfo {
     pub(crate) parts: u32,
     /// The tag of the first part; the others have the following tags.
     pub(crate) first_tag: u32,
@@ -26,13 +26,13 @@ pub(crate) struct PartsInfo {
     pub(crate) bytes: u64,
 }
 
-/// Bytes of an encoded [`PartsInfo`].
-pub(crate) const PARTS_INFO_LEN: usize = 16;
+/// Bytes of an encoded [`PartitionInfo`].
+pub(crate) const PARTITION_INFO_LEN: usize = 16;
 
-impl PartsInfo {
+impl PartitionInfo {
     /// Encodes the announcement.
-    pub(crate) fn bytes(self) -> [u8; PARTS_INFO_LEN] {
-        let mut bytes = [0; PARTS_INFO_LEN];
+    pub(crate) fn bytes(self) -> [u8; PARTITION_INFO_LEN] {
+        let mut bytes = [0; PARTITION_INFO_LEN];
         bytes[..4].copy_from_slice(&self.parts.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.first_tag.to_le_bytes());
         bytes[8..].copy_from_slice(&self.bytes.to_le_bytes());
@@ -60,7 +60,7 @@ pub(crate) struct PartitionedSend {
     /// The context of the parts' messages.
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
-    pub(crate) announced: PartsInfo,
+    pub(crate) announced: PartitionInfo,
     pub(crate) state: Lock<SendProgress>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct PartitionedReceive {
 pub(crate) struct ReceiveProgress {
     /// The receive of the sender's announcement, and its buffer.
     announcing: Option<(SlotKey, Buffer)>,
-    announced: Option<PartsInfo>,
+    announced: Option<PartitionInfo>,
     /// The receives of the sender's parts; `None` for parts that have arrived.
     pending: Vec<Option<SlotKey>>,
     posted: bool,
@@ -203,7 +203,7 @@ impl PartitionedReceive {
         Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))
     }
 
-    fn post(&self, engine: &mut Engine, state: &mut ReceiveProgress, announced: PartsInfo) {
+    fn post(&self, engine: &mut Engine, state: &mut ReceiveProgress, announced: PartitionInfo) {
         let len = announced.bytes / u64::from(announced.parts);
         let receive = |part: u32| {
             let tag = Some(tag_of(announced.first_tag, part));
@@ -221,7 +221,7 @@ impl PartitionedReceive {
         if let Some((key, into)) = &state.announcing {
             let Some(status) = engine.take_status(*key) else { return Ok(false) };
             status.ok()?;
-            let announced = PartsInfo::parse(&into.to_vec());
+            let announced = PartitionInfo::parse(&into.to_vec());
             let wrong = || {
                 Error::new(
                     Class::OTHER,

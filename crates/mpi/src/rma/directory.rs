@@ -185,7 +185,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::{Board, Config, Port, Process};
+    use crate::{Config, LocalKvs, Port, Process};
 
     #[test]
     fn regions_are_found_by_address_range() {
@@ -218,7 +218,7 @@ mod tests {
         let device = fabric::open("shm", &host).expect("a device");
         let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        let process = Process::start(&host, &config, Board::new(1).seat(0, &host)).expect("a job");
+        let process = Process::start(&host, &config, LocalKvs::new(1).bootstrap(0, &host)).expect("a job");
         let memory = Buf::alloc(DIRECTORY + AttachedRegions::BYTES).expect("memory");
         let word = |at: usize, value: u64| memory.word(at).expect("inside").store(value, Ordering::SeqCst);
         for (at, value) in [(VERSION, 7), (COUNT, 1), (FIRST, 1000), (FIRST + 8, 100), (FIRST + 16, 70)] {

@@ -5,8 +5,8 @@ use pmi::profile::{Carried, Traffic};
 use crate::comm::communicator::Comm;
 use crate::p2p::engine::Engine;
 use crate::process::Process;
+use crate::tool::events::{EventRecorder, ToolEvents};
 use crate::tool::gauges::Gauge;
-use crate::tool::happenings::{Happened, Watch};
 
 impl Process {
     /// The current value of a gauge.
@@ -24,13 +24,14 @@ impl Process {
     }
 
     /// Starts or stops the recording of events.
-    pub fn watch(&self, on: bool) {
-        self.core().with(|engine| engine.watch = on.then(Box::default));
+    pub fn record_events(&self, on: bool) {
+        self.core().with(|engine| engine.recorder = on.then(Box::default));
     }
 
     /// The events since the last call; none while recording is off.
-    pub fn happened(&self) -> Happened {
-        self.core().with(|engine| engine.watch.as_deref_mut().map(Watch::take).unwrap_or_default())
+    pub fn take_events(&self) -> ToolEvents {
+        self.core()
+            .with(|engine| engine.recorder.as_deref_mut().map(EventRecorder::take_all).unwrap_or_default())
     }
 }
 

@@ -103,7 +103,7 @@ fn register(datarep: Text, functions: ConversionFunctions) -> Answer {
         return Err(Fault::new(c::MPI_ERR_ARG, "dtype_file_extent_fn: it is NULL"));
     }
     let mut registered = lock(&REGISTERED);
-    if Representation::named(&name).is_some() || registered.iter().any(|known| known.name() == name) {
+    if Representation::from_name(&name).is_some() || registered.iter().any(|known| known.name() == name) {
         return Err(wrong(c::MPI_ERR_DUP_DATAREP, "there is one of this name"));
     }
     registered.push(Representation::User { name: name.into(), conversion: Arc::new(functions) });
@@ -133,7 +133,7 @@ pub(crate) fn register_datarep_c(
 fn representation(datarep: Text) -> Answer<Representation> {
     let name = datarep.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "datarep: it is NULL"))?;
     let own = || lock(&REGISTERED).iter().find(|known| known.name() == name).cloned();
-    Representation::named(&name).or_else(own).ok_or_else(|| {
+    Representation::from_name(&name).or_else(own).ok_or_else(|| {
         Fault::new(
             c::MPI_ERR_UNSUPPORTED_DATAREP,
             format!("datarep: there is no {name:?}; register it first"),

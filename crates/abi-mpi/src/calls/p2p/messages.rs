@@ -17,7 +17,7 @@ fn sends_at_once<N: Number>(
     comm: Comm,
 ) -> bool {
     piece(buf, count, datatype)
-        .is_some_and(|piece| comm_at_once(comm, |comm| comm.send_at_once(piece, to)) == Some(true))
+        .is_some_and(|piece| comm_at_once(comm, |comm| comm.try_send(piece, to)) == Some(true))
 }
 
 /// The calls of each send mode.
@@ -93,7 +93,7 @@ pub(crate) fn recv<N: Number>(
 ) -> Answer {
     let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some((tag, len)) = comm_at_once(comm, |comm| comm.receive_at_once(piece, from)).flatten()
+        && let Some((tag, len)) = comm_at_once(comm, |comm| comm.try_receive(piece, from)).flatten()
     {
         put_received((source, tag), len, status);
         return Ok(());
@@ -114,7 +114,7 @@ pub(crate) fn irecv<N: Number>(
 ) -> Answer {
     let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some(begun) = comm_at_once(comm, |comm| comm.begin_receive_at_once(piece, from)).flatten()
+        && let Some(begun) = comm_at_once(comm, |comm| comm.try_post_receive(piece, from)).flatten()
     {
         put_request(begun, request);
         return Ok(());

@@ -102,7 +102,7 @@ pub(crate) fn imrecv<N: Number>(
     if message.is_no_proc() {
         // A receive from `MPI_PROC_NULL`, which completes immediately but still has a request.
         let nobody = PeerTag { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
-        return new_request(state::process()?.alone().ireceive(buffer, nobody)?, request);
+        return new_request(state::process()?.comm_self().ireceive(buffer, nobody)?, request);
     }
     new_request(message.ireceive(buffer), request)
 }

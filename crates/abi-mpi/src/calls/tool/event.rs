@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use ffi::{Out, Text, lock};
 use host::Time;
-use mpi::{Happened, Happening};
+use mpi::{ToolEvent, ToolEvents};
 
 use super::open::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
@@ -123,7 +123,7 @@ fn listen(registrations: &Registrations) {
     if profile::tell_events(is_wanted)
         && let Ok(process) = state::process()
     {
-        process.watch(is_wanted);
+        process.record_events(is_wanted);
     }
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn listen_to_events() {
     if registrations.all.values().any(|registration| !registration.callbacks.is_empty())
         && let Ok(process) = state::process()
     {
-        process.watch(true);
+        process.record_events(true);
     }
 }
 
@@ -148,12 +148,12 @@ pub(crate) fn tell_of_events() {
     if TOLD.with_borrow(Option::is_some) {
         return;
     }
-    let Happened { all, dropped } = state::process().map(mpi::Process::happened).unwrap_or_default();
-    let happened = all.into_iter().map(|(at, what)| {
+    let ToolEvents { events, dropped } = state::process().map(mpi::Process::take_events).unwrap_or_default();
+    let happened = events.into_iter().map(|(at, what)| {
         let (kind, values) = match what {
-            Happening::Unexpected { from, tag, bytes } => (1, [from.into(), tag as u32 as u64, bytes]),
-            Happening::Lost { process } => (2, [process.into(), 0, 0]),
-            Happening::Scheduled { kind, bytes } => (3, [kind.into(), bytes, 0]),
+            ToolEvent::Unexpected { from, tag, bytes } => (1, [from.into(), tag as u32 as u64, bytes]),
+            ToolEvent::Lost { process } => (2, [process.into(), 0, 0]),
+            ToolEvent::Scheduled { kind, bytes } => (3, [kind.into(), bytes, 0]),
         };
         Instance { kind, at, values }
     });

@@ -82,7 +82,7 @@ impl Variable {
     fn class(self) -> i32 {
         match self {
             Self::Gauge(Gauge::UnexpectedMost) => c::MPI_T_PVAR_CLASS_HIGHWATERMARK,
-            Self::Gauge(gauge) if !gauge.counts() => c::MPI_T_PVAR_CLASS_LEVEL,
+            Self::Gauge(gauge) if !gauge.is_counter() => c::MPI_T_PVAR_CLASS_LEVEL,
             Self::Gauge(_) | Self::Messages(_) | Self::MessagesTo => c::MPI_T_PVAR_CLASS_COUNTER,
             Self::Bytes(_) | Self::BytesTo => c::MPI_T_PVAR_CLASS_AGGREGATE,
         }

@@ -123,20 +123,20 @@ mod tests {
     use host::Task;
 
     use super::*;
-    use crate::{Board, Config, Port, Process, Tuning};
+    use crate::{Config, LocalKvs, Port, Process, Tuning};
 
     /// Runs a body in threads on a device, with a named algorithm for barriers.
     fn in_threads(device: &'static str, ranks: u32, barrier: Option<&'static str>, body: fn(&Process)) {
-        let (host, board) = (host::real::host(), Board::new(ranks));
+        let (host, kvs) = (host::real::host(), LocalKvs::new(ranks));
         let run = |rank: u32| {
-            let (host, board) = (host.clone(), Arc::clone(&board));
+            let (host, kvs) = (host.clone(), Arc::clone(&kvs));
             move || {
                 let device = fabric::open(device, &host).expect("a device");
                 let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
                 let algorithms = barrier.map(|name| (Kind::Barrier, name.to_owned())).into_iter().collect();
                 let tuning = Tuning { costs: None, algorithms };
                 let config = Config { ports, node: "here".into(), tuning, ..Config::default() };
-                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");
                 body(&process);
                 process.finalize().expect("an end");
             }
@@ -183,7 +183,7 @@ mod tests {
             for len in [0, 1, BCOPY_MAX, BCOPY_MAX + 1, 100 * BCOPY_MAX] {
                 assert!(uses_shared_memory(world, &bcast(len)), "{len} bytes");
             }
-            assert!(!uses_shared_memory(process.alone(), &Collective::Barrier), "of one");
+            assert!(!uses_shared_memory(process.comm_self(), &Collective::Barrier), "of one");
         });
     }
 

@@ -38,13 +38,13 @@ impl Engine {
             UnexpectedBody::Data { answer: Some(MatchReport::Own(of)), .. } => *of == key,
             _ => false,
         };
-        self.matching.withdraw(self.rank, is_it).is_some()
+        self.matching.remove_unexpected(self.rank, is_it).is_some()
     }
 
     /// Asks the receiver of a message to drop it.
     fn request_cancel(&mut self, to: u32, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        if !std::mem::replace(&mut operation.withdrawing, true) {
+        if !std::mem::replace(&mut operation.cancel_requested, true) {
             // A send to a lost process is failed by the loss.
             drop(self.transport.send(to, Message::CancelReq { id: key.number() }, Payload::None, None));
         }
@@ -57,9 +57,9 @@ impl Engine {
             UnexpectedBody::Rts(rts) => rts.id == id,
             _ => false,
         };
-        let Some(body) = self.matching.withdraw(to, is_it) else { return };
+        let Some(body) = self.matching.remove_unexpected(to, is_it) else { return };
         if let UnexpectedBody::Rts(rts) = body {
-            self.fragments.give_up(to, rts.id);
+            self.fragments.discard(to, rts.id);
         }
         // A lost peer needs no reply.
         drop(self.transport.send(to, Message::CancelRsp { id }, Payload::None, None));
@@ -67,7 +67,7 @@ impl Engine {
 
     /// A peer has dropped a message; counts only if this process asked for it.
     pub(super) fn handle_cancel_rsp(&mut self, from: u32, key: SlotKey) {
-        let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
+        let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.cancel_requested);
         if is_asked && self.accepts_answer_of(key, from) {
             self.complete(key, cancelled());
         }

@@ -68,10 +68,10 @@ impl Engine {
         let (buf, range) = self.transport.payload(what, place);
         let data = ArrivedData::Slot(buf, range.start, range.len());
         self.host.charge_copy(range.len() as u64);
-        if let Some(key) = self.fragments.arrive(from, id, data)
+        if let Some(key) = self.fragments.store(from, id, data)
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.take_part(data);
+            let is_there = operation.store_fragment(data);
             self.fragment_stored(key, is_there);
         }
     }

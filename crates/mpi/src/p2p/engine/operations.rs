@@ -108,7 +108,7 @@ impl Engine {
     /// Detaches an operation: no caller will ask for its status.
     pub(crate) fn free(&mut self, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        operation.free = true;
+        operation.is_detached = true;
         if let OpState::Completed(_) = operation.state {
             self.operations.remove(key);
         }

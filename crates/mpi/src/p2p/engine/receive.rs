@@ -18,7 +18,7 @@ use crate::p2p::wire::Message;
 use crate::peers::connection::{Next, Payload, Short, Taken};
 use crate::peers::transport::STORED_MAX;
 use crate::status::Status;
-use crate::tool::Happening;
+use crate::tool::ToolEvent;
 
 /// After this many receives by the fast path, the next one makes progress first.
 const FAST_RECEIVES_MAX: u32 = 256;
@@ -50,7 +50,7 @@ impl Engine {
     /// is the next one that the process has stored; polls `polls` times. Returns its tag and its length; if `None`, nothing has
     /// happened.
     #[inline]
-    pub(crate) fn take_piece(
+    pub(crate) fn try_receive(
         &mut self,
         from: u32,
         wanted: &TagCriteria,
@@ -69,7 +69,7 @@ impl Engine {
         }
         if let Some(portals) = self.portals(wanted.context) {
             let wanted = MatchCriteria { context: wanted.context, source: Some(from), tag: wanted.tag };
-            return portals.take_piece(&wanted, into, polls);
+            return portals.try_receive(&wanted, into, polls);
         }
         let number = stored?;
         for _ in 0..polls {
@@ -108,7 +108,7 @@ impl Engine {
         if self.portals.is_some() || self.lost(&wanted).is_some() {
             return None;
         }
-        let receives = self.matching.receives(wanted.context)?;
+        let receives = self.matching.posted_receives(wanted.context)?;
         let key = self.operations.insert_with(|| Operation::for_comm(OpState::PlainReceive(plain), comm));
         receives.push_back((wanted, key));
         Some(key)
@@ -120,7 +120,7 @@ impl Engine {
             let started = portals.receive(receive);
             return self.portals_receive_started(started);
         }
-        if let Some((envelope, body)) = self.matching.receive(&receive.wanted) {
+        if let Some((envelope, body)) = self.matching.take_unexpected(&receive.wanted) {
             return self.receive_unexpected(receive, envelope, body);
         }
         match self.lost(&receive.wanted) {
@@ -190,7 +190,7 @@ impl Engine {
                     let (source, buf) = self.transport.origin(number, &short);
                     let envelope = Envelope { source, match_key: short.match_key };
                     if short.match_key.context == wanted.context && wanted.accepts(&envelope) {
-                        let status = receive.take(&envelope, ArrivedData::Slot(buf, short.at, short.len));
+                        let status = receive.store(&envelope, ArrivedData::Slot(buf, short.at, short.len));
                         self.transport.pass(number, &short);
                         return Stored::Received(status);
                     }
@@ -207,7 +207,7 @@ impl Engine {
     fn receive_unexpected(&mut self, receive: Receive, envelope: Envelope, body: UnexpectedBody) -> Started {
         match body {
             UnexpectedBody::Data { bytes, answer } => {
-                let status = receive.take(&envelope, ArrivedData::Bytes(&bytes));
+                let status = receive.store(&envelope, ArrivedData::Bytes(&bytes));
                 self.host.charge_copy(status.bytes);
                 self.report_match(envelope.source, answer);
                 Started::Completed(status)
@@ -217,7 +217,7 @@ impl Engine {
                 self.start_long_receive(key, envelope, rts);
                 Started::InProgress(key)
             }
-            UnexpectedBody::Found(found) => match &mut self.portals {
+            UnexpectedBody::FoundMessage(found) => match &mut self.portals {
                 Some(portals) => {
                     let started = portals.receive_found(receive, &found);
                     self.portals_receive_started(started)
@@ -249,9 +249,9 @@ impl Engine {
                 let found = portals.mprobe(wanted);
                 self.complete_portals_operations();
                 let found = found?;
-                (found.envelope, UnexpectedBody::Found(found))
+                (found.envelope, UnexpectedBody::FoundMessage(found))
             }
-            None => self.matching.receive(wanted)?,
+            None => self.matching.take_unexpected(wanted)?,
         };
         let status = envelope_status(&envelope, body.len(), sources);
         Some((MatchedMessage { envelope, body, sources: sources.clone() }, status))
@@ -281,8 +281,8 @@ impl Engine {
         let mut count = 0;
         transport.take_from(number, |connection| {
             let (from, mut failed) = (connection.process, None);
-            matching.each_first(|wanted, key| {
-                let Some(Operation { state, free: false, .. }) = operations.get_mut(*key) else {
+            matching.offer_in_order(|wanted, key| {
+                let Some(Operation { state, is_detached: false, .. }) = operations.get_mut(*key) else {
                     return false;
                 };
                 let OpState::PlainReceive(plain) = state else { return false };
@@ -340,8 +340,8 @@ impl Engine {
         let envelope = Envelope { source, match_key: short.match_key };
         self.host.charge_copy(short.len as u64);
         let data = ArrivedData::Slot(buf, short.at, short.len);
-        if let Some(key) = self.matching.arrive(&envelope) {
-            let status = self.operations.get_mut(key).and_then(|operation| operation.take(&envelope, data));
+        if let Some(key) = self.matching.match_arrival(&envelope) {
+            let status = self.operations.get_mut(key).and_then(|operation| operation.store(&envelope, data));
             status.into_iter().for_each(|status| self.complete(key, status));
         } else if let Ok(bytes) = data.to_vec() {
             self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer: None });
@@ -351,16 +351,16 @@ impl Engine {
 
     /// Keeps an unexpected message.
     pub(super) fn add_unexpected(&mut self, envelope: Envelope, body: UnexpectedBody) {
-        if self.watch.is_some() {
+        if self.recorder.is_some() {
             let (from, tag) = (envelope.source, envelope.match_key.tag);
-            self.record_event(Happening::Unexpected { from, tag, bytes: body.len() });
+            self.record_event(ToolEvent::Unexpected { from, tag, bytes: body.len() });
         }
         self.matching.add_unexpected(envelope, body);
     }
 
     /// Completes a receive with its data.
     pub(super) fn complete_receive(&mut self, key: SlotKey, envelope: &Envelope, data: ArrivedData<'_>) {
-        let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
+        let status = self.operations.get_mut(key).and_then(|operation| operation.store(envelope, data));
         status.into_iter().for_each(|status| self.complete(key, status));
     }
 

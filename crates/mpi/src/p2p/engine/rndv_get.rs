@@ -68,16 +68,16 @@ impl Engine {
             self.send_fin(from, id, true);
             return self.complete(key, receive.status(&envelope, rts.at.length));
         }
-        let here = self.fragments.take(from, id, key);
+        let here = self.fragments.attach_receive(from, id, key);
         if let Err(error) = self.start_transfer(key, receive, envelope, rts) {
-            self.fragments.give_up(from, id);
+            self.fragments.discard(from, id);
             self.send_fin(from, id, false);
             return self.complete(key, Status::failed(error));
         }
         if !here.is_empty()
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.take_part(ArrivedData::Bytes(&here));
+            let is_there = operation.store_fragment(ArrivedData::Bytes(&here));
             self.fragment_stored(key, is_there);
         }
         // A kept message may lack fragments that can no longer arrive.
@@ -144,7 +144,7 @@ impl Engine {
             Some(OpState::LongReceive(long_receive)) => {
                 long_receive.left = long_receive.left.saturating_sub(1);
                 long_receive.in_flight = long_receive.in_flight.saturating_sub(1);
-                if long_receive.is_whole() {
+                if long_receive.is_complete() {
                     self.finish_long_receive(key);
                 } else {
                     // An error means that the peer is lost, which an event reports.
@@ -180,7 +180,8 @@ impl Engine {
         if let Some(copying) = &long_receive.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let written = rts.put && rts.rest(rts.at.length.min(long_receive.receive.buffer.len())) > 0;
+        let written =
+            rts.put && rts.bytes_after_fragments(rts.at.length.min(long_receive.receive.buffer.len())) > 0;
         let mut status = long_receive.receive.status(&long_receive.envelope, rts.at.length);
         if let Some(staging) = &long_receive.staging {
             self.host.charge_copy(staging.len() as u64);

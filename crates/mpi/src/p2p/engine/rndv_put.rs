@@ -56,7 +56,7 @@ impl Engine {
         (addr, staging): (u64, Option<Buf>),
     ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
-        let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
+        let (rest, at) = (rts.bytes_after_fragments(wanted), addr + u64::from(rts.frag_bytes));
         let registration = match rest {
             0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
             _ => self.transport.register_for_writes(from, (at as usize, rest as usize))?,
@@ -116,7 +116,7 @@ impl Engine {
             && std::mem::take(&mut long_receive.awaits_write)
         {
             long_receive.left -= 1;
-            if long_receive.is_whole() {
+            if long_receive.is_complete() {
                 self.finish_long_receive(key);
             }
         }

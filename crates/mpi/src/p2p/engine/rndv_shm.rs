@@ -131,7 +131,7 @@ impl Engine {
             && long_receive.copying.is_some()
         {
             long_receive.left = long_receive.left.saturating_sub(pieces.into());
-            if long_receive.is_whole() {
+            if long_receive.is_complete() {
                 self.finish_long_receive(key);
             }
         }

@@ -65,7 +65,7 @@ impl Engine {
     ) -> Result<Started> {
         self.host.charge_step(Step::Call, 1);
         if let Some(piece) = buffer.piece().filter(|_| mode.is_plain())
-            && self.send_piece(to, match_key, piece)
+            && self.try_send(to, match_key, piece)
         {
             return Ok(Started::Completed(Status::empty()));
         }
@@ -75,9 +75,9 @@ impl Engine {
     /// Sends a short message, if it can be stored immediately into the receiver's memory. Returns whether it was; if not, nothing
     /// has happened.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
+    pub(crate) fn try_send(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
         match self.portals(match_key.context) {
-            Some(portals) => portals.send_piece(to, match_key, piece),
+            Some(portals) => portals.try_send(to, match_key, piece),
             None => self.transport.send_piece(to, match_key, piece),
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
         let envelope = Envelope { source: self.rank, match_key };
         self.self_traffic.count(Proto::Own, bytes.len());
         self.host.charge_copy(bytes.len() as u64);
-        if let Some(key) = self.matching.arrive(&envelope) {
+        if let Some(key) = self.matching.match_arrival(&envelope) {
             self.complete_receive(key, &envelope, ArrivedData::Bytes(&bytes));
             return Ok(Started::Completed(Status::empty()));
         }
@@ -155,15 +155,15 @@ impl Engine {
     }
 
     fn send_buffered(&mut self, to: u32, match_key: MatchKey, buffer: &Buffer) -> Result<Started> {
-        let share = self.spaces.share(match_key.context, buffer.len())?;
+        let share = self.spaces.compute_share(match_key.context, buffer.len())?;
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
         if let Started::InProgress(key) =
             self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), (false, false))?
             && let Some(operation) = self.operations.get_mut(key)
         {
-            (operation.free, operation.buffered) = (true, Some(Box::new(share)));
-            self.spaces.take(share);
+            (operation.is_detached, operation.buffered) = (true, Some(Box::new(share)));
+            self.spaces.mark_used(share);
         }
         Ok(Started::Completed(Status::empty()))
     }

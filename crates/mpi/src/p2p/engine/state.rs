@@ -15,7 +15,7 @@ use crate::p2p::proto::Proto;
 use crate::p2p::wire::{CollCall, MatchKey};
 use crate::peers::transport::Transport;
 use crate::status::Status;
-use crate::tool::{Happening, Watch};
+use crate::tool::{EventRecorder, ToolEvent};
 
 /// How an operation has started.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     /// Sends of failed collective operations, which may never be received.
     pub(super) abandoned: Vec<SlotKey>,
     /// The recorder of events, while a tool watches.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) recorder: Option<Box<EventRecorder>>,
     /// Receives that began with a poll of only their source's stored messages.
     pub(super) fast_receives: u32,
 }
@@ -111,7 +111,7 @@ impl Engine {
             scheduled: 0,
             history: CallHistory::default(),
             abandoned: Vec::new(),
-            watch: None,
+            recorder: None,
             fast_receives: 0,
         }
     }
@@ -176,9 +176,9 @@ impl Engine {
     }
 
     /// Records an event, while a tool watches.
-    pub(super) fn record_event(&mut self, what: Happening) {
-        if let Some(watch) = &mut self.watch {
-            watch.note(self.host.now(), what);
+    pub(super) fn record_event(&mut self, what: ToolEvent) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(self.host.now(), what);
         }
     }
 
@@ -220,9 +220,9 @@ impl Engine {
         operation.state = OpState::Completed(status);
         (self.has_completed, self.tasks_ready) = (true, true);
         if let Some(share) = operation.buffered.take() {
-            self.spaces.give_back(*share);
+            self.spaces.release(*share);
         }
-        if operation.free {
+        if operation.is_detached {
             self.operations.remove(key);
         }
     }

@@ -7,7 +7,7 @@ use crate::p2p::operation::{OpState, Operation};
 use crate::p2p::wire::{CollCall, MatchKey, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
-use crate::tool::Happening;
+use crate::tool::ToolEvent;
 
 impl Engine {
     /// Starts a task.
@@ -27,7 +27,7 @@ impl Engine {
 
     /// Completes an operation of [`Engine::start_generalized`]; returns whether it was freed, so that no caller asks for it.
     pub(crate) fn complete_generalized(&mut self, key: SlotKey) -> bool {
-        let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.free);
+        let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.is_detached);
         self.complete(key, Status::empty());
         is_abandoned
     }
@@ -81,7 +81,7 @@ impl Engine {
     /// Records the start of a collective operation.
     pub(crate) fn record_collective(&mut self, match_key: MatchKey, called: CollCall) {
         self.history.record(match_key, called);
-        self.record_event(Happening::Scheduled { kind: called.kind, bytes: called.bytes });
+        self.record_event(ToolEvent::Scheduled { kind: called.kind, bytes: called.bytes });
     }
 
     /// Records the failure of a collective operation.

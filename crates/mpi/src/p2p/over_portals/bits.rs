@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_bits_are_not_carried() {
+    fn contexts_beyond_the_match_bits_are_not_carried() {
         let carried = |process, serial| carries(Context::new(process, serial).plane(Plane::RmaReply));
         assert!(carried((1 << 13) - 1, (1 << 16) - 1));
         assert!(!carried(1 << 13, 0) && !carried(0, 1 << 16) && !carried(1 << 31, 5));

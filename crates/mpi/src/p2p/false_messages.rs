@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use host::SlotKey;
 
-use crate::bootstrap::{Board, Seat};
+use crate::bootstrap::{LocalBootstrap, LocalKvs};
 use crate::error::Class;
 use crate::memory::Buffer;
 use crate::p2p::engine::Mode;
@@ -34,16 +34,18 @@ fn job<const SIZE: usize>() -> [Process; SIZE] {
 
 /// The processes of [`job`], connected over another device.
 fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
-    let (host, board) = (host::real::host(), Board::new(SIZE as u32));
-    let start = |seat: Arc<Seat>| {
+    let (host, kvs) = (host::real::host(), LocalKvs::new(SIZE as u32));
+    let start = |bootstrap: Arc<LocalBootstrap>| {
         let device = fabric::open(name, &host).expect("a device");
         let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: name.into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        Process::start(&host, &config, seat).expect("a job")
+        Process::start(&host, &config, bootstrap).expect("a job")
     };
-    let seats: [_; SIZE] = std::array::from_fn(|rank| board.seat(rank as u32, &host));
+    let bootstraps: [_; SIZE] = std::array::from_fn(|rank| kvs.bootstrap(rank as u32, &host));
     let all = std::thread::scope(|scope| {
-        seats.map(|seat| scope.spawn(|| start(seat))).map(|process| process.join().expect("started"))
+        bootstraps
+            .map(|bootstrap| scope.spawn(|| start(bootstrap)))
+            .map(|process| process.join().expect("started"))
     });
     let others = 1..SIZE as u32;
     others.clone().for_each(|other| all[0].core().with(|e| e.transport.connect(other)).expect("reached"));
