@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 
 use ffi::lock;
 use host::real::remark;
-use mpi::{Bootstrap as _, Config, Connect, Kind, MatchEngine, Matcher, OneSided, Port, Process, Tuning};
+use mpi::{Bootstrap as _, CollKind, Config, Connect, MatchEngine, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
 use crate::clock::host;
@@ -49,7 +49,7 @@ static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 static LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 static WORLD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 /// Algorithms that a tool selected before `MPI_Init`.
-pub(crate) static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
+pub(crate) static CHOSEN: Mutex<BTreeMap<CollKind, String>> = Mutex::new(BTreeMap::new());
 /// Serializes initialization and termination.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -324,16 +324,16 @@ fn match_engine() -> mpi::Result<MatchEngine> {
 }
 
 /// Parses algorithms of collectives, `allreduce=ring,bcast=chain`; the selection of process 0 applies to all.
-fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
+fn algorithms(text: &str) -> mpi::Result<BTreeMap<CollKind, String>> {
     let wrong = |part: &str| {
-        let kinds: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        let kinds: Vec<&str> = CollKind::ALL.into_iter().map(CollKind::name).collect();
         let text = format!("NICETY_ALGORITHMS: {part:?} is no KIND=NAME; kinds are {}", kinds.join(", "));
         mpi::Error::new(mpi::Class::OTHER, text)
     };
     let parts = text.split(',').filter(|part| !part.is_empty());
     let pair = |part: &str| {
         let (kind, name) = part.split_once('=').ok_or_else(|| wrong(part))?;
-        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| wrong(part))?;
+        let kind = CollKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| wrong(part))?;
         Ok((kind, name.to_owned()))
     };
     parts.map(pair).collect()

@@ -1,6 +1,6 @@
 //! [`CollArgs`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them.
 
-use collectives::{Blocks, Buffer as SpanBuffer, Kind, Neighbours, Root, Span, Type};
+use collectives::{Blocks, CollKind, ElementType, Neighbours, Root, Span, SpanBuffer};
 use datatypes::Op;
 
 use crate::coll::buffers::CallBuffers;
@@ -12,7 +12,7 @@ use crate::status::{PROC_NULL, ROOT};
 
 /// The ranks between which a call moves data.
 pub(crate) enum Participants {
-    All(Kind),
+    All(CollKind),
     Neighbours(Neighbours),
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct CollArgs {
     pub(crate) call_buffers: CallBuffers,
     pub(crate) op: Option<Op>,
     /// Whether all blocks have one size, known at all members.
-    pub(crate) even: bool,
+    pub(crate) equal_blocks: bool,
     /// The size in bytes from which all members choose the same algorithm.
     pub(crate) bytes: u64,
 }
@@ -44,7 +44,7 @@ impl BlockBuffers {
     /// One block with all elements.
     fn single(span_buffer: SpanBuffer, buffer: &Buffer) -> Self {
         Self {
-            blocks: Blocks::one(span(span_buffer, 0, buffer, buffer.count())),
+            blocks: Blocks::single(span(span_buffer, 0, buffer, buffer.count())),
             buffers: vec![buffer.clone()],
         }
     }
@@ -58,7 +58,7 @@ impl BlockBuffers {
             return Err(Error::new(Class::COUNT, text));
         }
         let first = span(span_buffer, 0, buffer, each);
-        Ok(Self { blocks: Blocks::Even { first, count }, buffers: vec![buffer.clone()] })
+        Ok(Self { blocks: Blocks::Equal { first, count }, buffers: vec![buffer.clone()] })
     }
 
     /// Blocks at any addresses, each with its own buffer.
@@ -69,27 +69,28 @@ impl BlockBuffers {
         }
         let spans =
             buffers.iter().enumerate().map(|(at, buffer)| span(span_buffer, at, buffer, buffer.count()));
-        Ok(Self { blocks: Blocks::Anywhere(spans.collect()), buffers: buffers.to_vec() })
+        Ok(Self { blocks: Blocks::Separate(spans.collect()), buffers: buffers.to_vec() })
     }
 
     /// One block, used `count` times.
     fn repeated(buffer: &Buffer, count: usize) -> Self {
         let block = span(SpanBuffer::Input, 0, buffer, buffer.count());
-        Self { blocks: Blocks::Anywhere(vec![block; count].into()), buffers: vec![buffer.clone()] }
+        Self { blocks: Blocks::Separate(vec![block; count].into()), buffers: vec![buffer.clone()] }
     }
 
     /// One of the blocks, used in place by the other side.
     fn block_in_place(&self, rank: i32) -> Self {
-        Self { blocks: Blocks::one(self.blocks.of(rank as usize)), buffers: Vec::new() }
+        Self { blocks: Blocks::single(self.blocks.block(rank as usize)), buffers: Vec::new() }
     }
 
     fn bytes(&self) -> u64 {
-        (0..self.blocks.count()).map(|at| self.blocks.of(at).bytes).sum()
+        (0..self.blocks.count()).map(|at| self.blocks.block(at).bytes).sum()
     }
 }
 
 fn span(span_buffer: SpanBuffer, at: usize, buffer: &Buffer, count: i64) -> Span {
-    let datatype = if span_buffer == SpanBuffer::Input { Type::Send(at) } else { Type::Receive(at) };
+    let datatype =
+        if span_buffer == SpanBuffer::Input { ElementType::Send(at) } else { ElementType::Receive(at) };
     let (extent, size) = (buffer.datatype().extent(), buffer.datatype().size() as u64);
     Span::new(span_buffer, datatype, 0, count, extent, size)
 }
@@ -127,7 +128,9 @@ impl CollArgs {
         let (ranks, equal, separate) =
             (comm.peers().size() as usize, BlockBuffers::equal, BlockBuffers::separate);
         match call {
-            C::Barrier => Ok(Self::from_blocks(Kind::Barrier, BlockBuffers::none(), BlockBuffers::none(), 0)),
+            C::Barrier => {
+                Ok(Self::from_blocks(CollKind::Barrier, BlockBuffers::none(), BlockBuffers::none(), 0))
+            }
             C::Bcast { buffer, root } => Self::bcast(comm, buffer, *root),
             C::Gather { input, output, root } => {
                 Self::gather(comm, call, (input, *root), true, || equal(SpanBuffer::Output, output, ranks))
@@ -158,10 +161,12 @@ impl CollArgs {
             }
             C::Reduce { input, output, op, root } => Self::reduce(comm, call, (input, output, op), *root),
             C::Allreduce { input, output, op } => {
-                Self::vector(comm, call, Kind::Allreduce, (input, output, op))
+                Self::vector(comm, call, CollKind::Allreduce, (input, output, op))
             }
-            C::Scan { input, output, op } => Self::vector(comm, call, Kind::Scan, (input, output, op)),
-            C::Exscan { input, output, op } => Self::vector(comm, call, Kind::Exscan, (input, output, op)),
+            C::Scan { input, output, op } => Self::vector(comm, call, CollKind::Scan, (input, output, op)),
+            C::Exscan { input, output, op } => {
+                Self::vector(comm, call, CollKind::Exscan, (input, output, op))
+            }
             C::ReduceScatter { input, output, counts, op } => {
                 Self::reduce_scatter(comm, call, (input, output, op), counts)
             }
@@ -188,8 +193,8 @@ impl CollArgs {
         }
     }
 
-    fn from_blocks(kind: Kind, input: BlockBuffers, output: BlockBuffers, bytes: u64) -> Self {
-        let even = input.blocks.is_even() && output.blocks.is_even();
+    fn from_blocks(kind: CollKind, input: BlockBuffers, output: BlockBuffers, bytes: u64) -> Self {
+        let equal_blocks = input.blocks.have_equal_sizes() && output.blocks.have_equal_sizes();
         let call_buffers = CallBuffers::new(input.buffers, output.buffers);
         let (input, output) = (input.blocks, output.blocks);
         Self {
@@ -199,7 +204,7 @@ impl CollArgs {
             output,
             call_buffers,
             op: None,
-            even,
+            equal_blocks,
             bytes,
         }
     }
@@ -211,16 +216,16 @@ impl CollArgs {
             if takes_part { BlockBuffers::single(SpanBuffer::Output, buffer) } else { BlockBuffers::none() };
         Ok(Self {
             root: role.root,
-            ..Self::from_blocks(Kind::Bcast, BlockBuffers::none(), data, buffer.len())
+            ..Self::from_blocks(CollKind::Bcast, BlockBuffers::none(), data, buffer.len())
         })
     }
 
-    /// With `even`, all blocks have one size, which all members know.
+    /// With `equal_blocks`, all blocks have one size, which all members know.
     fn gather(
         comm: &Comm,
         call: &Collective,
         (input, root): (&Option<Buffer>, i32),
-        even: bool,
+        equal_blocks: bool,
         output: impl FnOnce() -> Result<BlockBuffers>,
     ) -> Result<Self> {
         let role = RootRole::new(comm, root)?;
@@ -231,22 +236,22 @@ impl CollArgs {
             None if role.is_member => return Err(not_in_place(call)),
             _ => BlockBuffers::none(),
         };
-        let bytes = if !even {
+        let bytes = if !equal_blocks {
             0
         } else if role.is_root {
-            into.blocks.of(0).bytes
+            into.blocks.block(0).bytes
         } else {
             from.bytes()
         };
-        Ok(Self { root: role.root, even, ..Self::from_blocks(Kind::Gather, from, into, bytes) })
+        Ok(Self { root: role.root, equal_blocks, ..Self::from_blocks(CollKind::Gather, from, into, bytes) })
     }
 
-    /// With `even`, all blocks have one size, which all members know.
+    /// With `equal_blocks`, all blocks have one size, which all members know.
     fn scatter(
         comm: &Comm,
         call: &Collective,
         (output, root): (&Option<Buffer>, i32),
-        even: bool,
+        equal_blocks: bool,
         input: impl FnOnce() -> Result<BlockBuffers>,
     ) -> Result<Self> {
         let role = RootRole::new(comm, root)?;
@@ -257,14 +262,14 @@ impl CollArgs {
             None if role.is_member => return Err(not_in_place(call)),
             _ => BlockBuffers::none(),
         };
-        let bytes = if !even {
+        let bytes = if !equal_blocks {
             0
         } else if role.is_root {
-            from.blocks.of(0).bytes
+            from.blocks.block(0).bytes
         } else {
             into.bytes()
         };
-        Ok(Self { root: role.root, even, ..Self::from_blocks(Kind::Scatter, from, into, bytes) })
+        Ok(Self { root: role.root, equal_blocks, ..Self::from_blocks(CollKind::Scatter, from, into, bytes) })
     }
 
     fn allgather(comm: &Comm, call: &Collective, input: &Option<Buffer>, into: BlockBuffers) -> Result<Self> {
@@ -274,7 +279,7 @@ impl CollArgs {
             None => into.block_in_place(comm.rank()),
         };
         let bytes = into.bytes() / into.blocks.count().max(1) as u64;
-        Ok(Self::from_blocks(Kind::Allgather, from, into, bytes))
+        Ok(Self::from_blocks(CollKind::Allgather, from, into, bytes))
     }
 
     fn alltoall(
@@ -289,8 +294,8 @@ impl CollArgs {
             None => BlockBuffers { blocks: into.blocks.clone(), buffers: Vec::new() },
         };
         // Only the two ranks that exchange a block of variable size know its size.
-        let bytes = if into.blocks.is_even() { into.blocks.of(0).bytes } else { 0 };
-        Ok(Self::from_blocks(Kind::Alltoall, from, into, bytes))
+        let bytes = if into.blocks.have_equal_sizes() { into.blocks.block(0).bytes } else { 0 };
+        Ok(Self::from_blocks(CollKind::Alltoall, from, into, bytes))
     }
 
     fn reduce(
@@ -317,14 +322,14 @@ impl CollArgs {
         }
         let bytes = if role.is_root { into.bytes() } else { from.bytes() };
         let op = Some(op.clone());
-        Ok(Self { root: role.root, op, ..Self::from_blocks(Kind::Reduce, from, into, bytes) })
+        Ok(Self { root: role.root, op, ..Self::from_blocks(CollKind::Reduce, from, into, bytes) })
     }
 
     /// A reduction of one vector to another.
     fn vector(
         comm: &Comm,
         call: &Collective,
-        kind: Kind,
+        kind: CollKind,
         (input, output, op): (&Option<Buffer>, &Buffer, &Op),
     ) -> Result<Self> {
         output.check_reduced_by(op)?;
@@ -364,16 +369,19 @@ impl CollArgs {
         }
         let whole = span(span_buffer, 0, vector, total);
         let blocks = if counts.iter().all(|count| *count == mine) {
-            Blocks::Even { first: span(span_buffer, 0, vector, mine), count: counts.len() }
+            Blocks::Equal { first: span(span_buffer, 0, vector, mine), count: counts.len() }
         } else {
-            Blocks::Cut { whole, cuts: cuts.into() }
+            Blocks::Split { whole, cuts: cuts.into() }
         };
         let from = BlockBuffers { blocks, buffers: input.iter().cloned().collect() };
         let into = BlockBuffers {
-            blocks: Blocks::one(span(SpanBuffer::Output, 0, output, mine)),
+            blocks: Blocks::single(span(SpanBuffer::Output, 0, output, mine)),
             buffers: vec![output.clone()],
         };
-        Ok(Self { op: Some(op.clone()), ..Self::from_blocks(Kind::ReduceScatter, from, into, whole.bytes) })
+        Ok(Self {
+            op: Some(op.clone()),
+            ..Self::from_blocks(CollKind::ReduceScatter, from, into, whole.bytes)
+        })
     }
 
     fn among_neighbours(
@@ -387,7 +395,7 @@ impl CollArgs {
         let (from, into) = (input(neighbours.destinations.len())?, output(neighbours.sources.len())?);
         Ok(Self {
             kind: Participants::Neighbours(neighbours),
-            ..Self::from_blocks(Kind::Alltoall, from, into, 0)
+            ..Self::from_blocks(CollKind::Alltoall, from, into, 0)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! [`CallBuffers`]: translates the spans of a schedule to memory, and its ranks to processes.
 
-use collectives::{Operands, Peer, Schedule, Span, Step, Type};
+use collectives::{ElementType, Operands, Peer, Schedule, Span, Step};
 use datatypes::{Basic, Datatype, Op};
 
 use crate::coll::sched::{Plan, SchedStep};
@@ -60,15 +60,15 @@ impl CallBuffers {
                 Step::Copy { from, to } => SchedStep::Copy { from: self.buffer(from)?, to: self.buffer(to)? },
             })
         };
-        let rounds = (0..schedule.count()).map(|round| schedule.steps(round).iter().map(bind).collect());
+        let rounds = (0..schedule.rounds()).map(|round| schedule.steps(round).iter().map(bind).collect());
         Ok(Plan { rounds: rounds.collect::<Result<_>>()?, match_key, op, called: None })
     }
 
-    fn datatype(&self, datatype: Type) -> Result<Datatype> {
+    fn datatype(&self, datatype: ElementType) -> Result<Datatype> {
         match datatype {
-            Type::Bytes => Ok(Basic::Byte.into()),
-            Type::Send(at) => Ok(self.input.get(at).ok_or_else(not_in_call)?.datatype().clone()),
-            Type::Receive(at) => Ok(self.output.get(at).ok_or_else(not_in_call)?.datatype().clone()),
+            ElementType::Bytes => Ok(Basic::Byte.into()),
+            ElementType::Send(at) => Ok(self.input.get(at).ok_or_else(not_in_call)?.datatype().clone()),
+            ElementType::Receive(at) => Ok(self.output.get(at).ok_or_else(not_in_call)?.datatype().clone()),
         }
     }
 
@@ -76,14 +76,14 @@ impl CallBuffers {
         if span.bytes == 0 {
             return Ok(Buffer::nothing());
         }
-        let (Type::Send(at) | Type::Receive(at)) = span.datatype else {
-            let collectives::Buffer::Scratch(at) = span.buffer else { return Err(not_in_call()) };
+        let (ElementType::Send(at) | ElementType::Receive(at)) = span.datatype else {
+            let collectives::SpanBuffer::Scratch(at) = span.buffer else { return Err(not_in_call()) };
             return self.part(self.scratch.get(at).ok_or_else(not_in_call)?, span);
         };
         let whole = match span.buffer {
-            collectives::Buffer::Input => self.input.get(at),
-            collectives::Buffer::Output => self.output.get(at),
-            collectives::Buffer::Scratch(at) => self.scratch.get(at),
+            collectives::SpanBuffer::Input => self.input.get(at),
+            collectives::SpanBuffer::Output => self.output.get(at),
+            collectives::SpanBuffer::Scratch(at) => self.scratch.get(at),
         };
         self.part(whole.ok_or_else(not_in_call)?, span)
     }

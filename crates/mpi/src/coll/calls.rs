@@ -78,12 +78,12 @@ impl Comm {
     }
 
     fn plan(&self, collective: &Collective, tag: impl FnOnce(&Self) -> i32) -> Result<Plan> {
-        let CollArgs { kind, root, input, output, call_buffers, op, even, bytes } =
+        let CollArgs { kind, root, input, output, call_buffers, op, equal_blocks, bytes } =
             CollArgs::new(self, collective)?;
         let (rank, size) = (self.rank() as usize, self.size() as usize);
-        let remote = self.remote_group().map_or(0, |group| group.size() as usize);
+        let remote_size = self.remote_group().map_or(0, |group| group.size() as usize);
         let commutative = op.as_ref().is_none_or(Op::is_commutative);
-        let mut task = Task { rank, size, remote, root, input, output, commutative, segment: u64::MAX };
+        let mut task = Task { rank, size, remote_size, root, input, output, commutative, segment: u64::MAX };
         let mut called = None;
         let schedule = match kind {
             Participants::Neighbours(neighbours) => plan_neighbours(&neighbours, &task.input, &task.output),
@@ -94,7 +94,7 @@ impl Comm {
             }
             Participants::All(kind) => {
                 called = Some(CollCall::new(kind, root, bytes));
-                let case = Case { kind, size, bytes, commutative, even, segment: 0, shared: 0 };
+                let case = Case { kind, size, bytes, commutative, equal_blocks, segment: 0, shared: 0 };
                 let choice = self.core().tuning().choose(case);
                 task.segment = choice.segment;
                 let none = || Error::new(Class::INTERN, "an algorithm without memory or schedule was chosen");

@@ -2,7 +2,7 @@
 //! communication pattern. A member that waits long queries the peers it waits for. A peer that has called another operation, or has
 //! given up, replies so, and the operation fails at both.
 
-use collectives::{Kind, Root};
+use collectives::{CollKind, Root};
 use host::Span;
 
 use crate::error::{Class, Error};
@@ -20,8 +20,8 @@ pub(crate) const CHECK_INTERVALS: [Span; 6] = [
 
 impl CollCall {
     /// A call by all members of the communicator.
-    pub(crate) fn new(kind: Kind, root: Root, bytes: u64) -> Self {
-        let at = Kind::ALL.iter().position(|known| *known == kind);
+    pub(crate) fn new(kind: CollKind, root: Root, bytes: u64) -> Self {
+        let at = CollKind::ALL.iter().position(|known| *known == kind);
         let root = match root {
             Root::Rank(rank) => i32::try_from(rank).unwrap_or(-1),
             Root::Me | Root::Other => -1,
@@ -42,7 +42,7 @@ impl CollCall {
 
 impl std::fmt::Display for CollCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = Kind::ALL.get(usize::from(self.kind)).map_or("something else", |kind| kind.name());
+        let name = CollKind::ALL.get(usize::from(self.kind)).map_or("something else", |kind| kind.name());
         write!(f, "{name} of {} bytes", self.bytes)?;
         if self.root > 0 { write!(f, " with root {}", self.root) } else { Ok(()) }
     }
@@ -92,8 +92,10 @@ mod tests {
 
     #[test]
     fn only_mismatched_or_failed_calls_are_reported() {
-        let (short, long) =
-            (CollCall::new(Kind::Bcast, Root::Rank(2), 8), CollCall::new(Kind::Bcast, Root::Rank(2), 900));
+        let (short, long) = (
+            CollCall::new(CollKind::Bcast, Root::Rank(2), 8),
+            CollCall::new(CollKind::Bcast, Root::Rank(2), 900),
+        );
         let match_key = |tag| MatchKey { context: 8, tag };
         let mut history = CallHistory::default();
         assert_eq!(history.mismatch(match_key(1), long), None, "not called yet");

@@ -23,7 +23,7 @@ pub enum ToolEvent {
     },
     /// A collective operation that uses messages has started.
     Scheduled {
-        /// An index of [`crate::Kind::ALL`].
+        /// An index of [`crate::CollKind::ALL`].
         kind: u8,
         /// The size by which its algorithm was chosen.
         bytes: u64,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, Buffer, Comm, Config, Connect, Kind, LocalKvs, MatchEngine, OneSided, PeerTag, Port,
-    Process, Status, Tuning,
+    ANY_SOURCE, ANY_TAG, Buffer, CollKind, Comm, Config, Connect, LocalKvs, MatchEngine, OneSided, PeerTag,
+    Port, Process, Status, Tuning,
 };
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
@@ -57,7 +57,7 @@ pub(crate) struct Play {
     /// The transport of messages.
     pub(crate) match_engine: MatchEngine,
     /// Collective algorithms by name.
-    pub(crate) algorithms: &'static [(Kind, &'static str)],
+    pub(crate) algorithms: &'static [(CollKind, &'static str)],
 }
 
 impl Play {

@@ -1,7 +1,7 @@
 //! Control variables. Variables under the control of process 0 can be set only before `MPI_Init`; protocol limits at any time after it.
 
 use ffi::{Out, Text, lock};
-use mpi::{Kind, Limits, Process, Tuning};
+use mpi::{CollKind, Limits, Process, Tuning};
 
 use super::open::{answer_text, check_open, indexed, named, none};
 use crate::answer::Answer;
@@ -18,7 +18,7 @@ enum Control {
     /// An assumed cost, in seconds, seconds per byte, or seconds per reduced byte.
     Cost(usize),
     /// The algorithm of a kind of collective: 0 for the cheapest, or 1 plus the index of a name among those of the kind.
-    Algorithm(Kind),
+    Algorithm(CollKind),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,18 +66,18 @@ const COSTS: [(&str, &str); 4] = [
 ];
 
 /// The number of variables: limits, costs, and an algorithm for each kind.
-pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + Kind::ALL.len();
+pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + CollKind::ALL.len();
 /// The index of the first cost; algorithms follow the costs.
 pub(super) const COLLECTIVES: usize = LIMITS.len();
 
 fn controls() -> Vec<Control> {
     let limits = LIMITS.iter().map(|(limit, ..)| Control::Limit(*limit));
     let costs = (0..COSTS.len()).map(Control::Cost);
-    limits.chain(costs).chain(Kind::ALL.into_iter().map(Control::Algorithm)).collect()
+    limits.chain(costs).chain(CollKind::ALL.into_iter().map(Control::Algorithm)).collect()
 }
 
 /// The names of a kind's algorithms, after the word for the cheapest.
-fn algorithms(kind: Kind) -> Vec<&'static str> {
+fn algorithms(kind: CollKind) -> Vec<&'static str> {
     ["cheapest"].into_iter().chain(Tuning::algorithms_of(kind)).collect()
 }
 
@@ -278,13 +278,13 @@ pub(crate) fn t_cvar_write(handle: Address, buf: Address) -> Answer {
 }
 
 /// Each kind has an enumeration of its algorithms: the number of the kind plus 1.
-fn enum_of(kind: Kind) -> Address {
+fn enum_of(kind: CollKind) -> Address {
     Address(kind as usize + 1)
 }
 
-fn kind_of(handle: Address) -> Answer<Kind> {
+fn kind_of(handle: Address) -> Answer<CollKind> {
     check_open()?;
-    let kind = handle.0.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
+    let kind = handle.0.checked_sub(1).and_then(|at| CollKind::ALL.get(at).copied());
     kind.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
@@ -318,8 +318,8 @@ mod tests {
         for (at, (limit, ..)) in LIMITS.iter().enumerate() {
             assert_eq!(*limit as usize, at);
         }
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(kind_of(enum_of(kind)).ok().or(Some(kind)), Some(Kind::ALL[at]));
+        for (at, kind) in CollKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind_of(enum_of(kind)).ok().or(Some(kind)), Some(CollKind::ALL[at]));
         }
         let mut names: Vec<String> = controls().into_iter().map(Control::name).collect();
         assert_eq!(names.len(), COUNT);

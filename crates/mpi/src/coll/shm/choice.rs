@@ -1,6 +1,6 @@
 //! Decides which calls of a communicator use shared memory. All members reach the same decision.
 
-use collectives::{Case, Kind};
+use collectives::{Case, CollKind};
 use verbs::DeviceAttr;
 
 use crate::coll::collective::Collective;
@@ -56,7 +56,7 @@ impl CommShmColl {
 
     /// The state, if the last call of this kind used it, because a similar call will too.
     #[inline]
-    fn last_used(&mut self, kind: Kind) -> Option<&mut ShmColl> {
+    fn last_used(&mut self, kind: CollKind) -> Option<&mut ShmColl> {
         match (&mut self.state, &self.last[kind as usize]) {
             (ShmSetup::Ready(shm), Some((case, true))) if case.commutative => Some(shm),
             _ => None,
@@ -89,11 +89,11 @@ fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
     let (size, is_rank) = (comm.size() as usize, |root: i32| (0..comm.size()).contains(&root));
     let even = |buffer: &Buffer| buffer.count() % size as i64 == 0;
     let (kind, op) = match call {
-        Collective::Barrier => (Kind::Barrier, None),
-        Collective::Bcast { root, .. } if is_rank(*root) => (Kind::Bcast, None),
-        Collective::Allgather { output, .. } if even(output) => (Kind::Allgather, None),
+        Collective::Barrier => (CollKind::Barrier, None),
+        Collective::Bcast { root, .. } if is_rank(*root) => (CollKind::Bcast, None),
+        Collective::Allgather { output, .. } if even(output) => (CollKind::Allgather, None),
         Collective::Alltoall { input, output } if even(output) && input.as_ref().is_none_or(even) => {
-            (Kind::Alltoall, None)
+            (CollKind::Alltoall, None)
         }
         Collective::Reduce { input, output, op, root } if is_rank(*root) => {
             let given = match input {
@@ -103,16 +103,16 @@ fn case_of(comm: &Comm, call: &Collective) -> Option<Case> {
             };
             let significant = if *root == comm.rank() { output } else { given };
             significant.check_reduced_by(op).ok()?;
-            (Kind::Reduce, Some(op))
+            (CollKind::Reduce, Some(op))
         }
         Collective::Allreduce { output, op, .. } => {
             output.check_reduced_by(op).ok()?;
-            (Kind::Allreduce, Some(op))
+            (CollKind::Allreduce, Some(op))
         }
         _ => return None,
     };
     let commutative = op.is_none_or(|op| op.is_commutative());
-    Some(Case { kind, size, bytes: 1, commutative, even: true, segment: 0, shared: BCOPY_MAX as u64 })
+    Some(Case { kind, size, bytes: 1, commutative, equal_blocks: true, segment: 0, shared: BCOPY_MAX as u64 })
 }
 
 #[cfg(test)]
@@ -133,7 +133,8 @@ mod tests {
             move || {
                 let device = fabric::open(device, &host).expect("a device");
                 let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
-                let algorithms = barrier.map(|name| (Kind::Barrier, name.to_owned())).into_iter().collect();
+                let algorithms =
+                    barrier.map(|name| (CollKind::Barrier, name.to_owned())).into_iter().collect();
                 let tuning = Tuning { costs: None, algorithms };
                 let config = Config { ports, node: "here".into(), tuning, ..Config::default() };
                 let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");

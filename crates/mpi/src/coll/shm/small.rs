@@ -1,7 +1,7 @@
 //! Short operations on contiguous elements. Each does what [`ShmColl::run`] does, with the same slots and layout, so that
 //! members may mix both paths; this one skips the general argument processing.
 
-use collectives::Kind;
+use collectives::CollKind;
 use datatypes::{Basic, Kind as BasicKind, Operator};
 
 use crate::coll::shm::slots::BCOPY_MAX;
@@ -30,13 +30,13 @@ pub enum SmallCollective {
 
 impl SmallCollective {
     #[inline]
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> CollKind {
         match self {
-            Self::Barrier => Kind::Barrier,
-            Self::Bcast { .. } => Kind::Bcast,
-            Self::Allgather { .. } => Kind::Allgather,
-            Self::Alltoall { .. } => Kind::Alltoall,
-            Self::Allreduce { .. } => Kind::Allreduce,
+            Self::Barrier => CollKind::Barrier,
+            Self::Bcast { .. } => CollKind::Bcast,
+            Self::Allgather { .. } => CollKind::Allgather,
+            Self::Alltoall { .. } => CollKind::Alltoall,
+            Self::Allreduce { .. } => CollKind::Allreduce,
         }
     }
 

@@ -1,6 +1,6 @@
 //! [`ShmColl`]: a member's state for collective operations on [`ShmSlots`]; [`CommShmColl`]: whether a communicator has one.
 
-use collectives::{Case, Kind};
+use collectives::{Case, CollKind};
 use datatypes::{Basic, Datatype};
 use transport::Registration;
 use verbs::Mr;
@@ -108,7 +108,7 @@ impl Drop for ShmColl {
 pub(crate) struct CommShmColl {
     pub(super) state: ShmSetup,
     /// The last call of each kind, and whether it uses shared memory.
-    pub(super) last: [Option<(Case, bool)>; Kind::ALL.len()],
+    pub(super) last: [Option<(Case, bool)>; CollKind::ALL.len()],
 }
 
 /// Whether shared memory is set up.
