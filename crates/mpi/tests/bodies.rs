@@ -732,8 +732,8 @@ fn nobody_is_a_partner(process: &Process) {
     assert_eq!((bytes, status.source, status.tag, status.bytes), (vec![], PROC_NULL, ANY_TAG, 0));
     assert_eq!(world.probe(nobody).expect("valid").source, PROC_NULL);
     let (message, status) = world.mprobe(nobody).expect("valid");
-    assert!(message.is_no_proc() && status == Status::of_nobody());
-    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::of_nobody());
+    assert!(message.is_no_proc() && status == Status::from_proc_null());
+    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::from_proc_null());
 }
 
 /// Types with gaps at one side and without at the other, short and long.

@@ -86,7 +86,7 @@ fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
 
 fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     let wanted = MatchCriteria { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
-    let receive = Receive { wanted, buffer: buffer.clone(), names: SourceRanks::One(from as i32) };
+    let receive = Receive { wanted, buffer: buffer.clone(), sources: SourceRanks::One(from as i32) };
     process.core().with(|engine| {
         let started = engine.receive(receive);
         engine.key_of(started)
@@ -115,7 +115,7 @@ fn receive_waits_for_its_own_pieces() {
         let (sent, got) =
             (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
         let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
-        let receive = Receive { wanted, buffer: got.clone(), names: SourceRanks::One(1) };
+        let receive = Receive { wanted, buffer: got.clone(), sources: SourceRanks::One(1) };
         let receiving = both[0].core().with(|engine| {
             let started = engine.receive(receive);
             engine.key_of(started)
@@ -258,7 +258,7 @@ fn receiver_that_also_sends_invites_no_copies() {
         let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
         both[0]
             .core()
-            .with(|engine| engine.receive(Receive { wanted, buffer: got, names: SourceRanks::One(1) }));
+            .with(|engine| engine.receive(Receive { wanted, buffer: got, sources: SourceRanks::One(1) }));
         (0..4).for_each(|_| both[0].progress());
         let said = take_all_stored(&both[1]);
         let expected = match said[..] {

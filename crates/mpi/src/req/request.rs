@@ -37,7 +37,8 @@ impl RequestId {
     /// A request that completed when it was started, such as a short message that has been sent, with an empty status.
     pub const COMPLETED: Self = Self(1);
 
-    /// The number for the program: odd and more than 2^32, except [`RequestId::NULL`] and [`RequestId::COMPLETED`], which are 0 and 1.
+    /// The number for the program: odd and more than 2^32, except [`RequestId::NULL`] and [`RequestId::COMPLETED`], which are 0 and
+    /// 1.
     #[inline]
     pub fn number(self) -> u64 {
         self.0
@@ -838,7 +839,7 @@ impl Request {
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         let Some((core, ids)) = core_and_ids(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
-            Ok(completed) => finish_all(requests, completed),
+            Ok(completed) => wait_all_pending(requests, completed),
             Err(error) => requests.iter().map(|_| Status::failed(error.clone())).collect(),
         }
     }
@@ -847,7 +848,7 @@ impl Request {
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         let Some((core, ids)) = core_and_ids(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
-            Ok(completed) => completed.map(|completed| finish_all(requests, completed)),
+            Ok(completed) => completed.map(|completed| wait_all_pending(requests, completed)),
             Err(error) => Some(requests.iter().map(|_| Status::failed(error.clone())).collect()),
         }
     }
@@ -907,7 +908,7 @@ fn empty(requests: &[&mut Request]) -> Vec<Status> {
     requests.iter().map(|_| Status::empty()).collect()
 }
 
-fn finish_all(requests: &mut [&mut Request], completed: Vec<CompletedRequest>) -> Vec<Status> {
+fn wait_all_pending(requests: &mut [&mut Request], completed: Vec<CompletedRequest>) -> Vec<Status> {
     requests.iter_mut().zip(completed).map(|(request, completed)| request.finish(Ok(completed))).collect()
 }
 

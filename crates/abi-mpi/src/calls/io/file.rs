@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ffi::{Out, Text, lock};
 use mpi::{FileMode, Representation, Whence};
 
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::callback::ConversionFunctions;
 use crate::calls::group::new_group;
 use crate::calls::info::{hints, new_info};
@@ -29,13 +29,13 @@ pub(crate) fn file_open(comm: Comm, filename: Text, amode: i32, info: types::Inf
         Ok(())
     };
     // Errors of opening do not invoke the communicator's handler.
-    open().map_err(|fault: Fault| fault.at(Whose::no_file()))
+    open().map_err(|fault: Fault| fault.for_owner(ErrhandlerOwner::null_file()))
 }
 
 pub(crate) fn file_close(fh: Out<File>) -> Answer {
     let handle = fh.get().unwrap_or(Handle::new(c::MPI_FILE_NULL));
     let file = get(handle, "fh")?.clone();
-    file.close().map_err(|error| Fault::from(error).at(Whose::File(handle)))?;
+    file.close().map_err(|error| Fault::from(error).for_owner(ErrhandlerOwner::File(handle)))?;
     remove(handle);
     fh.set(Handle::new(c::MPI_FILE_NULL));
     Ok(())

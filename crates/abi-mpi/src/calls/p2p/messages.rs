@@ -4,20 +4,20 @@ use ffi::Out;
 use mpi::{Mode, PeerTag, RequestId};
 
 use super::request::{answer_status, new_request, put_received, put_request};
-use crate::answer::{Answer, Whose};
+use crate::answer::{Answer, ErrhandlerOwner};
 use crate::memory::{RECEIVE, SEND, buffer, named_buffer, piece};
-use crate::objects::{comm_at_once, get};
+use crate::objects::{get, try_with_comm};
 use crate::types::{self, Address, Comm, Number, Status};
 
 /// The fast path: sends a short contiguous message; returns whether it was sent.
 #[inline(always)]
-fn sends_at_once<N: Number>(
+fn try_send<N: Number>(
     (buf, count, datatype): (Address, N, types::Datatype),
     to: PeerTag,
     comm: Comm,
 ) -> bool {
     piece(buf, count, datatype)
-        .is_some_and(|piece| comm_at_once(comm, |comm| comm.try_send(piece, to)) == Some(true))
+        .is_some_and(|piece| try_with_comm(comm, |comm| comm.try_send(piece, to)) == Some(true))
 }
 
 /// The calls of each send mode.
@@ -32,7 +32,7 @@ macro_rules! sends {
                 tag: i32,
                 comm: Comm,
             ) -> Answer {
-                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
+                if Mode::$mode.is_plain() && try_send((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
                     return Ok(());
                 }
                 let comm = get(comm, "comm")?;
@@ -48,7 +48,7 @@ macro_rules! sends {
                 comm: Comm,
                 request: Out<types::Request>,
             ) -> Answer {
-                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
+                if Mode::$mode.is_plain() && try_send((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
                     put_request(RequestId::COMPLETED, request);
                     return Ok(());
                 }
@@ -93,14 +93,14 @@ pub(crate) fn recv<N: Number>(
 ) -> Answer {
     let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some((tag, len)) = comm_at_once(comm, |comm| comm.try_receive(piece, from)).flatten()
+        && let Some((tag, len)) = try_with_comm(comm, |comm| comm.try_receive(piece, from)).flatten()
     {
         put_received((source, tag), len, status);
         return Ok(());
     }
     let object = get(comm, "comm")?;
     let found = object.receive(buffer(buf, count, datatype)?, from)?;
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 pub(crate) fn irecv<N: Number>(
@@ -114,7 +114,7 @@ pub(crate) fn irecv<N: Number>(
 ) -> Answer {
     let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some(begun) = comm_at_once(comm, |comm| comm.try_post_receive(piece, from)).flatten()
+        && let Some(begun) = try_with_comm(comm, |comm| comm.try_post_receive(piece, from)).flatten()
     {
         put_request(begun, request);
         return Ok(());
@@ -156,7 +156,7 @@ pub(crate) fn sendrecv<N: Number>(
     let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
     let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
     let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
-    answer_status(object.sendrecv(&send, to, receive, from)?, status, Whose::Comm(comm))
+    answer_status(object.sendrecv(&send, to, receive, from)?, status, ErrhandlerOwner::Comm(comm))
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -196,7 +196,7 @@ pub(crate) fn sendrecv_replace<N: Number>(
     let object = get(comm, "comm")?;
     let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
     let found = object.sendrecv_replace(buffer(buf, count, datatype)?, to, from)?;
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has

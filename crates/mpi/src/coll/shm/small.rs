@@ -67,7 +67,7 @@ impl SmallCollective {
 }
 
 impl ShmColl {
-    /// Carries out a call that [is possible](PlainCall::is_possible).
+    /// Carries out a call that [is possible](SmallCollective::is_possible).
     ///
     /// # Errors
     /// As [`ShmColl::run`].
