@@ -232,7 +232,7 @@ const ALIGNMENT: usize = 64;
 pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
     let mut place = std::ptr::null_mut();
     // SAFETY: `place` receives the result; the alignment is a power of two and a multiple of a pointer's size. Test: `environment`
-    // of tests/c/alone.c.
+    // of tests/c/single_process.c.
     let error = unsafe { libc::posix_memalign(&raw mut place, ALIGNMENT, bytes.max(1)) };
     match error {
         0 => Ok(Address(place.expose_provenance())),
