@@ -248,7 +248,7 @@ impl Launch {
     /// # Errors
     /// [`Class::OTHER`] if the process manager refuses or is gone.
     pub(crate) fn send_profile(&self, profile: &Profile) -> Result<()> {
-        profile.notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
+        profile.to_notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
     }
 
     /// Leaves the job.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 
 use host::{Span, Time};
 use mpi::{Process, Traffic};
-use pmi::profile::{Called, Profile};
+use pmi::profile::{CallStats, Profile};
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
@@ -133,7 +133,7 @@ pub(crate) fn finish() -> Option<Profile> {
     recording.switch_off(process);
     let called = |count: &Count| {
         let [calls, ps, bytes] = count.all().map(|count| count.load(Ordering::Relaxed));
-        Called { calls, time: Span::from_ps(ps), bytes }
+        CallStats { calls, time: Span::from_ps(ps), bytes }
     };
     let calls = NAMES.iter().zip(CALLS.iter().map(called)).filter(|(_, called)| called.calls > 0);
     let calls = calls.map(|(name, called)| ((*name).to_owned(), called)).collect();

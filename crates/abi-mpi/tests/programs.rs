@@ -488,7 +488,7 @@ fn ranks_leave_their_profiles() {
         assert_eq!((calls(0, "MPI_Send"), calls(1, "MPI_Recv")), (11, 11), "{profiles:?}");
         assert_eq!((calls(0, "MPI_Recv"), calls(0, "MPI_Comm_rank"), calls(2, "MPI_Send")), (0, 0, 0));
         let sent = |from: u32, to: usize| profiles[&from].sent[to].all();
-        assert_eq!(sent(0, 1), mpi::Carried { messages: 11, bytes: 71_000 }, "{profiles:?}");
+        assert_eq!(sent(0, 1), mpi::MessageTotals { messages: 11, bytes: 71_000 }, "{profiles:?}");
         assert_eq!((sent(1, 0).bytes, sent(0, 2).bytes, profiles[&0].sent.len()), (0, 0, 4));
         let of_send = profiles[&0].calls["MPI_Send"];
         assert!(of_send.bytes == 71_000 && of_send.time.as_ps() > 0, "{of_send:?}");

@@ -72,5 +72,5 @@ pub use req::special::Generalized;
 pub use rma::one_sided::OneSided;
 pub use rma::{Assert, Flavor, IntegerOp, LockKind, SharedPart, TargetRange, Window};
 pub use status::{ANY_SOURCE, ANY_TAG, CompletedRequest, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
-pub use tool::{Carried, Gauge, Limits, ToolEvent, ToolEvents, Traffic};
+pub use tool::{Gauge, Limits, MessageTotals, ToolEvent, ToolEvents, Traffic};
 pub use topo::topology::{DistGraph, Graph, Grid, Topology, fill_dims};

@@ -20,4 +20,4 @@ pub(crate) use events::EventRecorder;
 pub use events::{ToolEvent, ToolEvents};
 pub use gauges::Gauge;
 pub use limits::Limits;
-pub use pmi::profile::{Carried, Traffic};
+pub use pmi::profile::{MessageTotals, Traffic};

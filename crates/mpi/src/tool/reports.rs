@@ -1,6 +1,6 @@
 //! Reports of a [`Process`] and a [`Comm`]: gauges, messages and bytes sent, and events.
 
-use pmi::profile::{Carried, Traffic};
+use pmi::profile::{MessageTotals, Traffic};
 
 use crate::comm::communicator::Comm;
 use crate::p2p::engine::Engine;
@@ -38,7 +38,7 @@ impl Process {
 impl Comm {
     /// The messages and bytes that this process has sent to each member, or to each member of an intercommunicator's remote group,
     /// in all communicators.
-    pub fn sent(&self) -> Vec<Carried> {
+    pub fn sent(&self) -> Vec<MessageTotals> {
         self.traffic().iter().map(Traffic::all).collect()
     }
 

@@ -103,8 +103,8 @@ impl Variable {
         let of = |read: &dyn Fn(&Process) -> u64| vec![process.map_or(0, read)];
         match self {
             Self::Gauge(gauge) => of(&|process| process.gauge(gauge)),
-            Self::Messages(by) => of(&|process| process.traffic().by(by).messages),
-            Self::Bytes(by) => of(&|process| process.traffic().by(by).bytes),
+            Self::Messages(by) => of(&|process| process.traffic().for_protocol(by).messages),
+            Self::Bytes(by) => of(&|process| process.traffic().for_protocol(by).bytes),
             Self::MessagesTo => {
                 comm.map_or_else(Vec::new, |comm| comm.sent().iter().map(|to| to.messages).collect())
             }
