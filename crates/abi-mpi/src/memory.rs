@@ -77,7 +77,7 @@ pub(crate) fn pieces<N: Number>(
     datatype: types::Datatype,
     times: i32,
 ) -> Option<mpi::Piece> {
-    let (each, count) = (Datatype::predefined_dense(datatype.value()), count.to_i64());
+    let (each, count) = (Datatype::predefined_contiguous_size(datatype.value()), count.to_i64());
     let len = usize::try_from(each.checked_mul(count)?.checked_mul(times.into())?).ok()?;
     if each > 0 { bytes_at(address, len) } else { None }
 }

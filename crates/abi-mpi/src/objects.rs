@@ -285,7 +285,7 @@ pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)
 
 /// The program's existing handle of a datatype, or else one as from [`type_handle`].
 pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
-    let is_it = |object: &TypeObject| object.datatype.same(datatype);
+    let is_it = |object: &TypeObject| object.datatype.is_same_object(datatype);
     let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };
     known.map_or_else(|| type_handle(datatype), |known| Ok((known, false)))
 }

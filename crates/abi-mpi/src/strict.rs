@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datatypes::{Basic, Datatype, Kind, Op};
+use datatypes::{Basic, BasicKind, Datatype, Op};
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
@@ -23,7 +23,7 @@ pub(crate) fn is_allowed(basic: Basic) -> bool {
 /// Checks that an operator may reduce elements of a type, if the type is `MPI_CHAR`.
 pub(crate) fn check_reduction(op: &Op, datatype: types::Datatype) -> Answer {
     let Op::Predefined(operator) = op else { return Ok(()) };
-    let is_reduced = !operator.takes_a_side() && Basic::Char.is_reduced_by(*operator);
+    let is_reduced = !operator.selects_operand() && Basic::Char.is_reduced_by(*operator);
     if !is_reduced || !is_char(datatype) {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(crate) fn check_reduction(op: &Op, datatype: types::Datatype) -> Answer {
 /// Checks that elements of a type may be compared and swapped, if it is a character type.
 pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     let basic = u16::try_from(datatype.value()).ok().and_then(Basic::from_abi);
-    match basic.filter(|basic| basic.kind() == Kind::Character) {
+    match basic.filter(|basic| basic.kind() == BasicKind::Character) {
         Some(basic) => {
             let what = format!("MPI_Compare_and_swap of {} compares bytes", basic.name());
             warn_or_refuse(c::MPI_ERR_TYPE, &what, "12.3.4, swaps integers, logicals and bytes alone")

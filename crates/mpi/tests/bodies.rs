@@ -62,7 +62,7 @@ mod fast_path {
                 }
             }
             let written: u64 =
-                world.traffic().iter().map(|sent| sent.by(mpi::Proto::EagerWrite).messages).sum();
+                world.traffic().iter().map(|sent| sent.for_protocol(mpi::Proto::EagerWrite).messages).sum();
             assert_eq!(written, 5, "they went by other ways");
         });
     }

@@ -151,7 +151,7 @@ pub(crate) fn allreduce<N: Number>(
         let output = piece(recvbuf, count, datatype)?;
         let basic =
             Datatype::predefined_basic(datatype.value()).filter(|basic| strict::is_allowed(*basic))?;
-        let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.takes_a_side())?;
+        let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.selects_operand())?;
         Some(SmallCollective::Allreduce { input, output, basic, operator })
     };
     try_small(comm, call).unwrap_or_else(|| allreduce_scheduled(sendbuf, recvbuf, count, datatype, op, comm))

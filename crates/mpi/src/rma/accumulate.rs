@@ -234,7 +234,7 @@ impl<'a> Reduction<'a> {
             Error::new(Class::TYPE, format_args!("{:?} has elements of several types", at.datatype))
         })?;
         op.check(&element).map_err(|error| Error::new(Class::OP, error.text))?;
-        let is_same = origin.count() == at.count && origin.datatype().same(&at.datatype);
+        let is_same = origin.count() == at.count && origin.datatype().is_same_object(&at.datatype);
         let signature = || origin.datatype().signature(origin.count());
         if !is_same && signature() != at.datatype.signature(at.count) {
             return Err(Error::new(Class::TYPE, "the origin's elements have other types than the target's"));
@@ -288,7 +288,7 @@ fn element_of(datatype: &Datatype) -> Option<Datatype> {
 
 /// Whether elements of a type can be compared by their bytes.
 fn is_comparable(basic: Basic) -> bool {
-    use datatypes::Kind as K;
+    use datatypes::BasicKind as K;
     let kind = basic.kind();
     // MPI excludes characters (5.0, 12.3.4); other implementations accept them.
     matches!(kind, K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte | K::Character)
@@ -304,14 +304,14 @@ mod tests {
         let vector = Datatype::vector(3, 2, 5, &int).expect("a vector");
         let nested = Datatype::hindexed(&[2, 1], &[100, 0], &vector).expect("blocks");
         for datatype in [&int, &vector, &nested, &Datatype::duplicate(&nested)] {
-            assert!(element_of(datatype).expect("of one type").same(&int), "{datatype:?}");
+            assert!(element_of(datatype).expect("of one type").is_same_object(&int), "{datatype:?}");
         }
         let mixed =
             Datatype::structure(&[1, 1], &[0, 8], &[int.clone(), Basic::Double.into()]).expect("a struct");
         assert!(element_of(&mixed).is_none());
         let pair = Datatype::from(Basic::DoubleInt);
         let pairs = Datatype::contiguous(4, &pair).expect("pairs");
-        assert!(element_of(&pairs).expect("pairs").same(&pair));
+        assert!(element_of(&pairs).expect("pairs").is_same_object(&pair));
         let empty = Datatype::contiguous(0, &int).expect("nothing");
         assert!(element_of(&empty).is_some());
     }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use datatypes::{Basic, Kind, Op, Operator};
+use datatypes::{Basic, BasicKind, Op, Operator};
 
 use crate::memory::{Buffer, Piece};
 use crate::rma::control_words::{AccumulateLock, ControlWords};
@@ -62,7 +62,7 @@ impl Window {
         let len = result.unwrap_or(origin).len();
         let mapped = self.mapped_elements(len, at)?;
         let is_one = at.count == 1 && at.datatype.basic().is_some() && len as usize <= ELEMENT;
-        let is_fitting = origin.count() == 1 && origin.datatype().same(&at.datatype);
+        let is_fitting = origin.count() == 1 && origin.datatype().is_same_object(&at.datatype);
         let is_legal = matches!(op, Op::Predefined(_)) && op.check(&at.datatype).is_ok();
         if !is_one || !(is_read || is_fitting && is_legal) {
             return None;
@@ -136,7 +136,7 @@ impl Window {
     /// Elements of this size in bytes, if they can be accessed immediately.
     #[inline]
     pub(super) fn mapped_elements(&self, bytes: u64, at: &TargetRange) -> Option<MappedElements<'_>> {
-        let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
+        let size = u64::try_from(at.datatype.contiguous_size().checked_mul(at.count)?).ok()?;
         if size == bytes { self.mapped_bytes(size, at.rank, at.displacement) } else { None }
     }
 
@@ -214,7 +214,7 @@ impl Window {
         displacement: i64,
     ) -> bool {
         let Some(len) = into.or(from).map(Piece::len) else { return false };
-        let is_legal = basic.kind() != Kind::Pair && basic.is_reduced_by(operator);
+        let is_legal = basic.kind() != BasicKind::Pair && basic.is_reduced_by(operator);
         if !is_legal || from.is_some_and(|from| from.len() != len) {
             return false;
         }

@@ -179,7 +179,7 @@ fn requests_of_pmi_1() {
             Request::Put { key: "A", value: "V" },
             "cmd=put kvsname=kvs_1_0_vm key=A value=V\n",
             "cmd=put_result rc=1\n",
-            Event::Refused("error 1, without a word".into()),
+            Event::Refused("error 1, without a message".into()),
         ),
         (
             Request::Get { key: "A" },

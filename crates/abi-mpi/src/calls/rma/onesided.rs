@@ -45,7 +45,8 @@ fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
 /// Whether `count` elements have the length of a piece.
 #[inline(always)]
 fn has_as_many<N: Number>(piece: Piece, count: N, handle: types::Datatype) -> bool {
-    Datatype::predefined_dense(handle.value()).checked_mul(count.to_i64()) == i64::try_from(piece.len()).ok()
+    Datatype::predefined_contiguous_size(handle.value()).checked_mul(count.to_i64())
+        == i64::try_from(piece.len()).ok()
 }
 
 /// The first handles of predefined datatypes and of predefined operators.
@@ -149,7 +150,7 @@ fn try_accumulate(
     let (Some(operator), Some(basic)) = (operator, Datatype::predefined_basic(datatype.value())) else {
         return false;
     };
-    if !operator.takes_a_side() && !strict::is_allowed(basic) {
+    if !operator.selects_operand() && !strict::is_allowed(basic) {
         return false;
     }
     let origin = if operator == Operator::NoOp { None } else { origin };

@@ -133,7 +133,7 @@ impl ShmColl {
         let (given, call) = (input.unwrap_or(output), reduction.call);
         let (count, datatype) = (output.count(), output.datatype());
         // This member's own operand need not be read back from its area, unless the result overwrites it.
-        let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
+        let own = input.filter(|input| input.count() == count && input.datatype().is_same_object(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
         if given.len() > BCOPY_MAX as u64 && given.one_piece().is_some() && is_alike {
             // In place, a result must not overwrite an operand that others still read.

@@ -2,7 +2,7 @@
 //! members may mix both paths; this one skips the general argument processing.
 
 use collectives::CollKind;
-use datatypes::{Basic, Kind as BasicKind, Operator};
+use datatypes::{Basic, BasicKind, Operator};
 
 use crate::coll::shm::slots::BCOPY_MAX;
 use crate::coll::shm::state::ShmColl;
