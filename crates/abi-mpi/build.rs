@@ -1,6 +1,6 @@
-//! Generates the exported functions from functions.txt and the constants from constants.txt, and sets the linker options: the soname that
-//! programs expect, and a second version script that exports the weak `MPI_` names, which rustc's symbol list lacks. lld accepts a second
-//! script; rustc ships lld and uses it on x86-64.
+//! Generates the exported functions from functions.txt and the constants from constants.txt, and sets the linker options: the
+//! soname that programs expect, and a second version script that exports the weak `MPI_` names, which rustc's symbol list lacks.
+//! lld accepts a second script; rustc ships lld and uses it on x86-64.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -143,24 +143,27 @@ fn results(function: &Function) -> String {
     results.map(|argument| argument.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The object whose error handler is called: the first communicator, window, file or session among the arguments, or a given handler.
+/// The object whose error handler is called: the first communicator, window, file or session among the arguments, or a given
+/// handler.
 fn whose(function: &Function) -> String {
     if function.name.starts_with("MPI_T_") {
-        return "(Whose::Caller)".to_owned();
+        return "(ErrhandlerOwner::Caller)".to_owned();
     }
     let owner = function.arguments.iter().find_map(|Argument { name, kind, .. }| match kind.as_str() {
-        "Comm" => Some(format!("(Whose::Comm({name}))")),
-        "Win" => Some(format!("(Whose::Win({name}))")),
-        "File" => Some(format!("(Whose::File({name}))")),
-        "Session" => Some(format!("(Whose::Session({name}))")),
+        "Comm" => Some(format!("(ErrhandlerOwner::Comm({name}))")),
+        "Win" => Some(format!("(ErrhandlerOwner::Win({name}))")),
+        "File" => Some(format!("(ErrhandlerOwner::File({name}))")),
+        "Session" => Some(format!("(ErrhandlerOwner::Session({name}))")),
         "Errhandler" => {
             let kind = if function.name.starts_with("MPI_Session") { "SESSION" } else { "COMM" };
-            Some(format!("(Whose::Given({name}, c::MPI_{kind}_NULL))"))
+            Some(format!("(ErrhandlerOwner::NewObject({name}, c::MPI_{kind}_NULL))"))
         }
         _ => None,
     });
     let is_file = function.name.starts_with("MPI_File_");
-    owner.unwrap_or_else(|| if is_file { "(Whose::no_file())" } else { "(Whose::Process)" }.to_owned())
+    owner.unwrap_or_else(|| {
+        if is_file { "(ErrhandlerOwner::null_file())" } else { "(ErrhandlerOwner::Process)" }.to_owned()
+    })
 }
 
 fn constants(table: &str) -> String {

@@ -7,7 +7,7 @@ use crate::types::{Comm, Errhandler, File, Session, Win};
 
 /// Which error handler an error invokes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whose {
+pub(crate) enum ErrhandlerOwner {
     /// None: the call returns the code, as in MPI_T, which has no error handlers.
     Caller,
     /// The handler of `MPI_COMM_SELF`, for errors that belong to no communicator.
@@ -21,12 +21,12 @@ pub(crate) enum Whose {
     /// The session's; for an invalid handle, that of the process.
     Session(Session),
     /// The handler that the call receives for a new object, invoked with this null handle; if it is invalid, that of the process.
-    Given(Errhandler, usize),
+    NewObject(Errhandler, usize),
 }
 
-impl Whose {
+impl ErrhandlerOwner {
     /// The handler of `MPI_FILE_NULL`, which newly opened files inherit.
-    pub(crate) const fn no_file() -> Self {
+    pub(crate) const fn null_file() -> Self {
         Self::File(File::new(c::MPI_FILE_NULL))
     }
 }
@@ -39,7 +39,7 @@ pub(crate) struct Fault {
     /// The cause, and the name of the argument.
     pub(crate) text: String,
     /// The error handler to invoke, if it does not follow from the arguments.
-    pub(crate) whose: Option<Whose>,
+    pub(crate) owner: Option<ErrhandlerOwner>,
     /// Whether the program itself raised the error by `MPI_Comm_call_errhandler` or its like.
     pub(crate) is_raised: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) type Answer<T = ()> = Result<T, Fault>;
 
 impl Fault {
     pub(crate) fn new(code: i32, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), whose: None, is_raised: false }
+        Self { code, text: text.into(), owner: None, is_raised: false }
     }
 
     /// An error that the program raised, for the handler of the object that the call names; the call itself succeeds.
@@ -58,8 +58,8 @@ impl Fault {
     }
 
     /// This error, for another object's error handler.
-    pub(crate) fn at(self, whose: Whose) -> Self {
-        Self { whose: Some(whose), ..self }
+    pub(crate) fn for_owner(self, owner: ErrhandlerOwner) -> Self {
+        Self { owner: Some(owner), ..self }
     }
 }
 
@@ -87,6 +87,6 @@ impl From<datatypes::Error> for Fault {
 
 /// The error of a NULL address of a result.
 #[cold]
-pub(crate) fn no_place(argument: &str) -> Answer {
+pub(crate) fn null_result(argument: &str) -> Answer {
     Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: its address is NULL")))
 }

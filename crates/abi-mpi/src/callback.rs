@@ -3,27 +3,28 @@
 //! Each call here is sound because a program passes the address of a function of the standard's type.
 //!
 //! Error handlers are called last, with no locks held, and may leave by an exception or `longjmp`. All others are called through
-//! [`called`], which turns an exception into an error; the firewall throws the exception again when the MPI call returns to the program.
+//! [`call_function`], which turns an exception into an error; the firewall throws the exception again when the MPI call returns to
+//! the program.
 
 use datatypes::{Datatype, Error, ErrorKind, UserFunction};
 use mpi::{Class, Conversion, Generalized};
 
-use crate::memory::Raw;
+use crate::memory::ProgramMemory;
 use crate::objects::known_type_handle;
 use crate::profile;
 use crate::types::{self, Address, Handle, Status};
 
 /// A program's error handler, for any kind of object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Function(pub(crate) Address);
+pub(crate) struct ErrorHandlerFunction(pub(crate) Address);
 
-impl Function {
+impl ErrorHandlerFunction {
     /// Calls it with an object's handle and a code; returns the code, which the handler may have changed.
     pub(crate) fn handle_error(self, handle: usize, code: i32) -> i32 {
         type Handler = unsafe extern "C-unwind" fn(*mut usize, *mut i32, ...);
         let (mut handle, mut code) = (handle, code);
-        // SAFETY: a program passes a function of this type, which accesses the handle and the code through their addresses while it runs.
-        // Test: `errors` of tests/c/alone.c.
+        // SAFETY: a program passes a function of this type, which accesses the handle and the code through their addresses while it
+        // runs. Test: `errors` of tests/c/single_process.c.
         unsafe {
             let handler = std::mem::transmute::<usize, Handler>(self.0.0);
             handler(&raw mut handle, &raw mut code);
@@ -36,29 +37,33 @@ impl Function {
 ///
 /// # Errors
 /// [`Class::OTHER`] if it threw an exception. The MPI call rethrows the exception when it returns.
-fn called<const COUNT: usize>(function: Address, arguments: [usize; COUNT]) -> mpi::Result<i32> {
+fn call_function<const COUNT: usize>(function: Address, arguments: [usize; COUNT]) -> mpi::Result<i32> {
     // SAFETY: a program passes a function of the type that the standard says, which takes these words. Test:
     // `exceptions_of_callbacks_leave_the_call`.
     let returned = unsafe { ffi::call(function.0, arguments) };
-    returned.map(|word| word as i32).map_err(|ffi::Thrown| thrown())
+    returned.map(|word| word as i32).map_err(|ffi::Thrown| exception_error())
 }
 
 #[cold]
-fn thrown() -> mpi::Error {
-    profile::note_thrown();
+fn exception_error() -> mpi::Error {
+    profile::record_exception();
     mpi::Error::new(Class::OTHER, "a function of the program threw an exception")
 }
 
-/// As [`called`], for a function that returns an error code; `what` names it in error texts.
-fn succeeds<const COUNT: usize>(function: Address, arguments: [usize; COUNT], what: &str) -> mpi::Result<()> {
-    match called(function, arguments)? {
+/// As [`call_function`], for a function that returns an error code; `what` names it in error texts.
+fn call_checked<const COUNT: usize>(
+    function: Address,
+    arguments: [usize; COUNT],
+    what: &str,
+) -> mpi::Result<()> {
+    match call_function(function, arguments)? {
         0 => Ok(()),
         code => Err(mpi::Error::new(Class(code), format_args!("{what} failed"))),
     }
 }
 
 /// The address of a variable that a function writes while it runs.
-fn place<T>(of: &mut T) -> usize {
+fn address_of<T>(of: &mut T) -> usize {
     (&raw mut *of).expose_provenance()
 }
 
@@ -69,20 +74,20 @@ pub(crate) struct EventFunction(pub(crate) Address);
 impl EventFunction {
     /// Calls it with an event instance, the handle that it was registered for, and the tool's user data.
     pub(crate) fn call(self, instance: Address, handle: Address, safety: i32, data: Address) {
-        // The function returns nothing; `called` keeps an exception.
-        let _ = called(self.0, [instance.0, handle.0, safety as usize, data.0]);
+        // The function returns nothing; `call_function` keeps an exception.
+        let _ = call_function(self.0, [instance.0, handle.0, safety as usize, data.0]);
     }
 }
 
 /// A tool's callback for a freed event handle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct EventGone(pub(crate) Address);
+pub(crate) struct EventFreed(pub(crate) Address);
 
-impl EventGone {
+impl EventFreed {
     /// Calls it with the handle and the tool's user data.
     pub(crate) fn call(self, handle: Address, safety: i32, data: Address) {
         // As above.
-        let _ = called(self.0, [handle.0, safety as usize, data.0]);
+        let _ = call_function(self.0, [handle.0, safety as usize, data.0]);
     }
 }
 
@@ -94,7 +99,7 @@ impl EventsDropped {
     /// Calls it with the number of dropped events, all from source 0.
     pub(crate) fn call(self, count: i64, handle: Address, safety: i32, data: Address) {
         // As above.
-        let _ = called(self.0, [count as usize, handle.0, 0, safety as usize, data.0]);
+        let _ = call_function(self.0, [count as usize, handle.0, 0, safety as usize, data.0]);
     }
 }
 
@@ -119,8 +124,9 @@ impl AttributeFunctions {
             _ => {}
         }
         let (mut copied, mut flag) = (0_usize, 0_i32);
-        let arguments = [handle, key as usize, self.extra.0, value, place(&mut copied), place(&mut flag)];
-        succeeds(self.copy, arguments, "an attribute's copy function")?;
+        let arguments =
+            [handle, key as usize, self.extra.0, value, address_of(&mut copied), address_of(&mut flag)];
+        call_checked(self.copy, arguments, "an attribute's copy function")?;
         Ok((flag != 0).then_some(copied))
     }
 
@@ -128,7 +134,11 @@ impl AttributeFunctions {
         if self.delete == NO_FUNCTION {
             return Ok(());
         }
-        succeeds(self.delete, [handle, key as usize, value, self.extra.0], "an attribute's delete function")
+        call_checked(
+            self.delete,
+            [handle, key as usize, value, self.extra.0],
+            "an attribute's delete function",
+        )
     }
 }
 
@@ -165,8 +175,8 @@ impl UserFunction for Operator {
             return Err(Error { kind: ErrorKind::Op, text });
         }
         let mut count = count;
-        let count = few.as_mut().map_or_else(|| place(&mut count), place);
-        let apply = |mut handle| called(self.function, [from, into, count, place(&mut handle)]);
+        let count = few.as_mut().map_or_else(|| address_of(&mut count), address_of);
+        let apply = |mut handle| call_function(self.function, [from, into, count, address_of(&mut handle)]);
         let wrong = |error: mpi::Error| Error { kind: ErrorKind::Op, text: error.text };
         // The function returns nothing.
         with_handle(datatype, apply).map(drop).map_err(wrong)
@@ -185,18 +195,18 @@ pub(crate) struct RequestFunctions {
 impl Generalized for RequestFunctions {
     fn query(&self) -> mpi::Status {
         let mut status = Status::of(&mpi::Status::empty(), 0);
-        let arguments = [self.extra.0, place(&mut status)];
-        let error = succeeds(self.query, arguments, "the request's query function").err().map(Into::into);
+        let arguments = [self.extra.0, address_of(&mut status)];
+        let error = call_checked(self.query, arguments, "the request's query function").err().map(Into::into);
         let (source, tag) = (status.source, status.tag);
         mpi::Status { source, tag, bytes: status.bytes(), cancelled: status.is_cancelled(), error }
     }
 
     fn free(&self) -> mpi::Result<()> {
-        succeeds(self.free, [self.extra.0], "the request's free function")
+        call_checked(self.free, [self.extra.0], "the request's free function")
     }
 
     fn cancel(&self, has_ended: bool) -> mpi::Result<()> {
-        succeeds(self.cancel, [self.extra.0, has_ended.into()], "the request's cancel function")
+        call_checked(self.cancel, [self.extra.0, has_ended.into()], "the request's cancel function")
     }
 }
 
@@ -210,7 +220,7 @@ pub(crate) struct ConversionFunctions {
     pub(crate) is_large: bool,
 }
 
-fn uncounted(error: datatypes::Error) -> mpi::Error {
+fn count_error(error: datatypes::Error) -> mpi::Error {
     mpi::Error::new(Class::COUNT, error.text)
 }
 
@@ -230,7 +240,7 @@ impl ConversionFunctions {
         // All elements are converted in one call: the position of the first is 0.
         with_handle(datatype, |handle| {
             let arguments = [here, handle.value(), count as usize, there, 0, self.extra.0];
-            succeeds(function, arguments, what)
+            call_checked(function, arguments, what)
         })
     }
 }
@@ -244,7 +254,7 @@ impl Conversion for ConversionFunctions {
     fn extent(&self, datatype: &Datatype) -> mpi::Result<i64> {
         let mut extent = 0_i64;
         with_handle(datatype, |handle| {
-            succeeds(self.extent, [handle.value(), place(&mut extent), self.extra.0], EXTENT)
+            call_checked(self.extent, [handle.value(), address_of(&mut extent), self.extra.0], EXTENT)
         })?;
         if extent < 0 {
             let text = format!("{EXTENT} says {extent} bytes");
@@ -255,7 +265,7 @@ impl Conversion for ConversionFunctions {
 
     fn read(&self, address: usize, count: i64, datatype: &Datatype, from: &[u8]) -> mpi::Result<()> {
         if self.read == NO_FUNCTION {
-            datatype.cursor(count).map_err(uncounted)?.unpack(from, &mut Raw(Address(address)));
+            datatype.cursor(count).map_err(count_error)?.unpack(from, &mut ProgramMemory(Address(address)));
             return Ok(());
         }
         let there = from.as_ptr().expose_provenance();
@@ -264,7 +274,7 @@ impl Conversion for ConversionFunctions {
 
     fn write(&self, address: usize, count: i64, datatype: &Datatype, into: &mut [u8]) -> mpi::Result<()> {
         if self.write == NO_FUNCTION {
-            datatype.cursor(count).map_err(uncounted)?.pack(&Raw(Address(address)), into);
+            datatype.cursor(count).map_err(count_error)?.pack(&ProgramMemory(Address(address)), into);
             return Ok(());
         }
         let there = into.as_mut_ptr().expose_provenance();

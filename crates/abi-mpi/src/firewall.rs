@@ -1,52 +1,52 @@
-//! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an exception
-//! of a program's function.
+//! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an
+//! exception of a program's function.
 
 use ffi::{Panicked, contain};
 use host::Time;
 
-use crate::answer::{Answer, Fault, Whose};
-use crate::calls::{note_error, tell_of_events};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
+use crate::calls::{deliver_events, record_error};
 use crate::constants as c;
 use crate::handler::{self, Outcome};
 use crate::profile::{self, NAMES};
 use crate::state;
 
-/// Runs a call that returns an error code; `at` is the function's index in the table.
+/// Runs a call that returns an error code; `function` is its index in the table.
 #[inline]
-pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
-    let began = profile::begin();
+pub(crate) fn run_call(at: usize, owner: ErrhandlerOwner, body: impl FnOnce() -> Answer) -> i32 {
+    let began = profile::begin_call();
     match contain(body) {
-        Ok(Ok(())) if began.is_none() && !profile::has_thrown() => c::MPI_SUCCESS,
-        done => end(at, whose, began, done),
+        Ok(Ok(())) if began.is_none() && !profile::had_exception() => c::MPI_SUCCESS,
+        done => end(at, owner, began, done),
     }
 }
 
 /// The slow end of a call: after a failure, an exception of a program's function, or if the call is profiled.
 #[cold]
 #[inline(never)]
-fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panicked>) -> i32 {
-    let intern = |_| Fault::new(c::MPI_ERR_INTERN, "an error of this library's own; it is described above");
+fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answer, Panicked>) -> i32 {
+    let intern = |_| Fault::new(c::MPI_ERR_INTERN, "an internal error, which is described above");
     let fault = done.map_err(intern).and_then(|answer| answer).err();
-    let whose = fault.as_ref().and_then(|fault| fault.whose).unwrap_or(whose);
+    let owner = fault.as_ref().and_then(|fault| fault.owner).unwrap_or(owner);
     if let Some(fault) = fault.as_ref().filter(|fault| !fault.is_raised)
-        && profile::tells_events()
-        && !matches!(whose, Whose::Caller)
+        && profile::events_enabled()
+        && !matches!(owner, ErrhandlerOwner::Caller)
     {
-        note_error(handler::class_of(fault.code));
+        record_error(handler::class_of(fault.code));
     }
     if let Some(began) = began {
-        profile::end(at, began);
-        tell();
+        profile::end_call(at, began);
+        report_events();
     }
     // No locks or objects are held from here on: both may leave by an exception, which must not meet a `catch_unwind`.
     if ffi::rethrow().is_err() {
-        state::die(&format!(
-            "{}: a function of the program threw an exception, which nothing catches",
+        state::abort_process(&format!(
+            "{}: a function of the program threw an exception that nothing catches",
             NAMES[at]
         ));
     }
     let Some(fault) = fault else { return c::MPI_SUCCESS };
-    match contain(|| handler::outcome(NAMES[at], whose, &fault)) {
+    match contain(|| handler::outcome(NAMES[at], owner, &fault)) {
         Ok(Outcome::Code(code)) => code,
         Ok(Outcome::Handler { function, handle, code, returns }) => {
             drop(fault);
@@ -59,7 +59,7 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
 
 /// Runs a call that returns a value and cannot fail.
 #[inline]
-pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
+pub(crate) fn run_infallible<T>(body: impl FnOnce() -> T) -> T {
     match contain(body) {
         Ok(value) => value,
         // There is no code to return; the panic was reported on standard error.
@@ -69,9 +69,9 @@ pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
 
 /// Reports pending events to tools, if events are enabled.
 #[cold]
-fn tell() {
-    if profile::tells_events() {
+fn report_events() {
+    if profile::events_enabled() {
         // A panic was reported on standard error; the call itself has completed.
-        let _ = contain(tell_of_events);
+        let _ = contain(deliver_events);
     }
 }

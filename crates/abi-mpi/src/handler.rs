@@ -1,7 +1,7 @@
 //! Error handlers, and the texts of error codes.
 //!
-//! A code is a class, or a class combined with the number of a text, so that `MPI_Error_string` describes the cause of an error and not
-//! only its class. Only the most recent texts are kept; the class is part of the code.
+//! A code is a class, or a class combined with the number of a text, so that `MPI_Error_string` describes the cause of an error and
+//! not only its class. Only the most recent texts are kept; the class is part of the code.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,8 +10,8 @@ use ffi::lock;
 use host::{Bell, Span};
 use mpi::Errhandler;
 
-use crate::answer::{Fault, Whose};
-use crate::callback::Function;
+use crate::answer::{ErrhandlerOwner, Fault};
+use crate::callback::ErrorHandlerFunction;
 use crate::clock::host;
 use crate::constants as c;
 use crate::objects::get;
@@ -65,24 +65,31 @@ pub(crate) fn text_of(code: i32) -> Option<String> {
 pub(crate) enum Outcome {
     /// It returns this code.
     Code(i32),
-    /// It calls the program's error handler with a handle and a code. The call returns `returns`, or else the code that the handler left.
-    Handler { function: Function, handle: usize, code: i32, returns: Option<i32> },
+    /// It calls the program's error handler with a handle and a code. The call returns `returns`, or else the code that the handler
+    /// left.
+    Handler { function: ErrorHandlerFunction, handle: usize, code: i32, returns: Option<i32> },
 }
 
 /// Finds the responsible error handler and its outcome; does not return if errors are fatal.
-pub(crate) fn outcome(name: &str, whose: Whose, fault: &Fault) -> Outcome {
-    let (handler, handle) = match whose {
-        Whose::Caller => return Outcome::Code(fault.code),
-        Whose::Process => (process_handler(), c::MPI_COMM_SELF),
-        Whose::Comm(handle) => (get(handle, "comm").ok().map(|comm| comm.errhandler()), handle.value()),
-        Whose::Win(handle) => (get(handle, "win").ok().map(|win| win.window.errhandler()), handle.value()),
-        Whose::Session(handle) => (errhandler_of_session(handle), handle.value()),
-        Whose::Given(handler, null) => (get(handler, "errhandler").ok().map(|handler| handler.clone()), null),
-        Whose::File(handle) => (Some(errhandler_of_file(handle)), handle.value()),
+pub(crate) fn outcome(name: &str, owner: ErrhandlerOwner, fault: &Fault) -> Outcome {
+    let (handler, handle) = match owner {
+        ErrhandlerOwner::Caller => return Outcome::Code(fault.code),
+        ErrhandlerOwner::Process => (process_handler(), c::MPI_COMM_SELF),
+        ErrhandlerOwner::Comm(handle) => {
+            (get(handle, "comm").ok().map(|comm| comm.errhandler()), handle.value())
+        }
+        ErrhandlerOwner::Win(handle) => {
+            (get(handle, "win").ok().map(|win| win.window.errhandler()), handle.value())
+        }
+        ErrhandlerOwner::Session(handle) => (errhandler_of_session(handle), handle.value()),
+        ErrhandlerOwner::NewObject(handler, null) => {
+            (get(handler, "errhandler").ok().map(|handler| handler.clone()), null)
+        }
+        ErrhandlerOwner::File(handle) => (Some(errhandler_of_file(handle)), handle.value()),
     };
     // For an invalid handle, the process's handler is responsible.
     match handler.map(|handler| (handler, handle)).or_else(|| Some((process_handler()?, c::MPI_COMM_SELF))) {
-        Some((handler, handle)) => act(name, &handler, handle, fault),
+        Some((handler, handle)) => outcome_of(name, &handler, handle, fault),
         None => fatal(name, fault),
     }
 }
@@ -93,16 +100,16 @@ fn process_handler() -> Option<Errhandler> {
 }
 
 /// The handler of `MPI_FILE_NULL`, which newly opened files inherit.
-static OF_NO_FILE: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
+static NULL_FILE_ERRHANDLER: Mutex<Errhandler> = Mutex::new(Errhandler::Return);
 
 /// The handler of a file; for an invalid handle, that of `MPI_FILE_NULL`.
 pub(crate) fn errhandler_of_file(file: File) -> Errhandler {
-    get(file, "fh").map_or_else(|_| lock(&OF_NO_FILE).clone(), |file| file.errhandler())
+    get(file, "fh").map_or_else(|_| lock(&NULL_FILE_ERRHANDLER).clone(), |file| file.errhandler())
 }
 
 /// Sets the handler of `MPI_FILE_NULL`.
-pub(crate) fn set_errhandler_of_no_file(handler: Errhandler) {
-    *lock(&OF_NO_FILE) = handler;
+pub(crate) fn set_null_file_errhandler(handler: Errhandler) {
+    *lock(&NULL_FILE_ERRHANDLER) = handler;
 }
 
 /// The handler of a session; `None` for an invalid handle.
@@ -111,7 +118,7 @@ fn errhandler_of_session(session: Session) -> Option<Errhandler> {
 }
 
 /// How the call ends under a given error handler.
-fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcome {
+fn outcome_of(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcome {
     let returns = fault.is_raised.then_some(c::MPI_SUCCESS);
     let code = match returns {
         // The program raised this code itself.
@@ -121,21 +128,22 @@ fn act(name: &str, handler: &Errhandler, handle: usize, fault: &Fault) -> Outcom
     match handler {
         Errhandler::Return => Outcome::Code(returns.unwrap_or(code)),
         Errhandler::Fatal | Errhandler::Abort => fatal(name, fault),
-        Errhandler::User(function) => match function.downcast_ref::<Function>() {
+        Errhandler::User(function) => match function.downcast_ref::<ErrorHandlerFunction>() {
             Some(function) => Outcome::Handler { function: *function, handle, code, returns },
             None => Outcome::Code(code),
         },
     }
 }
 
-/// How long a process that lost another one waits for the launcher to end the job: the launcher knows which process was lost, and why.
-const A_MOMENT: Span = Span::from_ms(300);
+/// How long a process that lost another one waits for the launcher to end the job: the launcher knows which process was lost, and
+/// why.
+const LAUNCHER_GRACE: Span = Span::from_ms(300);
 
 /// Ends the job, after a line that gives the reason.
 fn fatal(name: &str, fault: &Fault) -> ! {
     if fault.code == c::MPI_ERR_PROC_ABORTED {
         let host = host();
-        host.wait("a launcher", &Bell::new(), host.after(A_MOMENT), || None::<()>);
+        host.wait("a launcher", &Bell::new(), host.after(LAUNCHER_GRACE), || None::<()>);
     }
     let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     let class = mpi::Class(fault.code).about().unwrap_or("An error of the program's.");
@@ -148,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_their_class_and_their_text() {
+    fn codes_contain_their_class_and_refer_to_a_text() {
         let code = code_of(c::MPI_ERR_RANK, "rank 7 of 2");
         assert_eq!((class_of(code), text_of(code).as_deref()), (c::MPI_ERR_RANK, Some("rank 7 of 2")));
         assert_eq!(code_of(c::MPI_ERR_RANK, "rank 7 of 2"), code);

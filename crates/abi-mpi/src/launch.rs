@@ -1,5 +1,5 @@
-//! [`Launch`]: the launcher's description of the job, over PMI on the descriptor or port that its variables name, or over PMIx. Without
-//! these variables, the process is alone. Only this module and `state` read the environment.
+//! [`Launch`]: the launcher's description of the job, over PMI on the descriptor or port that its variables name, or over PMIx.
+//! Without these variables, the process is alone. Only this module and `state` read the environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -33,20 +33,20 @@ pub(crate) struct Launch {
     /// Whether all processes of the job are known to be on one host.
     pub(crate) is_one_host: bool,
     /// The number of the job's processes on this host, if the launcher provides it.
-    pub(crate) neighbours: Option<u32>,
-    board: Board,
+    pub(crate) local_size: Option<u32>,
+    kvs: KvsBackend,
     /// Service names, if no process manager keeps them.
     services: Mutex<BTreeMap<String, String>>,
 }
 
 /// The key-value store for notes between processes.
-enum Board {
+enum KvsBackend {
     /// In the process manager.
-    Manager(Box<Mutex<Manager>>),
+    ProcessManager(Box<Mutex<Manager>>),
     /// In the launcher's PMIx library.
-    Library(Box<Pmix>),
+    PmixLibrary(Box<Pmix>),
     /// In this process: there are no other readers.
-    Own(Mutex<BTreeMap<String, String>>),
+    Local(Mutex<BTreeMap<String, String>>),
 }
 
 /// The connection to the process manager.
@@ -67,7 +67,7 @@ fn number(name: &str) -> Result<u32> {
 }
 
 /// The stream to the process manager, and the way to join over it; `None` without a process manager.
-fn manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
+fn connect_manager() -> Result<Option<(Join, Box<dyn Stream>)>> {
     if env::var_os("PMI_FD").is_some() {
         let (rank, size, fd) = (number("PMI_RANK")?, number("PMI_SIZE")?, number("PMI_FD")?);
         let fd = i32::try_from(fd).map_err(|_| other("PMI_FD is no descriptor"))?;
@@ -92,8 +92,8 @@ pub(crate) fn duplicate(fd: i32) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; the kernel refuses an invalid number.
-    // Test: `messages_go_round_on_shm`.
+    // SAFETY: it is borrowed for one call that asks the kernel for a duplicate, and is not closed; the kernel refuses an invalid
+    // number. Test: `messages_go_round_on_shm`.
     unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn at_exit(function: extern "C" fn()) {
 
 impl Launch {
     /// Joins the job that this process was launched in, or a job of its own.
-    pub(crate) fn find() -> Result<Self> {
-        let Some((join, stream)) = manager()? else {
+    pub(crate) fn join() -> Result<Self> {
+        let Some((join, stream)) = connect_manager()? else {
             if env::var_os("PMIX_NAMESPACE").is_some() {
-                return Self::by_library(Pmix::join()?);
+                return Self::from_pmix(Pmix::join()?);
             }
-            let board = Board::Own(Mutex::default());
+            let kvs = KvsBackend::Local(Mutex::default());
             let services = Mutex::default();
             return Ok(Self {
                 rank: 0,
@@ -120,27 +120,27 @@ impl Launch {
                 appnum: None,
                 universe: None,
                 is_one_host: true,
-                neighbours: Some(1),
-                board,
+                local_size: Some(1),
+                kvs,
                 services,
             });
         };
         let mut manager = Manager { client: Client::new(join).map_err(other)?, stream };
-        manager.next()?;
+        manager.next_event()?;
         let job =
             manager.client.job().ok_or_else(|| other("the process manager did not let this rank join"))?;
         let is_one = |nodes: &[_]| nodes.windows(2).all(|pair| pair[0] == pair[1]);
         let is_one_host = job.size == 1 || job.nodes.as_deref().is_some_and(is_one);
-        let neighbours = job.nodes.as_deref().and_then(|nodes| {
+        let local_size = job.nodes.as_deref().and_then(|nodes| {
             let own = nodes.get(job.rank as usize)?;
             Some(nodes.iter().filter(|node| *node == own).count() as u32)
         });
         let (rank, size, appnum, universe) = (job.rank, job.size, job.appnum, job.universe_size);
-        let board = Board::Manager(Box::new(Mutex::new(manager)));
-        Ok(Self { rank, size, appnum, universe, is_one_host, neighbours, board, services: Mutex::default() })
+        let kvs = KvsBackend::ProcessManager(Box::new(Mutex::new(manager)));
+        Ok(Self { rank, size, appnum, universe, is_one_host, local_size, kvs, services: Mutex::default() })
     }
 
-    fn by_library(pmix: Pmix) -> Result<Self> {
+    fn from_pmix(pmix: Pmix) -> Result<Self> {
         let job = pmix.job()?;
         let is_one_host = job.local_size == Some(job.size);
         let (appnum, universe) = (job.appnum, job.universe);
@@ -150,18 +150,18 @@ impl Launch {
             appnum,
             universe,
             is_one_host,
-            neighbours: job.local_size,
-            board: Board::Library(Box::new(pmix)),
+            local_size: job.local_size,
+            kvs: KvsBackend::PmixLibrary(Box::new(pmix)),
             services: Mutex::default(),
         })
     }
 
     /// Asks the launcher to end the job with this code; returns whether the request was sent.
     pub(crate) fn abort(&self, code: i32) -> bool {
-        let manager = match &self.board {
-            Board::Manager(manager) => manager,
-            Board::Library(pmix) => return pmix.abort(code).is_ok(),
-            Board::Own(_) => return false,
+        let manager = match &self.kvs {
+            KvsBackend::ProcessManager(manager) => manager,
+            KvsBackend::PmixLibrary(pmix) => return pmix.abort(code).is_ok(),
+            KvsBackend::Local(_) => return false,
         };
         // The thread that holds the lock may be waiting for the process manager indefinitely.
         let Ok(mut manager) = manager.try_lock() else { return false };
@@ -170,13 +170,15 @@ impl Launch {
     }
 
     /// Sends the process manager a request that concerns several jobs; errors have this class. `None` without a process manager.
-    fn ask(&self, class: Class, request: &Request<'_>) -> Result<Option<Event>> {
-        match &self.board {
-            Board::Manager(manager) => {
-                lock(manager).ask(request).map(Some).map_err(|error| Error { class, ..error })
+    fn request(&self, class: Class, request: &Request<'_>) -> Result<Option<Event>> {
+        match &self.kvs {
+            KvsBackend::ProcessManager(manager) => {
+                lock(manager).request(request).map(Some).map_err(|error| Error { class, ..error })
             }
-            Board::Library(_) => Err(Error::new(class, "not through PMIx yet; nicety mpirun and Hydra can")),
-            Board::Own(_) => Ok(None),
+            KvsBackend::PmixLibrary(_) => {
+                Err(Error::new(class, "not supported through PMIx yet; nicety mpirun and Hydra support it"))
+            }
+            KvsBackend::Local(_) => Ok(None),
         }
     }
 
@@ -186,7 +188,7 @@ impl Launch {
     /// [`Class::SERVICE`] for a name that is in use, or that the process manager refuses.
     pub(crate) fn publish(&self, service: &str, port: &str) -> Result<()> {
         let name = service_key(service);
-        if self.ask(Class::SERVICE, &Request::Publish { service: &name, port })?.is_none() {
+        if self.request(Class::SERVICE, &Request::Publish { service: &name, port })?.is_none() {
             lock(&self.services).insert(name, port.to_owned());
         }
         Ok(())
@@ -198,10 +200,10 @@ impl Launch {
     /// [`Class::SERVICE`] for an unpublished name.
     pub(crate) fn unpublish(&self, service: &str) -> Result<()> {
         let name = service_key(service);
-        if self.ask(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
+        if self.request(Class::SERVICE, &Request::Unpublish { service: &name })?.is_some() {
             return Ok(());
         }
-        let none = || Error::new(Class::SERVICE, format_args!("nobody has published {service:?}"));
+        let none = || Error::new(Class::SERVICE, format_args!("no process has published {service:?}"));
         lock(&self.services).remove(&name).map(drop).ok_or_else(none)
     }
 
@@ -211,7 +213,7 @@ impl Launch {
     /// [`Class::NAME`] when the process manager refuses.
     pub(crate) fn look_up(&self, service: &str) -> Result<Option<String>> {
         let name = service_key(service);
-        Ok(match self.ask(Class::NAME, &Request::Lookup { service: &name })? {
+        Ok(match self.request(Class::NAME, &Request::Lookup { service: &name })? {
             Some(Event::Value(value)) => value,
             Some(_) => None,
             None => lock(&self.services).get(&name).cloned(),
@@ -223,8 +225,8 @@ impl Launch {
     /// # Errors
     /// [`Class::SPAWN`] if it refuses, or without a process manager.
     pub(crate) fn spawn(&self, spawn: &Spawn) -> Result<Vec<i32>> {
-        let alone = "this process was started alone, and nobody can start others for it; use nicety mpirun";
-        match self.ask(Class::SPAWN, &Request::Spawn(spawn))? {
+        let alone = "this process was started without a launcher that could start others; use nicety mpirun";
+        match self.request(Class::SPAWN, &Request::Spawn(spawn))? {
             Some(Event::Spawned(codes)) => Ok(codes),
             Some(_) => Err(Error::new(Class::SPAWN, "the process manager does not say what it has started")),
             None => Err(Error::new(Class::SPAWN, alone)),
@@ -237,30 +239,30 @@ impl Launch {
     /// [`Class::OTHER`] if the process manager is gone, or has no such port.
     pub(crate) fn parent(&self) -> Result<Option<String>> {
         let is_spawned = env::var("PMI_SPAWNED").is_ok_and(|value| value != "0");
-        let is_asked = is_spawned && matches!(self.board, Board::Manager(_));
-        if is_asked { self.get(PARENT_PORT).map(Some) } else { Ok(None) }
+        let has_parent_port = is_spawned && matches!(self.kvs, KvsBackend::ProcessManager(_));
+        if has_parent_port { self.get(PARENT_PORT).map(Some) } else { Ok(None) }
     }
 
     /// Sends a profile to the process manager, in as many notes as necessary.
     ///
     /// # Errors
     /// [`Class::OTHER`] if the process manager refuses or is gone.
-    pub(crate) fn tell(&self, profile: &Profile) -> Result<()> {
-        profile.notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
+    pub(crate) fn send_profile(&self, profile: &Profile) -> Result<()> {
+        profile.to_notes(self.rank).iter().try_for_each(|(key, value)| self.put(key, value))
     }
 
     /// Leaves the job.
     pub(crate) fn leave(&self) -> Result<()> {
-        match &self.board {
-            Board::Manager(manager) => lock(manager).ask(&Request::Finalize).map(drop),
-            Board::Library(pmix) => pmix.leave(),
-            Board::Own(_) => Ok(()),
+        match &self.kvs {
+            KvsBackend::ProcessManager(manager) => lock(manager).request(&Request::Finalize).map(drop),
+            KvsBackend::PmixLibrary(pmix) => pmix.leave(),
+            KvsBackend::Local(_) => Ok(()),
         }
     }
 }
 
 /// The most processes of other jobs that a program can be connected to at the same time.
-const STRANGERS_MAX: u32 = 256;
+const REMOTE_PROCS_MAX: u32 = 256;
 
 /// The PMI key of a service name, limited to characters that PMI allows.
 fn service_key(service: &str) -> String {
@@ -293,7 +295,7 @@ impl Manager {
     }
 
     /// Transfers bytes until an event arrives.
-    fn next(&mut self) -> Result<Event> {
+    fn next_event(&mut self) -> Result<Event> {
         let mut bytes = [0; 4096];
         loop {
             self.send()?;
@@ -307,9 +309,9 @@ impl Manager {
         }
     }
 
-    fn ask(&mut self, request: &Request<'_>) -> Result<Event> {
+    fn request(&mut self, request: &Request<'_>) -> Result<Event> {
         self.client.request(request).map_err(other)?;
-        match self.next()? {
+        match self.next_event()? {
             Event::Refused(why) => Err(other(format_args!("the process manager refused: {why}"))),
             event => Ok(event),
         }
@@ -325,17 +327,17 @@ impl Bootstrap for Launch {
         self.size
     }
 
-    fn strangers(&self) -> u32 {
-        STRANGERS_MAX
+    fn remote_procs_max(&self) -> u32 {
+        REMOTE_PROCS_MAX
     }
 
     fn put(&self, key: &str, value: &str) -> Result<()> {
-        match &self.board {
-            Board::Manager(manager) => {
-                lock(manager).ask(&Request::Put { key, value: &escape(value) }).map(drop)
+        match &self.kvs {
+            KvsBackend::ProcessManager(manager) => {
+                lock(manager).request(&Request::Put { key, value: &escape(value) }).map(drop)
             }
-            Board::Library(pmix) => pmix.put(key, value),
-            Board::Own(notes) => {
+            KvsBackend::PmixLibrary(pmix) => pmix.put(key, value),
+            KvsBackend::Local(notes) => {
                 lock(notes).insert(key.to_owned(), value.to_owned());
                 Ok(())
             }
@@ -343,22 +345,22 @@ impl Bootstrap for Launch {
     }
 
     fn get(&self, key: &str) -> Result<String> {
-        let found = match &self.board {
-            Board::Manager(manager) => match lock(manager).ask(&Request::Get { key })? {
+        let found = match &self.kvs {
+            KvsBackend::ProcessManager(manager) => match lock(manager).request(&Request::Get { key })? {
                 Event::Value(value) => value.as_deref().map(unescape),
                 _ => None,
             },
-            Board::Library(pmix) => return pmix.get(key),
-            Board::Own(notes) => lock(notes).get(key).cloned(),
+            KvsBackend::PmixLibrary(pmix) => return pmix.get(key),
+            KvsBackend::Local(notes) => lock(notes).get(key).cloned(),
         };
-        found.ok_or_else(|| other(format_args!("nobody has left a note named {key}")))
+        found.ok_or_else(|| other(format_args!("no process has published the key {key}")))
     }
 
     fn fence(&self) -> Result<()> {
-        match &self.board {
-            Board::Manager(manager) => lock(manager).ask(&Request::Fence).map(drop),
-            Board::Library(pmix) => pmix.fence(),
-            Board::Own(_) => Ok(()),
+        match &self.kvs {
+            KvsBackend::ProcessManager(manager) => lock(manager).request(&Request::Fence).map(drop),
+            KvsBackend::PmixLibrary(pmix) => pmix.fence(),
+            KvsBackend::Local(_) => Ok(()),
         }
     }
 }
@@ -368,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_survive_what_pmi_does_not_carry() {
+    fn values_are_escaped_for_pmi_and_restored() {
         for value in ["a,1.2.3.4:5;shm/x", "%3b;%\\", ""] {
             let escaped = escape(value);
             assert!(!escaped.contains([';', '\\']), "{escaped}");

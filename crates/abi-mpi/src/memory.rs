@@ -1,7 +1,7 @@
 //! Direct access to a program's memory: packing, local reductions, strings, and allocation.
 //!
-//! A program passes a buffer's address with a count and a datatype, and MPI gives the described memory to the call while it runs. This
-//! makes each block here sound.
+//! A program passes a buffer's address with a count and a datatype, and MPI gives the described memory to the call while it runs.
+//! This makes each block here sound.
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -16,16 +16,18 @@ use crate::types::{self, Address, Number};
 
 /// The names of the three arguments that describe a buffer.
 #[derive(Clone, Copy)]
-pub(crate) struct Names {
+pub(crate) struct ArgumentNames {
     pub(crate) address: &'static str,
     pub(crate) count: &'static str,
     pub(crate) datatype: &'static str,
 }
 
 /// The names for calls with a single buffer, and for calls with a send and a receive buffer.
-const ONLY: Names = Names { address: "buf", count: "count", datatype: "datatype" };
-pub(crate) const SEND: Names = Names { address: "sendbuf", count: "sendcount", datatype: "sendtype" };
-pub(crate) const RECEIVE: Names = Names { address: "recvbuf", count: "recvcount", datatype: "recvtype" };
+const BUFFER_NAMES: ArgumentNames = ArgumentNames { address: "buf", count: "count", datatype: "datatype" };
+pub(crate) const SEND: ArgumentNames =
+    ArgumentNames { address: "sendbuf", count: "sendcount", datatype: "sendtype" };
+pub(crate) const RECEIVE: ArgumentNames =
+    ArgumentNames { address: "recvbuf", count: "recvcount", datatype: "recvtype" };
 
 /// The buffer of a call that has only one: an address, a count and a datatype, valid for as long as MPI requires.
 #[inline(always)]
@@ -34,29 +36,29 @@ pub(crate) fn buffer<N: Number>(
     count: N,
     datatype: types::Datatype,
 ) -> Answer<mpi::Buffer> {
-    named_buffer(ONLY, address, count, datatype)
+    named_buffer(BUFFER_NAMES, address, count, datatype)
 }
 
 /// As [`buffer`], for arguments with these names.
 #[inline(always)]
 pub(crate) fn named_buffer<N: Number>(
-    names: Names,
+    names: ArgumentNames,
     address: Address,
     count: N,
     datatype: types::Datatype,
 ) -> Answer<mpi::Buffer> {
-    let count = count.wide();
+    let count = count.to_i64();
     buffer_of(names, address, count, datatype_of(names.datatype, count, datatype)?)
 }
 
 /// The datatype of `count` elements. If `count` is 0, `MPI_DATATYPE_NULL` is accepted.
 #[inline(always)]
 pub(crate) fn datatype_of(argument: &'static str, count: i64, handle: types::Datatype) -> Answer<Datatype> {
-    objects::datatype(handle, argument).or_else(|fault| no_datatype(count, handle, fault))
+    objects::datatype(handle, argument).or_else(|fault| null_datatype(count, handle, fault))
 }
 
 #[cold]
-fn no_datatype(count: i64, handle: types::Datatype, fault: Fault) -> Answer<Datatype> {
+fn null_datatype(count: i64, handle: types::Datatype, fault: Fault) -> Answer<Datatype> {
     let is_excused = handle.value() == c::MPI_DATATYPE_NULL && count == 0;
     if is_excused { Ok(Datatype::from(Basic::Byte)) } else { Err(fault) }
 }
@@ -75,7 +77,7 @@ pub(crate) fn pieces<N: Number>(
     datatype: types::Datatype,
     times: i32,
 ) -> Option<mpi::Piece> {
-    let (each, count) = (Datatype::predefined_dense(datatype.value()), count.wide());
+    let (each, count) = (Datatype::predefined_contiguous_size(datatype.value()), count.to_i64());
     let len = usize::try_from(each.checked_mul(count)?.checked_mul(times.into())?).ok()?;
     if each > 0 { bytes_at(address, len) } else { None }
 }
@@ -91,25 +93,26 @@ pub(crate) fn bytes_at(address: Address, len: usize) -> Option<mpi::Piece> {
 /// The buffer of a call whose arguments have these names.
 #[inline(always)] // as `mpi::Buffer::new`
 pub(crate) fn buffer_of(
-    names: Names,
+    names: ArgumentNames,
     address: Address,
     count: i64,
     datatype: Datatype,
 ) -> Answer<mpi::Buffer> {
     if count < 0 {
-        return Err(negative(names, count));
+        return Err(negative_count(names, count));
     }
     // SAFETY: MPI makes the demands of `Buffer::new` on a program that passes these. Test: `messages_go_round_on_shm`.
-    unsafe { mpi::Buffer::new(address.0, count, datatype) }.map_err(|error| refused(names, address, error))
+    unsafe { mpi::Buffer::new(address.0, count, datatype) }
+        .map_err(|error| buffer_error(names, address, error))
 }
 
 #[cold]
-fn negative(names: Names, count: i64) -> Fault {
+fn negative_count(names: ArgumentNames, count: i64) -> Fault {
     Fault::new(c::MPI_ERR_COUNT, format!("{}: {count} is negative", names.count))
 }
 
 #[cold]
-fn refused(names: Names, address: Address, error: mpi::Error) -> Fault {
+fn buffer_error(names: ArgumentNames, address: Address, error: mpi::Error) -> Fault {
     let name = match error.class {
         mpi::Class::BUFFER if address.0 == c::MPI_IN_PLACE => {
             return Fault::new(error.class.0, format!("{}: MPI_IN_PLACE has no meaning here", names.address));
@@ -121,10 +124,10 @@ fn refused(names: Names, address: Address, error: mpi::Error) -> Fault {
     Fault::new(error.class.0, format!("{name}: {}", error.text))
 }
 
-/// A buffer that begins `displacement` bytes after an address. If `is_far`, the displacement has 64 bits and may be an absolute address,
-/// relative to `MPI_BOTTOM`; otherwise the address itself must also be valid for the elements.
-pub(crate) fn displaced(
-    names: Names,
+/// A buffer that begins `displacement` bytes after an address. If `is_far`, the displacement has 64 bits and may be an absolute
+/// address, relative to `MPI_BOTTOM`; otherwise the address itself must also be valid for the elements.
+pub(crate) fn buffer_at(
+    names: ArgumentNames,
     address: Address,
     (displacement, is_far): (i64, bool),
     count: i64,
@@ -139,25 +142,25 @@ pub(crate) fn displaced(
 
 /// Elements that the call accesses itself, without a transfer: their datatype, and the memory that the datatype's offsets refer to.
 pub(crate) fn elements<N: Number>(
-    names: Names,
+    names: ArgumentNames,
     address: Address,
     count: N,
     datatype: types::Datatype,
-) -> Answer<(Datatype, Raw)> {
+) -> Answer<(Datatype, ProgramMemory)> {
     let buffer = named_buffer(names, address, count, datatype)?;
-    Ok((buffer.datatype().clone(), Raw(address)))
+    Ok((buffer.datatype().clone(), ProgramMemory(address)))
 }
 
 /// Checks that an address is valid for a buffer of `len` bytes.
 pub(crate) fn check_bytes(argument: &'static str, address: Address, len: u64) -> Answer {
-    let names = Names { address: argument, ..ONLY };
+    let names = ArgumentNames { address: argument, ..BUFFER_NAMES };
     buffer_of(names, address, len as i64, Datatype::from(Basic::Byte)).map(drop)
 }
 
 /// The address that a datatype's offsets are relative to.
-pub(crate) struct Raw(pub(crate) Address);
+pub(crate) struct ProgramMemory(pub(crate) Address);
 
-impl Memory for Raw {
+impl Memory for ProgramMemory {
     fn load(&self, offset: i64, into: &mut [u8]) {
         copy_from(Address(self.0.0.wrapping_add_signed(offset as isize)), into);
     }
@@ -170,7 +173,8 @@ impl Memory for Raw {
 /// Copies bytes from a program's memory.
 pub(crate) fn copy_from(address: Address, into: &mut [u8]) {
     let from = with_exposed_provenance::<u8>(address.0);
-    // SAFETY: see the head of this file; a program's memory does not overlap with ours. Test: `datatypes` of tests/c/alone.c.
+    // SAFETY: see the head of this file; a program's memory does not overlap with ours. Test: `datatypes` of
+    // tests/c/single_process.c.
     unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
 }
 
@@ -190,7 +194,7 @@ pub(crate) fn addresses(array: Address, count: usize) -> Vec<Address> {
 }
 
 /// Reads the strings that an array of `count` addresses points to; `None` for each NULL.
-pub(crate) fn some_strings(array: Address, count: usize) -> Vec<Option<String>> {
+pub(crate) fn optional_strings(array: Address, count: usize) -> Vec<Option<String>> {
     // SAFETY: a program passes NULL or strings. Test: as above.
     let text = |address: Address| unsafe { Text::new(with_exposed_provenance(address.0)) }.get();
     addresses(array, count).into_iter().map(text).collect()
@@ -200,7 +204,7 @@ pub(crate) fn some_strings(array: Address, count: usize) -> Vec<Option<String>> 
 pub(crate) fn strings(array: Address) -> Vec<String> {
     let at = |place: usize| Address(array.0 + place * size_of::<usize>());
     let texts =
-        (0..).map(|place| if array.0 == 0 { None } else { some_strings(at(place), 1).pop().flatten() });
+        (0..).map(|place| if array.0 == 0 { None } else { optional_strings(at(place), 1).pop().flatten() });
     texts.map_while(|text| text).collect()
 }
 
@@ -213,7 +217,7 @@ pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
 }
 
 /// A copy of the span of elements, from their first byte to their last.
-pub(crate) fn whole(address: Address, datatype: &Datatype, count: i64) -> Answer<(Address, Vec<u8>)> {
+pub(crate) fn copy_span(address: Address, datatype: &Datatype, count: i64) -> Answer<(Address, Vec<u8>)> {
     let span = datatype.span(count)?;
     let mut bytes = vec![0; (span.end - span.start) as usize];
     let start = Address(address.0.wrapping_add_signed(span.start as isize));
@@ -227,8 +231,8 @@ const ALIGNMENT: usize = 64;
 /// Allocates memory for a program; [`release`] frees it.
 pub(crate) fn allocate(bytes: usize) -> Answer<Address> {
     let mut place = std::ptr::null_mut();
-    // SAFETY: `place` receives the result; the alignment is a power of two and a multiple of a pointer's size. Test: `environment` of
-    // tests/c/alone.c.
+    // SAFETY: `place` receives the result; the alignment is a power of two and a multiple of a pointer's size. Test: `environment`
+    // of tests/c/single_process.c.
     let error = unsafe { libc::posix_memalign(&raw mut place, ALIGNMENT, bytes.max(1)) };
     match error {
         0 => Ok(Address(place.expose_provenance())),
@@ -247,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_between_characters() {
+    fn a_string_is_truncated_between_characters() {
         let mut room = [7_u8; 6];
         // SAFETY: the array has six bytes, and no more are used.
         let place = unsafe { Out::new(room.as_mut_ptr()) };

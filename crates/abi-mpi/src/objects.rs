@@ -17,17 +17,17 @@ use crate::kinds::{self, OpObject, SessionObject, TypeObject, WinObject};
 use crate::types::{self, Handle, PREDEFINED, kind};
 use crate::{heap, state};
 
-/// Sizes of the table: objects at a time, uses of a slot until a handle repeats, and freed slots that stay unused. A handle repeats after
-/// 262,144 others at the earliest. All handles together fit into the positive integers of C.
-const PLACES: usize = CHUNKS * EACH;
+/// Sizes of the table: objects at a time, uses of a slot until a handle repeats, and freed slots that stay unused. A handle repeats
+/// after 262,144 others at the earliest. All handles together fit into the positive integers of C.
+const OBJECTS_MAX: usize = CHUNKS * CHUNK_SLOTS;
 const CHUNKS: usize = 1 << 12;
-const EACH: usize = 1 << 12;
+const CHUNK_SLOTS: usize = 1 << 12;
 const GENERATIONS: usize = 1 << 6;
-const RESTING: usize = 1 << 12;
-const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
+const FREED_SLOTS: usize = 1 << 12;
+const _: () = assert!(OBJECTS_MAX * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
-type Table = ffi::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
-type Look = ffi::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
+type Table = ffi::Table<Object, CHUNKS, CHUNK_SLOTS, GENERATIONS, false>;
+type Look = ffi::Look<'static, Object, CHUNKS, CHUNK_SLOTS, GENERATIONS, false>;
 
 /// An object that a program created.
 pub(crate) enum Object {
@@ -44,7 +44,7 @@ pub(crate) enum Object {
 }
 
 /// A kind of object behind handles.
-pub(crate) trait Kind: Sized + 'static {
+pub(crate) trait ObjectKind: Sized + 'static {
     type Object: 'static;
     /// Its name, and the error class of an invalid handle.
     const NAME: &'static str;
@@ -52,13 +52,13 @@ pub(crate) trait Kind: Sized + 'static {
 
     /// The object of a predefined handle.
     fn predefined(value: usize) -> Answer<Option<&'static Self::Object>>;
-    fn of(object: &Object) -> Option<&Self::Object>;
+    fn from_object(object: &Object) -> Option<&Self::Object>;
     fn wrap(object: Self::Object) -> Object;
 }
 
 macro_rules! kinds {
     ($($kind:ident($object:ty): $name:literal $code:ident, $predefined:expr;)*) => {
-        $(impl Kind for kind::$kind {
+        $(impl ObjectKind for kind::$kind {
             type Object = $object;
             const NAME: &'static str = $name;
             const CODE: i32 = c::$code;
@@ -67,7 +67,7 @@ macro_rules! kinds {
                 $predefined(value)
             }
 
-            fn of(object: &Object) -> Option<&Self::Object> {
+            fn from_object(object: &Object) -> Option<&Self::Object> {
                 match object {
                     // Some kinds are boxed.
                     Object::$kind(object) => Some(object.borrow()),
@@ -96,19 +96,21 @@ kinds! {
 }
 
 /// A reference to an object, which is not dropped while this exists.
-pub(crate) enum Ref<K: Kind> {
+pub(crate) enum Ref<K: ObjectKind> {
     Predefined(&'static K::Object),
-    Own(Look, PhantomData<K>),
+    Created(Look, PhantomData<K>),
 }
 
-impl<K: Kind> Deref for Ref<K> {
+impl<K: ObjectKind> Deref for Ref<K> {
     type Target = K::Object;
 
     #[inline]
     fn deref(&self) -> &K::Object {
         match self {
             Self::Predefined(object) => object,
-            Self::Own(look, _) => K::of(look).expect("looked at by its own kind only"),
+            Self::Created(look, _) => {
+                K::from_object(look).expect("the kind was checked when the reference was created")
+            }
         }
     }
 }
@@ -117,29 +119,31 @@ impl<K: Kind> Deref for Ref<K> {
 #[inline]
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| Table::new(RESTING).expect("handles that are numbers take no memory"))
+    TABLE.get_or_init(|| {
+        Table::new(FREED_SLOTS).expect("a table of numbered handles needs no memory for them")
+    })
 }
 
 /// The object of a handle argument; `argument` is its name in errors.
 #[inline]
-pub(crate) fn get<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
+pub(crate) fn get<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
     if handle.is_predefined() {
         let object = K::predefined(handle.value())?;
-        return object.map(Ref::Predefined).ok_or_else(|| wrong(handle, argument));
+        return object.map(Ref::Predefined).ok_or_else(|| invalid_handle(handle, argument));
     }
-    own(handle, argument)
+    get_created(handle, argument)
 }
 
-/// The fast path: runs `act`, which must not call a program's functions, on an object. `None` for an invalid handle, or if other threads
-/// may free it.
+/// The fast path: runs `act`, which must not call a program's functions, on an object. `None` for an invalid handle, or if other
+/// threads may free it.
 #[inline(always)]
-pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object) -> R) -> Option<R> {
+pub(crate) fn try_with<K: ObjectKind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object) -> R) -> Option<R> {
     let object = if handle.is_predefined() {
         K::predefined(handle.value()).ok().flatten()?
-    } else if state::is_one_thread() {
+    } else if state::calls_are_serialized() {
         let table = table();
         // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
-        K::of(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
+        K::from_object(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
     };
@@ -147,36 +151,37 @@ pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object
     Some(act(object))
 }
 
-/// As [`at_once`], for a communicator, which usually is `MPI_COMM_WORLD`.
+/// As [`try_with`], for a communicator, which usually is `MPI_COMM_WORLD`.
 #[inline(always)]
-pub(crate) fn comm_at_once<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
+pub(crate) fn try_with_comm<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) -> R) -> Option<R> {
     match state::world() {
         Some(world) if handle.value() == c::MPI_COMM_WORLD => Some(act(world)),
-        _ => at_once(handle, act),
+        _ => try_with(handle, act),
     }
 }
 
 /// The object of a handle that is not predefined.
-fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
+fn get_created<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
     let look = table().look(table().handle(handle.value() as u64));
-    let look = look.filter(|look| K::of(look).is_some());
-    look.map(|look| Ref::Own(look, PhantomData)).ok_or_else(|| wrong(handle, argument))
+    let look = look.filter(|look| K::from_object(look).is_some());
+    look.map(|look| Ref::Created(look, PhantomData)).ok_or_else(|| invalid_handle(handle, argument))
 }
 
 #[cold]
-fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
+fn invalid_handle<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Fault {
     Fault::new(K::CODE, format!("{argument}: {handle:?} is no {}, or one that was freed", K::NAME))
 }
 
 /// The handle of the first object in the table that satisfies `is_it`.
-pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
-    let is_it =
-        |handle: &ffi::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
+pub(crate) fn find<K: ObjectKind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
+    let is_it = |handle: &ffi::Handle| {
+        table().look(*handle).is_some_and(|look| K::from_object(&look).is_some_and(&is_it))
+    };
     table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
 
 /// Inserts an object, and returns its handle.
-pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
+pub(crate) fn insert<K: ObjectKind>(object: K::Object) -> Answer<Handle<K>> {
     heap::check_for_more()?;
     let handle = table().insert(K::wrap(object), std::ptr::null_mut());
     handle.map(|handle| Handle::new(handle.addr())).map_err(no_handle)
@@ -185,14 +190,14 @@ pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
 #[cold]
 fn no_handle(why: Refused) -> Fault {
     let text = match why {
-        Refused::Full => format!("there are {PLACES} objects already; free some"),
+        Refused::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
         Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are wanted"),
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)
 }
 
 /// Makes a handle stale; returns whether it was live.
-pub(crate) fn remove<K: Kind>(handle: Handle<K>) -> bool {
+pub(crate) fn remove<K: ObjectKind>(handle: Handle<K>) -> bool {
     table().remove(table().handle(handle.value() as u64))
 }
 
@@ -238,8 +243,8 @@ pub(crate) fn remove_comm(handle: types::Comm, id: u64) {
 
 /// The handle of the communicator with this [`mpi::Comm::id`]; `MPI_COMM_NULL` if it was freed.
 pub(crate) fn comm_handle(id: u64) -> types::Comm {
-    let own = || lock(&BY_ID).get(&id).copied();
-    Handle::new(state::handle_of(id).or_else(own).unwrap_or(c::MPI_COMM_NULL))
+    let created = || lock(&BY_ID).get(&id).copied();
+    Handle::new(state::handle_of(id).or_else(created).unwrap_or(c::MPI_COMM_NULL))
 }
 
 /// Inserts a window, and returns its handle.
@@ -280,7 +285,7 @@ pub(crate) fn type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)
 
 /// The program's existing handle of a datatype, or else one as from [`type_handle`].
 pub(crate) fn known_type_handle(datatype: &Datatype) -> Answer<(types::Datatype, bool)> {
-    let is_it = |object: &TypeObject| object.datatype.same(datatype);
+    let is_it = |object: &TypeObject| object.datatype.is_same_object(datatype);
     let known = if datatype.basic().is_none() { find::<kind::Datatype>(is_it) } else { None };
     known.map_or_else(|| type_handle(datatype), |known| Ok((known, false)))
 }
@@ -290,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_of_one_kind_until_it_is_removed() {
+    fn a_handle_refers_to_one_kind_until_it_is_removed() {
         let group = insert::<kind::Group>(Group::of_all(3)).expect("room");
         assert_eq!(get(group, "group").expect("a group").size(), 3);
         let other = types::Errhandler::new(group.value());
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_are_integers_and_back() {
+    fn handles_convert_to_integers_and_back() {
         let group = insert::<kind::Group>(Group::of_all(2)).expect("room");
         let integer = to_integer(group);
         assert!(integer >= PREDEFINED as i32);

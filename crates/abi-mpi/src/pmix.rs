@@ -1,8 +1,9 @@
-//! [`Pmix`]: the job's description over PMIx, for launchers such as prterun and Slurm. PMIx is a library and not a wire protocol, so it
-//! is loaded at run time, and only if a launcher announces it.
+//! [`Pmix`]: the job's description over PMIx, for launchers such as prterun and Slurm. PMIx is a library and not a wire protocol,
+//! so it is loaded at run time, and only if a launcher announces it.
 //!
-//! The parts of its C interface that are used here have the layout of `pmix_common.h`, which is the same in versions 3 to 6. The test
-//! `ranks_join_by_pmix` covers all unsafe code of this file with a library of its own, and `cargo xtask interop` with that of prterun.
+//! The parts of its C interface that are used here have the layout of `pmix_common.h`, which is the same in versions 3 to 6. The
+//! test `ranks_join_by_pmix` covers all unsafe code of this file with a library of its own, and `cargo xtask interop` with that of
+//! prterun.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -15,8 +16,8 @@ const NAMESPACE_LEN: usize = 256;
 const KEY_LEN: usize = 512;
 const SUCCESS: c_int = 0;
 /// Wildcard ranks: any process that has put the key, and the whole job.
-const ANYBODY: u32 = u32::MAX;
-const JOB: u32 = u32::MAX - 1;
+const ANY_RANK: u32 = u32::MAX;
+const WHOLE_JOB: u32 = u32::MAX - 1;
 /// The scope of a note: processes on all hosts.
 const GLOBAL: u8 = 3;
 /// Types of values.
@@ -68,7 +69,7 @@ type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, 
 type Text = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// The functions of the library, which stays loaded.
-struct Calls {
+struct Functions {
     init: Init,
     finalize: Finalize,
     abort: Abort,
@@ -81,7 +82,7 @@ struct Calls {
 
 /// The loaded library, initialized for this process.
 pub(crate) struct Pmix {
-    calls: Calls,
+    functions: Functions,
     own: Proc,
 }
 
@@ -96,7 +97,7 @@ pub(crate) struct Job {
 }
 
 /// A value in Rust's types.
-enum Found {
+enum PmixValue {
     Text(String),
     Number(u32),
 }
@@ -116,7 +117,8 @@ fn load() -> Result<*mut c_void> {
         CString::new(path).ok()
     };
     let open = |name: &CStr| {
-        // SAFETY: the name ends with a zero. Loading the library runs code of the launcher that started this process, which it trusts.
+        // SAFETY: the name ends with a zero. Loading the library runs code of the launcher that started this process, which it
+        // trusts.
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
     };
     let mut library = open(LIBRARY);
@@ -126,7 +128,7 @@ fn load() -> Result<*mut c_void> {
     if library.is_null() {
         let name = LIBRARY.to_string_lossy();
         return Err(other(format_args!(
-            "the launcher speaks PMIx, and {name} is not found; add its directory to LD_LIBRARY_PATH"
+            "the launcher uses PMIx, but {name} is not found; add its directory to LD_LIBRARY_PATH"
         )));
     }
     Ok(library)
@@ -147,8 +149,8 @@ unsafe fn symbol<T: Copy>(library: *mut c_void, name: &CStr) -> Result<T> {
     Ok(unsafe { mem::transmute_copy(&address) })
 }
 
-impl Calls {
-    fn of(library: *mut c_void) -> Result<Self> {
+impl Functions {
+    fn load_from(library: *mut c_void) -> Result<Self> {
         // SAFETY: `pmix.h` declares these functions with these types.
         unsafe {
             Ok(Self {
@@ -179,7 +181,7 @@ impl Calls {
 
 impl Info {
     /// An option that is switched on.
-    fn wish(name: &CStr) -> Self {
+    fn enabled(name: &CStr) -> Self {
         let mut key = [0; KEY_LEN];
         key.iter_mut().zip(name.to_bytes()).for_each(|(to, from)| *to = *from as c_char);
         let mut data = Data { room: [0; 3] };
@@ -188,103 +190,104 @@ impl Info {
     }
 }
 
-fn text(text: &str) -> Result<CString> {
+fn c_string(text: &str) -> Result<CString> {
     CString::new(text).map_err(|_| other("PMIx takes no text with a zero in it"))
 }
 
 impl Pmix {
     /// Joins the job of the launcher that started this process.
     pub(crate) fn join() -> Result<Self> {
-        let calls = Calls::of(load()?)?;
+        let functions = Functions::load_from(load()?)?;
         let mut own = Proc { namespace: [0; NAMESPACE_LEN], rank: 0 };
         // SAFETY: `own` has the layout of pmix_proc_t and outlives the call; null with a length of 0 is an empty list.
-        let status = unsafe { (calls.init)(&raw mut own, ptr::null(), 0) };
-        calls.check(status, "to let this process join")?;
-        Ok(Self { calls, own })
+        let status = unsafe { (functions.init)(&raw mut own, ptr::null(), 0) };
+        functions.check(status, "to let this process join")?;
+        Ok(Self { functions, own })
     }
 
     /// This process's rank and job attributes.
     pub(crate) fn job(&self) -> Result<Job> {
-        let number = |rank: u32, key: &str| match self.find(rank, key) {
-            Ok(Found::Number(number)) => Some(number),
+        let number = |rank: u32, key: &str| match self.get_value(rank, key) {
+            Ok(PmixValue::Number(number)) => Some(number),
             _ => None,
         };
-        let size = number(JOB, "pmix.job.size")
-            .ok_or_else(|| other("the launcher does not say how many the ranks are"))?;
+        let size = number(WHOLE_JOB, "pmix.job.size")
+            .ok_or_else(|| other("the launcher does not provide the number of ranks"))?;
         Ok(Job {
             rank: self.own.rank,
             size,
-            local_size: number(JOB, "pmix.local.size"),
+            local_size: number(WHOLE_JOB, "pmix.local.size"),
             appnum: number(self.own.rank, "pmix.appnum"),
-            universe: number(JOB, "pmix.univ.size"),
+            universe: number(WHOLE_JOB, "pmix.univ.size"),
         })
     }
 
-    fn find(&self, rank: u32, key: &str) -> Result<Found> {
-        let name = text(key)?;
+    fn get_value(&self, rank: u32, key: &str) -> Result<PmixValue> {
+        let name = c_string(key)?;
         let from = Proc { rank, ..self.own };
-        let wish = Info::wish(c"pmix.immediate");
+        let option = Info::enabled(c"pmix.immediate");
         let mut value = ptr::null_mut();
         // SAFETY: all have the library's layouts and outlive the call; the key is shorter than the limit.
-        let status =
-            unsafe { (self.calls.get)(&raw const from, name.as_ptr(), &raw const wish, 1, &raw mut value) };
-        self.calls.check(status, format_args!("to say what {key} is"))?;
+        let status = unsafe {
+            (self.functions.get)(&raw const from, name.as_ptr(), &raw const option, 1, &raw mut value)
+        };
+        self.functions.check(status, format_args!("to provide {key}"))?;
         // SAFETY: on success the library has stored a newly allocated value, which the caller frees and no other code uses.
-        let found = unsafe { Found::taken(value) };
+        let found = unsafe { PmixValue::take_from(value) };
         found.ok_or_else(|| {
-            other(format_args!("the launcher says what {key} is in a way that is not expected"))
+            other(format_args!("the launcher provides {key} as a value of an unexpected type"))
         })
     }
 
     /// Publishes a note under a key.
     pub(crate) fn put(&self, key: &str, note: &str) -> Result<()> {
-        let (name, note) = (text(key)?, text(note)?);
+        let (name, note) = (c_string(key)?, c_string(note)?);
         let mut value = Value { kind: STRING, data: Data { string: note.as_ptr().cast_mut() } };
         // SAFETY: all have the library's layouts and outlive the call; the library copies the string, and does not change it.
-        let status = unsafe { (self.calls.put)(GLOBAL, name.as_ptr(), &raw mut value) };
-        self.calls.check(status, format_args!("the note {key}"))
+        let status = unsafe { (self.functions.put)(GLOBAL, name.as_ptr(), &raw mut value) };
+        self.functions.check(status, format_args!("the note {key}"))
     }
 
     /// The note that another process has published under a key.
     pub(crate) fn get(&self, key: &str) -> Result<String> {
-        match self.find(ANYBODY, key)? {
-            Found::Text(text) => Ok(text),
-            Found::Number(_) => Err(other(format_args!("the note {key} is no text"))),
+        match self.get_value(ANY_RANK, key)? {
+            PmixValue::Text(text) => Ok(text),
+            PmixValue::Number(_) => Err(other(format_args!("the note {key} is no text"))),
         }
     }
 
     /// Waits until all processes of the job have reached the fence, and exchanges their notes.
     pub(crate) fn fence(&self) -> Result<()> {
-        let wish = Info::wish(c"pmix.collect");
+        let option = Info::enabled(c"pmix.collect");
         // SAFETY: it takes no arguments.
-        let status = unsafe { (self.calls.commit)() };
-        self.calls.check(status, "to pass notes on")?;
+        let status = unsafe { (self.functions.commit)() };
+        self.functions.check(status, "to pass notes on")?;
         // SAFETY: an empty list means all processes; the option has the library's layout and outlives the call.
-        let status = unsafe { (self.calls.fence)(ptr::null(), 0, &raw const wish, 1) };
-        self.calls.check(status, "a fence")
+        let status = unsafe { (self.functions.fence)(ptr::null(), 0, &raw const option, 1) };
+        self.functions.check(status, "a fence")
     }
 
     /// Asks the launcher to end the job with this code.
     pub(crate) fn abort(&self, code: i32) -> Result<()> {
         // SAFETY: the message is a static string; an empty list means all processes.
-        let status = unsafe { (self.calls.abort)(code, c"".as_ptr(), ptr::null(), 0) };
-        self.calls.check(status, "to end the job")
+        let status = unsafe { (self.functions.abort)(code, c"".as_ptr(), ptr::null(), 0) };
+        self.functions.check(status, "to end the job")
     }
 
     /// Leaves the job.
     pub(crate) fn leave(&self) -> Result<()> {
         // SAFETY: null with a length of 0 is an empty list.
-        let status = unsafe { (self.calls.finalize)(ptr::null(), 0) };
-        self.calls.check(status, "to let this process leave")
+        let status = unsafe { (self.functions.finalize)(ptr::null(), 0) };
+        self.functions.check(status, "to let this process leave")
     }
 }
 
-impl Found {
+impl PmixValue {
     /// Converts and frees a value.
     ///
     /// # Safety
     /// It must be null, or a value that the library has allocated for the caller; a string in it must be a separate allocation.
-    unsafe fn taken(value: *mut Value) -> Option<Self> {
+    unsafe fn take_from(value: *mut Value) -> Option<Self> {
         // SAFETY: null or valid, by the caller's promise.
         let Value { kind, data } = unsafe { value.as_ref() }?;
         let found = match *kind {

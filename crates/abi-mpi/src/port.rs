@@ -1,8 +1,8 @@
 //! [`Port`]: a listening socket for processes of other jobs (`MPI_Open_port`).
 //!
-//! A port's name contains its address and a key of 128 bits. The key is not sent: both sides prove that they know it (`auth::meeting`).
-//! All connections are served concurrently. An unauthenticated connection costs a socket and some 70 bytes, and at most 64 are kept, so
-//! silent and hostile peers do not delay others.
+//! A port's name contains its address and a key of 128 bits. The key is not sent: both sides prove that they know it
+//! (`auth::handshake`). All connections are served concurrently. An unauthenticated connection costs a socket and some 70 bytes,
+//! and at most 64 are kept, so silent and hostile peers do not delay others.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -12,23 +12,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use auth::Key;
-use auth::meeting::{ANSWER, Connecting, Listening, Met};
+use auth::handshake::{ANSWER, Authenticated, Connector, Listener};
 use host::{Bell, Span, Time};
 use mpi::{Class, Error, Process, Result};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::bridge::{Wire, failed};
+use crate::bridge::{BridgeSocket, failed};
 use crate::clock::host;
 
 /// The polling interval for new connections and answers.
-const LOOK: Span = Span::from_ms(1);
+const POLL_INTERVAL: Span = Span::from_ms(1);
 /// The time limit for authenticating a connection.
-const MANNERS: Span = Span::from_secs(5);
+const AUTHENTICATION_TIMEOUT: Span = Span::from_secs(5);
 /// The most unauthenticated connections. A new one evicts the oldest: a process that has the key answers within a round trip.
-const STRANGERS_MAX: usize = 64;
+const UNAUTHENTICATED_MAX: usize = 64;
 /// The most connections accepted in a row before answers are read.
-const ACCEPTS: usize = 16;
+const ACCEPTS_PER_POLL: usize = 16;
 /// The length of the kernel's accept queue.
 const BACKLOG: i32 = 4096;
 
@@ -36,66 +36,66 @@ const BACKLOG: i32 = 4096;
 pub(crate) struct Port {
     listener: TcpListener,
     key: Key,
-    lobby: Mutex<Lobby>,
+    pending: Mutex<PendingConnections>,
 }
 
 /// Connections that no `accept` call has returned yet. They are kept between calls.
 #[derive(Default)]
-struct Lobby {
-    strangers: VecDeque<Stranger>,
+struct PendingConnections {
+    unauthenticated: VecDeque<UnauthenticatedPeer>,
     /// Authenticated connections.
-    met: VecDeque<(OwnedFd, Met)>,
+    authenticated: VecDeque<(OwnedFd, Authenticated)>,
 }
 
 /// An unauthenticated connection.
-struct Stranger {
+struct UnauthenticatedPeer {
     socket: OwnedFd,
-    meeting: Listening,
+    handshake: Listener,
     answer: [u8; ANSWER],
     len: usize,
-    until: Time,
+    deadline: Time,
 }
 
 /// The state of an answer after reading.
-enum Heard {
-    Part(Stranger),
-    Proved(OwnedFd, Met),
-    Nothing,
+enum AnswerState {
+    Incomplete(UnauthenticatedPeer),
+    Authenticated(OwnedFd, Authenticated),
+    Failed,
 }
 
-impl Stranger {
+impl UnauthenticatedPeer {
     /// Sends a new connection its challenge.
-    fn greet(stream: TcpStream, now: Time) -> Result<Option<Self>> {
-        let (socket, meeting) = (OwnedFd::from(stream), Listening::new()?);
+    fn send_challenge(stream: TcpStream, now: Time) -> Result<Option<Self>> {
+        let (socket, handshake) = (OwnedFd::from(stream), Listener::new()?);
         // The buffer of a new socket has room for it; a connection that is closed already must not fail the next one.
-        let sent = send(&socket, &meeting.challenge(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        let is_sent = sent.is_ok_and(|count| count == meeting.challenge().len());
-        let until = now + MANNERS;
-        Ok(is_sent.then_some(Self { socket, meeting, answer: [0; ANSWER], len: 0, until }))
+        let sent = send(&socket, &handshake.challenge(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let is_sent = sent.is_ok_and(|count| count == handshake.challenge().len());
+        let deadline = now + AUTHENTICATION_TIMEOUT;
+        Ok(is_sent.then_some(Self { socket, handshake, answer: [0; ANSWER], len: 0, deadline }))
     }
 
     /// Reads the available bytes of the answer, and none after it.
-    fn hear(mut self, key: &Key) -> Heard {
+    fn read_answer(mut self, key: &Key) -> AnswerState {
         while self.len < ANSWER {
             match recv(&self.socket, &mut self.answer[self.len..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Heard::Nothing,
+                Ok((0, _)) => return AnswerState::Failed,
                 Ok((count, _)) => self.len += count,
-                Err(Errno::AGAIN) => return Heard::Part(self),
+                Err(Errno::AGAIN) => return AnswerState::Incomplete(self),
                 Err(Errno::INTR) => {}
-                Err(_) => return Heard::Nothing,
+                Err(_) => return AnswerState::Failed,
             }
         }
-        match self.meeting.check(key, &self.answer) {
-            Some(met) => Heard::Proved(self.socket, met),
-            None => Heard::Nothing,
+        match self.handshake.check(key, &self.answer) {
+            Some(authenticated) => AnswerState::Authenticated(self.socket, authenticated),
+            None => AnswerState::Failed,
         }
     }
 }
 
-impl Lobby {
-    /// Accepts up to [`ACCEPTS`] connections; returns whether there may be more.
-    fn take(&mut self, listener: &TcpListener, now: Time) -> Result<bool> {
-        for _ in 0..ACCEPTS {
+impl PendingConnections {
+    /// Accepts up to [`ACCEPTS_PER_POLL`] connections; returns whether there may be more.
+    fn accept_new(&mut self, listener: &TcpListener, now: Time) -> Result<bool> {
+        for _ in 0..ACCEPTS_PER_POLL {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -107,34 +107,36 @@ impl Lobby {
                 }
                 Err(error) => return Err(failed(format_args!("no connection can be accepted: {error}"))),
             };
-            let Some(stranger) = Stranger::greet(stream, now)? else { continue };
-            if self.strangers.len() == STRANGERS_MAX {
-                self.strangers.pop_front();
+            let Some(peer) = UnauthenticatedPeer::send_challenge(stream, now)? else { continue };
+            if self.unauthenticated.len() == UNAUTHENTICATED_MAX {
+                self.unauthenticated.pop_front();
             }
-            self.strangers.push_back(stranger);
+            self.unauthenticated.push_back(peer);
         }
         Ok(true)
     }
 
     /// Reads all answers, and closes connections that failed to authenticate or timed out.
-    fn hear(&mut self, key: &Key, now: Time) {
-        for stranger in std::mem::take(&mut self.strangers) {
-            match stranger.hear(key) {
-                Heard::Part(stranger) if now < stranger.until => self.strangers.push_back(stranger),
-                Heard::Proved(socket, met) => self.met.push_back((socket, met)),
-                Heard::Part(_) | Heard::Nothing => {}
+    fn read_answers(&mut self, key: &Key, now: Time) {
+        for peer in std::mem::take(&mut self.unauthenticated) {
+            match peer.read_answer(key) {
+                AnswerState::Incomplete(peer) if now < peer.deadline => self.unauthenticated.push_back(peer),
+                AnswerState::Authenticated(socket, authenticated) => {
+                    self.authenticated.push_back((socket, authenticated))
+                }
+                AnswerState::Incomplete(_) | AnswerState::Failed => {}
             }
         }
     }
 
     /// The next authenticated connection that is still open.
-    fn next(&mut self) -> Option<(OwnedFd, Met)> {
+    fn next_authenticated(&mut self) -> Option<(OwnedFd, Authenticated)> {
         loop {
-            let (socket, met) = self.met.pop_front()?;
+            let (socket, authenticated) = self.authenticated.pop_front()?;
             // An open peer sends nothing before the welcome.
             let gone = recv(&socket, &mut [0_u8; 1][..], RecvFlags::DONTWAIT | RecvFlags::PEEK);
             if matches!(gone, Err(Errno::AGAIN)) {
-                return Some((socket, met));
+                return Some((socket, authenticated));
             }
         }
     }
@@ -148,35 +150,37 @@ impl Port {
         listener.set_nonblocking(true).map_err(refused)?;
         // The standard library's backlog is too short for a flood of connections.
         rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
-        let (place, key) = (listener.local_addr().map_err(refused)?, Key::random()?);
-        let name = format!("nicety#{place}#{}", key.to_hex());
-        Ok((name, Self { listener, key, lobby: Mutex::default() }))
+        let (address, key) = (listener.local_addr().map_err(refused)?, Key::random()?);
+        let name = format!("nicety#{address}#{}", key.to_hex());
+        Ok((name, Self { listener, key, pending: Mutex::default() }))
     }
 
-    /// Waits until a process that has the port's name connects, at most for `patience`.
-    pub(crate) fn accept(&self, process: &'static Process, patience: Option<Span>) -> Result<Wire> {
+    /// Waits until a process that has the port's name connects, at most for `timeout`.
+    pub(crate) fn accept(&self, process: &'static Process, timeout: Option<Span>) -> Result<BridgeSocket> {
         let host = host();
-        let deadline = patience.and_then(|patience| host.after(patience));
+        let deadline = timeout.and_then(|timeout| host.after(timeout));
         loop {
             let now = host.now();
-            let mut lobby = self.lobby.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             // Answers are read before old connections are evicted.
-            lobby.hear(&self.key, now);
-            let found = lobby.next();
-            let has_more = found.is_none() && lobby.take(&self.listener, now)?;
-            drop(lobby);
-            if let Some((socket, met)) = found {
+            pending.read_answers(&self.key, now);
+            let found = pending.next_authenticated();
+            let has_more = found.is_none() && pending.accept_new(&self.listener, now)?;
+            drop(pending);
+            if let Some((socket, authenticated)) = found {
                 let left = deadline.map(|deadline| deadline.since(now));
-                let mut wire = Wire::new(process, socket, left);
-                wire.write(&met.welcome)?;
-                return Ok(wire.trust(Some(met.session)));
+                let mut socket = BridgeSocket::new(process, socket, left);
+                socket.write(&authenticated.welcome)?;
+                return Ok(socket.trust(Some(authenticated.session)));
             }
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Err(failed("nobody who knows the port's name has connected in time"));
+                return Err(failed(
+                    "no process that knows the port's name has connected within the time limit",
+                ));
             }
             process.progress();
             if !has_more {
-                host.wait("MPI_Comm_accept", &Bell::new(), host.after(LOOK), || None::<()>);
+                host.wait("MPI_Comm_accept", &Bell::new(), host.after(POLL_INTERVAL), || None::<()>);
             }
         }
     }
@@ -186,31 +190,31 @@ impl Port {
 fn parse(name: &str) -> Result<(SocketAddr, Key)> {
     let wrong = || failed("port_name: this is no name of a port; give it as MPI_Open_port did");
     let rest = name.strip_prefix("nicety#").ok_or_else(wrong)?;
-    let (place, key) = rest.split_once('#').ok_or_else(wrong)?;
-    Ok((place.parse().map_err(|_| wrong())?, Key::from_hex(key).ok_or_else(wrong)?))
+    let (address, key) = rest.split_once('#').ok_or_else(wrong)?;
+    Ok((address.parse().map_err(|_| wrong())?, Key::from_hex(key).ok_or_else(wrong)?))
 }
 
 /// Connects to a port, within a time limit.
-pub(crate) fn connect(process: &'static Process, name: &str, patience: Span) -> Result<Wire> {
-    let (place, key) = parse(name)?;
-    let limit = Duration::from_nanos(patience.as_ns().max(1));
-    let closed = |error| failed(format_args!("port_name: nobody listens at {place}: {error}"));
-    let stream = TcpStream::connect_timeout(&place, limit).map_err(closed)?;
-    let mut wire = Wire::new(process, stream.into(), Some(patience));
-    let other = || failed(format_args!("port_name: what listens at {place} is no port of this version"));
-    let meeting = Connecting::new(&wire.read_array()?)?.ok_or_else(other)?;
-    wire.write(&meeting.answer(&key))?;
+pub(crate) fn connect(process: &'static Process, name: &str, timeout: Span) -> Result<BridgeSocket> {
+    let (address, key) = parse(name)?;
+    let limit = Duration::from_nanos(timeout.as_ns().max(1));
+    let closed = |error| failed(format_args!("port_name: nothing listens at {address}: {error}"));
+    let stream = TcpStream::connect_timeout(&address, limit).map_err(closed)?;
+    let mut socket = BridgeSocket::new(process, stream.into(), Some(timeout));
+    let other = || failed(format_args!("port_name: what listens at {address} is no port of this version"));
+    let handshake = Connector::new(&socket.read_array()?)?.ok_or_else(other)?;
+    socket.write(&handshake.answer(&key))?;
     let refused = |error: Error| {
         failed(format_args!(
-            "port_name: {}; if the port at {place} was closed and another one opened there, ask for its name again",
+            "port_name: {}; if the port at {address} was closed and another one opened there, ask for its name again",
             error.text
         ))
     };
-    let welcome = wire.read_array().map_err(refused)?;
-    let session = meeting.check(&key, &welcome).ok_or_else(|| {
-        failed(format_args!("port_name: what listens at {place} does not know the port's name"))
+    let welcome = socket.read_array().map_err(refused)?;
+    let session = handshake.check(&key, &welcome).ok_or_else(|| {
+        failed(format_args!("port_name: what listens at {address} does not know the port's name"))
     })?;
-    Ok(wire.trust(Some(session)))
+    Ok(socket.trust(Some(session)))
 }
 
 #[cfg(test)]
@@ -219,16 +223,16 @@ mod tests {
     use std::net::Shutdown;
     use std::thread;
 
-    use auth::meeting::{CHALLENGE, WELCOME};
-    use mpi::{Board, Bridge as _, Config};
+    use auth::handshake::{CHALLENGE, WELCOME};
+    use mpi::{Bridge as _, Config, LocalKvs};
 
     use super::*;
 
     /// A separate process, which exists until the test program ends.
     fn process() -> &'static Process {
-        let seat = Board::new(1).seat(0, host());
+        let bootstrap = LocalKvs::new(1).bootstrap(0, host());
         let config = Config { node: "here".into(), ..Config::default() };
-        Box::leak(Box::new(Process::start(host(), &config, seat).expect("a job")))
+        Box::leak(Box::new(Process::start(host(), &config, bootstrap).expect("a job")))
     }
 
     fn open() -> (String, Port) {
@@ -237,8 +241,8 @@ mod tests {
 
     /// Opens `count` silent connections to a port.
     fn silent(name: &str, count: usize) -> Vec<TcpStream> {
-        let (place, _) = parse(name).expect("a name");
-        (0..count).map(|_| TcpStream::connect(place).expect("a connection")).collect()
+        let (address, _) = parse(name).expect("a name");
+        (0..count).map(|_| TcpStream::connect(address).expect("a connection")).collect()
     }
 
     const LONG: Span = Span::from_secs(60);
@@ -247,23 +251,23 @@ mod tests {
     fn client(name: &str) -> thread::JoinHandle<Vec<u8>> {
         let name = name.to_owned();
         thread::spawn(move || {
-            let mut wire = connect(process(), &name, LONG).expect("connected");
-            wire.send(b"hello").expect("sent");
-            wire.receive(16).expect("answered")
+            let mut socket = connect(process(), &name, LONG).expect("connected");
+            socket.send(b"hello").expect("sent");
+            socket.receive(16).expect("answered")
         })
     }
 
     fn serve(port: &Port, process: &'static Process) {
-        let mut wire = port.accept(process, Some(LONG)).expect("somebody comes");
-        assert_eq!(wire.receive(16).expect("it speaks"), b"hello");
-        wire.send(b"welcome").expect("sent");
+        let mut socket = port.accept(process, Some(LONG)).expect("somebody comes");
+        assert_eq!(socket.receive(16).expect("it speaks"), b"hello");
+        socket.send(b"welcome").expect("sent");
     }
 
     #[test]
-    fn names_say_where_a_port_is() {
+    fn a_port_name_contains_the_address_and_the_key() {
         let (name, port) = open();
-        let (place, key) = parse(&name).expect("its name");
-        assert_eq!((place, &key), (port.listener.local_addr().expect("a place"), &port.key));
+        let (address, key) = parse(&name).expect("its name");
+        assert_eq!((address, &key), (port.listener.local_addr().expect("a place"), &port.key));
         assert!(name.bytes().all(|byte| byte.is_ascii_graphic() && !b";\\%".contains(&byte)));
         let hex = key.to_hex();
         for wrong in [
@@ -280,43 +284,47 @@ mod tests {
     }
 
     #[test]
-    fn accept_with_silent_strangers_before_and_behind_serves_the_client() {
+    fn silent_connections_do_not_delay_a_client() {
         let ((name, port), process) = (open(), process());
-        let before = silent(&name, 3 * STRANGERS_MAX);
+        let before = silent(&name, 3 * UNAUTHENTICATED_MAX);
         let client = client(&name);
-        let behind = silent(&name, 3 * STRANGERS_MAX);
+        let behind = silent(&name, 3 * UNAUTHENTICATED_MAX);
         serve(&port, process);
         assert_eq!(client.join().expect("no panic"), b"welcome");
-        assert!(port.lobby.lock().expect("no panic").strangers.len() <= STRANGERS_MAX);
+        assert!(port.pending.lock().expect("no panic").unauthenticated.len() <= UNAUTHENTICATED_MAX);
         drop((before, behind));
     }
 
     #[test]
-    fn accept_with_silent_strangers_ends_at_its_deadline() {
+    fn accept_with_silent_connections_ends_at_its_deadline() {
         let ((name, port), process) = (open(), process());
         let silent = silent(&name, 20);
         let error = port.accept(process, Some(Span::from_ms(50))).err().expect("nobody proves anything");
         assert_eq!(error.class, Class::PORT);
-        assert_eq!(port.lobby.lock().expect("no panic").strangers.len(), silent.len(), "they had time left");
+        assert_eq!(
+            port.pending.lock().expect("no panic").unauthenticated.len(),
+            silent.len(),
+            "they had time left"
+        );
     }
 
-    /// Goal: data from an unauthenticated peer uses no memory. Method: a peer sends a megabyte; the port reads at most the length of an
-    /// answer before it closes the connection.
+    /// Goal: data from an unauthenticated peer uses no memory. Method: a peer sends a megabyte; the port reads at most the length
+    /// of an answer before it closes the connection.
     #[test]
-    fn a_stranger_that_sends_much_is_closed_after_an_answer() {
+    fn an_unauthenticated_peer_that_sends_too_much_is_closed() {
         let ((name, port), process) = (open(), process());
-        let mut stranger = silent(&name, 1).remove(0);
+        let mut peer = silent(&name, 1).remove(0);
         let hostile = thread::spawn(move || {
             // The port closes the connection during the write.
-            let _ = stranger.write_all(&vec![0x6e; 1 << 20]);
+            let _ = peer.write_all(&vec![0x6e; 1 << 20]);
             let mut said = Vec::new();
-            let _ = stranger.read_to_end(&mut said);
+            let _ = peer.read_to_end(&mut said);
             said.len()
         });
         assert!(port.accept(process, Some(Span::from_ms(200))).is_err());
         assert!(hostile.join().expect("no panic") <= CHALLENGE);
-        let lobby = port.lobby.lock().expect("no panic");
-        assert!(lobby.strangers.is_empty() && lobby.met.is_empty());
+        let pending = port.pending.lock().expect("no panic");
+        assert!(pending.unauthenticated.is_empty() && pending.authenticated.is_empty());
     }
 
     #[test]
@@ -329,21 +337,21 @@ mod tests {
 
     /// A client that authenticated and then closed its connection is skipped.
     #[test]
-    fn a_client_that_has_gone_is_passed_over() {
+    fn a_client_that_closed_its_connection_is_skipped() {
         let ((name, port), process) = (open(), process());
         let (_, key) = parse(&name).expect("a name");
         let mut gone = silent(&name, 1).remove(0);
         let proved = thread::spawn(move || {
             let mut challenge = [0; CHALLENGE];
             gone.read_exact(&mut challenge).expect("a challenge");
-            let meeting = Connecting::new(&challenge).expect("random bytes").expect("a challenge");
-            gone.write_all(&meeting.answer(&key)).expect("sent");
+            let handshake = Connector::new(&challenge).expect("random bytes").expect("a challenge");
+            gone.write_all(&handshake.answer(&key)).expect("sent");
             gone.shutdown(Shutdown::Both).expect("closed");
         });
-        while port.lobby.lock().expect("no panic").met.is_empty() {
-            let mut lobby = port.lobby.lock().expect("no panic");
-            lobby.take(&port.listener, host().now()).expect("accepted");
-            lobby.hear(&port.key, host().now());
+        while port.pending.lock().expect("no panic").authenticated.is_empty() {
+            let mut pending = port.pending.lock().expect("no panic");
+            pending.accept_new(&port.listener, host().now()).expect("accepted");
+            pending.read_answers(&port.key, host().now());
         }
         proved.join().expect("no panic");
         let client = client(&name);
@@ -352,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn connect_with_another_key_is_refused_with_a_sentence() {
+    fn connect_with_a_wrong_key_fails_and_explains_why() {
         let ((name, port), process) = (open(), process());
-        let (place, _) = parse(&name).expect("a name");
-        let wrong = format!("nicety#{place}#{}", Key::random().expect("random bytes").to_hex());
+        let (address, _) = parse(&name).expect("a name");
+        let wrong = format!("nicety#{address}#{}", Key::random().expect("random bytes").to_hex());
         let other = thread::spawn(move || connect(self::process(), &wrong, LONG).err());
         assert!(port.accept(process, Some(Span::from_ms(200))).is_err());
         let error = other.join().expect("no panic").expect("it has not the key");
@@ -366,13 +374,13 @@ mod tests {
     #[test]
     fn connect_to_a_listener_without_the_key_fails() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let place = listener.local_addr().expect("a place");
+        let address = listener.local_addr().expect("a place");
         let key = Key::random().expect("random bytes");
-        let name = format!("nicety#{place}#{}", key.to_hex());
+        let name = format!("nicety#{address}#{}", key.to_hex());
         let client = thread::spawn(move || connect(process(), &name, LONG).err());
         let (mut stream, _) = listener.accept().expect("a connection");
-        let meeting = Listening::new().expect("random bytes");
-        stream.write_all(&meeting.challenge()).expect("sent");
+        let handshake = Listener::new().expect("random bytes");
+        stream.write_all(&handshake.challenge()).expect("sent");
         let mut answer = [0; ANSWER];
         stream.read_exact(&mut answer).expect("an answer");
         // The client's own proof is reflected.
@@ -384,39 +392,41 @@ mod tests {
         assert!(error.text.contains("does not know the port's name"), "{error}");
     }
 
-    /// Goal: memory use grows with received bytes, not with the announced length, and a message above the expected length is refused.
+    /// Goal: memory use grows with received bytes, not with the announced length, and a message above the expected length is
+    /// refused.
     #[test]
-    fn an_announced_length_takes_no_memory() {
+    fn an_announced_length_allocates_no_memory() {
         let ((name, port), process) = (open(), process());
         let client = thread::spawn(move || {
-            let mut wire = connect(self::process(), &name, LONG).expect("connected");
-            wire.write(&(1_u32 << 30).to_le_bytes()).expect("sent");
-            wire.write(b"few bytes").expect("sent");
+            let mut socket = connect(self::process(), &name, LONG).expect("connected");
+            socket.write(&(1_u32 << 30).to_le_bytes()).expect("sent");
+            socket.write(b"few bytes").expect("sent");
         });
-        let mut wire = port.accept(process, Some(Span::from_secs(2))).expect("it comes");
+        let mut socket = port.accept(process, Some(Span::from_secs(2))).expect("it comes");
         client.join().expect("no panic");
-        assert!(wire.receive(1 << 30).is_err(), "it has hung up");
-        assert!(wire.capacity() < 1 << 20, "{} bytes", wire.capacity());
+        assert!(socket.receive(1 << 30).is_err(), "it has hung up");
+        assert!(socket.capacity() < 1 << 20, "{} bytes", socket.capacity());
         let (mut one, mut other) = pair();
         one.send(&[0; 17]).expect("sent");
         assert_eq!(other.receive(16).expect_err("too long").class, Class::PORT);
     }
 
     /// A pair of connected sockets that trust each other.
-    fn pair() -> (Wire, Wire) {
+    fn pair() -> (BridgeSocket, BridgeSocket) {
         let (one, other) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let wire =
-            |end: std::os::unix::net::UnixStream| Wire::new(process(), end.into(), Some(LONG)).trust(None);
-        (wire(one), wire(other))
+        let socket = |end: std::os::unix::net::UnixStream| {
+            BridgeSocket::new(process(), end.into(), Some(LONG)).trust(None)
+        };
+        (socket(one), socket(other))
     }
 
     /// Both sides send before they receive, and more than the socket buffers hold.
     #[test]
     fn long_messages_both_ways_do_not_block_each_other() {
         let (mut one, mut other) = pair();
-        let exchange = |wire: &mut Wire, byte: u8| {
-            wire.send(&vec![byte; 4 << 20]).expect("sent");
-            wire.receive(4 << 20).expect("received")
+        let exchange = |socket: &mut BridgeSocket, byte: u8| {
+            socket.send(&vec![byte; 4 << 20]).expect("sent");
+            socket.receive(4 << 20).expect("received")
         };
         thread::scope(|scope| {
             let there = scope.spawn(|| exchange(&mut other, 1));

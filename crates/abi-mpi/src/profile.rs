@@ -1,4 +1,5 @@
-//! The profile of calls: their time and traffic, recorded if the launcher asks for it and sent to the launcher when the process leaves.
+//! The profile of calls: their time and traffic, recorded if the launcher asks for it and sent to the launcher when the process
+//! leaves.
 //!
 //! If neither profiling nor events are enabled, a call costs one check of a flag. `MPI_Pcontrol` switches profiling on and off.
 
@@ -7,25 +8,26 @@ use std::sync::{Mutex, OnceLock};
 
 use host::{Span, Time};
 use mpi::{Process, Traffic};
-use pmi::profile::{Called, Profile};
+use pmi::profile::{CallStats, Profile};
 
 include!(concat!(env!("OUT_DIR"), "/names.rs"));
 
 /// What the end of a call has to do, as bits.
-static IS_ON: AtomicU8 = AtomicU8::new(0);
+static FLAGS: AtomicU8 = AtomicU8::new(0);
 /// Calls are profiled.
-const NOTES: u8 = 1;
+const PROFILE: u8 = 1;
 /// Tools receive events.
 const EVENTS: u8 = 2;
 /// A function of the program has thrown an exception. From then on, every call checks whether its thread keeps one.
-const THROWN: u8 = 4;
+const EXCEPTIONS: u8 = 4;
 /// Counters of each function, in the order of [`NAMES`].
 static CALLS: [Count; NAMES.len()] = [const { Count::new() }; NAMES.len()];
 /// Bytes that were sent up to the end of the last profiled call.
-static LEFT: AtomicU64 = AtomicU64::new(0);
+static SENT_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The profiled process, if any.
 static PROCESS: OnceLock<Process> = OnceLock::new();
-static WATCH: Mutex<Watch> = Mutex::new(Watch { since: None, watched: Span::ZERO, sent: Vec::new() });
+static RECORDING: Mutex<Recording> =
+    Mutex::new(Recording { since: None, watched: Span::ZERO, sent: Vec::new() });
 
 /// Counters of one function's calls.
 struct Count {
@@ -45,7 +47,7 @@ impl Count {
 }
 
 /// The time and traffic of the profiled periods.
-struct Watch {
+struct Recording {
     /// While profiling is on: its start, and the traffic until then.
     since: Option<(Time, Vec<Traffic>)>,
     /// The length of earlier periods, and their traffic.
@@ -55,8 +57,8 @@ struct Watch {
 
 /// The start time of a call; `None` if its end has nothing to do.
 #[inline(always)]
-pub(crate) fn begin() -> Option<Time> {
-    if IS_ON.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
+pub(crate) fn begin_call() -> Option<Time> {
+    if FLAGS.load(Ordering::Relaxed) == 0 { None } else { Some(now()) }
 }
 
 #[cold]
@@ -65,59 +67,61 @@ fn now() -> Time {
 }
 
 /// Switches events on or off; returns whether that is a change.
-pub(crate) fn tell_events(on: bool) -> bool {
+pub(crate) fn set_events_enabled(on: bool) -> bool {
     let before = if on {
-        IS_ON.fetch_or(EVENTS, Ordering::Relaxed)
+        FLAGS.fetch_or(EVENTS, Ordering::Relaxed)
     } else {
-        IS_ON.fetch_and(!EVENTS, Ordering::Relaxed)
+        FLAGS.fetch_and(!EVENTS, Ordering::Relaxed)
     };
     (before & EVENTS != 0) != on
 }
 
 /// Whether tools receive events.
-pub(crate) fn tells_events() -> bool {
-    IS_ON.load(Ordering::Relaxed) & EVENTS != 0
+pub(crate) fn events_enabled() -> bool {
+    FLAGS.load(Ordering::Relaxed) & EVENTS != 0
 }
 
 /// Records that a function of the program has thrown.
-pub(crate) fn note_thrown() {
-    IS_ON.fetch_or(THROWN, Ordering::Relaxed);
+pub(crate) fn record_exception() {
+    FLAGS.fetch_or(EXCEPTIONS, Ordering::Relaxed);
 }
 
 /// Whether a function of the program has ever thrown. A thread always sees its own records.
 #[inline(always)]
-pub(crate) fn has_thrown() -> bool {
-    IS_ON.load(Ordering::Relaxed) & THROWN != 0
+pub(crate) fn had_exception() -> bool {
+    FLAGS.load(Ordering::Relaxed) & EXCEPTIONS != 0
 }
 
-/// Records the end of a call; `at` is the function's index in [`NAMES`].
+/// Records the end of a call; `function` is its index in [`NAMES`].
 #[cold]
-pub(crate) fn end(at: usize, began: Time) {
-    let Some(process) = PROCESS.get().filter(|_| IS_ON.load(Ordering::Relaxed) & NOTES != 0) else { return };
+pub(crate) fn end_call(function: usize, began: Time) {
+    let Some(process) = PROCESS.get().filter(|_| FLAGS.load(Ordering::Relaxed) & PROFILE != 0) else {
+        return;
+    };
     let time = process.host().now().since(began);
     let left = process.traffic().all().bytes;
     // If calls of several threads overlap, the first one to end is charged with all bytes.
-    let bytes = left.saturating_sub(LEFT.fetch_max(left, Ordering::Relaxed));
-    for (count, more) in CALLS[at].all().into_iter().zip([1, time.as_ps(), bytes]) {
+    let bytes = left.saturating_sub(SENT_BYTES.fetch_max(left, Ordering::Relaxed));
+    for (count, more) in CALLS[function].all().into_iter().zip([1, time.as_ps(), bytes]) {
         count.fetch_add(more, Ordering::Relaxed);
     }
 }
 
 /// Starts to profile a process.
-pub(crate) fn watch(process: &Process) {
+pub(crate) fn start(process: &Process) {
     if PROCESS.set(process.clone()).is_ok() {
-        ffi::lock(&WATCH).switch_on(process);
+        ffi::lock(&RECORDING).switch_on(process);
     }
 }
 
 /// `MPI_Pcontrol`: 0 stops profiling, 1 continues it, 2 clears it; other levels have no effect.
 pub(crate) fn control(level: i32) {
     let Some(process) = PROCESS.get() else { return };
-    let mut watch = ffi::lock(&WATCH);
+    let mut recording = ffi::lock(&RECORDING);
     match level {
-        0 => watch.switch_off(process),
-        1 => watch.switch_on(process),
-        2 => watch.forget(process),
+        0 => recording.switch_off(process),
+        1 => recording.switch_on(process),
+        2 => recording.clear(process),
         _ => {}
     }
 }
@@ -125,19 +129,19 @@ pub(crate) fn control(level: i32) {
 /// Ends profiling and returns the profile; `None` if it was not requested.
 pub(crate) fn finish() -> Option<Profile> {
     let process = PROCESS.get()?;
-    let mut watch = ffi::lock(&WATCH);
-    watch.switch_off(process);
+    let mut recording = ffi::lock(&RECORDING);
+    recording.switch_off(process);
     let called = |count: &Count| {
         let [calls, ps, bytes] = count.all().map(|count| count.load(Ordering::Relaxed));
-        Called { calls, time: Span::from_ps(ps), bytes }
+        CallStats { calls, time: Span::from_ps(ps), bytes }
     };
     let calls = NAMES.iter().zip(CALLS.iter().map(called)).filter(|(_, called)| called.calls > 0);
     let calls = calls.map(|(name, called)| ((*name).to_owned(), called)).collect();
-    Some(Profile { watched: watch.watched, calls, sent: std::mem::take(&mut watch.sent) })
+    Some(Profile { watched: recording.watched, calls, sent: std::mem::take(&mut recording.sent) })
 }
 
 /// The traffic to each process of the job, followed by that to other jobs.
-fn sent(process: &Process) -> Vec<Traffic> {
+fn traffic_by_peer(process: &Process) -> Vec<Traffic> {
     let mut sent = process.world().traffic();
     let mut known = Traffic::default();
     sent.iter().for_each(|to| known.add(to));
@@ -145,26 +149,26 @@ fn sent(process: &Process) -> Vec<Traffic> {
     sent
 }
 
-impl Watch {
+impl Recording {
     fn switch_on(&mut self, process: &Process) {
         if self.since.is_none() {
-            self.since = Some((process.host().now(), sent(process)));
-            LEFT.store(process.traffic().all().bytes, Ordering::Relaxed);
-            IS_ON.fetch_or(NOTES, Ordering::Relaxed);
+            self.since = Some((process.host().now(), traffic_by_peer(process)));
+            SENT_BYTES.store(process.traffic().all().bytes, Ordering::Relaxed);
+            FLAGS.fetch_or(PROFILE, Ordering::Relaxed);
         }
     }
 
     fn switch_off(&mut self, process: &Process) {
-        IS_ON.fetch_and(!NOTES, Ordering::Relaxed);
+        FLAGS.fetch_and(!PROFILE, Ordering::Relaxed);
         let Some((since, before)) = self.since.take() else { return };
         self.watched += process.host().now().since(since);
         self.sent.resize(before.len(), Traffic::default());
-        for ((all, now), before) in self.sent.iter_mut().zip(sent(process)).zip(before) {
+        for ((all, now), before) in self.sent.iter_mut().zip(traffic_by_peer(process)).zip(before) {
             all.add(&now.since(&before));
         }
     }
 
-    fn forget(&mut self, process: &Process) {
+    fn clear(&mut self, process: &Process) {
         let was_on = self.since.is_some();
         self.switch_off(process);
         CALLS.iter().flat_map(Count::all).for_each(|count| count.store(0, Ordering::Relaxed));

@@ -1,7 +1,8 @@
 //! The state of the program's MPI process: initialization, termination, configuration.
 //!
-//! The process joins its job with `MPI_Init` or the first session, whichever is first; this is collective over the job. It leaves the job
-//! with `MPI_Finalize` if there was no session, and otherwise when the program exits, since more sessions may follow until then.
+//! The process joins its job with `MPI_Init` or the first session, whichever is first; this is collective over the job. It leaves
+//! the job with `MPI_Finalize` if there was no session, and otherwise when the program exits, since more sessions may follow until
+//! then.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,7 +13,7 @@ use std::thread::{self, ThreadId};
 
 use ffi::lock;
 use host::real::remark;
-use mpi::{Bootstrap as _, Config, Connect, Kind, Lane, Matcher, OneSided, Port, Process, Tuning};
+use mpi::{Bootstrap as _, CollKind, Config, Connect, MatchEngine, Matcher, OneSided, Port, Process, Tuning};
 
 use crate::answer::{Answer, Fault};
 use crate::clock::host;
@@ -37,33 +38,33 @@ pub(crate) struct State {
 
 static STATE: OnceLock<State> = OnceLock::new();
 /// The phase of the world model: before, between or after `MPI_Init` and `MPI_Finalize`.
-static WORLD: AtomicU8 = AtomicU8::new(BEFORE);
-const BEFORE: u8 = 0;
+static WORLD_PHASE: AtomicU8 = AtomicU8::new(UNINITIALIZED);
+const UNINITIALIZED: u8 = 0;
 const RUNNING: u8 = 1;
-const OVER: u8 = 2;
+const FINALIZED: u8 = 2;
 /// The number of open sessions, and whether there ever was one.
 static SESSIONS: AtomicUsize = AtomicUsize::new(0);
 static HAD_SESSIONS: AtomicBool = AtomicBool::new(false);
 static HAS_LEFT: AtomicBool = AtomicBool::new(false);
 /// The highest thread level provided so far, and the one of `MPI_Init`.
-static LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
+static THREAD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 static WORLD_LEVEL: AtomicI32 = AtomicI32::new(c::MPI_THREAD_SINGLE);
 /// Algorithms that a tool selected before `MPI_Init`.
-pub(crate) static CHOSEN: Mutex<BTreeMap<Kind, String>> = Mutex::new(BTreeMap::new());
+pub(crate) static TOOL_ALGORITHMS: Mutex<BTreeMap<CollKind, String>> = Mutex::new(BTreeMap::new());
 /// Serializes initialization and termination.
-static TURN: Mutex<()> = Mutex::new(());
+static INIT_LOCK: Mutex<()> = Mutex::new(());
 
 /// The state between `MPI_Init` and `MPI_Finalize`, or while a session is open.
 #[inline]
 pub(crate) fn state() -> Answer<&'static State> {
     match STATE.get() {
-        Some(state) if WORLD.load(Ordering::Relaxed) == RUNNING => Ok(state),
-        state => of_session(state),
+        Some(state) if WORLD_PHASE.load(Ordering::Relaxed) == RUNNING => Ok(state),
+        state => state_in_session(state),
     }
 }
 
 #[cold]
-fn of_session(state: Option<&'static State>) -> Answer<&'static State> {
+fn state_in_session(state: Option<&'static State>) -> Answer<&'static State> {
     let why =
         if is_finalized() { "MPI_Finalize was called before" } else { "MPI_Init must be called before" };
     let state = state.filter(|_| SESSIONS.load(Ordering::Relaxed) > 0);
@@ -73,7 +74,7 @@ fn of_session(state: Option<&'static State>) -> Answer<&'static State> {
 /// `MPI_COMM_WORLD`, between `MPI_Init` and `MPI_Finalize`.
 #[inline]
 pub(crate) fn world() -> Option<&'static mpi::Comm> {
-    let state = STATE.get().filter(|_| WORLD.load(Ordering::Relaxed) == RUNNING);
+    let state = STATE.get().filter(|_| WORLD_PHASE.load(Ordering::Relaxed) == RUNNING);
     state.map(|state| state.process.world())
 }
 
@@ -83,25 +84,25 @@ pub(crate) fn process() -> Answer<&'static Process> {
 }
 
 pub(crate) fn is_initialized() -> bool {
-    WORLD.load(Ordering::Relaxed) != BEFORE
+    WORLD_PHASE.load(Ordering::Relaxed) != UNINITIALIZED
 }
 
 pub(crate) fn is_finalized() -> bool {
-    WORLD.load(Ordering::Relaxed) == OVER
+    WORLD_PHASE.load(Ordering::Relaxed) == FINALIZED
 }
 
 /// Joins the job, once per program.
-fn join() -> Answer<&'static State> {
+fn join_job() -> Answer<&'static State> {
     if HAS_LEFT.load(Ordering::Relaxed) {
         return Err(Fault::new(
             c::MPI_ERR_OTHER,
-            "the job was left with MPI_Finalize; begin a session before",
+            "MPI_Finalize has left the job; a session that is opened before it keeps the job",
         ));
     }
     if let Some(state) = STATE.get() {
         return Ok(state);
     }
-    let launch = Arc::new(Launch::find()?);
+    let launch = Arc::new(Launch::join()?);
     let (config, is_strict) = (config(&launch)?, is_set("NICETY_STRICT")?);
     let process = Process::start(host(), &config, launch.clone())?;
     let number = |known: Option<u32>| known.and_then(|known| i32::try_from(known).ok()).unwrap_or(-1);
@@ -109,7 +110,7 @@ fn join() -> Answer<&'static State> {
     let address = address(&config);
     let main = thread::current().id();
     if env::var_os("NICETY_PROFILE").is_some_and(|value| !value.is_empty()) {
-        profile::watch(&process);
+        profile::start(&process);
     }
     Ok(STATE.get_or_init(|| State { process, launch, main, address, appnum, universe, is_strict }))
 }
@@ -122,14 +123,14 @@ fn address(config: &Config) -> IpAddr {
 }
 
 /// Provides a thread level. Unless it was ever `MPI_THREAD_MULTIPLE`, the program's calls are serialized.
-pub(crate) fn give_level(level: i32) {
-    LEVEL.fetch_max(level, Ordering::Relaxed);
+pub(crate) fn raise_thread_level(level: i32) {
+    THREAD_LEVEL.fetch_max(level, Ordering::Relaxed);
 }
 
 /// Whether the program's calls are serialized.
 #[inline]
-pub(crate) fn is_one_thread() -> bool {
-    LEVEL.load(Ordering::Relaxed) < c::MPI_THREAD_MULTIPLE
+pub(crate) fn calls_are_serialized() -> bool {
+    THREAD_LEVEL.load(Ordering::Relaxed) < c::MPI_THREAD_MULTIPLE
 }
 
 /// The thread level of `MPI_Init`.
@@ -137,53 +138,53 @@ pub(crate) fn world_level() -> i32 {
     WORLD_LEVEL.load(Ordering::Relaxed)
 }
 
-/// Initializes the world model at a thread level; once per program. While the caller holds the result, no other thread can initialize or
-/// finalize.
-pub(crate) fn start(level: i32) -> Answer<MutexGuard<'static, ()>> {
-    let turn = lock(&TURN);
+/// Initializes the world model at a thread level; once per program. While the caller holds the result, no other thread can
+/// initialize or finalize.
+pub(crate) fn init_world(level: i32) -> Answer<MutexGuard<'static, ()>> {
+    let init_lock = lock(&INIT_LOCK);
     if is_initialized() {
         return Err(Fault::new(c::MPI_ERR_OTHER, "MPI was initialized before, which is possible once"));
     }
-    join()?;
+    join_job()?;
     WORLD_LEVEL.store(level, Ordering::Relaxed);
-    give_level(level);
-    WORLD.store(RUNNING, Ordering::Relaxed);
-    Ok(turn)
+    raise_thread_level(level);
+    WORLD_PHASE.store(RUNNING, Ordering::Relaxed);
+    Ok(init_lock)
 }
 
 /// Finalizes the world model.
-pub(crate) fn finish() -> Answer {
-    let _turn = lock(&TURN);
-    if WORLD.load(Ordering::Relaxed) != RUNNING {
+pub(crate) fn finalize_world() -> Answer {
+    let _init_lock = lock(&INIT_LOCK);
+    if WORLD_PHASE.load(Ordering::Relaxed) != RUNNING {
         return state().map(drop);
     }
     let state = state()?;
     if HAD_SESSIONS.load(Ordering::Relaxed) {
         state.process.end_world()?;
-        WORLD.store(OVER, Ordering::Relaxed);
+        WORLD_PHASE.store(FINALIZED, Ordering::Relaxed);
         return Ok(());
     }
     state.process.finalize()?;
-    WORLD.store(OVER, Ordering::Relaxed);
+    WORLD_PHASE.store(FINALIZED, Ordering::Relaxed);
     HAS_LEFT.store(true, Ordering::Relaxed);
-    Ok(part(state)?)
+    Ok(leave_job(state)?)
 }
 
 /// Leaves the job, after sending the profile to the launcher if it was requested.
-fn part(state: &State) -> mpi::Result<()> {
+fn leave_job(state: &State) -> mpi::Result<()> {
     if let Some(profile) = profile::finish() {
         // If this fails, there is no profile; the launcher reports that.
-        let _ = state.launch.tell(&profile);
+        let _ = state.launch.send_profile(&profile);
     }
     state.launch.leave()
 }
 
 /// Opens a session.
 pub(crate) fn begin_session() -> Answer<&'static Process> {
-    let _turn = lock(&TURN);
-    let state = join()?;
+    let _init_lock = lock(&INIT_LOCK);
+    let state = join_job()?;
     if !HAD_SESSIONS.swap(true, Ordering::Relaxed) {
-        at_exit(leave);
+        at_exit(leave_at_exit);
     }
     SESSIONS.fetch_add(1, Ordering::Relaxed);
     Ok(&state.process)
@@ -191,8 +192,8 @@ pub(crate) fn begin_session() -> Answer<&'static Process> {
 
 /// Closes a session. After the last one, everything that was sent has arrived.
 pub(crate) fn end_session() -> Answer {
-    let _turn = lock(&TURN);
-    if SESSIONS.load(Ordering::Relaxed) == 1 && WORLD.load(Ordering::Relaxed) != RUNNING {
+    let _init_lock = lock(&INIT_LOCK);
+    if SESSIONS.load(Ordering::Relaxed) == 1 && WORLD_PHASE.load(Ordering::Relaxed) != RUNNING {
         process()?.drain()?;
     }
     SESSIONS.fetch_sub(1, Ordering::Relaxed);
@@ -200,13 +201,13 @@ pub(crate) fn end_session() -> Answer {
 }
 
 /// Leaves the job when the program exits. If the program did not finalize, the launcher reports a premature exit.
-extern "C" fn leave() {
-    let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
+extern "C" fn leave_at_exit() {
+    let is_over = WORLD_PHASE.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Errors cannot be reported any more.
         let _ = ffi::contain(|| {
             state.process.leave();
-            part(state)
+            leave_job(state)
         });
     }
 }
@@ -221,7 +222,7 @@ pub(crate) fn abort(code: i32, message: &str) -> ! {
 }
 
 /// Ends this process with a message and SIGABRT, as an uncaught C++ exception does.
-pub(crate) fn die(message: &str) -> ! {
+pub(crate) fn abort_process(message: &str) -> ! {
     warn(message);
     std::process::abort();
 }
@@ -241,7 +242,7 @@ pub(crate) fn rank() -> Option<u32> {
 pub(crate) fn predefined_comm(value: usize) -> Answer<Option<&'static mpi::Comm>> {
     match value {
         c::MPI_COMM_WORLD => Ok(Some(process()?.world())),
-        c::MPI_COMM_SELF => Ok(Some(process()?.alone())),
+        c::MPI_COMM_SELF => Ok(Some(process()?.comm_self())),
         _ => Ok(None),
     }
 }
@@ -251,20 +252,20 @@ pub(crate) fn handle_of(id: u64) -> Option<usize> {
     let process = &STATE.get()?.process;
     let is = |other: &mpi::Comm| other.id() == id;
     let world = is(process.world()).then_some(c::MPI_COMM_WORLD);
-    world.or_else(|| is(process.alone()).then_some(c::MPI_COMM_SELF))
+    world.or_else(|| is(process.comm_self()).then_some(c::MPI_COMM_SELF))
 }
 
-/// The devices that `NICETY_DEVICE` names: one, or several in the order of preference, joined by `+`. The default is `shm`, followed by
-/// `iwarp` unless the whole job is on this host; `iwarp` uses the local address that is nearest to the peer, within the network that
-/// `NICETY_NETWORK` names, if it is set. `NICETY_CONNECT=all` connects all processes at the start, and `NICETY_ALGORITHMS` selects
-/// algorithms. `NICETY_FAST_PATH=1` writes short messages directly to memory that the receiver polls, and `NICETY_ONE_SIDED=messages`
-/// sends puts and gets as messages between a start and its completion, where memory cannot be mapped. `NICETY_LANE=portals` transports
-/// messages over Portals, and `NICETY_PORTALS_ENGINE` selects where Portals matches them.
+/// The devices that `NICETY_DEVICE` names: one, or several in the order of preference, joined by `+`. The default is `shm`,
+/// followed by `iwarp` unless the whole job is on this host; `iwarp` uses the local address that is nearest to the peer, within the
+/// network that `NICETY_NETWORK` names, if it is set. `NICETY_CONNECT=all` connects all processes at the start, and
+/// `NICETY_ALGORITHMS` selects algorithms. `NICETY_FAST_PATH=1` writes short messages directly to memory that the receiver polls,
+/// and `NICETY_ONE_SIDED=messages` sends puts and gets as messages between a start and its completion, where memory cannot be
+/// mapped. `NICETY_LANE=portals` transports messages over Portals, and `NICETY_PORTALS_ENGINE` selects where Portals matches them.
 fn config(launch: &Launch) -> mpi::Result<Config> {
     let unset = if launch.is_one_host { "shm" } else { "shm+iwarp" };
     let names = env::var("NICETY_DEVICE").ok().filter(|names| !names.is_empty());
     let names = names.unwrap_or_else(|| unset.to_owned());
-    let node = node();
+    let node = node_id();
     let addresses = if launch.is_one_host { Vec::new() } else { own_addresses()? };
     let port = |name: &str| port(name, &node, &addresses);
     let ports = fabric::split(&names, '+').into_iter().map(port).collect::<mpi::Result<_>>()?;
@@ -274,66 +275,68 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     };
     // A tool's selection has precedence over the environment.
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
-    named.extend(lock(&CHOSEN).clone());
+    named.extend(lock(&TOOL_ALGORITHMS).clone());
     let tuning = Tuning { algorithms: named, costs: None };
-    let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
-    let lane = lane()?;
-    let (fast_path, one_sided) = designs()?;
-    Ok(Config { ports, connect, node, addresses, is_crowd, lane, tuning, fast_path, one_sided })
+    let oversubscribed = launch.local_size.and_then(|count| host::real::is_crowd(count as usize));
+    let match_engine = match_engine()?;
+    let (fast_path, one_sided) = path_options()?;
+    Ok(Config { ports, connect, node, addresses, oversubscribed, match_engine, tuning, fast_path, one_sided })
 }
 
-fn set(name: &str) -> Option<String> {
+fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn wrong(name: &str, value: String, are: &str) -> mpi::Error {
+fn invalid_variable(name: &str, value: String, are: &str) -> mpi::Error {
     mpi::Error::new(mpi::Class::OTHER, format_args!("{name}={value}: it is {are}"))
 }
 
 /// Whether an environment variable is 1. It may also be 0 or unset.
 fn is_set(name: &str) -> mpi::Result<bool> {
-    match set(name) {
+    match variable(name) {
         Some(is) if is == "1" => Ok(true),
-        Some(is) if is != "0" => Err(wrong(name, is, "0 or 1")),
+        Some(is) if is != "0" => Err(invalid_variable(name, is, "0 or 1")),
         _ => Ok(false),
     }
 }
 
 /// Whether short messages use the fast path, and which one-sided operations are sent as messages.
-fn designs() -> mpi::Result<(bool, OneSided)> {
+fn path_options() -> mpi::Result<(bool, OneSided)> {
     let fast_path = is_set("NICETY_FAST_PATH")?;
-    let one_sided = match set("NICETY_ONE_SIDED") {
+    let one_sided = match variable("NICETY_ONE_SIDED") {
         Some(how) if how == "messages" => OneSided::MESSAGES,
-        Some(how) if how != "device" => return Err(wrong("NICETY_ONE_SIDED", how, "device or messages")),
+        Some(how) if how != "device" => {
+            return Err(invalid_variable("NICETY_ONE_SIDED", how, "device or messages"));
+        }
         _ => OneSided::default(),
     };
     Ok((fast_path, one_sided))
 }
 
-fn lane() -> mpi::Result<Lane> {
-    let matcher = match set("NICETY_PORTALS_ENGINE") {
+fn match_engine() -> mpi::Result<MatchEngine> {
+    let matcher = match variable("NICETY_PORTALS_ENGINE") {
         None => Matcher::default(),
         Some(name) => Matcher::named(&name)
-            .ok_or_else(|| wrong("NICETY_PORTALS_ENGINE", name, "caller, thread or spin"))?,
+            .ok_or_else(|| invalid_variable("NICETY_PORTALS_ENGINE", name, "caller, thread or spin"))?,
     };
-    match set("NICETY_LANE") {
-        Some(lane) if lane == "portals" => Ok(Lane::Portals(matcher)),
-        Some(lane) if lane != "verbs" => Err(wrong("NICETY_LANE", lane, "verbs or portals")),
-        _ => Ok(Lane::Verbs),
+    match variable("NICETY_LANE") {
+        Some(name) if name == "portals" => Ok(MatchEngine::Portals(matcher)),
+        Some(name) if name != "verbs" => Err(invalid_variable("NICETY_LANE", name, "verbs or portals")),
+        _ => Ok(MatchEngine::Verbs),
     }
 }
 
 /// Parses algorithms of collectives, `allreduce=ring,bcast=chain`; the selection of process 0 applies to all.
-fn algorithms(text: &str) -> mpi::Result<BTreeMap<Kind, String>> {
+fn algorithms(text: &str) -> mpi::Result<BTreeMap<CollKind, String>> {
     let wrong = |part: &str| {
-        let kinds: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
+        let kinds: Vec<&str> = CollKind::ALL.into_iter().map(CollKind::name).collect();
         let text = format!("NICETY_ALGORITHMS: {part:?} is no KIND=NAME; kinds are {}", kinds.join(", "));
         mpi::Error::new(mpi::Class::OTHER, text)
     };
     let parts = text.split(',').filter(|part| !part.is_empty());
     let pair = |part: &str| {
         let (kind, name) = part.split_once('=').ok_or_else(|| wrong(part))?;
-        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| wrong(part))?;
+        let kind = CollKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| wrong(part))?;
         Ok((kind, name.to_owned()))
     };
     parts.map(pair).collect()
@@ -346,9 +349,9 @@ fn own_addresses() -> mpi::Result<Vec<IpAddr>> {
         .map_err(|why| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_NETWORK: {why}")))
 }
 
-/// The listening address of a device without an address of its own: the host's only address, or the wildcard for all of `addresses`,
-/// since the peer decides which one it uses. IPv4 is preferred. A job on one host uses the loopback.
-fn listening(addresses: &[IpAddr]) -> IpAddr {
+/// The listening address of a device without an address of its own: the host's only address, or the wildcard for all of
+/// `addresses`, since the peer decides which one it uses. IPv4 is preferred. A job on one host uses the loopback.
+fn listen_address(addresses: &[IpAddr]) -> IpAddr {
     let four: Vec<IpAddr> = addresses.iter().copied().filter(IpAddr::is_ipv4).collect();
     match if four.is_empty() { addresses } else { &four } {
         [] => Ipv4Addr::LOCALHOST.into(),
@@ -362,7 +365,7 @@ fn listening(addresses: &[IpAddr]) -> IpAddr {
 fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
     let device = fabric::open(name, host())
         .map_err(|error| mpi::Error::new(mpi::Class::OTHER, format_args!("NICETY_DEVICE={name}: {error}")))?;
-    let unset = listening(if fabric::is_local(name) { &[] } else { addresses });
+    let unset = listen_address(if fabric::is_local(name) { &[] } else { addresses });
     let address = device.attr().port_addrs.first().copied().unwrap_or(unset);
     let word = fabric::word(name);
     let fabric = if fabric::is_local(name) { format!("{word}/{node}") } else { word.to_owned() };
@@ -370,7 +373,7 @@ fn port(name: &str, node: &str, addresses: &[IpAddr]) -> mpi::Result<Port> {
 }
 
 /// The identity of processes that can share memory: the host's boot id, and the network namespace, in which they find each other.
-fn node() -> String {
+fn node_id() -> String {
     let boot = host::bounded::kernel_text("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     let plain = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();

@@ -1,10 +1,10 @@
 //! Extensions of the MPI standard that MPICH and Open MPI share and programs use: reductions of `MPI_CHAR`, computed as
-//! `MPI_SIGNED_CHAR`, and `MPI_Compare_and_swap` on characters. The first such call of a process prints a warning; with `NICETY_STRICT=1`
-//! each one fails. An extension that only one of the two implements is always an error here.
+//! `MPI_SIGNED_CHAR`, and `MPI_Compare_and_swap` on characters. The first such call of a process prints a warning; with
+//! `NICETY_STRICT=1` each one fails. An extension that only one of the two implements is always an error here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datatypes::{Basic, Datatype, Kind, Op};
+use datatypes::{Basic, BasicKind, Datatype, Op};
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
@@ -14,37 +14,37 @@ use crate::{state, types};
 /// Whether this process has printed its warning.
 static WARNED: AtomicBool = AtomicBool::new(false);
 
-/// Whether elements of a type may be reduced without [`check`].
+/// Whether elements of a type may be reduced without [`check_reduction`].
 #[inline]
-pub(crate) fn allows(basic: Basic) -> bool {
+pub(crate) fn is_allowed(basic: Basic) -> bool {
     basic != Basic::Char || WARNED.load(Ordering::Relaxed)
 }
 
 /// Checks that an operator may reduce elements of a type, if the type is `MPI_CHAR`.
-pub(crate) fn check(op: &Op, datatype: types::Datatype) -> Answer {
+pub(crate) fn check_reduction(op: &Op, datatype: types::Datatype) -> Answer {
     let Op::Predefined(operator) = op else { return Ok(()) };
-    let is_reduced = !operator.takes_a_side() && Basic::Char.is_reduced_by(*operator);
+    let is_reduced = !operator.selects_operand() && Basic::Char.is_reduced_by(*operator);
     if !is_reduced || !is_char(datatype) {
         return Ok(());
     }
     let what = format!("{} of MPI_CHAR is that of MPI_SIGNED_CHAR", operator.name());
-    concede(c::MPI_ERR_OP, &what, "6.9.2, reduces no text")
+    warn_or_refuse(c::MPI_ERR_OP, &what, "6.9.2, reduces no text")
 }
 
 /// Checks that elements of a type may be compared and swapped, if it is a character type.
 pub(crate) fn check_swap(datatype: types::Datatype) -> Answer {
     let basic = u16::try_from(datatype.value()).ok().and_then(Basic::from_abi);
-    match basic.filter(|basic| basic.kind() == Kind::Character) {
+    match basic.filter(|basic| basic.kind() == BasicKind::Character) {
         Some(basic) => {
             let what = format!("MPI_Compare_and_swap of {} compares bytes", basic.name());
-            concede(c::MPI_ERR_TYPE, &what, "12.3.4, swaps integers, logicals and bytes alone")
+            warn_or_refuse(c::MPI_ERR_TYPE, &what, "12.3.4, swaps integers, logicals and bytes alone")
         }
         None => Ok(()),
     }
 }
 
 /// Prints the warning, once per process; with `NICETY_STRICT=1`, returns an error instead.
-fn concede(class: i32, what: &str, rule: &str) -> Answer {
+fn warn_or_refuse(class: i32, what: &str, rule: &str) -> Answer {
     if state::state()?.is_strict {
         let text = format!("{what}, but MPI 5.0, section {rule}, and NICETY_STRICT is set");
         return Err(Fault::new(class, text));

@@ -67,7 +67,7 @@ pub(crate) struct Address(pub(crate) usize);
 impl Address {
     /// The address of a result, for arguments of type `void *`.
     pub(crate) fn out<T>(self) -> Out<T> {
-        // SAFETY: a program passes NULL or the address of a result of this type. Test: `attributes` of tests/c/alone.c.
+        // SAFETY: a program passes NULL or the address of a result of this type. Test: `attributes` of tests/c/single_process.c.
         unsafe { Out::new(std::ptr::with_exposed_provenance_mut(self.0)) }
     }
 }
@@ -118,32 +118,32 @@ impl Status {
 pub(crate) trait Number: Copy {
     /// Whether this is the large-count form.
     const IS_LARGE: bool;
-    fn wide(self) -> i64;
+    fn to_i64(self) -> i64;
     /// A result in this form; `None` if it does not fit.
-    fn narrow(wide: i64) -> Option<Self>;
+    fn from_i64(value: i64) -> Option<Self>;
 }
 
 impl Number for i32 {
     const IS_LARGE: bool = false;
 
-    fn wide(self) -> i64 {
+    fn to_i64(self) -> i64 {
         self.into()
     }
 
-    fn narrow(wide: i64) -> Option<Self> {
-        wide.try_into().ok()
+    fn from_i64(value: i64) -> Option<Self> {
+        value.try_into().ok()
     }
 }
 
 impl Number for i64 {
     const IS_LARGE: bool = true;
 
-    fn wide(self) -> i64 {
+    fn to_i64(self) -> i64 {
         self
     }
 
-    fn narrow(wide: i64) -> Option<Self> {
-        Some(wide)
+    fn from_i64(value: i64) -> Option<Self> {
+        Some(value)
     }
 }
 

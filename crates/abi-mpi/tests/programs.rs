@@ -22,7 +22,7 @@ fn a_program_runs_alone() {
     if !has_compiler() {
         return;
     }
-    let alone = program("alone", include_str!("c/alone.c"));
+    let alone = program("alone", include_str!("c/single_process.c"));
     assert_eq!(run(Command::new(alone.path())), "all is well 1\n");
 }
 
@@ -77,7 +77,7 @@ fn error_line_has_no_control_characters_of_variables() {
     if !has_compiler() {
         return;
     }
-    let alone = program("alone", include_str!("c/alone.c"));
+    let alone = program("alone", include_str!("c/single_process.c"));
     let mut command = Command::new(alone.path());
     let output = command.env("NICETY_DEVICE", "\u{1b}[2J\nworse").output().expect("it starts");
     let said = String::from_utf8(output.stderr).expect("text");
@@ -197,8 +197,8 @@ impl Drop for Wire {
     }
 }
 
-/// Goal: hosts reach each other without configuration: `shm` within a host, `iwarp` between hosts, at the address on the common network.
-/// Method: ranks in two namespaces joined by a wire, which also share another, identical address.
+/// Goal: hosts reach each other without configuration: `shm` within a host, `iwarp` between hosts, at the address on the common
+/// network. Method: ranks in two namespaces joined by a wire, which also share another, identical address.
 #[test]
 fn hosts_reach_each_other() {
     if !has_compiler() {
@@ -241,7 +241,7 @@ fn ranks_on_several_hosts_listen_in_the_network_that_is_used() {
         eprintln!("SKIPPED: no networks of their own here");
         return;
     };
-    let program = program("listens", include_str!("c/listens.c"));
+    let program = program("listens", include_str!("c/listen_addresses.c"));
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("run");
     wire.script(&program.path(), &script);
@@ -473,8 +473,8 @@ fn tools_see_what_happens_on_iwarp() {
     ranks("tools", include_str!("c/tools.c"), "iwarp", &[2, 3]);
 }
 
-/// Goal: a launcher that asks for profiles learns what ranks called and sent, without the parts that they excluded. Method: a program
-/// that switches profiling off and on and clears it; and the same program without profiling.
+/// Goal: a launcher that asks for profiles learns what ranks called and sent, without the parts that they excluded. Method: a
+/// program that switches profiling off and on and clears it; and the same program without profiling.
 #[test]
 fn ranks_leave_their_profiles() {
     if !has_compiler() {
@@ -488,7 +488,7 @@ fn ranks_leave_their_profiles() {
         assert_eq!((calls(0, "MPI_Send"), calls(1, "MPI_Recv")), (11, 11), "{profiles:?}");
         assert_eq!((calls(0, "MPI_Recv"), calls(0, "MPI_Comm_rank"), calls(2, "MPI_Send")), (0, 0, 0));
         let sent = |from: u32, to: usize| profiles[&from].sent[to].all();
-        assert_eq!(sent(0, 1), mpi::Carried { messages: 11, bytes: 71_000 }, "{profiles:?}");
+        assert_eq!(sent(0, 1), mpi::MessageTotals { messages: 11, bytes: 71_000 }, "{profiles:?}");
         assert_eq!((sent(1, 0).bytes, sent(0, 2).bytes, profiles[&0].sent.len()), (0, 0, 4));
         let of_send = profiles[&0].calls["MPI_Send"];
         assert!(of_send.bytes == 71_000 && of_send.time.as_ps() > 0, "{of_send:?}");
@@ -574,7 +574,8 @@ fn call(line: &str, address: &str, handle: &str) -> Option<String> {
     (!LEFT_OUT.contains(&name)).then(|| format!("{name}({});\n", arguments.join(", ")))
 }
 
-/// Every function tolerates zeros, null handles and invalid handles, with NULL or zeroed memory: it returns, and the process survives.
+/// Every function tolerates zeros, null handles and invalid handles, with NULL or zeroed memory: it returns, and the process
+/// survives.
 #[test]
 fn every_function_bears_nonsense() {
     if !has_compiler() {
@@ -627,8 +628,8 @@ fn ranks_join_by_pmix() {
     assert!((0..3).all(|rank| folder.path().join(format!("left--{rank}")).exists()), "all have left");
 }
 
-/// A PMIx launcher without a loadable library is an error that says so. Since the machine may have the library, an invalid file of its
-/// name precedes it.
+/// A PMIx launcher without a loadable library is an error that says so. Since the machine may have the library, an invalid file of
+/// its name precedes it.
 #[test]
 fn pmix_that_is_not_there_is_an_error() {
     if !has_compiler() {
@@ -647,8 +648,8 @@ fn pmix_that_is_not_there_is_an_error() {
     );
 }
 
-/// Goal: a rank that loses a process lets the launcher report how that one ended, and reports the loss itself otherwise. Method: one of
-/// two ranks exits without leaving the job while the other waits for it; the time limit is what the launcher would have.
+/// Goal: a rank that loses a process lets the launcher report how that one ended, and reports the loss itself otherwise. Method:
+/// one of two ranks exits without leaving the job while the other waits for it; the time limit is what the launcher would have.
 #[test]
 fn a_lost_process_is_named() {
     if !has_compiler() {
@@ -663,7 +664,8 @@ fn a_lost_process_is_named() {
     assert!(said.starts_with("nicety: rank 0: MPI_Recv: process 1 of the job is lost"), "{said}");
 }
 
-/// A process manager that sends garbage, refuses the rank or closes the connection: the program ends with one line, and does not hang.
+/// A process manager that sends garbage, refuses the rank or closes the connection: the program ends with one line, and does not
+/// hang.
 #[test]
 fn a_manager_that_talks_nonsense_is_an_error() {
     if !has_compiler() {

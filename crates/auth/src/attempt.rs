@@ -70,7 +70,7 @@ impl Attempt {
     pub fn check_reply(&self, said: &[u8]) -> Option<[u8; OFFER]> {
         let reply = Reply::parse(said, self.subject.protocol)?;
         let code = self.subject.of_responder(&self.key, &self.proof, &reply.offer);
-        code.is(&reply.proof).then_some(reply.offer)
+        code.verifies(&reply.proof).then_some(reply.offer)
     }
 
     /// Interprets the private data of a rejection.
@@ -202,7 +202,8 @@ mod tests {
         assert!((0..REPLY).all(|len| attempt.check_reply(&reply[..len]).is_none()));
     }
 
-    /// Goal: a received proof does not prove its receiver. Method: send an initiator its own proof as the reply, and the reply to another request.
+    /// Goal: a received proof does not prove its receiver. Method: send an initiator its own proof as the reply, and the reply to
+    /// another request.
     #[test]
     fn reflected_and_old_replies_are_refused() {
         let (gate, attempt) = (gate(), attempt(0));

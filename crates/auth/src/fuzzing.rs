@@ -2,8 +2,8 @@
 
 use crate::attempt::{Attempt, Rejected};
 use crate::gate::Gate;
+use crate::handshake::{ANSWER, CHALLENGE, Connector, Listener, WELCOME};
 use crate::key::{KEY, Key};
-use crate::meeting::{ANSWER, CHALLENGE, Connecting, Listening, WELCOME};
 use crate::message::{Identity, Nonce, OFFER, Protocol, Refusal, Request, Seed};
 
 const PROTOCOL: Protocol = Protocol { name: "fuzzed", magic: *b"fuz1" };
@@ -40,15 +40,15 @@ pub fn handshake(data: &[u8]) {
             }
         }
         2 => {
-            let Ok(listening) = Listening::new() else { return };
+            let Ok(listener) = Listener::new() else { return };
             let answer = said.first_chunk::<ANSWER>();
-            assert!(answer.is_none_or(|answer| listening.check(&key(), answer).is_none()));
+            assert!(answer.is_none_or(|answer| listener.check(&key(), answer).is_none()));
         }
         _ => {
             let Some((challenge, rest)) = said.split_first_chunk::<CHALLENGE>() else { return };
-            let Ok(Some(connecting)) = Connecting::new(challenge) else { return };
+            let Ok(Some(connector)) = Connector::new(challenge) else { return };
             let welcome = rest.first_chunk::<WELCOME>();
-            assert!(welcome.is_none_or(|welcome| connecting.check(&key(), welcome).is_none()));
+            assert!(welcome.is_none_or(|welcome| connector.check(&key(), welcome).is_none()));
         }
     }
 }

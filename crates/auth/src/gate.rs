@@ -53,7 +53,8 @@ impl Gate {
     /// Checks the private data of a connect request; `key` returns the key that this responder shares with an initiator.
     ///
     /// # Errors
-    /// A request without a valid proof is counted and refused: with a challenge, or without data if the bytes are no request at all.
+    /// A request without a valid proof is counted and refused: with a challenge, or without data if the bytes are no request at
+    /// all.
     pub fn check(
         &self,
         said: &[u8],
@@ -64,7 +65,7 @@ impl Gate {
             let challenge = self.seed.challenge(self.protocol, request.from, accepted);
             let (protocol, from, to, nonce) = (self.protocol, request.from, self.me, request.nonce);
             let subject = Subject { protocol, from, to, challenge, nonce };
-            let is_proved = |key: &Key| subject.of_initiator(key, &request.offer).is(&request.proof);
+            let is_proved = |key: &Key| subject.of_initiator(key, &request.offer).verifies(&request.proof);
             let key = key(request.from).filter(is_proved).ok_or(Some(Refusal(challenge)))?;
             Ok(Proved { request, key, challenge, accepted })
         });
@@ -73,8 +74,8 @@ impl Gate {
         })
     }
 
-    /// The private data of the reply, with a proof of this responder. It invalidates all earlier requests of the initiator; `None` if this request
-    /// is already invalid, and so a replay.
+    /// The private data of the reply, with a proof of this responder. It invalidates all earlier requests of the initiator; `None`
+    /// if this request is already invalid, and so a replay.
     pub fn accept(&self, proved: &Proved, offer: [u8; OFFER]) -> Option<[u8; REPLY]> {
         let Proved { request, key, challenge, .. } = proved;
         let mut all = self.accepted();

@@ -74,18 +74,18 @@ impl Key {
     }
 
     /// Begins an authentication code under this key.
-    pub(crate) fn mac(&self, purpose: &str) -> Code {
+    pub(crate) fn mac(&self, purpose: &str) -> Mac {
         let mut mac = <Hmac<Sha256>>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         mac.update(&[purpose.len() as u8]);
         mac.update(purpose.as_bytes());
-        Code(mac)
+        Mac(mac)
     }
 }
 
 /// An unfinished authentication code.
-pub(crate) struct Code(Hmac<Sha256>);
+pub(crate) struct Mac(Hmac<Sha256>);
 
-impl Code {
+impl Mac {
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -97,7 +97,7 @@ impl Code {
     }
 
     /// Whether the code is `claimed`, compared in constant time.
-    pub(crate) fn is(self, claimed: &[u8; KEY]) -> bool {
+    pub(crate) fn verifies(self, claimed: &[u8; KEY]) -> bool {
         self.0.verify_truncated_left(claimed).is_ok()
     }
 }
@@ -153,7 +153,8 @@ mod tests {
         assert_ne!(Key::random().expect("random bytes"), Key::random().expect("random bytes"));
     }
 
-    /// RFC 4231, test case 2 has a key of 4 bytes; case 1 has 20. This crate's keys have 16, so the vector is Python's `hmac` module's.
+    /// RFC 4231, test case 2 has a key of 4 bytes; case 1 has 20. This crate's keys have 16, so the vector is Python's `hmac`
+    /// module's.
     #[test]
     fn codes_are_hmac_sha_256() {
         let key = Key::from_bytes(std::array::from_fn(|at| at as u8));
@@ -166,11 +167,11 @@ mod tests {
     fn codes_are_compared_whole() {
         let key = Key::from_bytes([1; KEY]);
         let code = key.mac("a").finish();
-        assert!(key.mac("a").is(&code) && !key.mac("b").is(&code));
+        assert!(key.mac("a").verifies(&code) && !key.mac("b").verifies(&code));
         for bit in 0..128 {
             let mut changed = code;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(!key.mac("a").is(&changed), "bit {bit}");
+            assert!(!key.mac("a").verifies(&changed), "bit {bit}");
         }
     }
 

@@ -1,15 +1,17 @@
 //! Keys, and how two processes prove to each other that they have the same one.
 //!
-//! A key never travels in the clear. The side that connects (the initiator) sends a [`Request`] in the private data of its connect request; the
-//! side that listens (the responder) checks it with a [`Gate`] and answers with a reply, or rejects it with a [`Refusal`]. Each
-//! proof is an HMAC-SHA-256 (RFC 2104, FIPS 180-4) truncated to 128 bits. It covers the protocol, the role of its sender, both
-//! identities, the responder's challenge, the initiator's nonce and all other fields of the message.
+//! A key never travels in the clear. The side that connects (the initiator) sends a [`Request`] in the private data of its connect
+//! request; the side that listens (the responder) checks it with a [`Gate`] and answers with a reply, or rejects it with a
+//! [`Refusal`]. Each proof is an HMAC-SHA-256 (RFC 2104, FIPS 180-4) truncated to 128 bits. It covers the protocol, the role of its
+//! sender, both identities, the responder's challenge, the initiator's nonce and all other fields of the message.
 //!
-//! A responder computes its challenge from its [`Seed`], the initiator's identity and the number of accepted connections of that initiator, so
-//! it stores nothing for strangers. An initiator that knows the seed connects in one round trip. An initiator without the seed sends
-//! [`Challenge::UNKNOWN`], is refused with the right challenge, and connects again, as with the Retry of QUIC (RFC 9000, section 8.1.2).
+//! A responder computes its challenge from its [`Seed`], the initiator's identity and the number of accepted connections of that
+//! initiator, so it stores nothing for strangers. An initiator that knows the seed connects in one round trip. An initiator without
+//! the seed sends [`Challenge::UNKNOWN`], is refused with the right challenge, and connects again, as with the Retry of QUIC (RFC
+//! 9000, section 8.1.2).
 //!
-//! This authenticates both ends when a connection is set up. It does not encrypt, and does not protect later traffic: see `SECURITY.md`.
+//! This authenticates both ends when a connection is set up. It does not encrypt, and does not protect later traffic: see
+//! `SECURITY.md`.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -17,7 +19,7 @@
 //! | `message` | [`Request`], [`Refusal`]: the bytes that are exchanged when a connection is made |
 //! | `gate` | [`Gate`]: the responder |
 //! | `attempt` | [`Attempt`]: the initiator |
-//! | `meeting` | [`meeting`]: mutual proof over a socket |
+//! | `handshake` | [`handshake`]: mutual proof over a socket |
 //! | `fuzzing` | the code that the fuzz target calls; not part of the library |
 //! | `source` | [`shared_key`]: the key of a process, from its launcher or from a file of its user's that nobody else can read |
 //!
@@ -29,8 +31,8 @@ mod attempt;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod gate;
+pub mod handshake;
 mod key;
-pub mod meeting;
 mod message;
 mod source;
 

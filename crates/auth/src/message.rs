@@ -1,10 +1,10 @@
-//! The messages of a connection's set-up. Each message has a fixed size, within what the connection manager of InfiniBand
-//! carries (IBTA, volume 1, section 12.6): 56 bytes in a connect request of librdmacm, 148 in a rejection, 196 in a reply. Transports may add
-//! zeros.
+//! The messages of a connection's set-up. Each message has a fixed size, within what the connection manager of InfiniBand carries
+//! (IBTA, volume 1, section 12.6): 56 bytes in a connect request of librdmacm, 148 in a rejection, 196 in a reply. Transports may
+//! add zeros.
 
 use std::fmt;
 
-use crate::key::{Code, KEY, Key, NoRandom};
+use crate::key::{KEY, Key, Mac, NoRandom};
 
 /// Bytes of an [`Identity`].
 pub const IDENTITY: usize = 12;
@@ -33,7 +33,8 @@ pub struct Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(pub [u8; IDENTITY]);
 
-/// A number that an initiator uses for one request, so that the reply to an earlier request does not pass for the reply to this one.
+/// A number that an initiator uses for one request, so that the reply to an earlier request does not pass for the reply to this
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nonce(pub(crate) [u8; NONCE]);
 
@@ -49,8 +50,8 @@ impl Nonce {
 pub struct Challenge(pub(crate) [u8; KEY]);
 
 impl Challenge {
-    /// The challenge of a request whose initiator does not know the responder's seed. It proves nothing, so the responder refuses it,
-    /// and says the right one.
+    /// The challenge of a request whose initiator does not know the responder's seed. It proves nothing, so the responder refuses
+    /// it, and says the right one.
     pub const UNKNOWN: Self = Self([0; KEY]);
 }
 
@@ -109,7 +110,7 @@ pub(crate) enum Role {
     Responder,
 }
 
-fn add_name(code: &mut Code, protocol: Protocol) {
+fn add_name(code: &mut Mac, protocol: Protocol) {
     code.add(&[protocol.name.len() as u8]);
     code.add(protocol.name.as_bytes());
     code.add(&protocol.magic);
@@ -126,7 +127,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    fn code(&self, key: &Key, role: Role) -> Code {
+    fn code(&self, key: &Key, role: Role) -> Mac {
         let mut code = key.mac("proof");
         add_name(&mut code, self.protocol);
         code.add(&[match role {
@@ -141,14 +142,14 @@ impl Subject {
     }
 
     /// The proof of an initiator that sends this offer.
-    pub(crate) fn of_initiator(&self, key: &Key, offer: &[u8; OFFER]) -> Code {
+    pub(crate) fn of_initiator(&self, key: &Key, offer: &[u8; OFFER]) -> Mac {
         let mut code = self.code(key, Role::Initiator);
         code.add(offer);
         code
     }
 
     /// The proof of a responder that sends this offer in reply to a request with `proof`.
-    pub(crate) fn of_responder(&self, key: &Key, proof: &[u8; KEY], offer: &[u8; OFFER]) -> Code {
+    pub(crate) fn of_responder(&self, key: &Key, proof: &[u8; KEY], offer: &[u8; OFFER]) -> Mac {
         let mut code = self.code(key, Role::Responder);
         code.add(proof);
         code.add(offer);

@@ -9,11 +9,11 @@ pub(crate) mod tree;
 use crate::schedule::{Peer, Span, Step};
 
 /// Sends an empty message.
-pub(crate) fn tell(peer: usize) -> Option<Step> {
+pub(crate) fn send_signal(peer: usize) -> Option<Step> {
     Some(Step::Send { peer: Peer::Local(peer), span: Span::EMPTY })
 }
 
 /// Waits for an empty message.
-pub(crate) fn hear(peer: usize) -> Option<Step> {
+pub(crate) fn wait_signal(peer: usize) -> Option<Step> {
     Some(Step::Receive { peer: Peer::Local(peer), span: Span::EMPTY })
 }

@@ -2,7 +2,7 @@
 
 use crate::cost::{Case, Cost, Costs};
 use crate::schedule::Schedule;
-use crate::task::{Kind, Task};
+use crate::task::{CollKind, Task};
 use crate::{
     allgather, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter, scan, scatter, shared,
 };
@@ -12,10 +12,10 @@ use std::fmt::Write;
 #[derive(Debug)]
 pub struct Algorithm {
     /// The collective it implements.
-    pub kind: Kind,
+    pub kind: CollKind,
     /// Its name, unique for the kind.
     pub name: &'static str,
-    needs: Needs,
+    requirement: Requirement,
     cost: fn(&Case) -> Cost,
     /// `None` if the algorithm uses no messages.
     plan: Option<fn(&Task) -> Schedule>,
@@ -23,20 +23,20 @@ pub struct Algorithm {
 
 /// Why a named algorithm cannot carry out a call.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum AlgorithmError {
     /// The kind has no algorithm of that name.
-    #[error("{} has no algorithm `{name}`: it has {}", .kind.name(), names(*.kind))]
+    #[error("{} has no algorithm `{name}`: it has {}", .kind.name(), algorithm_names(*.kind))]
     Unknown {
         /// The collective.
-        kind: Kind,
+        kind: CollKind,
         /// The requested name.
         name: String,
     },
     /// It does not support the call.
     #[error("{} by `{name}` is not possible: {why}", .kind.name())]
-    Refuses {
+    Unsupported {
         /// The collective.
-        kind: Kind,
+        kind: CollKind,
         /// Its name.
         name: &'static str,
         /// The missing property of the call.
@@ -45,32 +45,32 @@ pub enum Unfit {
 }
 
 /// The names of a kind's algorithms.
-fn names(kind: Kind) -> String {
-    Algorithm::of(kind).map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
+fn algorithm_names(kind: CollKind) -> String {
+    Algorithm::all_for(kind).map(|algorithm| algorithm.name).collect::<Vec<_>>().join(", ")
 }
 
 /// An algorithm's requirement for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Needs {
+enum Requirement {
     Nothing,
     Commutative,
     /// All blocks have one size, which all ranks know.
-    Even,
+    EqualBlocks,
     PowerOfTwo,
     /// Memory shared by all ranks.
     Shared,
 }
 
-impl Needs {
+impl Requirement {
     /// Why a call does not meet it.
-    fn refuses(self, case: &Case) -> Option<&'static str> {
+    fn unsupported_reason(self, case: &Case) -> Option<&'static str> {
         match self {
             Self::Commutative if !case.commutative => Some("the operator is not commutative"),
-            Self::Even if !case.even => Some("blocks differ in size"),
+            Self::EqualBlocks if !case.equal_blocks => Some("blocks differ in size"),
             Self::PowerOfTwo if !case.size.is_power_of_two() => {
                 Some("the number of ranks is no power of two")
             }
-            Self::Shared => shared::refuses(case),
+            Self::Shared => shared::unsupported_reason(case),
             _ => None,
         }
     }
@@ -79,12 +79,12 @@ impl Needs {
 macro_rules! algorithms {
     (@plan) => { None };
     (@plan $plan:path) => { Some($plan) };
-    ($($kind:ident $name:literal $needs:ident $cost:path $(, $plan:path)?;)*) => {
+    ($($kind:ident $name:literal $requirement:ident $cost:path $(, $plan:path)?;)*) => {
         /// All algorithms. Of each kind, the first one with no requirement supports every call.
         static ALGORITHMS: &[Algorithm] = &[$(Algorithm {
-            kind: Kind::$kind,
+            kind: CollKind::$kind,
             name: $name,
-            needs: Needs::$needs,
+            requirement: Requirement::$requirement,
             cost: $cost,
             plan: algorithms!(@plan $($plan)?),
         },)*];
@@ -104,16 +104,16 @@ algorithms! {
     Bcast "flat" Nothing bcast::flat::cost, bcast::flat::plan;
     Bcast "shared" Shared shared::bcast;
     Gather "linear" Nothing gather::linear::cost, gather::linear::plan;
-    Gather "binomial" Even gather::binomial::cost, gather::binomial::plan;
+    Gather "binomial" EqualBlocks gather::binomial::cost, gather::binomial::plan;
     Scatter "linear" Nothing scatter::linear::cost, scatter::linear::plan;
-    Scatter "binomial" Even scatter::binomial::cost, scatter::binomial::plan;
+    Scatter "binomial" EqualBlocks scatter::binomial::cost, scatter::binomial::plan;
     Allgather "recursive-doubling" PowerOfTwo allgather::recursive_doubling::cost, allgather::recursive_doubling::plan;
     Allgather "ring" Nothing allgather::ring::cost, allgather::ring::plan;
     Allgather "bruck" Nothing allgather::bruck::cost, allgather::bruck::plan;
     Allgather "direct" Nothing allgather::direct::cost, allgather::direct::plan;
     Allgather "shared" Shared shared::allgather;
     Alltoall "pairwise" Nothing alltoall::pairwise::cost, alltoall::pairwise::plan;
-    Alltoall "bruck" Even alltoall::bruck::cost, alltoall::bruck::plan;
+    Alltoall "bruck" EqualBlocks alltoall::bruck::cost, alltoall::bruck::plan;
     Alltoall "direct" Nothing alltoall::direct::cost, alltoall::direct::plan;
     Alltoall "shared" Shared shared::alltoall;
     Reduce "binomial" Nothing reduce::binomial::cost, reduce::binomial::plan;
@@ -135,27 +135,27 @@ algorithms! {
 
 impl Algorithm {
     /// The algorithms of a kind.
-    pub fn of(kind: Kind) -> impl Iterator<Item = &'static Self> {
+    pub fn all_for(kind: CollKind) -> impl Iterator<Item = &'static Self> {
         ALGORITHMS.iter().filter(move |algorithm| algorithm.kind == kind)
     }
 
     /// The algorithm with a name, if it supports a call.
     ///
     /// # Errors
-    /// [`Unfit`] if there is no such algorithm, or it does not support the call.
-    pub fn named(name: &str, case: &Case) -> Result<&'static Self, Unfit> {
+    /// [`AlgorithmError`] if there is no such algorithm, or it does not support the call.
+    pub fn by_name(name: &str, case: &Case) -> Result<&'static Self, AlgorithmError> {
         let kind = case.kind;
-        let found = Self::of(kind).find(|algorithm| algorithm.name == name);
-        let found = found.ok_or_else(|| Unfit::Unknown { kind, name: name.to_owned() })?;
-        match found.refuses(case) {
-            Some(why) => Err(Unfit::Refuses { kind, name: found.name, why }),
+        let found = Self::all_for(kind).find(|algorithm| algorithm.name == name);
+        let found = found.ok_or_else(|| AlgorithmError::Unknown { kind, name: name.to_owned() })?;
+        match found.unsupported_reason(case) {
+            Some(why) => Err(AlgorithmError::Unsupported { kind, name: found.name, why }),
             None => Ok(found),
         }
     }
 
     /// Why it does not support a call, if so.
-    pub fn refuses(&self, case: &Case) -> Option<&'static str> {
-        self.needs.refuses(case)
+    pub fn unsupported_reason(&self, case: &Case) -> Option<&'static str> {
+        self.requirement.unsupported_reason(case)
     }
 
     /// The cost of a call with it.
@@ -186,18 +186,20 @@ pub struct Choice {
 pub fn choose(case: Case, costs: Costs) -> Choice {
     let case = Case { segment: best_segment(&case, costs), ..case };
     let found = cheapest(&Case { bytes: 1, segment: 1, ..case }, costs, None);
-    let shared = found.filter(|(algorithm, _)| algorithm.needs == Needs::Shared);
-    let alone = || cheapest(&Case { shared: 0, ..case }, costs, None);
+    let shared = found.filter(|(algorithm, _)| algorithm.requirement == Requirement::Shared);
+    let without_shared = || cheapest(&Case { shared: 0, ..case }, costs, None);
     let chosen = shared.map(|(algorithm, _)| (algorithm, algorithm.cost(&case).seconds(costs)));
-    let (algorithm, seconds) = chosen.or_else(alone).expect("one of each kind takes every call");
+    let (algorithm, seconds) =
+        chosen.or_else(without_shared).expect("each kind has an algorithm without requirements");
     Choice { algorithm, segment: case.segment, seconds }
 }
 
 /// The cheapest algorithm that supports a call, except one, and its cost; among equally cheap ones the first in the table.
-fn cheapest(case: &Case, costs: Costs, but: Option<&Algorithm>) -> Option<(&'static Algorithm, f64)> {
-    Algorithm::of(case.kind)
+fn cheapest(case: &Case, costs: Costs, except: Option<&Algorithm>) -> Option<(&'static Algorithm, f64)> {
+    Algorithm::all_for(case.kind)
         .filter(|&algorithm| {
-            algorithm.refuses(case).is_none() && !but.is_some_and(|but| std::ptr::eq(algorithm, but))
+            algorithm.unsupported_reason(case).is_none()
+                && !except.is_some_and(|except| std::ptr::eq(algorithm, except))
         })
         .map(|algorithm| (algorithm, algorithm.cost(case).seconds(costs)))
         .reduce(|best, next| if next.1 < best.1 { next } else { best })
@@ -207,12 +209,12 @@ fn cheapest(case: &Case, costs: Costs, but: Option<&Algorithm>) -> Option<(&'sta
 pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
     let case = Case { segment: choice.segment, ..case };
     let Some((other, seconds)) = cheapest(&case, costs, Some(choice.algorithm)) else {
-        return "the only one that can".to_owned();
+        return "the only one possible".to_owned();
     };
     let against = format!("{} ({:.2} us)", other.name, seconds * 1e6);
     if seconds < choice.seconds {
         return format!(
-            "all sizes go one way, so that ranks learn of different ones; {against} would cost less"
+            "used for all sizes, so that ranks with different sizes detect it; {against} would cost less"
         );
     }
     let (mine, theirs) = (choice.algorithm.cost(&case), other.cost(&case));
@@ -220,7 +222,7 @@ pub(crate) fn reason(case: Case, choice: &Choice, costs: Costs) -> String {
     let (bytes, reduced) = (theirs.bytes - mine.bytes, theirs.reduced - mine.reduced);
     let saved = [
         (messages * costs.alpha, format!("{messages:.0} messages in turn")),
-        (further * costs.gap, format!("{further:.0} messages beside")),
+        (further * costs.gap, format!("{further:.0} further messages")),
         (bytes * costs.beta, format!("{bytes:.0} B sent")),
         (reduced * costs.gamma, format!("{reduced:.0} B reduced")),
     ];
@@ -235,16 +237,16 @@ pub fn explain(case: Case, costs: Costs) -> String {
     let choice = choose(case, costs);
     let case = Case { segment: choice.segment, ..case };
     let mut text = String::new();
-    for algorithm in Algorithm::of(case.kind) {
+    for algorithm in Algorithm::all_for(case.kind) {
         let mark = if std::ptr::eq(algorithm, choice.algorithm) { '*' } else { ' ' };
-        let line = match algorithm.refuses(&case) {
+        let line = match algorithm.unsupported_reason(&case) {
             Some(why) => format!("{mark} {:<20} not possible: {why}\n", algorithm.name),
             None => {
                 let cost = algorithm.cost(&case);
                 format!("{mark} {:<20} {:>12.2} us: {cost}\n", algorithm.name, cost.seconds(costs) * 1e6)
             }
         };
-        text.write_str(&line).expect("a string takes all");
+        text.write_str(&line).expect("writing to a string cannot fail");
     }
     text
 }

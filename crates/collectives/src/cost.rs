@@ -1,6 +1,6 @@
 //! The cost model of algorithms, in terms of alpha, gap, beta and gamma.
 
-use crate::task::Kind;
+use crate::task::CollKind;
 use std::fmt;
 
 /// Costs of a message transport. All ranks of a communicator must have the same values, or they choose differently; and all runs
@@ -23,7 +23,7 @@ pub struct Costs {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Case {
     /// The collective.
-    pub kind: Kind,
+    pub kind: CollKind,
     /// Number of ranks.
     pub size: usize,
     /// Bytes of the vector; for gather, scatter, allgather and alltoall of one block, the average if blocks differ.
@@ -31,7 +31,7 @@ pub struct Case {
     /// Whether operands may be swapped.
     pub commutative: bool,
     /// Whether all blocks are known to have one size on every rank.
-    pub even: bool,
+    pub equal_blocks: bool,
     /// Segment size of a pipeline, in bytes.
     pub segment: u64,
     /// Bytes that each rank can show to all others at a time in shared memory. Longer data are read from the owner's buffer. 0
@@ -53,16 +53,16 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub(crate) fn of(messages: f64, bytes: f64) -> Self {
+    pub(crate) fn new(messages: f64, bytes: f64) -> Self {
         Self { messages, further: 0.0, bytes, reduced: 0.0 }
     }
 
-    pub(crate) fn reducing(messages: f64, bytes: f64, reduced: f64) -> Self {
+    pub(crate) fn with_reduction(messages: f64, bytes: f64, reduced: f64) -> Self {
         Self { messages, further: 0.0, bytes, reduced }
     }
 
     /// With this number of further messages.
-    pub(crate) fn and_further(self, further: f64) -> Self {
+    pub(crate) fn with_further(self, further: f64) -> Self {
         Self { further, ..self }
     }
 

@@ -3,95 +3,95 @@
 //! Operations that concern all of a group use its rank 0, with binomial trees inside the group. Blocks from each rank to each other
 //! are sent directly, in pairs.
 
-use crate::barrier::tree::{down, up as gather_signals};
-use crate::bcast::binomial::spread;
-use crate::reduce::binomial::up;
-use crate::reduce_scatter::vector;
+use crate::barrier::tree::{signal_from_rank_zero, signal_rank_zero};
+use crate::bcast::binomial::broadcast;
+use crate::reduce::binomial::reduce_to;
+use crate::reduce_scatter::vector_and_starts;
 use crate::schedule::{Peer, Schedule, Span, Step, receive_remote, send_remote};
-use crate::task::{Blocks, Kind, Root, Task};
+use crate::task::{Blocks, CollKind, Root, Task};
 
 /// This rank's schedule. Lists of blocks are indexed by ranks of the other group; only the vector of a reduce-scatter is divided
 /// among the ranks of the local group. `None` for scans, which intercommunicators do not have.
-pub fn plan(kind: Kind, task: &Task) -> Option<Schedule> {
+pub fn plan(kind: CollKind, task: &Task) -> Option<Schedule> {
     let mut schedule = Schedule::default();
-    let by_zero = Task { root: Root::Rank(0), ..task.clone() };
+    let from_rank_zero = Task { root: Root::Rank(0), ..task.clone() };
     match kind {
-        Kind::Barrier => barrier(&mut schedule, task),
-        Kind::Bcast => match task.root {
-            Root::Me => schedule.round([send_remote(0, task.output.of(0))]),
+        CollKind::Barrier => barrier(&mut schedule, task),
+        CollKind::Bcast => match task.root {
+            Root::Me => schedule.push_round([send_remote(0, task.output.block(0))]),
             Root::Other => {}
             Root::Rank(root) => {
                 if task.rank == 0 {
-                    schedule.round([receive_remote(root, task.output.of(0))]);
+                    schedule.push_round([receive_remote(root, task.output.block(0))]);
                 }
-                spread(&mut schedule, &by_zero, task.output.of(0));
+                broadcast(&mut schedule, &from_rank_zero, task.output.block(0));
             }
         },
-        Kind::Gather => match task.root {
-            Root::Me => {
-                schedule.round((0..task.remote).map(|rank| receive_remote(rank, task.output.of(rank))))
-            }
+        CollKind::Gather => match task.root {
+            Root::Me => schedule
+                .push_round((0..task.remote_size).map(|rank| receive_remote(rank, task.output.block(rank)))),
             Root::Other => {}
-            Root::Rank(root) => schedule.round([send_remote(root, task.input.of(0))]),
+            Root::Rank(root) => schedule.push_round([send_remote(root, task.input.block(0))]),
         },
-        Kind::Scatter => match task.root {
-            Root::Me => schedule.round((0..task.remote).map(|rank| send_remote(rank, task.input.of(rank)))),
+        CollKind::Scatter => match task.root {
+            Root::Me => schedule
+                .push_round((0..task.remote_size).map(|rank| send_remote(rank, task.input.block(rank)))),
             Root::Other => {}
-            Root::Rank(root) => schedule.round([receive_remote(root, task.output.of(0))]),
+            Root::Rank(root) => schedule.push_round([receive_remote(root, task.output.block(0))]),
         },
-        Kind::Allgather => in_pairs(&mut schedule, task, |_| task.input.of(0)),
-        Kind::Alltoall => in_pairs(&mut schedule, task, |rank| task.input.of(rank)),
-        Kind::Reduce => match task.root {
-            Root::Me => schedule.round([receive_remote(0, task.output.of(0))]),
+        CollKind::Allgather => in_pairs(&mut schedule, task, |_| task.input.block(0)),
+        CollKind::Alltoall => in_pairs(&mut schedule, task, |rank| task.input.block(rank)),
+        CollKind::Reduce => match task.root {
+            Root::Me => schedule.push_round([receive_remote(0, task.output.block(0))]),
             Root::Other => {}
             Root::Rank(root) => {
-                let sum = up(&mut schedule, task, 0, None);
+                let sum = reduce_to(&mut schedule, task, 0, None);
                 if task.rank == 0 {
-                    schedule.round([send_remote(root, sum)]);
+                    schedule.push_round([send_remote(root, sum)]);
                 }
             }
         },
-        Kind::Allreduce => {
-            let sum = up(&mut schedule, task, 0, None);
+        CollKind::Allreduce => {
+            let sum = reduce_to(&mut schedule, task, 0, None);
             if task.rank == 0 {
-                schedule.round([send_remote(0, sum), receive_remote(0, task.output.of(0))]);
+                schedule.push_round([send_remote(0, sum), receive_remote(0, task.output.block(0))]);
             }
-            spread(&mut schedule, &by_zero, task.output.of(0));
+            broadcast(&mut schedule, &from_rank_zero, task.output.block(0));
         }
-        Kind::ReduceScatter => reduce_scatter(&mut schedule, &by_zero),
-        Kind::Scan | Kind::Exscan => return None,
+        CollKind::ReduceScatter => reduce_scatter(&mut schedule, &from_rank_zero),
+        CollKind::Scan | CollKind::Exscan => return None,
     }
     Some(schedule)
 }
 
 fn barrier(schedule: &mut Schedule, task: &Task) {
-    gather_signals(schedule, task.rank, task.size);
+    signal_rank_zero(schedule, task.rank, task.size);
     if task.rank == 0 {
         let (peer, span) = (Peer::Remote(0), Span::EMPTY);
-        schedule.round([Some(Step::Send { peer, span }), Some(Step::Receive { peer, span })]);
+        schedule.push_round([Some(Step::Send { peer, span }), Some(Step::Receive { peer, span })]);
     }
-    down(schedule, task.rank, task.size);
+    signal_from_rank_zero(schedule, task.rank, task.size);
 }
 
 /// In round `r` rank `i` sends to rank `i + r` of the other group, modulo the size of the larger group.
 fn in_pairs(schedule: &mut Schedule, task: &Task, block: impl Fn(usize) -> Span) {
-    let around = task.size.max(task.remote);
+    let around = task.size.max(task.remote_size);
     for round in 0..around {
         let (to, from) = ((task.rank + round) % around, (task.rank + around - round) % around);
-        schedule.round([
-            (to < task.remote).then(|| send_remote(to, block(to))).flatten(),
-            (from < task.remote).then(|| receive_remote(from, task.output.of(from))).flatten(),
+        schedule.push_round([
+            (to < task.remote_size).then(|| send_remote(to, block(to))).flatten(),
+            (from < task.remote_size).then(|| receive_remote(from, task.output.block(from))).flatten(),
         ]);
     }
 }
 
 fn reduce_scatter(schedule: &mut Schedule, task: &Task) {
-    let (whole, cuts) = vector(task);
-    let sum = up(schedule, &Task { input: Blocks::one(whole), ..task.clone() }, 0, None);
-    let theirs = schedule.like(whole);
+    let (whole, cuts) = vector_and_starts(task);
+    let sum = reduce_to(schedule, &Task { input: Blocks::single(whole), ..task.clone() }, 0, None);
+    let theirs = schedule.scratch_like(whole);
     if task.rank == 0 {
-        schedule.round([send_remote(0, sum), receive_remote(0, theirs)]);
+        schedule.push_round([send_remote(0, sum), receive_remote(0, theirs)]);
     }
-    let input = Blocks::Cut { whole: theirs, cuts: cuts.into() };
-    schedule.then(&crate::scatter::linear::plan(&Task { input, ..task.clone() }));
+    let input = Blocks::Split { whole: theirs, cuts: cuts.into() };
+    schedule.append(&crate::scatter::linear::plan(&Task { input, ..task.clone() }));
 }

@@ -26,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accumulator;
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -47,12 +48,11 @@ mod shared;
 mod table;
 mod task;
 mod tree;
-mod vector;
 
-pub use choose::{Algorithm, Choice, Unfit, choose, explain};
+pub use choose::{Algorithm, AlgorithmError, Choice, choose, explain};
 pub use cost::{Case, Cost, Costs};
 pub use inter::plan as plan_inter;
 pub use neighbour::{Neighbours, plan as plan_neighbours};
-pub use schedule::{Buffer, Operands, Peer, Schedule, Scratch, Span, Step, Type};
-pub use table::{Stretch, stretches, table};
-pub use task::{Blocks, Kind, Root, Task};
+pub use schedule::{ElementType, Operands, Peer, Schedule, Scratch, Span, SpanBuffer, Step};
+pub use table::{SizeRange, size_ranges, table};
+pub use task::{Blocks, CollKind, Root, Task};

@@ -20,15 +20,15 @@ pub struct Neighbours {
 /// a dimension are one rank, its first message belongs to the second block.
 pub fn plan(neighbours: &Neighbours, input: &Blocks, output: &Blocks) -> Schedule {
     let mut schedule = Schedule::default();
-    let goes = neighbours
+    let sends = neighbours
         .destinations
         .iter()
         .enumerate()
-        .map(|(at, peer)| peer.and_then(|to| send(to, input.of(at))));
-    let comes = (0..neighbours.sources.len()).map(|at| {
+        .map(|(at, peer)| peer.and_then(|to| send(to, input.block(at))));
+    let receives = (0..neighbours.sources.len()).map(|at| {
         let at = if neighbours.is_grid { at ^ 1 } else { at };
-        neighbours.sources[at].and_then(|from| receive(from, output.of(at)))
+        neighbours.sources[at].and_then(|from| receive(from, output.block(at)))
     });
-    schedule.round(goes.chain(comes));
+    schedule.push_round(sends.chain(receives));
     schedule
 }

@@ -5,62 +5,65 @@
 //!
 //! Cost: `ceil(log2 p) (alpha + n (beta + gamma))`; for an exclusive scan, `alpha + n beta` plus the same for `p - 1` ranks.
 
+use crate::accumulator::Accumulator;
 use crate::cost::{Case, Cost, log2_up};
 use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
-use crate::vector::Vector;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::reducing(case.log(), case.log() * case.n(), case.log() * case.n())
+    Cost::with_reduction(case.log(), case.log() * case.n(), case.log() * case.n())
 }
 
 pub(crate) fn cost_exclusive(case: &Case) -> Cost {
     if case.size == 1 {
-        return Cost::of(0.0, 0.0);
+        return Cost::new(0.0, 0.0);
     }
     let rounds = f64::from(log2_up(case.size - 1));
-    Cost::reducing(rounds + 1.0, (rounds + 1.0) * case.n(), rounds * case.n())
+    Cost::with_reduction(rounds + 1.0, (rounds + 1.0) * case.n(), rounds * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, input, sum) = (Schedule::default(), task.input.of(0), task.output.of(0));
+    let (mut schedule, input, sum) = (Schedule::default(), task.input.block(0), task.output.block(0));
     if task.rank == 0 {
-        schedule.round([copy(input, sum)]);
+        schedule.push_round([copy(input, sum)]);
     }
-    accumulate(&mut schedule, Vector::new(input, sum), task, 0);
+    accumulate(&mut schedule, Accumulator::new(input, sum), task, 0);
     schedule
 }
 
 pub(crate) fn plan_exclusive(task: &Task) -> Schedule {
-    let (mut schedule, input, sum) = (Schedule::default(), task.input.of(0), task.output.of(0));
+    let (mut schedule, input, sum) = (Schedule::default(), task.input.block(0), task.output.block(0));
     // In place, the vector to send must be copied before the received one overwrites it.
-    let goes =
-        if input == sum && task.rank > 0 && task.rank + 1 < task.size { schedule.like(input) } else { input };
-    schedule.round([copy(input, goes)]);
+    let sends = if input == sum && task.rank > 0 && task.rank + 1 < task.size {
+        schedule.scratch_like(input)
+    } else {
+        input
+    };
+    schedule.push_round([copy(input, sends)]);
     let (next, previous) = (task.rank + 1, task.rank.wrapping_sub(1));
-    schedule.round([
-        (next < task.size).then(|| send(next, goes)).flatten(),
+    schedule.push_round([
+        (next < task.size).then(|| send(next, sends)).flatten(),
         (task.rank > 0).then(|| receive(previous, sum)).flatten(),
     ]);
     if task.rank > 0 {
-        accumulate(&mut schedule, Vector::new(sum, sum), task, 1);
+        accumulate(&mut schedule, Accumulator::new(sum, sum), task, 1);
     }
     schedule
 }
 
 /// Sums the vectors of the ranks from `first` up to each.
-fn accumulate(schedule: &mut Schedule, mut vector: Vector, task: &Task, first: usize) {
-    let (rank, size, whole) = (task.rank, task.size, (0, vector.sum.count));
+fn accumulate(schedule: &mut Schedule, mut accumulator: Accumulator, task: &Task, first: usize) {
+    let (rank, size, whole) = (task.rank, task.size, (0, accumulator.sum.count));
     for distance in (0..log2_up(size - first)).map(|round| 1 << round) {
-        let goes = (rank + distance < size).then(|| send(rank + distance, vector.now())).flatten();
-        let (comes, reduces) = match rank >= first + distance {
-            true => vector.take(schedule, (rank - distance, true), whole),
+        let sends = (rank + distance < size).then(|| send(rank + distance, accumulator.operand())).flatten();
+        let (receives, reduces) = match rank >= first + distance {
+            true => accumulator.receive_and_reduce(schedule, (rank - distance, true), whole),
             false => (None, None),
         };
-        schedule.round([goes, comes]);
-        schedule.round([reduces]);
+        schedule.push_round([sends, receives]);
+        schedule.push_round([reduces]);
         if rank >= first + distance {
-            vector.taken();
+            accumulator.mark_filled();
         }
     }
 }

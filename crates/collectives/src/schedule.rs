@@ -2,7 +2,7 @@
 
 /// The buffer of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Buffer {
+pub enum SpanBuffer {
     /// The caller's send buffer; never written.
     Input,
     /// The caller's receive buffer. With `MPI_IN_PLACE` it also contains the input's spans.
@@ -13,7 +13,7 @@ pub enum Buffer {
 
 /// The datatype of elements, as an argument of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Type {
+pub enum ElementType {
     /// Plain bytes.
     Bytes,
     /// A type of the send side: the only one, or the type for a peer.
@@ -26,9 +26,9 @@ pub enum Type {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// The buffer.
-    pub buffer: Buffer,
+    pub buffer: SpanBuffer,
     /// The type of an element.
-    pub datatype: Type,
+    pub datatype: ElementType,
     /// Offset of the first element in the buffer, in bytes.
     pub displacement: i64,
     /// Number of elements.
@@ -46,8 +46,8 @@ pub struct Span {
 impl Span {
     /// `count` elements of a type, starting at a displacement in bytes.
     pub fn new(
-        buffer: Buffer,
-        datatype: Type,
+        buffer: SpanBuffer,
+        datatype: ElementType,
         displacement: i64,
         count: i64,
         extent: i64,
@@ -57,14 +57,14 @@ impl Span {
     }
 
     /// A span of plain bytes, starting at a displacement in bytes.
-    pub fn of_bytes(buffer: Buffer, displacement: i64, bytes: u64) -> Self {
-        Self::new(buffer, Type::Bytes, displacement, bytes as i64, 1, 1)
+    pub fn of_bytes(buffer: SpanBuffer, displacement: i64, bytes: u64) -> Self {
+        Self::new(buffer, ElementType::Bytes, displacement, bytes as i64, 1, 1)
     }
 
     /// No data: for the messages of barriers.
     pub const EMPTY: Self = Self {
-        buffer: Buffer::Input,
-        datatype: Type::Bytes,
+        buffer: SpanBuffer::Input,
+        datatype: ElementType::Bytes,
         displacement: 0,
         count: 0,
         extent: 1,
@@ -142,7 +142,7 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scratch {
     /// The type of its elements.
-    pub datatype: Type,
+    pub datatype: ElementType,
     /// Number of elements.
     pub count: i64,
 }
@@ -158,13 +158,13 @@ pub struct Schedule {
     steps: Vec<Step>,
     /// The end of each round in `steps`. No round is empty.
     ends: Vec<usize>,
-    /// The buffers of [`Buffer::Scratch`], by index.
+    /// The buffers of [`SpanBuffer::Scratch`], by index.
     scratch: Vec<Scratch>,
 }
 
 impl Schedule {
     /// Number of rounds.
-    pub fn count(&self) -> usize {
+    pub fn rounds(&self) -> usize {
         self.ends.len()
     }
 
@@ -177,13 +177,13 @@ impl Schedule {
         &self.steps[start..self.ends[round]]
     }
 
-    /// The buffers of [`Buffer::Scratch`], by index. Their initial contents do not matter.
+    /// The buffers of [`SpanBuffer::Scratch`], by index. Their initial contents do not matter.
     pub fn scratch(&self) -> &[Scratch] {
         &self.scratch
     }
 
     /// Appends a round with the steps that are not `None`, if there are any.
-    pub(crate) fn round(&mut self, steps: impl IntoIterator<Item = Option<Step>>) {
+    pub(crate) fn push_round(&mut self, steps: impl IntoIterator<Item = Option<Step>>) {
         let before = self.steps.len();
         self.steps.extend(steps.into_iter().flatten());
         if self.steps.len() > before {
@@ -192,7 +192,7 @@ impl Schedule {
     }
 
     /// Appends the rounds of another schedule, which must not use scratch buffers.
-    pub(crate) fn then(&mut self, other: &Self) {
+    pub(crate) fn append(&mut self, other: &Self) {
         debug_assert!(other.scratch.is_empty(), "indices would clash");
         let before = self.steps.len();
         self.steps.extend(&other.steps);
@@ -200,15 +200,15 @@ impl Schedule {
     }
 
     /// A new scratch buffer of bytes.
-    pub(crate) fn bytes(&mut self, bytes: u64) -> Span {
-        self.scratch.push(Scratch { datatype: Type::Bytes, count: bytes as i64 });
-        Span::of_bytes(Buffer::Scratch(self.scratch.len() - 1), 0, bytes)
+    pub(crate) fn scratch_bytes(&mut self, bytes: u64) -> Span {
+        self.scratch.push(Scratch { datatype: ElementType::Bytes, count: bytes as i64 });
+        Span::of_bytes(SpanBuffer::Scratch(self.scratch.len() - 1), 0, bytes)
     }
 
     /// A new scratch buffer for elements like a span's.
-    pub(crate) fn like(&mut self, span: Span) -> Span {
+    pub(crate) fn scratch_like(&mut self, span: Span) -> Span {
         self.scratch.push(Scratch { datatype: span.datatype, count: span.count });
-        Span { buffer: Buffer::Scratch(self.scratch.len() - 1), displacement: 0, ..span }
+        Span { buffer: SpanBuffer::Scratch(self.scratch.len() - 1), displacement: 0, ..span }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Collectives through memory that all ranks share: each rank shows its data in its own area, and the others read them there. Of
 //! longer data it shows the address, and the others read them from its own memory. There are no messages, and so no schedules; the
-//! module `exchange` of the crate `mpi` executes them.
+//! module `coll::shm` of the crate `mpi` executes them.
 //!
 //! All ranks reduce operands in rank order, so the operator need not be commutative, and all have the same bits.
 //!
@@ -11,36 +11,36 @@
 //! reads and reduces all.
 
 use crate::cost::{Case, Cost};
-use crate::task::Kind;
+use crate::task::CollKind;
 
 /// Cost of a rank's notification, in further messages.
-const LINE: f64 = 0.25;
+const CACHE_LINE: f64 = 0.25;
 
 /// Why a call is not supported.
-pub(crate) fn refuses(case: &Case) -> Option<&'static str> {
+pub(crate) fn unsupported_reason(case: &Case) -> Option<&'static str> {
     match case.kind {
         _ if case.shared == 0 || case.size < 2 => Some("the ranks share no memory"),
-        Kind::Allgather | Kind::Alltoall if !case.even => Some("blocks differ in size"),
+        CollKind::Allgather | CollKind::Alltoall if !case.equal_blocks => Some("blocks differ in size"),
         _ => None,
     }
 }
 
 /// Whether a rank's data are longer than it can show.
 fn is_long(case: &Case) -> bool {
-    let given = match case.kind {
-        Kind::Alltoall => case.bytes.saturating_mul(case.size as u64),
+    let own_bytes = match case.kind {
+        CollKind::Alltoall => case.bytes.saturating_mul(case.size as u64),
         _ => case.bytes,
     };
-    given > case.shared
+    own_bytes > case.shared
 }
 
 /// The cost of showing and reading this many vectors or blocks, with `reads` reads if they are long.
-fn taking(case: &Case, shown: f64, taken: f64, reads: f64) -> Cost {
-    let lines = LINE * others(case);
+fn access_cost(case: &Case, shown: f64, read: f64, reads: f64) -> Cost {
+    let lines = CACHE_LINE * others(case);
     if is_long(case) {
-        return Cost::of(0.0, taken * case.n() / 2.0).and_further(2.0 * lines + reads);
+        return Cost::new(0.0, read * case.n() / 2.0).with_further(2.0 * lines + reads);
     }
-    Cost::of(0.0, (shown + taken) * case.n() / 2.0).and_further(lines)
+    Cost::new(0.0, (shown + read) * case.n() / 2.0).with_further(lines)
 }
 
 fn others(case: &Case) -> f64 {
@@ -48,26 +48,29 @@ fn others(case: &Case) -> f64 {
 }
 
 pub(crate) fn barrier(case: &Case) -> Cost {
-    taking(case, 0.0, 0.0, 0.0)
+    access_cost(case, 0.0, 0.0, 0.0)
 }
 
 pub(crate) fn bcast(case: &Case) -> Cost {
-    taking(case, 1.0, 1.0, 1.0)
+    access_cost(case, 1.0, 1.0, 1.0)
 }
 
 pub(crate) fn allgather(case: &Case) -> Cost {
-    taking(case, 1.0, others(case), others(case))
+    access_cost(case, 1.0, others(case), others(case))
 }
 
 pub(crate) fn alltoall(case: &Case) -> Cost {
-    taking(case, case.ranks(), others(case), others(case))
+    access_cost(case, case.ranks(), others(case), others(case))
 }
 
 /// The cost of reductions to one rank and to all.
 pub(crate) fn reduce(case: &Case) -> Cost {
     if is_long(case) {
         let (part, times) = if case.size == 2 { (1.0, 1.0) } else { (others(case) / case.ranks(), 2.0) };
-        return Cost { reduced: part * case.n(), ..taking(case, 0.0, times * part, times * others(case)) };
+        return Cost {
+            reduced: part * case.n(),
+            ..access_cost(case, 0.0, times * part, times * others(case))
+        };
     }
-    Cost { reduced: others(case) * case.n(), ..taking(case, 1.0, others(case), 0.0) }
+    Cost { reduced: others(case) * case.n(), ..access_cost(case, 1.0, others(case), 0.0) }
 }

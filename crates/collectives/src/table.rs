@@ -2,12 +2,12 @@
 
 use crate::choose::{Algorithm, choose, reason};
 use crate::cost::{Case, Costs};
-use crate::task::Kind;
+use crate::task::CollKind;
 use std::fmt::Write;
 
 /// A range of sizes with the same algorithm.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub struct SizeRange {
     /// The first size, in the bytes of [`Case::bytes`].
     pub from: u64,
     /// The algorithm.
@@ -22,7 +22,7 @@ pub struct Stretch {
 ///
 /// Examines powers of two. Between two powers with different choices, it searches for the size from which the second choice
 /// applies.
-pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
+pub fn size_ranges(case: Case, costs: Costs, most: u64) -> Vec<SizeRange> {
     let choice = |bytes| choose(Case { bytes, ..case }, costs);
     let differ = |a, b| !std::ptr::eq(choice(a).algorithm, choice(b).algorithm);
     let sizes: Vec<u64> = std::iter::successors(Some(1_u64), |size| size.checked_mul(2))
@@ -43,7 +43,7 @@ pub fn stretches(case: Case, costs: Costs, most: u64) -> Vec<Stretch> {
         .map(|from| {
             let choice = choice(from);
             let reason = reason(Case { bytes: from, ..case }, &choice, costs);
-            Stretch { from, algorithm: choice.algorithm, seconds: choice.seconds, reason }
+            SizeRange { from, algorithm: choice.algorithm, seconds: choice.seconds, reason }
         })
         .collect()
 }
@@ -60,19 +60,20 @@ pub fn table(size: usize, costs: Costs, most: u64) -> String {
         beta * 1024e6,
         gamma * 1024e6
     );
-    for kind in Kind::ALL {
-        let case = Case { kind, size, bytes: 0, commutative: true, even: true, segment: 0, shared: 0 };
-        let usual = stretches(case, costs, most);
+    for kind in CollKind::ALL {
+        let case =
+            Case { kind, size, bytes: 0, commutative: true, equal_blocks: true, segment: 0, shared: 0 };
+        let usual = size_ranges(case, costs, most);
         write_lines(&mut text, kind.name(), kind, &usual);
         let other = match kind {
             _ if kind.reduces() => Some(("not commutative", Case { commutative: false, ..case })),
-            _ if kind.has_blocks() => Some(("sizes differ", Case { even: false, ..case })),
+            _ if kind.has_blocks() => Some(("sizes differ", Case { equal_blocks: false, ..case })),
             _ => None,
         };
         let Some((name, case)) = other else { continue };
-        let others = stretches(case, costs, most);
-        let key = |stretches: &[Stretch]| -> Vec<_> {
-            stretches.iter().map(|s| (s.from, s.algorithm.name)).collect()
+        let others = size_ranges(case, costs, most);
+        let key = |size_ranges: &[SizeRange]| -> Vec<_> {
+            size_ranges.iter().map(|s| (s.from, s.algorithm.name)).collect()
         };
         if key(&others) != key(&usual) {
             write_lines(&mut text, &format!("  {name}"), kind, &others);
@@ -81,13 +82,13 @@ pub fn table(size: usize, costs: Costs, most: u64) -> String {
     text
 }
 
-fn write_lines(text: &mut String, name: &str, kind: Kind, stretches: &[Stretch]) {
-    for (at, stretch) in stretches.iter().enumerate() {
+fn write_lines(text: &mut String, name: &str, kind: CollKind, size_ranges: &[SizeRange]) {
+    for (at, range) in size_ranges.iter().enumerate() {
         let name = if at == 0 { name } else { "" };
-        let from = if kind == Kind::Barrier { String::new() } else { format!("from {} B", stretch.from) };
-        let Stretch { algorithm, seconds, reason, .. } = stretch;
+        let from = if kind == CollKind::Barrier { String::new() } else { format!("from {} B", range.from) };
+        let SizeRange { algorithm, seconds, reason, .. } = range;
         let us = seconds * 1e6;
         writeln!(text, "{name:<17} {from:>16}  {:<18} {us:>10.2} us  {reason}", algorithm.name)
-            .expect("a string takes all");
+            .expect("writing to a string cannot fail");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// A collective operation; the forms with counts, displacements or types for each rank are the same kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Kind {
+pub enum CollKind {
     /// No rank leaves before all have entered.
     Barrier,
     /// `output`, one block, from the root to all ranks.
@@ -30,7 +30,7 @@ pub enum Kind {
     Exscan,
 }
 
-impl Kind {
+impl CollKind {
     /// The lower-case name of MPI's function, without `MPI_`.
     pub fn name(self) -> &'static str {
         match self {
@@ -89,74 +89,74 @@ pub enum Root {
 #[derive(Clone, Debug)]
 pub enum Blocks {
     /// Consecutive blocks with the same number of elements.
-    Even {
+    Equal {
         /// The first block.
         first: Span,
         /// Number of blocks.
         count: usize,
     },
     /// A vector divided into blocks at the same elements on every rank.
-    Cut {
+    Split {
         /// The whole vector.
         whole: Span,
         /// The start of each block, and finally the end of the last one, in elements.
         cuts: Arc<[i64]>,
     },
     /// At any addresses.
-    Anywhere(Arc<[Span]>),
+    Separate(Arc<[Span]>),
 }
 
 impl Blocks {
     /// A single block.
-    pub fn one(span: Span) -> Self {
-        Self::Even { first: span, count: 1 }
+    pub fn single(span: Span) -> Self {
+        Self::Equal { first: span, count: 1 }
     }
 
     /// No block, for a rank that sends or receives nothing.
     pub fn none() -> Self {
-        Self::one(Span::EMPTY)
+        Self::single(Span::EMPTY)
     }
 
     /// The block of a rank.
-    pub fn of(&self, rank: usize) -> Span {
+    pub fn block(&self, rank: usize) -> Span {
         match self {
-            Self::Even { first, .. } => {
+            Self::Equal { first, .. } => {
                 first.elements(first.count * rank as i64, first.count * (rank as i64 + 1))
             }
-            Self::Cut { whole, cuts } => whole.elements(cuts[rank], cuts[rank + 1]),
-            Self::Anywhere(spans) => spans[rank],
+            Self::Split { whole, cuts } => whole.elements(cuts[rank], cuts[rank + 1]),
+            Self::Separate(spans) => spans[rank],
         }
     }
 
     /// The blocks of the ranks `first..end`, in the same number of spans on every rank: one, or one for each block.
     pub fn range(&self, first: usize, end: usize) -> Vec<Span> {
         match self {
-            Self::Even { first: span, .. } => {
+            Self::Equal { first: span, .. } => {
                 vec![span.elements(span.count * first as i64, span.count * end as i64)]
             }
-            Self::Cut { whole, cuts } => vec![whole.elements(cuts[first], cuts[end])],
-            Self::Anywhere(spans) => spans[first..end].to_vec(),
+            Self::Split { whole, cuts } => vec![whole.elements(cuts[first], cuts[end])],
+            Self::Separate(spans) => spans[first..end].to_vec(),
         }
     }
 
     /// Number of blocks.
     pub fn count(&self) -> usize {
         match self {
-            Self::Even { count, .. } => *count,
-            Self::Cut { cuts, .. } => cuts.len() - 1,
-            Self::Anywhere(spans) => spans.len(),
+            Self::Equal { count, .. } => *count,
+            Self::Split { cuts, .. } => cuts.len() - 1,
+            Self::Separate(spans) => spans.len(),
         }
     }
 
     /// Whether all blocks are known to have the same size on every rank.
-    pub fn is_even(&self) -> bool {
-        matches!(self, Self::Even { .. })
+    pub fn have_equal_sizes(&self) -> bool {
+        matches!(self, Self::Equal { .. })
     }
 }
 
 /// A collective as one rank sees it. Lists of blocks are indexed by rank, of the other group for an intercommunicator.
 ///
-/// With `MPI_IN_PLACE` the input consists of spans of [`Buffer::Output`](crate::Buffer::Output).
+/// With `MPI_IN_PLACE` the input consists of spans of [`SpanBuffer::Output`](crate::SpanBuffer::Output).
 #[derive(Clone, Debug)]
 pub struct Task {
     /// This rank in its group.
@@ -164,7 +164,7 @@ pub struct Task {
     /// Number of ranks in its group.
     pub size: usize,
     /// Number of ranks in the other group of an intercommunicator; 0 without one.
-    pub remote: usize,
+    pub remote_size: usize,
     /// The root, for collectives that have one.
     pub root: Root,
     /// The data that this rank sends.
@@ -192,13 +192,13 @@ impl Task {
         (1..size).map(move |distance| (rank + distance) % size)
     }
 
-    /// This rank's number, counted from the root on.
-    pub(crate) fn number(&self) -> usize {
+    /// This rank's distance from the root, modulo the number of ranks.
+    pub(crate) fn relative_rank(&self) -> usize {
         (self.rank + self.size - self.root_rank()) % self.size
     }
 
-    /// The rank with a number, counted from the root on.
-    pub(crate) fn at(&self, number: usize) -> usize {
-        (self.root_rank() + number) % self.size
+    /// The rank at a distance from the root.
+    pub(crate) fn rank_of(&self, relative_rank: usize) -> usize {
+        (self.root_rank() + relative_rank) % self.size
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn children(number: usize, size: usize) -> Vec<usize> {
 }
 
 /// The end of the number range of a subtree, among `size`: a subtree consists of consecutive numbers.
-pub(crate) fn end(number: usize, size: usize) -> usize {
+pub(crate) fn subtree_end(number: usize, size: usize) -> usize {
     if number == 0 { size } else { size.min(number + (1 << number.trailing_zeros())) }
 }
 
@@ -24,15 +24,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn children_have_their_parents_and_cover_what_follows() {
+    fn children_know_their_parent_and_cover_the_subtree() {
         for size in 1..40 {
             for number in 0..size {
                 let mut next = number + 1;
                 for child in children(number, size) {
                     assert_eq!((parent(child), child), (Some(number), next));
-                    next = end(child, size);
+                    next = subtree_end(child, size);
                 }
-                assert_eq!(next, end(number, size), "{number} of {size}");
+                assert_eq!(next, subtree_end(number, size), "{number} of {size}");
             }
         }
     }

@@ -5,34 +5,36 @@
 
 use crate::float::{Format, Number};
 use crate::operator::Operator;
-use crate::{Basic, Kind, integer};
+use crate::{Basic, BasicKind, integer};
 use std::cmp::Ordering;
 
 /// `right` becomes `left op right`; an illegal combination leaves it unchanged.
 pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut [u8]) {
     match (basic.reduced_kind(), basic.size()) {
-        (Kind::CUnsigned | Kind::Byte, 1) => reduce_u8(operator, left, right),
-        (Kind::CUnsigned, 2) => reduce_u16(operator, left, right),
-        (Kind::CUnsigned, 4) => reduce_u32(operator, left, right),
-        (Kind::CUnsigned, 8) => reduce_u64(operator, left, right),
+        (BasicKind::CUnsigned | BasicKind::Byte, 1) => reduce_u8(operator, left, right),
+        (BasicKind::CUnsigned, 2) => reduce_u16(operator, left, right),
+        (BasicKind::CUnsigned, 4) => reduce_u32(operator, left, right),
+        (BasicKind::CUnsigned, 8) => reduce_u64(operator, left, right),
         // Truth values are only zero or not.
-        (Kind::CSigned | Kind::FInteger | Kind::Multi | Kind::Logical, size) => match size {
-            1 => reduce_i8(operator, left, right),
-            2 => reduce_i16(operator, left, right),
-            4 => reduce_i32(operator, left, right),
-            8 => reduce_i64(operator, left, right),
-            _ => reduce_i128(operator, left, right),
-        },
-        (Kind::Real, 4) => reduce_f32(operator, left, right),
-        (Kind::Real, 8) => reduce_f64(operator, left, right),
-        (Kind::Complex, 8) if operator == Operator::Prod => multiply_complex_f32(left, right),
-        (Kind::Complex, 16) if operator == Operator::Prod => multiply_complex_f64(left, right),
+        (BasicKind::CSigned | BasicKind::FInteger | BasicKind::Multi | BasicKind::Logical, size) => {
+            match size {
+                1 => reduce_i8(operator, left, right),
+                2 => reduce_i16(operator, left, right),
+                4 => reduce_i32(operator, left, right),
+                8 => reduce_i64(operator, left, right),
+                _ => reduce_i128(operator, left, right),
+            }
+        }
+        (BasicKind::Real, 4) => reduce_f32(operator, left, right),
+        (BasicKind::Real, 8) => reduce_f64(operator, left, right),
+        (BasicKind::Complex, 8) if operator == Operator::Prod => multiply_complex_f32(left, right),
+        (BasicKind::Complex, 16) if operator == Operator::Prod => multiply_complex_f64(left, right),
         // Complex numbers are summed by their parts.
-        (Kind::Complex, 8) => reduce_f32(operator, left, right),
-        (Kind::Complex, 16) => reduce_f64(operator, left, right),
+        (BasicKind::Complex, 8) => reduce_f32(operator, left, right),
+        (BasicKind::Complex, 16) => reduce_f64(operator, left, right),
         (kind, _) => {
             if let Some(format) = basic.format() {
-                reduce_soft(operator, kind, format, left, right);
+                reduce_in_software(operator, kind, format, left, right);
             }
         }
     }
@@ -41,9 +43,9 @@ pub(crate) fn reduce(operator: Operator, basic: Basic, left: &[u8], right: &mut 
 /// Compares two elements; `None` for a NaN, and for types without an order.
 pub(crate) fn compare(basic: Basic, left: &[u8], right: &[u8]) -> Option<Ordering> {
     match (basic.kind(), basic.format()) {
-        (Kind::Real, Some(format)) => format.read(left).compare(format.read(right)),
-        (Kind::CUnsigned, _) => Some(integer::read(left, false).cmp(&integer::read(right, false))),
-        (Kind::CSigned | Kind::FInteger | Kind::Multi, _) => {
+        (BasicKind::Real, Some(format)) => format.read(left).compare(format.read(right)),
+        (BasicKind::CUnsigned, _) => Some(integer::read(left, false).cmp(&integer::read(right, false))),
+        (BasicKind::CSigned | BasicKind::FInteger | BasicKind::Multi, _) => {
             Some(integer::read(left, true).cmp(&integer::read(right, true)))
         }
         _ => None,
@@ -70,7 +72,11 @@ impl Basic {
 }
 
 /// Replaces each `N` bytes on the right by the combination of both sides.
-fn each<const N: usize>(left: &[u8], right: &mut [u8], combine: impl Fn([u8; N], [u8; N]) -> [u8; N]) {
+fn combine_elements<const N: usize>(
+    left: &[u8],
+    right: &mut [u8],
+    combine: impl Fn([u8; N], [u8; N]) -> [u8; N],
+) {
     let (left, _) = left.as_chunks::<N>();
     let (right, _) = right.as_chunks_mut::<N>();
     for (right, left) in right.iter_mut().zip(left) {
@@ -83,7 +89,7 @@ macro_rules! integers {
         fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
             macro_rules! with {
                 ($combine:expr) => {
-                    each(left, right, |left, right| {
+                    combine_elements(left, right, |left, right| {
                         let combine: fn($type, $type) -> $type = $combine;
                         combine(<$type>::from_ne_bytes(left), <$type>::from_ne_bytes(right)).to_ne_bytes()
                     })
@@ -123,7 +129,7 @@ macro_rules! floats {
         fn $name(operator: Operator, left: &[u8], right: &mut [u8]) {
             macro_rules! with {
                 ($combine:expr) => {
-                    each(left, right, |left, right| {
+                    combine_elements(left, right, |left, right| {
                         let combine: fn($type, $type) -> $type = $combine;
                         combine(<$type>::from_ne_bytes(left), <$type>::from_ne_bytes(right)).to_ne_bytes()
                     })
@@ -161,10 +167,10 @@ floats! {
 }
 
 /// Floating point formats without a machine type.
-fn reduce_soft(operator: Operator, kind: Kind, format: Format, left: &[u8], right: &mut [u8]) {
+fn reduce_in_software(operator: Operator, kind: BasicKind, format: Format, left: &[u8], right: &mut [u8]) {
     let rounded = |number: Number| format.decode(format.encode(number));
     let product = |a: Number, b: Number| rounded(a.multiply(b));
-    if kind == Kind::Complex && operator == Operator::Prod {
+    if kind == BasicKind::Complex && operator == Operator::Prod {
         let width = 2 * format.bytes;
         for (left, right) in left.chunks_exact(width).zip(right.chunks_exact_mut(width)) {
             let halves =

@@ -1,8 +1,8 @@
 //! Parts of multidimensional arrays, built from the simpler constructors: subarrays, and one process's blocks of a distributed
 //! array.
 
-use crate::construct::of_one_length;
-use crate::datatype::Given;
+use crate::construct::check_same_length;
+use crate::datatype::ConstructorCall;
 use crate::{Combiner, Datatype, Error, ErrorKind, Result};
 
 /// The ABI's value of `MPI_DISTRIBUTE_DFLT_DARG`.
@@ -40,7 +40,7 @@ impl Order {
 
 /// A process's elements of one dimension: blocks of `length` from `start` on, `count` of them at a stride, then one block of
 /// `rest`. All in elements of that dimension.
-struct Dealt {
+struct LocalBlocks {
     start: i64,
     length: i64,
     count: i64,
@@ -60,10 +60,10 @@ impl Datatype {
         order: Order,
         old: &Self,
     ) -> Result<Self> {
-        let dims = of_one_length("sizes", sizes.len(), "subsizes", subsizes.len())?;
-        of_one_length("sizes", sizes.len(), "starts", starts.len())?;
+        let dims = check_same_length("sizes", sizes.len(), "subsizes", subsizes.len())?;
+        check_same_length("sizes", sizes.len(), "starts", starts.len())?;
         check_sizes(sizes)?;
-        let mut dealt = Vec::with_capacity(sizes.len());
+        let mut local = Vec::with_capacity(sizes.len());
         for (at, ((&size, &subsize), &start)) in sizes.iter().zip(subsizes).zip(starts).enumerate() {
             if subsize < 1 || subsize > size {
                 return Err(Error::arg(format!("subsizes: {subsize} at index {at} is not from 1 to {size}")));
@@ -74,10 +74,16 @@ impl Datatype {
                     size - subsize
                 )));
             }
-            dealt.push(Dealt { start, length: subsize, count: 1, stride: 0, rest: 0 });
+            local.push(LocalBlocks { start, length: subsize, count: 1, stride: 0, rest: 0 });
         }
         let integers = [&[dims], sizes, subsizes, starts, &[order as i64]].concat();
-        part(Given::new(Combiner::Subarray, integers, vec![], vec![old.clone()]), sizes, &dealt, order, old)
+        local_part(
+            ConstructorCall::new(Combiner::Subarray, integers, vec![], vec![old.clone()]),
+            sizes,
+            &local,
+            order,
+            old,
+        )
     }
 
     /// The part of process `rank` of `size` in an array distributed over a grid of processes, with the extent of the whole array.
@@ -97,15 +103,15 @@ impl Datatype {
         order: Order,
         old: &Self,
     ) -> Result<Self> {
-        let dims = of_one_length("gsizes", sizes.len(), "distribs", distributions.len())?;
-        of_one_length("gsizes", sizes.len(), "dargs", arguments.len())?;
-        of_one_length("gsizes", sizes.len(), "psizes", processes.len())?;
+        let dims = check_same_length("gsizes", sizes.len(), "distribs", distributions.len())?;
+        check_same_length("gsizes", sizes.len(), "dargs", arguments.len())?;
+        check_same_length("gsizes", sizes.len(), "psizes", processes.len())?;
         check_sizes(sizes)?;
         let coordinates = coordinates(size, rank, processes)?;
-        let mut dealt = Vec::with_capacity(sizes.len());
+        let mut local = Vec::with_capacity(sizes.len());
         for at in 0..sizes.len() {
-            let one = deal(sizes[at], distributions[at], arguments[at], processes[at], coordinates[at]);
-            dealt.push(
+            let one = distribute(sizes[at], distributions[at], arguments[at], processes[at], coordinates[at]);
+            local.push(
                 one.map_err(|error| Error { text: format!("{} (at index {at})", error.text), ..error })?,
             );
         }
@@ -114,7 +120,13 @@ impl Datatype {
             arguments.iter().map(|argument| argument.unwrap_or(DEFAULT_ARGUMENT)).collect();
         let head = [size, rank, dims];
         let integers = [&head, sizes, &distributions, &arguments, processes, &[order as i64]].concat();
-        part(Given::new(Combiner::Darray, integers, vec![], vec![old.clone()]), sizes, &dealt, order, old)
+        local_part(
+            ConstructorCall::new(Combiner::Darray, integers, vec![], vec![old.clone()]),
+            sizes,
+            &local,
+            order,
+            old,
+        )
     }
 }
 
@@ -157,15 +169,15 @@ fn coordinates(size: i64, rank: i64, processes: &[i64]) -> Result<Vec<i64>> {
 }
 
 /// The elements of one dimension at the process with a coordinate.
-fn deal(
+fn distribute(
     size: i64,
-    how: Distribution,
+    distribution: Distribution,
     argument: Option<i64>,
     processes: i64,
     coordinate: i64,
-) -> Result<Dealt> {
+) -> Result<LocalBlocks> {
     let least = size / processes + i64::from(size % processes != 0);
-    let length = match (how, argument) {
+    let length = match (distribution, argument) {
         (Distribution::None, None) if processes == 1 => size,
         (Distribution::None, None) => {
             return Err(Error::arg(format!(
@@ -191,29 +203,35 @@ fn deal(
     let stride = processes.saturating_mul(length);
     let left = size - start;
     let (count, rest) = (left / stride + i64::from(left % stride >= length), left % stride);
-    Ok(Dealt { start, length, count, stride, rest: if rest >= length { 0 } else { rest } })
+    Ok(LocalBlocks { start, length, count, stride, rest: if rest >= length { 0 } else { rest } })
 }
 
 /// The part of an array of these sizes that the parts of its dimensions define.
-fn part(given: Given, sizes: &[i64], dealt: &[Dealt], order: Order, old: &Datatype) -> Result<Datatype> {
-    let wide = || Error::wide(given.arguments());
+fn local_part(
+    constructor_call: ConstructorCall,
+    sizes: &[i64],
+    local: &[LocalBlocks],
+    order: Order,
+    old: &Datatype,
+) -> Result<Datatype> {
+    let overflow = || Error::overflow(constructor_call.arguments());
     let (mut inner, mut start, mut extent) = (old.clone(), 0_i64, old.extent());
     for at in order.dimensions(sizes.len()) {
-        let Dealt { start: first, length, count, stride, rest } = dealt[at];
-        let bytes = |elements: i64| elements.checked_mul(extent).ok_or_else(wide);
-        start = start.checked_add(bytes(first)?).ok_or_else(wide)?;
+        let LocalBlocks { start: first, length, count, stride, rest } = local[at];
+        let bytes = |elements: i64| elements.checked_mul(extent).ok_or_else(overflow);
+        start = start.checked_add(bytes(first)?).ok_or_else(overflow)?;
         let block = |length| Datatype::hvector(length, 1, extent, &inner);
         let mut dimension = block(length)?;
         if count != 1 {
             dimension = Datatype::hvector(count, 1, if count > 1 { bytes(stride)? } else { 0 }, &dimension)?;
         }
         if rest > 0 {
-            let behind = if count > 0 { bytes(count.checked_mul(stride).ok_or_else(wide)?)? } else { 0 };
+            let behind = if count > 0 { bytes(count.checked_mul(stride).ok_or_else(overflow)?)? } else { 0 };
             dimension = Datatype::structure(&[1, 1], &[0, behind], &[dimension, block(rest)?])?;
         }
         inner = dimension;
         extent = bytes(sizes[at])?;
     }
     let shifted = Datatype::hindexed(&[1], &[start], &inner)?;
-    Datatype::bounded(given, &shifted, 0, extent)
+    Datatype::with_bounds(constructor_call, &shifted, 0, extent)
 }

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 
 /// The meaning of an element's bytes. MPI groups its datatypes this way to define which operators reduce them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum BasicKind {
     /// C's signed integers.
     CSigned,
     /// C's unsigned integers.
@@ -58,8 +58,8 @@ macro_rules! basics {
             }
 
             /// The meaning of its bytes.
-            pub const fn kind(self) -> Kind {
-                match self { $(Self::$variant => Kind::$kind,)* }
+            pub const fn kind(self) -> BasicKind {
+                match self { $(Self::$variant => BasicKind::$kind,)* }
             }
 
             /// Bytes of data; for a pair, without padding.
@@ -232,9 +232,9 @@ impl Basic {
 
     /// The kind that operators use for its elements. MPI reduces no text (MPI 5.0, 6.9.2), but programs reduce `MPI_CHAR`, which
     /// other implementations treat as `MPI_SIGNED_CHAR`.
-    pub(crate) const fn reduced_kind(self) -> Kind {
+    pub(crate) const fn reduced_kind(self) -> BasicKind {
         match self {
-            Self::Char => Kind::CSigned,
+            Self::Char => BasicKind::CSigned,
             other => other.kind(),
         }
     }
@@ -246,7 +246,7 @@ impl Basic {
             return if value > index { value } else { index };
         }
         match self.kind() {
-            Kind::Complex => self.size() / 2,
+            BasicKind::Complex => self.size() / 2,
             _ => self.size(),
         }
     }
@@ -270,8 +270,8 @@ impl Basic {
     /// The format of a floating point number, or of each half of a complex one.
     pub(crate) const fn format(self) -> Option<Format> {
         let bytes = match self.kind() {
-            Kind::Real => self.size(),
-            Kind::Complex => self.size() / 2,
+            BasicKind::Real => self.size(),
+            BasicKind::Complex => self.size() / 2,
             _ => return None,
         };
         Some(match (bytes, self) {
@@ -287,7 +287,10 @@ impl Basic {
 
     /// Whether it is an integer of any language.
     pub(crate) const fn is_integer(self) -> bool {
-        matches!(self.kind(), Kind::CSigned | Kind::CUnsigned | Kind::FInteger | Kind::Multi)
+        matches!(
+            self.kind(),
+            BasicKind::CSigned | BasicKind::CUnsigned | BasicKind::FInteger | BasicKind::Multi
+        )
     }
 
     /// `MPI_Type_match_size`: Fortran's type of a class and a size in bytes.
@@ -339,7 +342,7 @@ mod tests {
     #[test]
     fn pairs_are_the_sum_of_their_parts() {
         for &basic in Basic::ALL {
-            assert_eq!(basic.pair().is_some(), basic.kind() == Kind::Pair, "{}", basic.name());
+            assert_eq!(basic.pair().is_some(), basic.kind() == BasicKind::Pair, "{}", basic.name());
             if let Some((value, index)) = basic.pair() {
                 assert_eq!(basic.size(), value.size() + index.size());
                 assert_eq!(basic.external_size(), value.external_size() + index.external_size());

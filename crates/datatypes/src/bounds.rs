@@ -20,7 +20,7 @@ impl Bounds {
     pub(crate) const EMPTY: Self = Self { size: 0, data: None, padded: None, marks: None, align: 1 };
 
     /// The bounds of contiguous data that begin at the origin.
-    pub(crate) const fn of(size: i64, end: i64, align: i64) -> Self {
+    pub(crate) const fn new(size: i64, end: i64, align: i64) -> Self {
         Self { size, data: Some((0, end)), padded: Some((0, end)), marks: None, align }
     }
 
@@ -65,7 +65,7 @@ impl Bounds {
     }
 
     /// The union of both type maps; `None` if anything exceeds 64 bits.
-    pub(crate) fn and(self, other: Self) -> Option<Self> {
+    pub(crate) fn union_with(self, other: Self) -> Option<Self> {
         Some(Self {
             size: self.size.checked_add(other.size)?,
             data: union(self.data, other.data),

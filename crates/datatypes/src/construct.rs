@@ -1,13 +1,13 @@
 //! The constructors: each checks its arguments and builds the shape of the type.
 
-use crate::datatype::{Block, Given, Shape, index_offset};
-use crate::{Basic, Combiner, Datatype, Error, ErrorKind, Kind, Result};
+use crate::datatype::{Block, ConstructorCall, Shape, index_offset};
+use crate::{Basic, BasicKind, Combiner, Datatype, Error, ErrorKind, Result};
 
 /// MPI's value for an omitted argument.
 const UNDEFINED: i64 = -32766;
 
 /// Checks that a count is not negative.
-pub(crate) fn counted(name: &str, count: i64) -> Result<i64> {
+pub(crate) fn check_count(name: &str, count: i64) -> Result<i64> {
     if count < 0 {
         return Err(Error::new(ErrorKind::Count, format!("{name}: {count} is negative")));
     }
@@ -15,7 +15,7 @@ pub(crate) fn counted(name: &str, count: i64) -> Result<i64> {
 }
 
 /// Checks that lists have the same length, and returns it.
-pub(crate) fn of_one_length(name: &str, length: usize, other: &str, found: usize) -> Result<i64> {
+pub(crate) fn check_same_length(name: &str, length: usize, other: &str, found: usize) -> Result<i64> {
     if length != found {
         return Err(Error::arg(format!("{other}: {found} of them, but {length} {name}")));
     }
@@ -27,12 +27,12 @@ fn scaled(name: &str, elements: i64, old: &Datatype) -> Result<i64> {
     let each = old.extent();
     elements
         .checked_mul(each)
-        .ok_or_else(|| Error::wide(&format!("{name}: {elements} extents of {each} bytes")))
+        .ok_or_else(|| Error::overflow(&format!("{name}: {elements} extents of {each} bytes")))
 }
 
 fn blocks(lengths: &[i64], displacements: &[i64], old: &Datatype) -> Result<Shape> {
     let block = |(at, (&count, &displacement)): (usize, (&i64, &i64))| {
-        let count = counted("blocklengths", count).map_err(|error| at_index(error, at))?;
+        let count = check_count("blocklengths", count).map_err(|error| at_index(error, at))?;
         Ok(Block { displacement, count, old: old.clone() })
     };
     let blocks: Result<Vec<_>> = lengths.iter().zip(displacements).enumerate().map(block).collect();
@@ -51,9 +51,16 @@ impl Datatype {
     /// # Errors
     /// If the count is negative or too large.
     pub fn contiguous(count: i64, old: &Self) -> Result<Self> {
-        let shape =
-            Shape::Strided { count: 1, blocklength: counted("count", count)?, stride: 0, old: old.clone() };
-        Self::made(Given::new(Combiner::Contiguous, vec![count], vec![], vec![old.clone()]), shape)
+        let shape = Shape::Strided {
+            count: 1,
+            blocklength: check_count("count", count)?,
+            stride: 0,
+            old: old.clone(),
+        };
+        Self::from_shape(
+            ConstructorCall::new(Combiner::Contiguous, vec![count], vec![], vec![old.clone()]),
+            shape,
+        )
     }
 
     /// `count` blocks of `blocklength` elements, each `stride` extents after the one before.
@@ -61,8 +68,13 @@ impl Datatype {
     /// If a count is negative, or the total too large.
     /// If a count is negative, or all together too large.
     pub fn vector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
-        let given = Given::new(Combiner::Vector, vec![count, blocklength, stride], vec![], vec![old.clone()]);
-        Self::strided(given, count, blocklength, scaled("stride", stride, old)?, old)
+        let constructor_call = ConstructorCall::new(
+            Combiner::Vector,
+            vec![count, blocklength, stride],
+            vec![],
+            vec![old.clone()],
+        );
+        Self::strided(constructor_call, count, blocklength, scaled("stride", stride, old)?, old)
     }
 
     /// `count` blocks of `blocklength` elements, each `stride` bytes after the one before.
@@ -70,13 +82,24 @@ impl Datatype {
     /// # Errors
     /// If a count is negative, or the total too large.
     pub fn hvector(count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
-        let given = Given::new(Combiner::Hvector, vec![count, blocklength], vec![stride], vec![old.clone()]);
-        Self::strided(given, count, blocklength, stride, old)
+        let constructor_call = ConstructorCall::new(
+            Combiner::Hvector,
+            vec![count, blocklength],
+            vec![stride],
+            vec![old.clone()],
+        );
+        Self::strided(constructor_call, count, blocklength, stride, old)
     }
 
-    fn strided(given: Given, count: i64, blocklength: i64, stride: i64, old: &Self) -> Result<Self> {
-        let (count, blocklength) = (counted("count", count)?, counted("blocklength", blocklength)?);
-        Self::made(given, Shape::Strided { count, blocklength, stride, old: old.clone() })
+    fn strided(
+        constructor_call: ConstructorCall,
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        old: &Self,
+    ) -> Result<Self> {
+        let (count, blocklength) = (check_count("count", count)?, check_count("blocklength", blocklength)?);
+        Self::from_shape(constructor_call, Shape::Strided { count, blocklength, stride, old: old.clone() })
     }
 
     /// Blocks at displacements in extents.
@@ -84,12 +107,13 @@ impl Datatype {
     /// # Errors
     /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn indexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
-        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        let count =
+            check_same_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
         let integers = [&[count], blocklengths, displacements].concat();
-        let given = Given::new(Combiner::Indexed, integers, vec![], vec![old.clone()]);
+        let constructor_call = ConstructorCall::new(Combiner::Indexed, integers, vec![], vec![old.clone()]);
         let bytes: Result<Vec<_>> =
             displacements.iter().map(|&at| scaled("displacements", at, old)).collect();
-        Self::made(given, blocks(blocklengths, &bytes?, old)?)
+        Self::from_shape(constructor_call, blocks(blocklengths, &bytes?, old)?)
     }
 
     /// Blocks at displacements in bytes.
@@ -97,10 +121,12 @@ impl Datatype {
     /// # Errors
     /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn hindexed(blocklengths: &[i64], displacements: &[i64], old: &Self) -> Result<Self> {
-        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        let count =
+            check_same_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
         let integers = [&[count], blocklengths].concat();
-        let given = Given::new(Combiner::Hindexed, integers, displacements.to_vec(), vec![old.clone()]);
-        Self::made(given, blocks(blocklengths, displacements, old)?)
+        let constructor_call =
+            ConstructorCall::new(Combiner::Hindexed, integers, displacements.to_vec(), vec![old.clone()]);
+        Self::from_shape(constructor_call, blocks(blocklengths, displacements, old)?)
     }
 
     /// Blocks of one length at displacements in extents.
@@ -108,12 +134,13 @@ impl Datatype {
     /// # Errors
     /// If the blocklength is negative, or the total too large.
     pub fn indexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
-        let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
+        let lengths = vec![check_count("blocklength", blocklength)?; displacements.len()];
         let integers = [&[displacements.len() as i64, blocklength], displacements].concat();
-        let given = Given::new(Combiner::IndexedBlock, integers, vec![], vec![old.clone()]);
+        let constructor_call =
+            ConstructorCall::new(Combiner::IndexedBlock, integers, vec![], vec![old.clone()]);
         let bytes: Result<Vec<_>> =
             displacements.iter().map(|&at| scaled("displacements", at, old)).collect();
-        Self::made(given, blocks(&lengths, &bytes?, old)?)
+        Self::from_shape(constructor_call, blocks(&lengths, &bytes?, old)?)
     }
 
     /// Blocks of one length at displacements in bytes.
@@ -121,10 +148,15 @@ impl Datatype {
     /// # Errors
     /// If the blocklength is negative, or the total too large.
     pub fn hindexed_block(blocklength: i64, displacements: &[i64], old: &Self) -> Result<Self> {
-        let lengths = vec![counted("blocklength", blocklength)?; displacements.len()];
+        let lengths = vec![check_count("blocklength", blocklength)?; displacements.len()];
         let integers = vec![displacements.len() as i64, blocklength];
-        let given = Given::new(Combiner::HindexedBlock, integers, displacements.to_vec(), vec![old.clone()]);
-        Self::made(given, blocks(&lengths, displacements, old)?)
+        let constructor_call = ConstructorCall::new(
+            Combiner::HindexedBlock,
+            integers,
+            displacements.to_vec(),
+            vec![old.clone()],
+        );
+        Self::from_shape(constructor_call, blocks(&lengths, displacements, old)?)
     }
 
     /// Blocks with a type for each, at displacements in bytes; `MPI_Type_create_struct`.
@@ -132,16 +164,18 @@ impl Datatype {
     /// # Errors
     /// If the lists differ in length, a blocklength is negative, or the total is too large.
     pub fn structure(blocklengths: &[i64], displacements: &[i64], types: &[Self]) -> Result<Self> {
-        let count = of_one_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
-        of_one_length("blocklengths", blocklengths.len(), "types", types.len())?;
+        let count =
+            check_same_length("blocklengths", blocklengths.len(), "displacements", displacements.len())?;
+        check_same_length("blocklengths", blocklengths.len(), "types", types.len())?;
         let integers = [&[count], blocklengths].concat();
-        let given = Given::new(Combiner::Struct, integers, displacements.to_vec(), types.to_vec());
+        let constructor_call =
+            ConstructorCall::new(Combiner::Struct, integers, displacements.to_vec(), types.to_vec());
         let mut blocks = Vec::with_capacity(types.len());
         for (at, old) in types.iter().enumerate() {
-            let count = counted("blocklengths", blocklengths[at]).map_err(|error| at_index(error, at))?;
+            let count = check_count("blocklengths", blocklengths[at]).map_err(|error| at_index(error, at))?;
             blocks.push(Block { displacement: displacements[at], count, old: old.clone() });
         }
-        Self::made(given, Shape::Blocks(blocks))
+        Self::from_shape(constructor_call, Shape::Blocks(blocks))
     }
 
     /// The elements of another type with a new lower bound and extent, in bytes.
@@ -149,16 +183,17 @@ impl Datatype {
     /// # Errors
     /// If the upper bound exceeds 64 bits.
     pub fn resized(old: &Self, lb: i64, extent: i64) -> Result<Self> {
-        let given = Given::new(Combiner::Resized, vec![], vec![lb, extent], vec![old.clone()]);
-        Self::bounded(given, old, lb, extent)
+        let constructor_call =
+            ConstructorCall::new(Combiner::Resized, vec![], vec![lb, extent], vec![old.clone()]);
+        Self::with_bounds(constructor_call, old, lb, extent)
     }
 
     /// Another object with the same type, committed if this one is.
     #[must_use]
     pub fn duplicate(old: &Self) -> Self {
-        let given = Given::new(Combiner::Dup, vec![], vec![], vec![old.clone()]);
-        let dup =
-            Self::made(given, Shape::Same(old.clone())).expect("the bounds of a type that is there fit");
+        let constructor_call = ConstructorCall::new(Combiner::Dup, vec![], vec![], vec![old.clone()]);
+        let dup = Self::from_shape(constructor_call, Shape::Duplicate(old.clone()))
+            .expect("the bounds of a type that is there fit");
         if old.is_committed() {
             dup.commit();
         }
@@ -202,8 +237,9 @@ impl Datatype {
     }
 
     fn f90(combiner: Combiner, integers: Vec<i64>, basic: Basic) -> Self {
-        let given = Given::new(combiner, integers, vec![], vec![]);
-        let datatype = Self::made(given, Shape::Same(basic.into())).expect("the bounds of a basic type fit");
+        let constructor_call = ConstructorCall::new(combiner, integers, vec![], vec![]);
+        let datatype = Self::from_shape(constructor_call, Shape::Duplicate(basic.into()))
+            .expect("the bounds of a basic type fit");
         datatype.commit();
         datatype
     }
@@ -222,13 +258,14 @@ impl Datatype {
         if let Some(&pair) = Basic::ALL.iter().find(|pair| pair.pair() == Some((first, second))) {
             return Ok(Some(pair.into()));
         }
-        if !(first.is_integer() || first.kind() == Kind::Real) || !second.is_integer() {
+        if !(first.is_integer() || first.kind() == BasicKind::Real) || !second.is_integer() {
             return Ok(None);
         }
-        let given = Given::new(Combiner::ValueIndex, vec![], vec![], vec![value.clone(), index.clone()]);
+        let constructor_call =
+            ConstructorCall::new(Combiner::ValueIndex, vec![], vec![], vec![value.clone(), index.clone()]);
         let block = |displacement, old: &Self| Block { displacement, count: 1, old: old.clone() };
         let blocks = vec![block(0, value), block(i64::from(index_offset(first, second)), index)];
-        let pair = Self::made(given, Shape::Blocks(blocks))?;
+        let pair = Self::from_shape(constructor_call, Shape::Blocks(blocks))?;
         pair.commit();
         Ok(Some(pair))
     }

@@ -1,7 +1,7 @@
 //! Envelope and contents of a type: the arguments of its constructor, unchanged.
 
 use crate::combiner::Combiner;
-use crate::datatype::{Contents, Datatype, Given};
+use crate::datatype::{ConstructorCall, Contents, Datatype};
 use crate::{Error, ErrorKind, Result};
 
 /// The numbers of arguments in the [`Contents`].
@@ -19,7 +19,7 @@ pub struct Envelope {
     pub datatypes: usize,
 }
 
-impl Given {
+impl ConstructorCall {
     /// These arguments, with counts as large counts. Displacements and bounds then also become counts.
     fn with_large_counts(mut self) -> Self {
         let contents = &mut self.contents;
@@ -50,12 +50,12 @@ impl Datatype {
     /// so call this before the type is used elsewhere.
     #[must_use]
     pub fn with_large_counts(self) -> Self {
-        self.with_given(self.given().clone().with_large_counts())
+        self.with_constructor_call(self.constructor_call().clone().with_large_counts())
     }
 
     /// The numbers of its constructor's arguments, by sort.
     pub fn envelope(&self) -> Envelope {
-        let Contents { integers, addresses, counts, datatypes } = &self.given().contents;
+        let Contents { integers, addresses, counts, datatypes } = &self.constructor_call().contents;
         Envelope {
             combiner: self.combiner(),
             integers: integers.len(),
@@ -74,6 +74,6 @@ impl Datatype {
             let text = format!("datatype: {self:?} is predefined and has no contents");
             return Err(Error::new(ErrorKind::Type, text));
         }
-        Ok(&self.given().contents)
+        Ok(&self.constructor_call().contents)
     }
 }

@@ -94,7 +94,7 @@ impl Cursor {
     /// not merged with the following run.
     pub fn next_run(&mut self, at_most: u64) -> Option<Run> {
         let mut found = None;
-        self.settle();
+        self.move_to_next_runs();
         if let Some((_, runs)) = self.current()
             && at_most > 0
         {
@@ -130,7 +130,7 @@ impl Cursor {
         let mut left = limit.min(self.remaining());
         let all = left;
         while left > 0 {
-            self.settle();
+            self.move_to_next_runs();
             let Some((basic, runs)) = self.current() else { break };
             while left > 0 && self.run < runs.count {
                 let length = left.min(runs.length - self.within);
@@ -147,7 +147,7 @@ impl Cursor {
     }
 
     /// Moves to the piece of runs that contains the next byte, unless it is already there.
-    fn settle(&mut self) {
+    fn move_to_next_runs(&mut self) {
         while let Some(frame) = self.frames.last_mut() {
             let Some(piece) = frame.pieces.get(frame.index) else {
                 if !frame.skip(1) {

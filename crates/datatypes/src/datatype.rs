@@ -22,7 +22,7 @@ pub struct Datatype {
 #[derive(Clone)]
 enum Handle {
     Predefined(&'static Inner),
-    Made(Arc<Inner>),
+    Constructed(Arc<Inner>),
 }
 
 impl Deref for Handle {
@@ -32,7 +32,7 @@ impl Deref for Handle {
     fn deref(&self) -> &Inner {
         match self {
             Self::Predefined(inner) => inner,
-            Self::Made(inner) => inner,
+            Self::Constructed(inner) => inner,
         }
     }
 }
@@ -53,12 +53,12 @@ pub struct Contents {
 
 /// A constructor and its arguments.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct ConstructorCall {
     pub(crate) combiner: Combiner,
     pub(crate) contents: Contents,
 }
 
-impl Given {
+impl ConstructorCall {
     pub(crate) fn named() -> Self {
         Self { combiner: Combiner::Named, contents: Contents::default() }
     }
@@ -88,14 +88,14 @@ impl Given {
 }
 
 struct Inner {
-    given: Given,
+    constructor_call: ConstructorCall,
     shape: Shape,
     bounds: Bounds,
     lb: i64,
     ub: i64,
     signature: Signature,
     committed: AtomicBool,
-    /// The value of [`Datatype::dense`].
+    /// The value of [`Datatype::contiguous_size`].
     dense: AtomicI64,
     /// Runs of bytes of any type.
     layout: OnceLock<Arc<[Piece]>>,
@@ -108,7 +108,7 @@ struct Inner {
 pub(crate) enum Shape {
     Basic(Basic),
     /// Another type's map, possibly with other bounds.
-    Same(Datatype),
+    Duplicate(Datatype),
     /// `count` blocks at a stride in bytes, each with `blocklength` consecutive elements.
     Strided {
         count: i64,
@@ -147,25 +147,31 @@ impl From<Basic> for Datatype {
 }
 
 impl Inner {
-    fn new(given: Given, shape: Shape, bounds: Bounds, signature: Signature) -> Result<Self> {
-        let wide = || Error::wide(given.arguments());
-        let (lb, ub) = bounds.bounds().ok_or_else(wide)?;
-        ub.checked_sub(lb).ok_or_else(wide)?;
+    fn new(
+        constructor_call: ConstructorCall,
+        shape: Shape,
+        bounds: Bounds,
+        signature: Signature,
+    ) -> Result<Self> {
+        let overflow = || Error::overflow(constructor_call.arguments());
+        let (lb, ub) = bounds.bounds().ok_or_else(overflow)?;
+        ub.checked_sub(lb).ok_or_else(overflow)?;
         if let Some((first, end)) = bounds.data {
-            end.checked_sub(first).ok_or_else(wide)?;
+            end.checked_sub(first).ok_or_else(overflow)?;
         }
         let (committed, layout, typed) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
         let dense = AtomicI64::new(0);
-        Ok(Self { given, shape, bounds, lb, ub, signature, committed, dense, layout, typed })
+        Ok(Self { constructor_call, shape, bounds, lb, ub, signature, committed, dense, layout, typed })
     }
 
     fn predefined(basic: Basic) -> Self {
         let align = i64::from(basic.align());
         let end =
             basic.pair().map_or(basic.size(), |(value, index)| index_offset(value, index) + index.size());
-        let bounds = Bounds::of(i64::from(basic.size()), i64::from(end), align);
-        let inner = Self::new(Given::named(), Shape::Basic(basic), bounds, Signature::of(basic));
-        let inner = inner.expect("a few bytes do not pass 64 bits");
+        let bounds = Bounds::new(i64::from(basic.size()), i64::from(end), align);
+        let inner =
+            Self::new(ConstructorCall::named(), Shape::Basic(basic), bounds, Signature::from_basic(basic));
+        let inner = inner.expect("a few bytes do not exceed 64 bits");
         inner.commit();
         inner
     }
@@ -192,36 +198,48 @@ pub(crate) fn index_offset(value: Basic, index: Basic) -> u32 {
 
 impl Datatype {
     /// A type of this shape, if its addresses fit into 64 bits.
-    pub(crate) fn made(given: Given, shape: Shape) -> Result<Self> {
-        let wide = || Error::wide(given.arguments());
-        let bounds = shape.bounds().ok_or_else(wide)?;
+    pub(crate) fn from_shape(constructor_call: ConstructorCall, shape: Shape) -> Result<Self> {
+        let overflow = || Error::overflow(constructor_call.arguments());
+        let bounds = shape.bounds().ok_or_else(overflow)?;
         let signature = shape.signature();
-        Self::assemble(given, shape, bounds, signature)
+        Self::assemble(constructor_call, shape, bounds, signature)
     }
 
     /// The elements of another type with new bounds.
-    pub(crate) fn bounded(given: Given, old: &Self, lb: i64, extent: i64) -> Result<Self> {
-        let bounds = old.inner.bounds.resized(lb, extent).ok_or_else(|| Error::wide("lb and extent"))?;
-        Self::assemble(given, Shape::Same(old.clone()), bounds, old.inner.signature)
+    pub(crate) fn with_bounds(
+        constructor_call: ConstructorCall,
+        old: &Self,
+        lb: i64,
+        extent: i64,
+    ) -> Result<Self> {
+        let bounds = old.inner.bounds.resized(lb, extent).ok_or_else(|| Error::overflow("lb and extent"))?;
+        Self::assemble(constructor_call, Shape::Duplicate(old.clone()), bounds, old.inner.signature)
     }
 
-    fn assemble(given: Given, shape: Shape, bounds: Bounds, signature: Signature) -> Result<Self> {
-        Ok(Self { inner: Handle::Made(Arc::new(Inner::new(given, shape, bounds, signature)?)) })
+    fn assemble(
+        constructor_call: ConstructorCall,
+        shape: Shape,
+        bounds: Bounds,
+        signature: Signature,
+    ) -> Result<Self> {
+        Ok(Self {
+            inner: Handle::Constructed(Arc::new(Inner::new(constructor_call, shape, bounds, signature)?)),
+        })
     }
 
-    pub(crate) fn given(&self) -> &Given {
-        &self.inner.given
+    pub(crate) fn constructor_call(&self) -> &ConstructorCall {
+        &self.inner.constructor_call
     }
 
     /// The constructor that made it.
     pub fn combiner(&self) -> Combiner {
-        self.given().combiner
+        self.constructor_call().combiner
     }
 
     /// A new object for the same type with other constructor arguments.
-    pub(crate) fn with_given(&self, given: Given) -> Self {
+    pub(crate) fn with_constructor_call(&self, constructor_call: ConstructorCall) -> Self {
         let inner = &self.inner;
-        let again = Self::assemble(given, inner.shape.clone(), inner.bounds, inner.signature);
+        let again = Self::assemble(constructor_call, inner.shape.clone(), inner.bounds, inner.signature);
         again.expect("these bounds were checked when the type was made")
     }
 
@@ -244,7 +262,7 @@ impl Datatype {
                 Some(Element::Pair(blocks[0].old.basic()?, blocks[1].old.basic()?))
             }
             (
-                Shape::Same(old),
+                Shape::Duplicate(old),
                 Combiner::Dup | Combiner::F90Integer | Combiner::F90Real | Combiner::F90Complex,
             ) => old.element(),
             _ => None,
@@ -252,7 +270,7 @@ impl Datatype {
     }
 
     /// Whether both are the same object: clones of each other, or the same predefined type.
-    pub fn same(&self, other: &Self) -> bool {
+    pub fn is_same_object(&self, other: &Self) -> bool {
         std::ptr::eq(&*self.inner, &*other.inner) || (self.basic().is_some() && self.basic() == other.basic())
     }
 
@@ -321,9 +339,10 @@ impl Datatype {
         }
     }
 
-    /// The [`Datatype::dense`] of the predefined type with this handle; 0 also if there is none, or if it was not used before.
+    /// The [`Datatype::contiguous_size`] of the predefined type with this handle; 0 also if there is none, or if it was not used
+    /// before.
     #[inline]
-    pub fn predefined_dense(handle: usize) -> i64 {
+    pub fn predefined_contiguous_size(handle: usize) -> i64 {
         let inner = PREDEFINED.get(handle.wrapping_sub(FIRST)).and_then(OnceLock::get);
         inner.map_or(0, |inner| inner.dense.load(Ordering::Relaxed))
     }
@@ -331,7 +350,7 @@ impl Datatype {
     /// Bytes of an element of a committed type whose data are contiguous and begin at the origin, as in most messages; 0 for other
     /// types.
     #[inline]
-    pub fn dense(&self) -> i64 {
+    pub fn contiguous_size(&self) -> i64 {
         self.inner.dense.load(Ordering::Relaxed)
     }
 
@@ -344,19 +363,19 @@ impl Datatype {
         self.inner.layout()
     }
 
-    pub(crate) fn typed(&self) -> &Arc<[Piece]> {
+    pub(crate) fn typed_layout(&self) -> &Arc<[Piece]> {
         self.inner.typed.get_or_init(|| self.inner.shape.flatten(true))
     }
 
     fn pieces(&self, typed: bool) -> &Arc<[Piece]> {
-        if typed { self.typed() } else { self.layout() }
+        if typed { self.typed_layout() } else { self.layout() }
     }
 }
 
 /// The data of `count` elements. A negative count, and one with sizes or addresses beyond 64 bits, is an error of kind
 /// [`Count`](crate::ErrorKind::Count).
 impl Datatype {
-    fn repeated(&self, count: i64) -> Result<Bounds> {
+    fn bounds_of(&self, count: i64) -> Result<Bounds> {
         if count < 0 {
             return Err(Error::new(crate::ErrorKind::Count, format!("count: {count} is negative")));
         }
@@ -365,7 +384,7 @@ impl Datatype {
             || {
                 let each =
                     format!("count: {count} elements, each of {} bytes every {}", self.size(), self.extent());
-                Error::wide(&each)
+                Error::overflow(&each)
             },
         )
     }
@@ -375,7 +394,7 @@ impl Datatype {
     /// # Errors
     /// If the count is negative or too large.
     pub fn bytes(&self, count: i64) -> Result<u64> {
-        Ok(self.repeated(count)?.size as u64)
+        Ok(self.bounds_of(count)?.size as u64)
     }
 
     /// The range from the first to the last accessed byte; empty without data.
@@ -383,7 +402,7 @@ impl Datatype {
     /// # Errors
     /// If the count is negative or too large.
     pub fn span(&self, count: i64) -> Result<Range<i64>> {
-        let (first, end) = self.repeated(count)?.data.unwrap_or((0, 0));
+        let (first, end) = self.bounds_of(count)?.data.unwrap_or((0, 0));
         Ok(first..end)
     }
 
@@ -416,16 +435,16 @@ impl Datatype {
     /// If the count is negative or too large.
     pub fn cursor(&self, count: i64) -> Result<Cursor> {
         let total = self.bytes(count)?;
-        Ok(Cursor::new(self.all(self.layout(), count), total))
+        Ok(Cursor::new(self.repeat_pieces(self.layout(), count), total))
     }
 
     /// A cursor over `count` elements in which each run has one basic type.
     pub(crate) fn typed_cursor(&self, count: i64) -> Result<Cursor> {
         let total = self.bytes(count)?;
-        Ok(Cursor::new(self.all(self.typed(), count), total))
+        Ok(Cursor::new(self.repeat_pieces(self.typed_layout(), count), total))
     }
 
-    fn all(&self, pieces: &Arc<[Piece]>, count: i64) -> Arc<[Piece]> {
+    fn repeat_pieces(&self, pieces: &Arc<[Piece]>, count: i64) -> Arc<[Piece]> {
         if count == 1 {
             return Arc::clone(pieces);
         }
@@ -444,26 +463,26 @@ impl Shape {
     fn bounds(&self) -> Option<Bounds> {
         match self {
             Self::Basic(basic) => Some(Datatype::from(*basic).bounds()),
-            Self::Same(old) => Some(old.bounds()),
+            Self::Duplicate(old) => Some(old.bounds()),
             Self::Strided { count, blocklength, stride, old } => {
                 old.bounds().as_part()?.repeated(*blocklength, old.extent())?.repeated(*count, *stride)
             }
             Self::Blocks(blocks) => blocks.iter().try_fold(Bounds::EMPTY, |all, block| {
                 let repeated = block.old.bounds().as_part()?.repeated(block.count, block.old.extent())?;
-                all.and(repeated.shifted(block.displacement)?)
+                all.union_with(repeated.shifted(block.displacement)?)
             }),
         }
     }
 
     fn signature(&self) -> Signature {
         match self {
-            Self::Basic(basic) => Signature::of(*basic),
-            Self::Same(old) => old.inner.signature,
+            Self::Basic(basic) => Signature::from_basic(*basic),
+            Self::Duplicate(old) => old.inner.signature,
             Self::Strided { count, blocklength, old, .. } => {
                 old.inner.signature.repeated(*blocklength as u64).repeated(*count as u64)
             }
             Self::Blocks(blocks) => blocks.iter().fold(Signature::EMPTY, |all, block| {
-                all.then(block.old.inner.signature.repeated(block.count as u64))
+                all.concat(block.old.inner.signature.repeated(block.count as u64))
             }),
         }
     }
@@ -473,7 +492,7 @@ impl Shape {
         let mut builder = Builder::default();
         match self {
             Self::Basic(basic) => flatten_basic(*basic, typed, &mut builder),
-            Self::Same(old) => return Arc::clone(old.pieces(typed)),
+            Self::Duplicate(old) => return Arc::clone(old.pieces(typed)),
             Self::Strided { count, blocklength, stride, old } => {
                 let mut block = Builder::default();
                 block.repeat(old.pieces(typed), 0, *blocklength as u64, old.extent());

@@ -47,7 +47,7 @@ impl Error {
     }
 
     /// Legal arguments whose combined sizes or addresses exceed 64 bits.
-    pub(crate) fn wide(what: &str) -> Self {
-        Self::new(ErrorKind::Count, format!("{what}: sizes or addresses pass 64 bits"))
+    pub(crate) fn overflow(what: &str) -> Self {
+        Self::new(ErrorKind::Count, format!("{what}: sizes or addresses exceed 64 bits"))
     }
 }

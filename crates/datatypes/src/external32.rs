@@ -4,7 +4,7 @@
 use crate::cursor::Memory;
 use crate::float::Format;
 use crate::layout::{Body, Piece};
-use crate::{Basic, Datatype, Error, ErrorKind, Kind, Result, integer};
+use crate::{Basic, BasicKind, Datatype, Error, ErrorKind, Result, integer};
 
 /// Bytes converted per step; a multiple of every basic type's size.
 const CHUNK: usize = 4096;
@@ -16,8 +16,8 @@ impl Datatype {
     /// If the count is negative or too large.
     pub fn external32_size(&self, count: i64) -> Result<u64> {
         self.bytes(count)?;
-        let size = external_bytes(self.typed()).and_then(|each| each.checked_mul(count as u64));
-        size.filter(|&size| i64::try_from(size).is_ok()).ok_or_else(|| Error::wide("count in external32"))
+        let size = external_bytes(self.typed_layout()).and_then(|each| each.checked_mul(count as u64));
+        size.filter(|&size| i64::try_from(size).is_ok()).ok_or_else(|| Error::overflow("count in external32"))
     }
 
     /// Appends `count` elements in external32. On error nothing is appended.
@@ -84,11 +84,11 @@ fn external_bytes(pieces: &[Piece]) -> Option<u64> {
 
 /// The number of numbers in an element.
 fn parts(basic: Basic) -> usize {
-    if basic.kind() == Kind::Complex { 2 } else { 1 }
+    if basic.kind() == BasicKind::Complex { 2 } else { 1 }
 }
 
 fn is_signed(basic: Basic) -> bool {
-    matches!(basic.kind(), Kind::CSigned | Kind::FInteger | Kind::Multi)
+    matches!(basic.kind(), BasicKind::CSigned | BasicKind::FInteger | BasicKind::Multi)
 }
 
 fn encode(basic: Basic, element: &[u8], into: &mut Vec<u8>) -> Result<()> {
@@ -126,9 +126,9 @@ fn decode(basic: Basic, external: &[u8], element: &mut [u8]) {
     let (here, there) = (element.len() / parts(basic), external.len() / parts(basic));
     for (part, bytes) in element.chunks_exact_mut(here).zip(external.chunks_exact(there)) {
         let negative = is_signed(basic) && bytes[0] >= 0x80;
-        let mut wide = [if negative { 0xff } else { 0 }; 16];
-        wide[16 - there..].copy_from_slice(bytes);
-        let bits = u128::from_be_bytes(wide);
+        let mut padded = [if negative { 0xff } else { 0 }; 16];
+        padded[16 - there..].copy_from_slice(bytes);
+        let bits = u128::from_be_bytes(padded);
         match basic.format() {
             Some(Format::X87) => Format::X87.write(Format::QUAD.decode(bits), part),
             _ => integer::write(bits as i128, part),

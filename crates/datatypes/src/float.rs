@@ -42,22 +42,22 @@ impl Format {
 
     /// Reads a number of this format from memory, in the host's byte order.
     pub(crate) fn read(self, bytes: &[u8]) -> Number {
-        let mut wide = [0; 16];
+        let mut padded = [0; 16];
         if cfg!(target_endian = "little") {
-            wide[..self.bytes].copy_from_slice(bytes);
+            padded[..self.bytes].copy_from_slice(bytes);
         } else {
-            wide[16 - self.bytes..].copy_from_slice(bytes);
+            padded[16 - self.bytes..].copy_from_slice(bytes);
         }
-        self.decode(u128::from_ne_bytes(wide))
+        self.decode(u128::from_ne_bytes(padded))
     }
 
     /// Writes a number in this format; unused bytes are zero.
     pub(crate) fn write(self, number: Number, bytes: &mut [u8]) {
-        let wide = self.encode(number).to_ne_bytes();
+        let padded = self.encode(number).to_ne_bytes();
         if cfg!(target_endian = "little") {
-            bytes.copy_from_slice(&wide[..self.bytes]);
+            bytes.copy_from_slice(&padded[..self.bytes]);
         } else {
-            bytes.copy_from_slice(&wide[16 - self.bytes..]);
+            bytes.copy_from_slice(&padded[16 - self.bytes..]);
         }
     }
 
@@ -201,12 +201,13 @@ impl Number {
 fn add_finite(a: (bool, i32, u128), b: (bool, i32, u128)) -> Number {
     let high = |(negative, exponent, significand): (bool, i32, u128)| {
         let shift = significand.leading_zeros() as i32 - 3;
-        let significand = if shift >= 0 { significand << shift } else { jam(significand, -shift as u32) };
+        let significand =
+            if shift >= 0 { significand << shift } else { shift_right_jam(significand, -shift as u32) };
         (negative, exponent - shift, significand)
     };
     let (a, b) = (high(a), high(b));
     let (large, small) = if (a.1, a.2) >= (b.1, b.2) { (a, b) } else { (b, a) };
-    let shifted = jam(small.2, (large.1 - small.1) as u32);
+    let shifted = shift_right_jam(small.2, (large.1 - small.1) as u32);
     let significand = if large.0 == small.0 { large.2 + shifted } else { large.2 - shifted };
     if significand == 0 {
         return Number::ZERO;
@@ -215,7 +216,7 @@ fn add_finite(a: (bool, i32, u128), b: (bool, i32, u128)) -> Number {
 }
 
 /// Shifts right, and sets the last bit if any lost bit was set.
-fn jam(significand: u128, shift: u32) -> u128 {
+fn shift_right_jam(significand: u128, shift: u32) -> u128 {
     match shift {
         0 => significand,
         1..=127 => (significand >> shift) | u128::from(significand & ((1 << shift) - 1) != 0),
@@ -235,7 +236,7 @@ fn multiply_wide(a: u128, b: u128) -> (i32, u128) {
     match bits {
         0 => (0, low),
         128 => (128, high | u128::from(low != 0)),
-        _ => (bits as i32, (high << (128 - bits)) | jam(low, bits)),
+        _ => (bits as i32, (high << (128 - bits)) | shift_right_jam(low, bits)),
     }
 }
 
@@ -263,7 +264,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn doubles_are_as_the_machine_has_them(a in bits(), b in bits(), near in -60_i64..60) {
+        fn doubles_match_the_processor(a in bits(), b in bits(), near in -60_i64..60) {
             let b = if near % 3 == 0 { a.wrapping_add((near << 52) as u64) ^ (b & 0x8000_0000_0000_fff1) } else { b };
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
             same(double(a).add(double(b)), x + y)?;
@@ -272,7 +273,7 @@ mod tests {
         }
 
         #[test]
-        fn singles_are_as_the_machine_has_them(a in any::<u32>(), b in any::<u32>()) {
+        fn singles_match_the_processor(a in any::<u32>(), b in any::<u32>()) {
             let (x, y) = (f32::from_bits(a), f32::from_bits(b));
             let (sum, product) = (single(a).add(single(b)), single(a).multiply(single(b)));
             let encoded = Format::SINGLE.encode(sum);
@@ -282,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wider_format_gives_back_what_it_was_given(a in bits(), small in any::<u32>()) {
+        fn a_wider_format_preserves_values(a in bits(), small in any::<u32>()) {
             for format in [Format::X87, Format::QUAD] {
                 let mut bytes = [0; 16];
                 format.write(double(a), &mut bytes);
@@ -293,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn doubles_round_to_singles_as_the_machine_rounds(a in bits()) {
+        fn doubles_round_to_singles_as_on_the_processor(a in bits()) {
             let x = f64::from_bits(a) as f32;
             prop_assert!(x.is_nan() || Format::SINGLE.encode(double(a)) == u128::from(x.to_bits()));
         }

@@ -6,21 +6,21 @@ pub(crate) fn read(bytes: &[u8], signed: bool) -> i128 {
         Some(&last) if cfg!(target_endian = "little") => last,
         _ => bytes.first().copied().unwrap_or(0),
     };
-    let mut wide = [if signed && fill >= 0x80 { 0xff } else { 0 }; 16];
+    let mut padded = [if signed && fill >= 0x80 { 0xff } else { 0 }; 16];
     if cfg!(target_endian = "little") {
-        wide[..bytes.len()].copy_from_slice(bytes);
+        padded[..bytes.len()].copy_from_slice(bytes);
     } else {
-        wide[16 - bytes.len()..].copy_from_slice(bytes);
+        padded[16 - bytes.len()..].copy_from_slice(bytes);
     }
-    i128::from_ne_bytes(wide)
+    i128::from_ne_bytes(padded)
 }
 
 /// Writes the low bytes of a value.
 pub(crate) fn write(value: i128, bytes: &mut [u8]) {
-    let (wide, length) = (value.to_ne_bytes(), bytes.len());
+    let (padded, length) = (value.to_ne_bytes(), bytes.len());
     if cfg!(target_endian = "little") {
-        bytes.copy_from_slice(&wide[..length]);
+        bytes.copy_from_slice(&padded[..length]);
     } else {
-        bytes.copy_from_slice(&wide[16 - length..]);
+        bytes.copy_from_slice(&padded[16 - length..]);
     }
 }

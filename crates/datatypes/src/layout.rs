@@ -53,7 +53,7 @@ impl Piece {
     }
 
     /// Merges the next piece into this one, if the result is one piece. Returns whether it did.
-    fn absorb(&mut self, next: &Self) -> bool {
+    fn try_merge(&mut self, next: &Self) -> bool {
         let Body::Runs { basic, length, count, stride } = &mut self.body else { return false };
         let Body::Runs { basic: next_basic, length: next_length, count: next_count, stride: next_stride } =
             next.body
@@ -92,8 +92,8 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn push(&mut self, piece: Piece) {
-        let absorbed = self.pieces.last_mut().is_some_and(|last| last.absorb(&piece));
-        if !absorbed && piece.bytes > 0 {
+        let merged = self.pieces.last_mut().is_some_and(|last| last.try_merge(&piece));
+        if !merged && piece.bytes > 0 {
             self.pieces.push(piece);
         }
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_touch_are_one() {
+    fn adjacent_runs_are_merged() {
         let list = list((0..5).map(|i| Piece::run(Basic::Int, 4 * i, 1)));
         assert_eq!(shape(&list), [(0, 20, 1, 0)]);
         assert_eq!((list[0].bytes, list[0].elements), (20, 5));
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn different_types_stay_apart() {
+    fn different_types_are_not_merged() {
         let list = list([Piece::run(Basic::Int, 0, 1), Piece::run(Basic::Float, 4, 1)]);
         assert_eq!(list.len(), 2);
     }
 
     #[test]
-    fn a_loop_is_one_piece_however_often_it_runs() {
+    fn a_loop_is_one_piece_for_any_count() {
         let pair = list([Piece::run(Basic::Int, 0, 1), Piece::run(Basic::Float, 8, 2)]);
         let mut builder = Builder::default();
         builder.repeat(&pair, 16, 1 << 40, 64);

@@ -51,7 +51,7 @@ mod received;
 mod signature;
 
 pub use arrays::{Distribution, Order};
-pub use basic::{Basic, Kind, TypeClass};
+pub use basic::{Basic, BasicKind, TypeClass};
 pub use combiner::Combiner;
 pub use contents::Envelope;
 pub use cursor::{Cursor, Memory, Runs};

@@ -3,7 +3,7 @@
 use crate::arithmetic;
 use crate::datatype::Element;
 use crate::operator::Operator;
-use crate::{Basic, Datatype, Error, ErrorKind, Kind, Result};
+use crate::{Basic, BasicKind, Datatype, Error, ErrorKind, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Op {
     /// Whether operands may be swapped: true for predefined operators, except the two that select one operand.
     pub fn is_commutative(&self) -> bool {
         match self {
-            Self::Predefined(operator) => !operator.takes_a_side(),
+            Self::Predefined(operator) => !operator.selects_operand(),
             Self::User { commutative, .. } => *commutative,
         }
     }
@@ -65,7 +65,7 @@ impl Op {
         let Self::Predefined(operator) = self else { return Ok(()) };
         let legal = match datatype.element() {
             Some(Element::Single(basic)) => basic.is_reduced_by(*operator),
-            Some(Element::Pair(..)) => operator.reduces(Kind::Pair),
+            Some(Element::Pair(..)) => operator.reduces(BasicKind::Pair),
             None => false,
         };
         if !legal {
@@ -81,7 +81,7 @@ impl Op {
     /// Of kind [`Op`](ErrorKind::Op) otherwise.
     pub fn check_reduction(&self, datatype: &Datatype) -> Result<()> {
         match self {
-            Self::Predefined(operator) if operator.takes_a_side() => {
+            Self::Predefined(operator) if operator.selects_operand() => {
                 let text = format!("op: {} is for accumulating operations on windows alone", operator.name());
                 Err(Error::new(ErrorKind::Op, text))
             }

@@ -1,6 +1,6 @@
 //! [`Operator`]: the predefined operators, and the types that each reduces.
 
-use crate::Kind;
+use crate::BasicKind;
 
 macro_rules! operators {
     ($($(#[$doc:meta])* $variant:ident = $handle:literal, $name:literal;)*) => {
@@ -64,22 +64,33 @@ impl Operator {
     }
 
     /// Whether it is one of the two that select one operand, and are no reductions.
-    pub fn takes_a_side(self) -> bool {
+    pub fn selects_operand(self) -> bool {
         matches!(self, Self::Replace | Self::NoOp)
     }
 
     /// Whether the standard allows it to reduce elements of a kind.
-    pub(crate) fn reduces(self, kind: Kind) -> bool {
-        let number =
-            matches!(kind, Kind::CSigned | Kind::CUnsigned | Kind::FInteger | Kind::Multi | Kind::Real);
+    pub(crate) fn reduces(self, kind: BasicKind) -> bool {
+        let number = matches!(
+            kind,
+            BasicKind::CSigned
+                | BasicKind::CUnsigned
+                | BasicKind::FInteger
+                | BasicKind::Multi
+                | BasicKind::Real
+        );
         match self {
             Self::Min | Self::Max => number,
-            Self::Sum | Self::Prod => number || kind == Kind::Complex,
-            Self::Band | Self::Bor | Self::Bxor => (number && kind != Kind::Real) || kind == Kind::Byte,
-            Self::Land | Self::Lor | Self::Lxor => {
-                matches!(kind, Kind::CSigned | Kind::CUnsigned | Kind::Multi | Kind::Logical)
+            Self::Sum | Self::Prod => number || kind == BasicKind::Complex,
+            Self::Band | Self::Bor | Self::Bxor => {
+                (number && kind != BasicKind::Real) || kind == BasicKind::Byte
             }
-            Self::Minloc | Self::Maxloc => kind == Kind::Pair,
+            Self::Land | Self::Lor | Self::Lxor => {
+                matches!(
+                    kind,
+                    BasicKind::CSigned | BasicKind::CUnsigned | BasicKind::Multi | BasicKind::Logical
+                )
+            }
+            Self::Minloc | Self::Maxloc => kind == BasicKind::Pair,
             Self::Replace | Self::NoOp => true,
         }
     }

@@ -20,19 +20,21 @@ impl Datatype {
         if size == 0 {
             return (bytes == 0).then_some(0);
         }
-        let whole = (bytes / size).checked_mul(elements(self.typed()))?;
-        i64::try_from(whole.checked_add(elements_before(self.typed(), bytes % size)?)?).ok()
+        let whole = (bytes / size).checked_mul(elements(self.typed_layout()))?;
+        i64::try_from(whole.checked_add(elements_before(self.typed_layout(), bytes % size)?)?).ok()
     }
 
     /// The bytes of this many basic elements, for `MPI_Status_set_elements`; `None` for elements of a type without data,
     /// a negative number, and more than 64 bits of bytes.
     pub fn bytes_of_elements(&self, count: i64) -> Option<u64> {
         let count = u64::try_from(count).ok()?;
-        let each = elements(self.typed());
+        let each = elements(self.typed_layout());
         if each == 0 {
             return (count == 0).then_some(0);
         }
-        (count / each).checked_mul(self.size() as u64)?.checked_add(bytes_before(self.typed(), count % each))
+        (count / each)
+            .checked_mul(self.size() as u64)?
+            .checked_add(bytes_before(self.typed_layout(), count % each))
     }
 }
 

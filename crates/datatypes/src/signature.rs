@@ -22,15 +22,15 @@ impl Signature {
     pub(crate) const EMPTY: Self = Self { elements: 0, hash: 0 };
 
     /// The sequence of one element; a pair has two.
-    pub(crate) fn of(basic: Basic) -> Self {
+    pub(crate) fn from_basic(basic: Basic) -> Self {
         match basic.pair() {
-            Some((value, index)) => Self::of(value).then(Self::of(index)),
+            Some((value, index)) => Self::from_basic(value).concat(Self::from_basic(index)),
             None => Self { elements: 1, hash: u64::from(basic.abi()) },
         }
     }
 
     /// This sequence followed by the other one.
-    pub(crate) fn then(self, next: Self) -> Self {
+    pub(crate) fn concat(self, next: Self) -> Self {
         let hash = (multiply(self.hash, power(POINT, next.elements)) + next.hash) % PRIME;
         Self { elements: self.elements.wrapping_add(next.elements), hash }
     }
@@ -40,9 +40,9 @@ impl Signature {
         let (mut result, mut doubled, mut left) = (Self::EMPTY, self, count);
         while left > 0 {
             if left & 1 == 1 {
-                result = result.then(doubled);
+                result = result.concat(doubled);
             }
-            doubled = doubled.then(doubled);
+            doubled = doubled.concat(doubled);
             left >>= 1;
         }
         result
@@ -70,22 +70,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joining_knows_order_and_nothing_of_grouping() {
-        let (int, float) = (Signature::of(Basic::Int), Signature::of(Basic::Float));
-        assert_ne!(int.then(float), float.then(int));
-        assert_eq!(int.then(float).then(int), int.then(float.then(int)));
-        assert_eq!(Signature::of(Basic::FloatInt), float.then(int));
+    fn concatenation_is_ordered_and_associative() {
+        let (int, float) = (Signature::from_basic(Basic::Int), Signature::from_basic(Basic::Float));
+        assert_ne!(int.concat(float), float.concat(int));
+        assert_eq!(int.concat(float).concat(int), int.concat(float.concat(int)));
+        assert_eq!(Signature::from_basic(Basic::FloatInt), float.concat(int));
         assert_eq!(
-            int.then(float).repeated(3),
-            (0..3).fold(Signature::EMPTY, |all, _| all.then(int).then(float))
+            int.concat(float).repeated(3),
+            (0..3).fold(Signature::EMPTY, |all, _| all.concat(int).concat(float))
         );
         assert_eq!(int.repeated(0), Signature::EMPTY);
         assert_ne!(int.repeated(2), int.repeated(3));
     }
 
     #[test]
-    fn many_elements_take_few_steps() {
-        let many = Signature::of(Basic::Double).repeated(1 << 62);
+    fn repetition_takes_logarithmic_time() {
+        let many = Signature::from_basic(Basic::Double).repeated(1 << 62);
         assert_eq!(many.elements, 1 << 62);
     }
 }

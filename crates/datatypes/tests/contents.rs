@@ -106,7 +106,7 @@ fn arrays() {
 }
 
 #[test]
-fn f90_types_are_committed_and_as_large_as_asked() {
+fn f90_types_are_committed_and_large_enough() {
     let integer = Datatype::f90_integer(9).expect("four bytes have nine digits");
     assert_eq!((lists(&integer).0, integer.size(), integer.is_committed()), (vec![9], 4, true));
     assert_eq!(Datatype::f90_integer(10).map(|datatype| datatype.size()), Ok(8));
@@ -164,7 +164,7 @@ fn predefined_types_have_no_contents() {
         assert!(datatype.is_committed());
         assert_eq!(datatype.combiner(), Combiner::Named);
         assert_eq!(datatype.contents().map_err(|error| error.kind).err(), Some(ErrorKind::Type));
-        assert!(datatype.same(&basic.into()));
+        assert!(datatype.is_same_object(&basic.into()));
     }
 }
 
@@ -202,7 +202,7 @@ fn illegal_arguments_are_named() {
 }
 
 #[test]
-fn what_passes_64_bits_is_an_error() {
+fn overflow_of_64_bits_is_an_error() {
     let big = Datatype::contiguous(1 << 40, &int()).expect("4 TiB");
     assert_eq!(big.size(), 1 << 42);
     refused(Datatype::contiguous(1 << 40, &big), ErrorKind::Count, "count");
@@ -246,12 +246,12 @@ fn large_patterns_stay_small() {
 }
 
 #[test]
-fn a_commit_is_of_all_clones() {
+fn a_commit_applies_to_all_clones() {
     let made = Datatype::contiguous(2, &int()).expect("two");
     let clone = made.clone();
     assert!(!clone.is_committed());
     made.commit();
-    assert!(clone.is_committed() && clone.same(&made));
+    assert!(clone.is_committed() && clone.is_same_object(&made));
     assert!(Datatype::duplicate(&made).is_committed());
-    assert!(!Datatype::duplicate(&made).same(&made));
+    assert!(!Datatype::duplicate(&made).is_same_object(&made));
 }

@@ -1,6 +1,6 @@
 //! Known answers: external32 byte by byte, operators on every type they reduce, and the types they refuse.
 
-use datatypes::{Basic, Datatype, Error, ErrorKind, Kind, Memory, Op, Operator, Result, UserFunction};
+use datatypes::{Basic, BasicKind, Datatype, Error, ErrorKind, Memory, Op, Operator, Result, UserFunction};
 use std::sync::Arc;
 
 struct Bytes(Vec<u8>);
@@ -63,7 +63,7 @@ fn external32_is_big_endian_with_the_sizes_of_the_standard() {
 }
 
 #[test]
-fn external32_refuses_what_it_cannot_hold() {
+fn external32_refuses_values_that_do_not_fit() {
     for (basic, bytes) in [
         (Basic::Long, (1_i64 << 31).to_ne_bytes().to_vec()),
         (Basic::Long, (-(1_i64 << 31) - 1).to_ne_bytes().to_vec()),
@@ -220,7 +220,7 @@ fn pairs_keep_the_lesser_index_of_equal_values() {
 }
 
 #[test]
-fn accumulating_operators_take_a_side() {
+fn accumulate_operators_select_an_operand() {
     check!(u8, Basic::Char, Replace, [1], [2], [1]);
     check!(u8, Basic::Char, NoOp, [1], [2], [2]);
     for operator in [Operator::Replace, Operator::NoOp] {
@@ -237,8 +237,8 @@ fn chars_are_reduced_as_signed_ones() {
 }
 
 /// The kinds that each operator reduces, by the standard's table.
-fn legal(operator: Operator) -> &'static [Kind] {
-    use Kind::{Byte, CSigned, CUnsigned, Complex, FInteger, Logical, Multi, Pair, Real};
+fn legal(operator: Operator) -> &'static [BasicKind] {
+    use BasicKind::{Byte, CSigned, CUnsigned, Complex, FInteger, Logical, Multi, Pair, Real};
     match operator {
         Operator::Min | Operator::Max => &[CSigned, CUnsigned, FInteger, Multi, Real],
         Operator::Sum | Operator::Prod => &[CSigned, CUnsigned, FInteger, Multi, Real, Complex],
@@ -255,7 +255,7 @@ fn illegal_combinations_change_nothing() {
         for &basic in Basic::ALL {
             let (datatype, op) = (Datatype::from(basic), Op::from(operator));
             // Not in the standard, but supported by other implementations.
-            let kind = if basic == Basic::Char { Kind::CSigned } else { basic.kind() };
+            let kind = if basic == Basic::Char { BasicKind::CSigned } else { basic.kind() };
             let expected = legal(operator).contains(&kind);
             assert_eq!(op.check(&datatype).is_ok(), expected, "{operator:?} of {basic:?}");
             let mut right = [0x3c; 64];
@@ -290,7 +290,7 @@ impl UserFunction for Digits {
 }
 
 #[test]
-fn a_users_operator_gets_any_type() {
+fn user_defined_operators_accept_any_type() {
     let op = Op::User { function: Arc::new(Digits), commutative: false };
     assert!(!op.is_commutative());
     let derived = Datatype::contiguous(2, &Basic::Byte.into()).expect("two");

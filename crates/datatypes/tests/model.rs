@@ -89,14 +89,14 @@ impl Model {
 }
 
 /// A type and its model.
-type Both = (Datatype, Model);
+type TypeAndModel = (Datatype, Model);
 
-fn leaf() -> impl Strategy<Value = Both> {
+fn leaf() -> impl Strategy<Value = TypeAndModel> {
     let basics: Vec<Basic> = BASICS.into_iter().chain([Basic::ShortInt, Basic::DoubleInt]).collect();
     prop::sample::select(basics).prop_map(|basic| (Datatype::from(basic), Model::of(basic)))
 }
 
-fn list(old: Both, at: Vec<(i64, i64)>, how: u8) -> Both {
+fn list(old: TypeAndModel, at: Vec<(i64, i64)>, how: u8) -> TypeAndModel {
     let (datatype, model) = old;
     let lengths: Vec<i64> = at.iter().map(|block| block.0).collect();
     let displacements: Vec<i64> = at.iter().map(|block| block.1).collect();
@@ -113,7 +113,7 @@ fn list(old: Both, at: Vec<(i64, i64)>, how: u8) -> Both {
     (made.expect("small numbers"), Model::blocks(blocks))
 }
 
-fn vector(old: Both, count: i64, length: i64, stride: i64, bytes: bool) -> Both {
+fn vector(old: TypeAndModel, count: i64, length: i64, stride: i64, bytes: bool) -> TypeAndModel {
     let (datatype, model) = old;
     let (made, unit) = if bytes {
         (Datatype::hvector(count, length, stride, &datatype), 1)
@@ -123,7 +123,7 @@ fn vector(old: Both, count: i64, length: i64, stride: i64, bytes: bool) -> Both 
     (made.expect("small numbers"), Model::blocks((0..count).map(|i| (length, i * stride * unit, &model))))
 }
 
-fn any_type() -> impl Strategy<Value = Both> {
+fn any_type() -> impl Strategy<Value = TypeAndModel> {
     let small = -5_i64..6;
     leaf().prop_recursive(3, 12, 3, move |inner| {
         let small = small.clone();
@@ -261,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_are_handed_out_in_the_sizes_asked_for((datatype, model) in any_type(), count in 0_i64..4, most in 1_u64..20) {
+    fn runs_are_limited_to_the_requested_sizes((datatype, model) in any_type(), count in 0_i64..4, most in 1_u64..20) {
         let mut cursor = datatype.cursor(count).expect("small");
         let mut addresses = Vec::new();
         while let Some(run) = cursor.next_run(most) {
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn elements_are_counted_as_they_come((datatype, model) in any_type(), bytes in 0_u64..300) {
+    fn elements_of_partial_data_are_counted((datatype, model) in any_type(), bytes in 0_u64..300) {
         let size = datatype.size() as u64;
         let (mut left, mut elements) = (bytes, 0);
         let sizes = model.map.iter().cycle().map(|entry| u64::from(entry.0.size()));
@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn external32_comes_back((datatype, _) in any_type(), count in 0_i64..3) {
+    fn external32_is_unpacked_to_the_same_values((datatype, _) in any_type(), count in 0_i64..3) {
         prop_assume!(fits(&datatype, count));
         let fill = if holds_long_double(&datatype) { 0 } else { 0x11 };
         let mut source = Arena { bytes: vec![0; 2 * ORIGIN as usize] };
@@ -351,7 +351,7 @@ fn either_order() -> impl Strategy<Value = Order> {
 
 proptest! {
     #[test]
-    fn a_subarray_is_its_cells(
+    fn a_subarray_contains_its_cells(
         dims in prop::collection::vec((1_i64..6, 0_i64..6, 0_i64..6), 1..4),
         order in either_order(),
     ) {
@@ -369,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn a_darray_deals_every_cell_to_one_process(
+    fn each_cell_of_a_darray_belongs_to_one_process(
         dims in prop::collection::vec((1_i64..8, 1_i64..4, 0_u8..5, 1_i64..4), 1..4),
         order in either_order(),
     ) {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use auth::{JOB_KEY, Key};
-use pmi::server::{Event, Job as Ranks, Left, Placement, RankId, Server};
+use pmi::server::{Departure, Event, Job as Ranks, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use rustix::event::PollFlags;
 use rustix::stdio::{stderr, stdin, stdout};
@@ -46,7 +46,7 @@ struct Rank {
     pid: u32,
     /// Whether it has sent any PMI command.
     has_spoken: bool,
-    left: Option<(Left, Instant)>,
+    left: Option<(Departure, Instant)>,
     /// Why it did not join its job, if its MPI library is the reason.
     alone: Option<String>,
     end: Option<End>,
@@ -483,7 +483,7 @@ impl Job {
             }
             Event::Left { rank, how } => {
                 let Some(at) = at(self, rank) else { return };
-                if let Left::Broken(violation) = &how {
+                if let Departure::Broken(violation) = &how {
                     let what = format!("does not keep to PMI: {violation}; is its MPI library damaged?");
                     self.fail_rank(at, FAILED, &what);
                 }
@@ -525,12 +525,12 @@ impl Job {
     fn judge(&mut self, at: usize, end: End) {
         let rank = &self.ranks[at];
         let left = rank.left.as_ref().map(|(left, _)| left.clone());
-        let is_over = matches!(left, Some(Left::Finalized));
+        let is_over = matches!(left, Some(Departure::Finalized));
         let late = if is_over { " after MPI_Finalize" } else { "" };
         let early = if rank.has_spoken && !is_over { " without MPI_Finalize" } else { "" };
         let (status, what) = match end {
             End::Exit(0) if is_over => return,
-            End::Exit(0) if left == Some(Left::Silent) => return self.judge_silent(rank.id.job()),
+            End::Exit(0) if left == Some(Departure::Silent) => return self.judge_silent(rank.id.job()),
             End::Exit(0) => (FAILED, format!("exited with 0{early}")),
             End::Exit(code) => (code, format!("exited with {code}{early}{late}")),
             End::Signal(signal) => {
@@ -698,7 +698,7 @@ impl Rank {
 
     /// The time by which its process must have ended, if its PMI stream ended without MPI_Finalize.
     fn farewell(&self) -> Option<Instant> {
-        let (_, since) = self.left.as_ref().filter(|(left, _)| *left == Left::Vanished)?;
+        let (_, since) = self.left.as_ref().filter(|(left, _)| *left == Departure::Vanished)?;
         Some(*since + FAREWELL).filter(|_| self.end.is_none())
     }
 }

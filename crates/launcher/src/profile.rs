@@ -17,7 +17,7 @@ impl Profiles {
     /// Stores the profile of a rank that has finalized.
     pub(super) fn take(&mut self, server: &Server, id: RankId) {
         let Some(job) = self.0.get_mut(id.job() as usize) else { return };
-        let found = Profile::of_notes(id.rank(), job.ranks.len(), |key| server.value(id, key));
+        let found = Profile::from_notes(id.rank(), job.ranks.len(), |key| server.value(id, key));
         // A malformed profile counts as none.
         job.ranks[id.rank() as usize] = found.and_then(Result::ok);
     }

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datatypes::{Basic, Datatype, Operator};
-use mpi::{Board, Buffer, Collective, Config, Port, Process};
+use mpi::{Buffer, Collective, Config, LocalKvs, Port, Process};
 use verbs::Buf;
 use verbs::host::Host;
 use verbs::host::world::{self, Factory, World};
 
-fn rank(host: &Host, board: &Arc<Board>, rank: u32, device: &str) {
+fn rank(host: &Host, kvs: &Arc<LocalKvs>, rank: u32, device: &str) {
     let device = fabric::open(device, host).expect("a device");
     let address = device.attr().port_addrs[0];
     let ports = vec![Port { device, address, fabric: "card".into() }];
     let config = Config { ports, node: format!("rank-{rank}"), ..Config::default() };
-    let process = Process::start(host, &config, board.seat(rank, host)).expect("a job");
+    let process = Process::start(host, &config, kvs.bootstrap(rank, host)).expect("a job");
     let world = process.world();
     world.collective(&Collective::Barrier).expect("all come");
     let memory = Buf::alloc(8).expect("memory");
@@ -44,12 +44,12 @@ fn main() {
     let config =
         world::Config { seed: 1, factory: Factory::Coroutine, stack: 256 << 10, max_events: u64::MAX };
     let mut world = World::new(config);
-    let board = Board::new(ranks);
+    let kvs = LocalKvs::new(ranks);
     for number in 0..ranks {
         let name = format!("rank-{number}");
         let node = world.node(&name);
-        let (host, board, device) = (node.host(), board.clone(), device.clone());
-        world.rank(&name, &[&node], move || rank(&host, &board, number, &device)).expect("a rank");
+        let (host, kvs, device) = (node.host(), kvs.clone(), device.clone());
+        world.rank(&name, &[&node], move || rank(&host, &kvs, number, &device)).expect("a rank");
     }
     let ended = world.run().expect("it ends");
     let each = (most_kib() - before) as f64 / f64::from(ranks);

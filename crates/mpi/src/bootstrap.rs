@@ -1,4 +1,4 @@
-//! [`Bootstrap`]: what a process knows of its job before it can communicate; and [`Board`], an implementation for ranks of one
+//! [`Bootstrap`]: what a process knows of its job before it can communicate; and [`LocalKvs`], an implementation for ranks of one
 //! program.
 
 use std::collections::BTreeMap;
@@ -9,25 +9,26 @@ use host::{Bell, Host, Lock};
 
 use crate::error::{Class, Error, Result};
 
-/// The job's size and ranks, and a board for notes between its processes: PMI, or an implementation for a simulated world.
+/// The job's size and ranks, and a key-value space that its processes share: PMI, or an implementation for a simulated world.
 pub trait Bootstrap: Send + Sync {
     /// This process's number, below [`Bootstrap::size`].
     fn rank(&self) -> u32;
     /// The number of processes of the job, at least 1.
     fn size(&self) -> u32;
     /// The number of processes of other jobs for which this one reserves connections.
-    fn strangers(&self) -> u32 {
+    fn remote_procs_max(&self) -> u32 {
         0
     }
-    /// Publishes a note. Keys and values consist of printable characters without blanks; a value has at most 900 bytes.
+    /// Publishes a value under a key. Keys and values consist of printable characters without blanks; a value has at most 900
+    /// bytes.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the process manager refuses, or has ended.
     fn put(&self, key: &str, value: &str) -> Result<()>;
-    /// Returns a note that was published before the last fence.
+    /// Returns a value that was published before the last fence.
     ///
     /// # Errors
-    /// [`Class::OTHER`] when there is no such note, or the process manager has ended.
+    /// [`Class::OTHER`] when there is no such key, or the process manager has ended.
     fn get(&self, key: &str) -> Result<String>;
     /// Creates a key that no other process knows. In virtual time it derives from the world's seed.
     ///
@@ -36,24 +37,24 @@ pub trait Bootstrap: Send + Sync {
     fn random_key(&self) -> Result<Key> {
         Ok(Key::random()?)
     }
-    /// Waits until all processes have called it. Notes published before it are visible after it.
+    /// Waits until all processes have called it. Values published before it are visible after it.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the process manager has ended, or a process ended without calling it.
     fn fence(&self) -> Result<()>;
 }
 
-/// The board that ranks of one program share, in real and in virtual time.
+/// The key-value space that ranks of one program share, in real and in virtual time.
 #[derive(Debug)]
-pub struct Board {
+pub struct LocalKvs {
     size: u32,
     number: u64,
-    notes: Lock<Notes>,
+    pairs: Lock<Pairs>,
     bell: Bell,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Pairs {
     /// The number of keys created in virtual time.
     keys: u64,
     values: BTreeMap<String, String>,
@@ -63,78 +64,77 @@ struct Notes {
     fences: u64,
 }
 
-impl Board {
-    /// The board of a job of `size` ranks.
+impl LocalKvs {
+    /// The key-value space of a job of `size` ranks.
     pub fn new(size: u32) -> Arc<Self> {
-        Self::numbered(size, 0)
+        Self::with_job_number(size, 0)
     }
 
-    /// Creates a board as [`Board::new`] does, for one of several jobs of a simulated world: each job needs a different number,
-    /// since keys derive from it.
-    pub fn numbered(size: u32, number: u64) -> Arc<Self> {
-        Arc::new(Self { size, number, notes: Lock::default(), bell: Bell::new() })
+    /// Creates a key-value space as [`LocalKvs::new`] does, for one of several jobs of a simulated world: each job needs a
+    /// different number, since keys derive from it.
+    pub fn with_job_number(size: u32, number: u64) -> Arc<Self> {
+        Arc::new(Self { size, number, pairs: Lock::default(), bell: Bell::new() })
     }
 
     /// The bootstrap of rank `rank`, which runs on `host`.
-    pub fn seat(self: &Arc<Self>, rank: u32, host: &Host) -> Arc<Seat> {
-        Arc::new(Seat { board: self.clone(), rank, host: host.clone() })
+    pub fn bootstrap(self: &Arc<Self>, rank: u32, host: &Host) -> Arc<LocalBootstrap> {
+        Arc::new(LocalBootstrap { kvs: self.clone(), rank, host: host.clone() })
     }
 }
 
-/// The bootstrap of one rank, by a [`Board`].
+/// The bootstrap of one rank, by a [`LocalKvs`].
 #[derive(Debug)]
-pub struct Seat {
-    board: Arc<Board>,
+pub struct LocalBootstrap {
+    kvs: Arc<LocalKvs>,
     rank: u32,
     host: Host,
 }
 
-impl Bootstrap for Seat {
+impl Bootstrap for LocalBootstrap {
     fn rank(&self) -> u32 {
         self.rank
     }
 
     fn size(&self) -> u32 {
-        self.board.size
+        self.kvs.size
     }
 
     fn put(&self, key: &str, value: &str) -> Result<()> {
-        self.board.notes.lock(&self.host).values.insert(key.to_owned(), value.to_owned());
+        self.kvs.pairs.lock(&self.host).values.insert(key.to_owned(), value.to_owned());
         Ok(())
     }
 
     fn get(&self, key: &str) -> Result<String> {
-        let notes = self.board.notes.lock(&self.host);
-        let missing =
-            || Error::new(Class::OTHER, format_args!("no process has published a note named {key}"));
-        notes.values.get(key).cloned().ok_or_else(missing)
+        let pairs = self.kvs.pairs.lock(&self.host);
+        let missing = || Error::new(Class::OTHER, format_args!("no process has published the key {key}"));
+        pairs.values.get(key).cloned().ok_or_else(missing)
     }
 
     fn random_key(&self) -> Result<Key> {
         let Some(node) = self.host.node() else { return Ok(Key::random()?) };
-        let mut notes = self.board.notes.lock(&self.host);
-        notes.keys += 1;
-        let parts = [node.timeline().seed(), self.board.number, notes.keys].map(u64::to_le_bytes);
+        let mut pairs = self.kvs.pairs.lock(&self.host);
+        pairs.keys += 1;
+        let parts = [node.timeline().seed(), self.kvs.number, pairs.keys].map(u64::to_le_bytes);
         Ok(Key::from_bytes([0; 16]).derive("world", &[parts.as_flattened()]))
     }
 
     fn fence(&self) -> Result<()> {
-        let board = &self.board;
+        let kvs = &self.kvs;
         let mine = {
-            let mut notes = board.notes.lock(&self.host);
-            notes.arrived.push(self.host.clone());
-            if notes.arrived.len() == board.size as usize {
-                let arrived = std::mem::take(&mut notes.arrived);
-                notes.fences += 1;
-                drop(notes);
-                arrived.iter().for_each(|host| host.ring(&board.bell));
+            let mut pairs = kvs.pairs.lock(&self.host);
+            pairs.arrived.push(self.host.clone());
+            if pairs.arrived.len() == kvs.size as usize {
+                let arrived = std::mem::take(&mut pairs.arrived);
+                pairs.fences += 1;
+                drop(pairs);
+                arrived.iter().for_each(|host| host.ring(&kvs.bell));
                 return Ok(());
             }
-            notes.fences
+            pairs.fences
         };
-        let passed = || (board.notes.lock(&self.host).fences > mine).then_some(());
+        let passed = || (kvs.pairs.lock(&self.host).fences > mine).then_some(());
         let ended = || Error::new(Class::OTHER, "the world ended during a fence");
-        self.host.wait("Bootstrap::fence", &board.bell, None, passed).ok_or_else(ended)
+        self.host.wait("Bootstrap::fence", &kvs.bell, None, passed).ok_or_else(ended)
     }
 }
 
@@ -143,29 +143,29 @@ mod tests {
     use super::*;
     use host::Task;
 
-    /// Goal: no rank leaves a fence before all have arrived, and notes published before it are visible after it.
+    /// Goal: no rank leaves a fence before all have arrived, and values published before it are visible after it.
     #[test]
-    fn notes_are_seen_behind_the_fence() {
-        let (host, board) = (host::real::host(), Board::new(4));
+    fn values_are_visible_after_the_fence() {
+        let (host, kvs) = (host::real::host(), LocalKvs::new(4));
         let body = |rank: u32| {
-            let seat = board.seat(rank, &host);
+            let bootstrap = kvs.bootstrap(rank, &host);
             move || {
                 for round in 0..50 {
-                    seat.put(&format!("{round}-{rank}"), &(rank * 7).to_string()).expect("put");
-                    seat.fence().expect("all come");
+                    bootstrap.put(&format!("{round}-{rank}"), &(rank * 7).to_string()).expect("put");
+                    bootstrap.fence().expect("all come");
                     for other in 0..4 {
-                        let value = seat.get(&format!("{round}-{other}")).expect("behind the fence");
+                        let value = bootstrap.get(&format!("{round}-{other}")).expect("behind the fence");
                         assert_eq!(value, (other * 7).to_string());
                     }
                 }
-                seat.put(&format!("done-{rank}"), "yes").expect("put");
+                bootstrap.put(&format!("done-{rank}"), "yes").expect("put");
             }
         };
         let tasks: Vec<Task> =
             (0..4).map(|rank| host.spawn("rank", None, body(rank)).expect("a thread")).collect();
         tasks.into_iter().for_each(Task::join);
-        let seat = board.seat(0, &host);
-        assert!((0..4).all(|rank| seat.get(&format!("done-{rank}")).is_ok()), "a rank panicked");
-        assert!(seat.get("nothing").is_err());
+        let bootstrap = kvs.bootstrap(0, &host);
+        assert!((0..4).all(|rank| bootstrap.get(&format!("done-{rank}")).is_ok()), "a rank panicked");
+        assert!(bootstrap.get("nothing").is_err());
     }
 }

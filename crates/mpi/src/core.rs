@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
-use crate::coll::check::PATIENCE;
-use crate::coll::shm::Retired;
+use crate::coll::check::CHECK_INTERVALS;
+use crate::coll::shm::RetiredSlots;
 use crate::coll::tuning::Tuning;
 use crate::comm::context::{Context, SERIAL_MAX};
 use crate::error::{Class, Error, Result};
-use crate::p2p::engine::{Begun, Engine, Stored};
+use crate::p2p::engine::{Engine, Started, Stored};
 use crate::p2p::operation::{Receive, Table};
 use crate::p2p::over_portals::Portals;
 use crate::peers::transport::Transport;
@@ -21,7 +21,7 @@ use crate::rma::one_sided::OneSided;
 use crate::status::Status;
 
 /// How long a process that leaves waits for other processes.
-pub(crate) const LEAVING: Span = Span::from_secs(5);
+pub(crate) const LEAVE_TIMEOUT: Span = Span::from_secs(5);
 
 /// The state that all objects of a process share; cheap to clone. Any thread may use it: a waiting thread makes progress for all,
 /// and releases the lock between two polls.
@@ -33,7 +33,7 @@ struct Inner {
     host: Host,
     engine: Lock<Engine>,
     /// Waiting threads share cores.
-    is_crowd: AtomicBool,
+    oversubscribed: AtomicBool,
     /// Never locked while the engine's lock is held.
     specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
@@ -50,19 +50,21 @@ struct Inner {
     /// The next number of an object.
     next_id: AtomicU64,
     /// Memory of freed communicators.
-    retired: Lock<Vec<Retired>>,
+    retired: Lock<Vec<RetiredSlots>>,
 }
 
 impl Drop for Inner {
     /// Other processes may still read NIC memory of this process: members of freed communicators, and peers that have not read the
-    /// last message. A process that has left in order keeps that memory until they have finished, or until [`LEAVING`] has passed.
+    /// last message. A process that has left in order keeps that memory until they have finished, or until [`LEAVE_TIMEOUT`] has
+    /// passed.
     fn drop(&mut self) {
         let mut engine = self.engine.lock(&self.host);
         if engine.transport.leaves() {
             let retired = self.retired.lock(&self.host);
-            let mut is_needed = || engine.transport.is_needed() || !retired.iter().all(Retired::is_done);
+            let mut is_needed =
+                || engine.transport.is_needed() || !retired.iter().all(RetiredSlots::is_unused);
             let is_done = || (!is_needed()).then_some(());
-            let _ = self.host.poll("MPI_Finalize", self.host.after(LEAVING), is_done);
+            let _ = self.host.poll("MPI_Finalize", self.host.after(LEAVE_TIMEOUT), is_done);
         }
     }
 }
@@ -98,7 +100,7 @@ impl Core {
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,
-            is_crowd: AtomicBool::new(false),
+            oversubscribed: AtomicBool::new(false),
             specials: Lock::default(),
             bootstrap: BootstrapHandle(bootstrap),
             tuning,
@@ -141,10 +143,10 @@ impl Core {
     ///
     /// # Errors
     /// [`Class::OTHER`] after 2^29 communicators.
-    pub(crate) fn name_context(&self) -> Result<Context> {
+    pub(crate) fn new_context(&self) -> Result<Context> {
         // Other jobs number their communicators in the same way.
         if self.with(|engine| !engine.transport.strangers().is_empty()) {
-            return Ok(self.name_apart());
+            return Ok(self.new_intercomm_context());
         }
         let serial = self.0.serial.fetch_add(1, Ordering::Relaxed);
         if serial > SERIAL_MAX {
@@ -158,7 +160,7 @@ impl Core {
 
     /// Returns a name for a communicator of processes of several jobs: one of 2^60 that do not contain a process number, derived
     /// from the job's number, the process's and a serial number.
-    pub(crate) fn name_apart(&self) -> Context {
+    pub(crate) fn new_intercomm_context(&self) -> Context {
         let rank = self.bootstrap().rank();
         let job = self.with(|engine| engine.transport.strangers().identity(rank).job);
         let number = mix(mix(job) ^ mix(u64::from(rank) << 32 | self.next_id() & u64::from(u32::MAX)));
@@ -171,14 +173,14 @@ impl Core {
     }
 
     /// Sets whether waiting threads share cores.
-    pub(crate) fn expect_crowd(&self, is_crowd: bool) {
-        self.0.is_crowd.store(is_crowd, Ordering::Relaxed);
+    pub(crate) fn set_oversubscribed(&self, oversubscribed: bool) {
+        self.0.oversubscribed.store(oversubscribed, Ordering::Relaxed);
     }
 
     /// How many times to poll in a row for another process's store: `most` if each thread has a core of its own.
     #[inline]
-    pub(crate) fn looks(&self, most: u32) -> u32 {
-        if self.0.is_crowd.load(Ordering::Relaxed) { 1 } else { most }
+    pub(crate) fn polls(&self, most: u32) -> u32 {
+        if self.0.oversubscribed.load(Ordering::Relaxed) { 1 } else { most }
     }
 
     /// Locks a lock of this process.
@@ -200,20 +202,22 @@ impl Core {
         done
     }
 
-    /// Makes progress, and calls `look` once.
-    pub(crate) fn test<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
+    /// Makes progress, and calls `check` once.
+    pub(crate) fn test<T>(&self, check: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
         self.0.host.glance();
         self.with(|engine| {
             engine.progress(false);
-            look(engine)
+            check(engine)
         })
     }
 
     /// Waits for the completion of a started operation.
-    pub(crate) fn finish(&self, call: &'static str, begun: Begun) -> Status {
-        match begun {
-            Begun::Over(status) => status,
-            Begun::Under(key) => self.wait(call, |engine| engine.take(key)).unwrap_or_else(Status::failed),
+    pub(crate) fn finish(&self, call: &'static str, started: Started) -> Status {
+        match started {
+            Started::Completed(status) => status,
+            Started::InProgress(key) => {
+                self.wait(call, |engine| engine.take_status(key)).unwrap_or_else(Status::failed)
+            }
         }
     }
 
@@ -221,52 +225,52 @@ impl Core {
     /// messages need no more. The receive is posted only if they find no message.
     #[inline]
     pub(crate) fn receive(&self, call: &'static str, receive: &Receive) -> Status {
-        let stored = self.with(|engine| engine.await_stored(receive, self.looks(LOCKED_POLLS)));
-        stored.unwrap_or_else(|| self.receive_by(call, receive))
+        let stored = self.with(|engine| engine.poll_stored(receive, self.polls(LOCKED_POLLS)));
+        stored.unwrap_or_else(|| self.poll_then_post(call, receive))
     }
 
-    fn receive_by(&self, call: &'static str, receive: &Receive) -> Status {
-        let (mut begun, mut polls, mut source) = (None, 0, None);
+    fn poll_then_post(&self, call: &'static str, receive: &Receive) -> Status {
+        let (mut started, mut polls, mut source) = (None, 0, None);
         let step = |engine: &mut Engine, brief: bool| {
-            if begun.is_none() {
+            if started.is_none() {
                 polls += 1;
-                let goes_on = brief && polls < self.looks(STORED_POLLS);
-                if goes_on && source.is_some_and(|source| !engine.transport.has_stored(source)) {
+                let keeps_polling = brief && polls < self.polls(STORED_POLLS);
+                if keeps_polling && source.is_some_and(|source| !engine.transport.has_stored(source)) {
                     return None;
                 }
                 match engine.receive_stored(receive) {
                     Stored::Received(status) => return Some(status),
-                    Stored::Nothing(connection) if goes_on => {
+                    Stored::Nothing(connection) if keeps_polling => {
                         source = connection;
                         return None;
                     }
                     Stored::Nothing(_) | Stored::Unknown => {}
                 }
                 match engine.receive(receive.clone()) {
-                    Begun::Over(status) => return Some(status),
-                    Begun::Under(key) => begun = Some(key),
+                    Started::Completed(status) => return Some(status),
+                    Started::InProgress(key) => started = Some(key),
                 }
             }
             engine.progress(brief);
-            engine.take(begun?)
+            engine.take_status(started?)
         };
-        self.wait_by(call, step).unwrap_or_else(Status::failed)
+        self.wait_stepwise(call, step).unwrap_or_else(Status::failed)
     }
 
     /// Waits until `is_there` sees a process's store in shared memory, until the process has given up, or until the process, or the
-    /// owner of the memory, is lost. `gave_up` is called only after the first polls.
+    /// owner of the memory, is lost. `has_given_up` is called only after the first polls.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] for a process that is lost; as [`Core::wait`].
-    pub(crate) fn await_store(
+    pub(crate) fn wait_for_store(
         &self,
         call: &'static str,
         (process, owner): (u32, u32),
         is_there: impl Fn() -> bool,
-        gave_up: impl Fn() -> bool,
+        has_given_up: impl Fn() -> bool,
     ) -> Result<()> {
         let mut polls = 0;
-        self.wait_by(call, |engine, brief| {
+        self.wait_stepwise(call, |engine, brief| {
             polls += 1;
             if is_there() {
                 return Some(Ok(()));
@@ -279,18 +283,18 @@ impl Core {
             let transport = &engine.transport;
             // The memory of an owner that has left in order stays valid while it is mapped.
             let lost = transport.lost(process).or_else(|| transport.broken(owner)).cloned();
-            if is_there() || gave_up() { Some(Ok(())) } else { lost.map(Err) }
+            if is_there() || has_given_up() { Some(Ok(())) } else { lost.map(Err) }
         })?
     }
 
     /// Keeps memory that members of a communicator may still poll, and frees the memory of earlier calls that none polls any more.
-    pub(crate) fn retire(&self, memory: Retired) {
+    pub(crate) fn keep_until_unused(&self, memory: RetiredSlots) {
         let mut retired = self.hold(&self.0.retired);
         retired.push(memory);
-        retired.retain(|memory| !memory.is_done());
+        retired.retain(|memory| !memory.is_unused());
     }
 
-    /// Makes progress until `look` returns a value.
+    /// Makes progress until `check` returns a value.
     ///
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
@@ -298,22 +302,24 @@ impl Core {
     pub(crate) fn wait<T>(
         &self,
         call: &'static str,
-        mut look: impl FnMut(&mut Engine) -> Option<T>,
+        mut check: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Result<T> {
         let mut step = |engine: &mut Engine, brief: bool| {
             engine.progress(brief);
-            look(engine)
+            check(engine)
         };
         // The first poll often succeeds.
-        let (found, may_doubt) = self.with(|engine| {
+        let (found, may_wait_forever) = self.with(|engine| {
             let found = step(engine, true);
-            let may_doubt = found.is_none() && engine.may_doubt();
-            (found, may_doubt)
+            let may_wait_forever = found.is_none() && engine.may_wait_forever();
+            (found, may_wait_forever)
         });
         match found {
             Some(found) => Ok(found),
-            None if may_doubt && self.0.host.node().is_none() => self.wait_in_doubt(call, step),
-            None => self.wait_by(call, step),
+            None if may_wait_forever && self.0.host.node().is_none() => {
+                self.wait_with_coll_checks(call, step)
+            }
+            None => self.wait_stepwise(call, step),
         }
     }
 
@@ -322,36 +328,41 @@ impl Core {
         &self,
         call: &'static str,
         deadline: Option<Time>,
-        mut look: impl FnMut(&mut Engine) -> Option<T>,
+        mut check: impl FnMut(&mut Engine) -> Option<T>,
     ) -> Option<T> {
         self.wait_until(call, deadline, |engine, brief| {
             engine.progress(brief);
-            look(engine)
+            check(engine)
         })
     }
 
-    /// Waits as [`Core::wait_by`] does, for a message that may never arrive: now and then the other processes are asked for it.
-    fn wait_in_doubt<T>(
+    /// Waits as [`Core::wait_stepwise`] does, for a message that may never arrive: now and then the other processes are asked for
+    /// it.
+    fn wait_with_coll_checks<T>(
         &self,
         call: &'static str,
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Result<T> {
-        for patience in PATIENCE {
-            if let Some(found) = self.wait_until(call, self.0.host.after(patience), &mut step) {
+        for interval in CHECK_INTERVALS {
+            if let Some(found) = self.wait_until(call, self.0.host.after(interval), &mut step) {
                 return Ok(found);
             }
-            self.with(Engine::doubt);
+            self.with(Engine::send_coll_checks);
         }
-        self.wait_by(call, step)
+        self.wait_stepwise(call, step)
     }
 
     /// Waits until `step` returns a value; each step makes progress, brief or full.
-    fn wait_by<T>(&self, call: &'static str, step: impl FnMut(&mut Engine, bool) -> Option<T>) -> Result<T> {
+    fn wait_stepwise<T>(
+        &self,
+        call: &'static str,
+        step: impl FnMut(&mut Engine, bool) -> Option<T>,
+    ) -> Result<T> {
         let found = self.wait_until(call, None, step);
         found.ok_or_else(|| Error::new(Class::OTHER, format_args!("the world ended during {call}")))
     }
 
-    /// Waits as [`Core::wait_by`] does, until a deadline.
+    /// Waits as [`Core::wait_stepwise`] does, until a deadline.
     fn wait_until<T>(
         &self,
         call: &'static str,

@@ -18,7 +18,7 @@
 //! | `dpm` | intercommunicators with other jobs |
 //! | `tool` | counters, limits and profiles of a process |
 //! | `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
-//! | `bootstrap` | [`Bootstrap`], and [`Board`] for ranks of one program |
+//! | `bootstrap` | [`Bootstrap`], and [`LocalKvs`] for ranks of one program |
 //! | `core` | the state behind its lock, and how threads wait |
 //! | `peers` | connections to other processes |
 //! | `memory` | the program's memory: the only file that copies from it and into it |
@@ -44,11 +44,11 @@ mod tool;
 mod topo;
 
 pub use attribute::{Attributes, CopyFn, DeleteFn, Keyval};
-pub use bootstrap::{Board, Bootstrap, Seat};
+pub use bootstrap::{Bootstrap, LocalBootstrap, LocalKvs};
 pub use coll::collective::Collective;
-pub use coll::shm::{PlainCall, shared_bytes};
+pub use coll::shm::{SmallCollective, shared_bytes};
 pub use coll::tuning::Tuning;
-pub use collectives::{Costs, Kind};
+pub use collectives::{CollKind, Costs};
 pub use comm::communicator::{Comm, NAME_MAX};
 pub use comm::create::SplitType;
 pub use comm::group::{Comparison, Group};
@@ -60,17 +60,17 @@ pub use io::{Conversion, File, FileMode, Position, Representation, View, Whence}
 pub use memory::{ADDRESS_MIN, Buffer, Piece};
 pub use p2p::bsend::Session;
 pub use p2p::bsend_space::{BSEND_OVERHEAD, BsendSpace};
-pub use p2p::calls::{Message, With};
+pub use p2p::calls::{Message, PeerTag};
 pub use p2p::engine::Mode;
 pub use p2p::proto::{Cost, Proto, Protocol, cost, protocols};
 pub use peers::nic::Port;
 pub use peers::trust::PROTOCOL;
 pub use portals::Matcher;
-pub use process::{Config, Connect, Lane, Process};
-pub use req::request::{Any, Remote, Request, RequestId, Requests};
+pub use process::{Config, Connect, MatchEngine, Process};
+pub use req::request::{Request, RequestHandle, RequestId, Requests, TestAny};
 pub use req::special::Generalized;
 pub use rma::one_sided::OneSided;
-pub use rma::{Assert, At, Change, Flavor, LockKind, Shared, Window};
-pub use status::{ANY_SOURCE, ANY_TAG, Ended, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
-pub use tool::{Carried, Gauge, Happened, Happening, Limits, Traffic};
-pub use topo::topology::{Distributed, Graph, Grid, Topology, fill_dims};
+pub use rma::{Assert, Flavor, IntegerOp, LockKind, SharedPart, TargetRange, Window};
+pub use status::{ANY_SOURCE, ANY_TAG, CompletedRequest, PROC_NULL, ROOT, Status, TAG_MAX, UNDEFINED};
+pub use tool::{Gauge, Limits, MessageTotals, ToolEvent, ToolEvents, Traffic};
+pub use topo::topology::{DistGraph, Graph, Grid, Topology, fill_dims};

@@ -263,7 +263,7 @@ impl Buffer {
     /// that has the addresses.
     #[inline(always)] // built in its final place, not copied
     pub unsafe fn new(address: usize, count: i64, datatype: Datatype) -> Result<Self> {
-        let each = datatype.dense();
+        let each = datatype.contiguous_size();
         // Most buffers take this path.
         if each > 0
             && address >= ADDRESS_MIN

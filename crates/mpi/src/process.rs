@@ -11,7 +11,7 @@ use crate::coll::tuning::Tuning;
 use crate::comm::communicator::Comm;
 use crate::comm::context::Context;
 use crate::comm::group::Group;
-use crate::core::{Core, LEAVING};
+use crate::core::{Core, LEAVE_TIMEOUT};
 use crate::error::{Class, Error, Result};
 use crate::p2p::over_portals::Portals;
 use crate::peers::nic::Port;
@@ -32,7 +32,7 @@ pub enum Connect {
 
 /// The layer that carries messages between two processes, and matches them with receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Lane {
+pub enum MatchEngine {
     /// Connections of the devices; this library does the matching.
     #[default]
     Verbs,
@@ -54,10 +54,10 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
     /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
-    /// with [`Lane::Portals`], since the thread of its NIC needs cores, too.
-    pub is_crowd: Option<bool>,
+    /// with [`MatchEngine::Portals`], since the thread of its NIC needs cores, too.
+    pub oversubscribed: Option<bool>,
     /// The layer that carries messages; the same for all processes of a job.
-    pub lane: Lane,
+    pub match_engine: MatchEngine,
     /// The parameters by which collective algorithms are chosen; those of process 0 apply to all.
     pub tuning: Tuning,
     /// Messages that fit into a slot are written to memory that the peer polls, instead of sent. This applies to devices that write
@@ -73,7 +73,7 @@ pub struct Config {
 pub struct Process {
     core: Core,
     world: Comm,
-    alone: Comm,
+    comm_self: Comm,
 }
 
 impl Process {
@@ -90,14 +90,14 @@ impl Process {
                 format_args!("rank {rank} does not exist in a job of {size}"),
             ));
         }
-        let is_crowd = config.is_crowd.filter(|_| config.lane == Lane::Verbs);
-        is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
-        config.tuning.tell(&*bootstrap, &config.ports)?;
+        let oversubscribed = config.oversubscribed.filter(|_| config.match_engine == MatchEngine::Verbs);
+        oversubscribed.into_iter().for_each(|oversubscribed| host.expect_crowd(oversubscribed));
+        config.tuning.publish(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
-        let tuning = Tuning::learn(&*bootstrap)?;
-        let portals = match (config.lane, config.ports.last()) {
-            (Lane::Portals(matcher), Some(port)) => {
+        let tuning = Tuning::read(&*bootstrap)?;
+        let portals = match (config.match_engine, config.ports.last()) {
+            (MatchEngine::Portals(matcher), Some(port)) => {
                 // Portals identifies a process by one address.
                 let mut port = port.clone();
                 if let Some(first) = config.addresses.first().filter(|_| port.address.is_unspecified()) {
@@ -108,12 +108,12 @@ impl Process {
             _ => None,
         };
         let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
-        core.expect_crowd(is_crowd == Some(true));
+        core.set_oversubscribed(oversubscribed == Some(true));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
-        let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
+        let comm_self = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;
-        alone.set_name("MPI_COMM_SELF")?;
-        let process = Self { core, world, alone };
+        comm_self.set_name("MPI_COMM_SELF")?;
+        let process = Self { core, world, comm_self };
         if config.connect == Connect::All {
             process.connect_all()?;
         }
@@ -139,17 +139,17 @@ impl Process {
     pub fn finalize(&self) -> Result<()> {
         self.end_world()?;
         // After the fence no process of this job waits for another.
-        self.part(false);
+        self.announce_leaving(false);
         Ok(())
     }
 
-    /// Ends what `MPI_Init` began, while sessions continue: deletes the attributes of [`Process::alone`], waits until other
+    /// Ends what `MPI_Init` began, while sessions continue: deletes the attributes of [`Process::comm_self`], waits until other
     /// processes have received, or can fetch, all messages to them, and waits for all processes of the job. Collective.
     ///
     /// # Errors
     /// The first error of a delete function or of the process manager.
     pub fn end_world(&self) -> Result<()> {
-        self.alone.free()?;
+        self.comm_self.free()?;
         self.drain()?;
         self.core.bootstrap().fence()
     }
@@ -162,11 +162,11 @@ impl Process {
         {
             ni.close();
         }
-        self.part(true);
+        self.announce_leaving(true);
     }
 
-    fn part(&self, all: bool) {
-        let deadline = self.host().after(LEAVING);
+    fn announce_leaving(&self, all: bool) {
+        let deadline = self.host().after(LEAVE_TIMEOUT);
         // A peer without the announcement by then is stopped or dead.
         let _ =
             self.core.wait_for("MPI_Finalize", deadline, |engine| engine.transport.leave(all).then_some(()));
@@ -193,8 +193,8 @@ impl Process {
 
     /// This process alone (`MPI_COMM_SELF`).
     #[inline]
-    pub fn alone(&self) -> &Comm {
-        &self.alone
+    pub fn comm_self(&self) -> &Comm {
+        &self.comm_self
     }
 
     /// The host that it runs on.

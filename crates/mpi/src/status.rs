@@ -39,7 +39,7 @@ impl Status {
     }
 
     /// The status of a receive from [`PROC_NULL`].
-    pub fn of_nobody() -> Self {
+    pub fn from_proc_null() -> Self {
         Self { source: PROC_NULL, ..Self::empty() }
     }
 
@@ -74,7 +74,7 @@ impl Status {
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct CompletedRequest {
     /// The status.
     pub status: Status,
     /// The [`crate::Comm::id`] of its communicator, if it had one, whose error handler gets its errors.
@@ -83,7 +83,7 @@ pub struct Ended {
     pub is_persistent: bool,
 }
 
-impl Ended {
+impl CompletedRequest {
     /// The result of a request without an operation.
     pub(crate) fn nothing() -> Self {
         Self { status: Status::empty(), comm: None, is_persistent: false }
@@ -95,10 +95,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_tells_success_from_failure() {
+    fn status_class_is_success_without_error() {
         assert_eq!(Status::empty().class(), Class::SUCCESS);
-        assert!(Status::empty().is_empty() && !Status::of_nobody().is_empty());
-        assert_eq!(Status::of_nobody().ok().expect("no error").source, PROC_NULL);
+        assert!(Status::empty().is_empty() && !Status::from_proc_null().is_empty());
+        assert_eq!(Status::from_proc_null().ok().expect("no error").source, PROC_NULL);
         let failed = Status::failed(Error::new(Class::TRUNCATE, "too long"));
         assert_eq!(failed.class(), Class::TRUNCATE);
         assert_eq!(failed.ok().expect_err("an error").text, "too long");

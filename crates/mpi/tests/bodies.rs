@@ -62,7 +62,7 @@ mod fast_path {
                 }
             }
             let written: u64 =
-                world.traffic().iter().map(|sent| sent.by(mpi::Proto::EagerWrite).messages).sum();
+                world.traffic().iter().map(|sent| sent.for_protocol(mpi::Proto::EagerWrite).messages).sum();
             assert_eq!(written, 5, "they went by other ways");
         });
     }
@@ -113,12 +113,12 @@ macro_rules! bodies {
             $(#[test] fn $name() { super::in_threads("iwarp", $ranks, mpi::Connect::OnDemand, super::$name); })*
         }
         mod portals {
-            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
-            $(#[test] fn $name() { super::in_threads_by(LANE, "shm", $ranks, super::$name); })*
+            const MATCH_ENGINE: mpi::MatchEngine = mpi::MatchEngine::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::in_threads_by(MATCH_ENGINE, "shm", $ranks, super::$name); })*
         }
         mod portals_model {
-            const LANE: mpi::Lane = mpi::Lane::Portals(mpi::Matcher::Caller);
-            $(#[test] fn $name() { super::Play { lane: LANE, ..super::Play::new($ranks) }.run(super::$name); })*
+            const MATCH_ENGINE: mpi::MatchEngine = mpi::MatchEngine::Portals(mpi::Matcher::Caller);
+            $(#[test] fn $name() { super::Play { match_engine: MATCH_ENGINE, ..super::Play::new($ranks) }.run(super::$name); })*
         }
     };
 }
@@ -362,7 +362,7 @@ fn short_messages_are_over_at_once(process: &Process) {
             if world.rank() == turn as i32 % 2 {
                 let mut bytes = pattern(world.rank(), sent, len);
                 let to = with(peer, sent as i32);
-                if !world.send_at_once(piece(&mut bytes), to) {
+                if !world.try_send(piece(&mut bytes), to) {
                     send(world, bytes, to);
                 }
                 sent += 1;
@@ -373,12 +373,9 @@ fn short_messages_are_over_at_once(process: &Process) {
             match (turn + message) % 5 {
                 // Neither with another tag, nor into a smaller buffer.
                 0 => {
-                    assert_eq!(world.receive_at_once(piece(&mut bytes), with(peer, tag + 1)), None);
+                    assert_eq!(world.try_receive(piece(&mut bytes), with(peer, tag + 1)), None);
                     if len > 0 {
-                        assert_eq!(
-                            world.receive_at_once(piece(&mut bytes[..len - 1]), with(peer, tag)),
-                            None
-                        );
+                        assert_eq!(world.try_receive(piece(&mut bytes[..len - 1]), with(peer, tag)), None);
                     }
                     let (all, status) = receive(world, 300, with(peer, ANY_TAG));
                     assert_eq!((status.tag, status.bytes), (tag, len as u64), "turn {turn}");
@@ -388,7 +385,7 @@ fn short_messages_are_over_at_once(process: &Process) {
                     let room = if len > 1 && message > 0 { len - 1 } else { 300 };
                     let source = if turn % 3 == 0 { mpi::ANY_SOURCE } else { peer };
                     let any = with(source, if turn % 2 == 0 { ANY_TAG } else { tag });
-                    let begun = world.begin_receive_at_once(piece(&mut bytes[..room]), any);
+                    let begun = world.try_post_receive(piece(&mut bytes[..room]), any);
                     let begun = begun.unwrap_or_else(|| {
                         world.begin_receive(buffer(&mut bytes[..room]), any).expect("begun")
                     });
@@ -402,7 +399,7 @@ fn short_messages_are_over_at_once(process: &Process) {
                         continue;
                     }
                 }
-                _ => match world.receive_at_once(piece(&mut bytes), with(peer, tag)) {
+                _ => match world.try_receive(piece(&mut bytes), with(peer, tag)) {
                     Some(found) => assert_eq!(found, (tag, len), "turn {turn}"),
                     None => bytes = receive(world, 300, with(peer, tag)).0,
                 },
@@ -412,7 +409,7 @@ fn short_messages_are_over_at_once(process: &Process) {
         }
     }
     let mut bytes = [0; 8];
-    if let Some(begun) = world.begin_receive_at_once(piece(&mut bytes), with(peer, 0)) {
+    if let Some(begun) = world.try_post_receive(piece(&mut bytes), with(peer, 0)) {
         process.requests().cancel(begun).expect("a request");
         assert!(process.requests().wait(begun).expect("an end").status.cancelled);
     }
@@ -530,7 +527,7 @@ fn requests_end_in_any_order(process: &Process) {
     assert_eq!(Request::test_all(&mut requests), None);
     let (first, status) = Request::wait_any(&mut requests).expect("active");
     assert_eq!((first, status.tag), (2, 2));
-    assert_eq!(Request::test_any(&mut requests), Any::Pending);
+    assert_eq!(Request::test_any(&mut requests), TestAny::Pending);
     send(world, vec![], with(1, 9));
     let some = Request::wait_some(&mut requests).expect("active");
     assert_eq!(some.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0]);
@@ -539,7 +536,7 @@ fn requests_end_in_any_order(process: &Process) {
     let statuses = Request::wait_all(&mut requests);
     assert_eq!(statuses.iter().map(|status| status.tag).collect::<Vec<_>>(), [ANY_TAG, 1, ANY_TAG]);
     assert_eq!(Request::wait_any(&mut requests), None);
-    assert_eq!(Request::test_any(&mut requests), Any::Inactive);
+    assert_eq!(Request::test_any(&mut requests), TestAny::Inactive);
     assert_eq!(Request::wait_some(&mut requests), None);
     assert!(Request::test_all(&mut requests).is_some());
     send(world, vec![], with(1, 9));
@@ -710,7 +707,7 @@ fn long_messages_are_cut(process: &Process) {
 }
 
 fn a_process_talks_to_itself(process: &Process) {
-    for comm in [process.world(), process.alone()] {
+    for comm in [process.world(), process.comm_self()] {
         for len in [0, 5, 100_000] {
             let mut out = pattern(0, 0, len);
             let mut waits = comm.isend(Mode::Synchronous, &buffer(&mut out), with(0, 1)).expect("begun");
@@ -735,8 +732,8 @@ fn nobody_is_a_partner(process: &Process) {
     assert_eq!((bytes, status.source, status.tag, status.bytes), (vec![], PROC_NULL, ANY_TAG, 0));
     assert_eq!(world.probe(nobody).expect("valid").source, PROC_NULL);
     let (message, status) = world.mprobe(nobody).expect("valid");
-    assert!(message.is_no_proc() && status == Status::of_nobody());
-    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::of_nobody());
+    assert!(message.is_no_proc() && status == Status::from_proc_null());
+    assert_eq!(message.receive(mpi::Buffer::nothing()), Status::from_proc_null());
 }
 
 /// Types with gaps at one side and without at the other, short and long.
@@ -986,27 +983,37 @@ fn messages_come_in_parts(process: &Process) {
         if world.rank() == 0 {
             let mut sends = world.send_parts_init(buffer(&mut bytes), 6, peer).expect("six parts");
             assert_eq!(
-                sends.remote().expect("parts").parts_ready(0, 0).expect_err("not started").class,
+                sends.handle_for_threads().expect("parts").parts_ready(0, 0).expect_err("not started").class,
                 Class::ARG
             );
             for round in 0..2 {
                 bytes.copy_from_slice(&pattern(0, round, len));
                 sends.start().expect("inactive");
                 for part in [4, 5] {
-                    sends.remote().expect("parts").parts_ready(part, part).expect("waits");
+                    sends.handle_for_threads().expect("parts").parts_ready(part, part).expect("waits");
                 }
                 assert_eq!(
-                    sends.remote().expect("parts").parts_ready(5, 5).expect_err("ready already").class,
+                    sends
+                        .handle_for_threads()
+                        .expect("parts")
+                        .parts_ready(5, 5)
+                        .expect_err("ready already")
+                        .class,
                     Class::ARG
                 );
                 assert_eq!(
-                    sends.remote().expect("parts").parts_ready(6, 6).expect_err("no such part").class,
+                    sends
+                        .handle_for_threads()
+                        .expect("parts")
+                        .parts_ready(6, 6)
+                        .expect_err("no such part")
+                        .class,
                     Class::ARG
                 );
                 // The receiver has the last third.
                 assert_eq!(receive(world, 1, with(1, 6)).0, [1]);
                 assert_eq!(sends.test(), None);
-                sends.remote().expect("parts").parts_ready(0, 3).expect("wait");
+                sends.handle_for_threads().expect("parts").parts_ready(0, 3).expect("wait");
                 assert_eq!(sends.wait().class(), Class::SUCCESS);
                 // The receiver has everything.
                 receive(world, 0, with(1, 7));
@@ -1015,24 +1022,29 @@ fn messages_come_in_parts(process: &Process) {
             let mut receives = world.receive_parts_init(buffer(&mut bytes), 3, peer).expect("three parts");
             for round in 0..2 {
                 receives.start().expect("inactive");
-                while !receives.remote().expect("parts").part_arrived(2).expect("active") {}
-                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(false));
+                while !receives.handle_for_threads().expect("parts").part_arrived(2).expect("active") {}
+                assert_eq!(receives.handle_for_threads().expect("parts").part_arrived(0), Ok(false));
                 assert_eq!(
-                    receives.remote().expect("parts").part_arrived(3).expect_err("no such part").class,
+                    receives
+                        .handle_for_threads()
+                        .expect("parts")
+                        .part_arrived(3)
+                        .expect_err("no such part")
+                        .class,
                     Class::ARG
                 );
                 send(world, vec![1], with(0, 6));
                 let status = receives.wait();
                 assert_eq!((status.source, status.bytes), (0, len as u64));
                 assert!(bytes == pattern(0, round, len), "round {round} of {len} bytes");
-                assert_eq!(receives.remote().expect("parts").part_arrived(0), Ok(true));
+                assert_eq!(receives.handle_for_threads().expect("parts").part_arrived(0), Ok(true));
                 send(world, vec![], with(0, 7));
             }
         }
     }
     let mut nobody = world.send_parts_init(Buffer::nothing(), 2, with(PROC_NULL, 1)).expect("nobody");
     nobody.start().expect("inactive");
-    nobody.remote().expect("parts").parts_ready(0, 1).expect("nothing to do");
+    nobody.handle_for_threads().expect("parts").parts_ready(0, 1).expect("nothing to do");
     assert_eq!(nobody.wait().class(), Class::SUCCESS);
     let mut odd = [0; 5];
     assert_eq!(world.send_parts_init(buffer(&mut odd), 2, peer).expect_err("odd").class, Class::COUNT);
@@ -1069,14 +1081,14 @@ fn programs_complete_their_requests(process: &Process) {
     request.cancel().expect("active");
     send(world, vec![3], with(0, 1));
     assert_eq!(Request::wait_any(&mut [&mut request, &mut receives]).map(|(at, _)| at), Some(1));
-    let remote = request.remote().expect("active");
-    remote.complete().expect("active");
+    let handle_for_threads = request.handle_for_threads().expect("active");
+    handle_for_threads.complete().expect("active");
     request.cancel().expect("active");
     assert_eq!(request.peek().map(|status| status.tag), Some(77));
     assert_eq!(job.freed.load(Ordering::SeqCst), 0, "the request is still there");
     assert_eq!(request.wait().tag, 77);
     assert_eq!((job.freed.load(Ordering::SeqCst), job.cancelled.load(Ordering::SeqCst)), (1, 3));
-    assert!(request.remote().is_none(), "it is gone");
+    assert!(request.handle_for_threads().is_none(), "it is gone");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use collectives::Algorithm;
 use datatypes::{Basic, Datatype, Op, Operator, UserFunction};
 use mpi::{
-    Buffer, Class, Collective, Comm, Connect, Distributed, Grid, Kind, Lane, Matcher, PROC_NULL, Process,
-    ROOT, Request, Topology,
+    Buffer, Class, CollKind, Collective, Comm, Connect, DistGraph, Grid, MatchEngine, Matcher, PROC_NULL,
+    Process, ROOT, Request, Topology,
 };
 use support::{Dice, Play, in_threads, typed};
 
@@ -132,7 +132,7 @@ impl Prepared {
 /// The parameters of a random call that all ranks know.
 #[derive(Clone, Debug)]
 struct Plan {
-    kind: Kind,
+    kind: CollKind,
     layout: Layout,
     seed: u64,
     ranks: usize,
@@ -144,7 +144,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn roll(dice: &mut Dice, kind: Kind, ranks: usize) -> Self {
+    fn roll(dice: &mut Dice, kind: CollKind, ranks: usize) -> Self {
         let layout = Layout::new(dice.roll(2) == 0);
         let counts = [0, 1, 2, 7, 40, 700, 2500];
         Self {
@@ -184,12 +184,12 @@ impl Plan {
 
     fn prepare(&self, me: usize) -> Prepared {
         match self.kind {
-            Kind::Barrier | Kind::Bcast => self.bcast(me),
-            Kind::Gather | Kind::Allgather => self.gather(me),
-            Kind::Scatter => self.scatter(me),
-            Kind::Alltoall => self.alltoall(me),
-            Kind::ReduceScatter => self.reduce_scatter(me),
-            Kind::Reduce | Kind::Allreduce | Kind::Scan | Kind::Exscan => self.reduce(me),
+            CollKind::Barrier | CollKind::Bcast => self.bcast(me),
+            CollKind::Gather | CollKind::Allgather => self.gather(me),
+            CollKind::Scatter => self.scatter(me),
+            CollKind::Alltoall => self.alltoall(me),
+            CollKind::ReduceScatter => self.reduce_scatter(me),
+            CollKind::Reduce | CollKind::Allreduce | CollKind::Scan | CollKind::Exscan => self.reduce(me),
         }
     }
 
@@ -206,7 +206,7 @@ impl Plan {
 
     fn bcast(&self, me: usize) -> Prepared {
         let (input, mut output) = (Memory::new(&self.layout, 0), Memory::new(&self.layout, self.count));
-        if self.kind == Kind::Barrier {
+        if self.kind == CollKind::Barrier {
             let expected = output.bytes.clone();
             return self.done(me, Collective::Barrier, input, output, expected);
         }
@@ -220,7 +220,7 @@ impl Plan {
     }
 
     fn gather(&self, me: usize) -> Prepared {
-        let to_all = self.kind == Kind::Allgather;
+        let to_all = self.kind == CollKind::Allgather;
         let lens: Vec<usize> = (0..self.ranks).map(|rank| self.len(rank)).collect();
         let mut input = Memory::new(&self.layout, lens[me]);
         input.fill(0, lens[me], |at| self.value(me, 0, at));
@@ -316,12 +316,12 @@ impl Plan {
         let (count, op, root) = (self.count, self.layout.op(), self.root as i32);
         let (mut input, mut output) = (Memory::new(&self.layout, count), Memory::new(&self.layout, count));
         let (gets, of) = match self.kind {
-            Kind::Reduce => (me == self.root, 0..self.ranks),
-            Kind::Allreduce => (true, 0..self.ranks),
-            Kind::Scan => (true, 0..me + 1),
+            CollKind::Reduce => (me == self.root, 0..self.ranks),
+            CollKind::Allreduce => (true, 0..self.ranks),
+            CollKind::Scan => (true, 0..me + 1),
             _ => (me > 0, 0..me),
         };
-        let in_place = self.in_place && (gets || self.kind != Kind::Reduce);
+        let in_place = self.in_place && (gets || self.kind != CollKind::Reduce);
         let from = if in_place { &mut output } else { &mut input };
         from.fill(0, count, |at| self.value(me, 0, at));
         let mut expected = Memory { layout: self.layout.clone(), bytes: output.bytes.clone() };
@@ -331,9 +331,9 @@ impl Plan {
         let (input_buffer, output_buffer) =
             ((!in_place).then(|| input.buffer(0, count)), output.buffer(0, count));
         let call = match self.kind {
-            Kind::Reduce => Collective::Reduce { input: input_buffer, output: output_buffer, op, root },
-            Kind::Allreduce => Collective::Allreduce { input: input_buffer, output: output_buffer, op },
-            Kind::Scan => Collective::Scan { input: input_buffer, output: output_buffer, op },
+            CollKind::Reduce => Collective::Reduce { input: input_buffer, output: output_buffer, op, root },
+            CollKind::Allreduce => Collective::Allreduce { input: input_buffer, output: output_buffer, op },
+            CollKind::Scan => Collective::Scan { input: input_buffer, output: output_buffer, op },
             _ => Collective::Exscan { input: input_buffer, output: output_buffer, op },
         };
         self.done(me, call, input, output, expected.bytes)
@@ -341,7 +341,7 @@ impl Plan {
 }
 
 /// Random calls of some kinds on a communicator: blocking, several nonblocking at once, or persistent.
-fn play(comm: &Comm, seed: u64, kinds: &[Kind], rounds: usize) {
+fn play(comm: &Comm, seed: u64, kinds: &[CollKind], rounds: usize) {
     let mut dice = Dice::new(seed);
     let (me, ranks) = (comm.rank() as usize, comm.size() as usize);
     for _ in 0..rounds {
@@ -383,9 +383,9 @@ fn play(comm: &Comm, seed: u64, kinds: &[Kind], rounds: usize) {
 /// On all ranks, and on parts at the same time.
 fn random_calls(process: &Process, seed: u64) {
     let world = process.world();
-    play(world, seed, &Kind::ALL, 8);
+    play(world, seed, &CollKind::ALL, 8);
     let part = world.split(world.rank() % 2, -world.rank()).expect("split").expect("a colour");
-    play(&part, seed + 100, &Kind::ALL, 6);
+    play(&part, seed + 100, &CollKind::ALL, 6);
 }
 
 #[test]
@@ -407,8 +407,8 @@ fn collectives_do_what_plain_ones_do() {
 #[test]
 fn collectives_by_portals_do_what_plain_ones_do() {
     for seed in 1..=12 {
-        let lane = Lane::Portals(Matcher::Caller);
-        let play = Play { seed, lane, ..Play::new(1 + (seed % 9) as u32) };
+        let match_engine = MatchEngine::Portals(Matcher::Caller);
+        let play = Play { seed, match_engine, ..Play::new(1 + (seed % 9) as u32) };
         play.run(move |process| random_calls(process, seed));
     }
 }
@@ -434,8 +434,8 @@ fn collectives_do_what_plain_ones_do_in_bad_weather() {
 /// Each algorithm of each kind, selected by name.
 #[test]
 fn every_algorithm_does_what_plain_ones_do() {
-    for kind in Kind::ALL {
-        for algorithm in Algorithm::of(kind) {
+    for kind in CollKind::ALL {
+        for algorithm in Algorithm::all_for(kind) {
             let algorithms: &'static [_] = Box::leak(Box::new([(kind, algorithm.name)]));
             for ranks in [2, 3, 4, 7, 8] {
                 let body = move |process: &Process| play(process.world(), u64::from(ranks), &[kind], 6);
@@ -570,12 +570,12 @@ fn among_neighbours(process: &Process) {
     let edge = [(me + 1) % size, (me + 2) % size, me];
     let ring = world.dist_graph_create(&vec![edge], true, false).expect("made");
     let (before, after) = ((me + size - 1) % size, (me + 1) % size);
-    let wanted = Distributed {
+    let wanted = DistGraph {
         sources: vec![before],
         destinations: vec![after],
         weights: Some([vec![(me + size - 2) % size], vec![before]]),
     };
-    assert_eq!(ring.topology(), Some(&Topology::Distributed(wanted)));
+    assert_eq!(ring.topology(), Some(&Topology::DistGraph(wanted)));
     input.fill(0, 2, |at| [me as u64 + 100 * at as u64, 0, 0, 0]);
     let call =
         Collective::NeighborAllgatherv { input: input.buffer(0, 2), output: vec![output.buffer(3, 2)] };
@@ -585,7 +585,7 @@ fn among_neighbours(process: &Process) {
         assert_eq!(request.wait().class(), Class::SUCCESS);
         assert_eq!(words(&output, 5)[3..], [before as u64, before as u64 + 100]);
     }
-    let none = Distributed { sources: vec![size], ..Distributed::default() };
+    let none = DistGraph { sources: vec![size], ..DistGraph::default() };
     assert_eq!(world.dist_graph_create_adjacent(none, false).expect_err("no rank").class, Class::RANK);
 }
 
@@ -618,7 +618,7 @@ fn neighbours_are_placed_together(process: &Process) {
         ends.filter(|end| *end != PROC_NULL).collect::<Vec<i32>>()
     };
     let mine = around(world.rank());
-    let own = Distributed { sources: mine.clone(), destinations: mine, weights: None };
+    let own = DistGraph { sources: mine.clone(), destinations: mine, weights: None };
     let adjacent = world.dist_graph_create_adjacent(own, true).expect("made");
     let all = (0..8).flat_map(|at| around(at).into_iter().map(move |to| [at, to, 3]));
     let all = if world.rank() == 0 { all.collect() } else { Vec::new() };
@@ -640,7 +640,7 @@ fn neighbours_are_placed_together(process: &Process) {
         let mut expected: Vec<u8> = neighbours.iter().map(|rank| *rank as u8).collect();
         expected.sort_unstable();
         assert_eq!(got, expected);
-        let Some(Topology::Distributed(edges)) = comm.topology() else { panic!("a graph") };
+        let Some(Topology::DistGraph(edges)) = comm.topology() else { panic!("a graph") };
         assert_eq!(edges.sources.len(), neighbours.len());
         assert!(edges.weights.iter().flatten().flatten().all(|weight| *weight == 3));
     }
@@ -705,7 +705,14 @@ fn wrong_calls_are_named(process: &Process) {
 /// Goal: no member reads data of another operation when short operations follow each other without a pause. Method: random
 /// operations that need no messages with shared memory, alternating between several short-lived communicators, with slow ranks.
 fn short_ones_follow_each_other(process: &Process) {
-    let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
+    let kinds = [
+        CollKind::Barrier,
+        CollKind::Bcast,
+        CollKind::Reduce,
+        CollKind::Allreduce,
+        CollKind::Allgather,
+        CollKind::Alltoall,
+    ];
     let world = process.world();
     let (me, ranks) = (world.rank() as usize, world.size() as usize);
     let mut dice = Dice::new(7);
@@ -730,7 +737,14 @@ fn short_ones_follow_each_other(process: &Process) {
 /// Goal: lent memory is read before it is reused, and no member waits forever, when long and short operations follow each other
 /// without a pause. Method: as above, with all sizes, each in the same memory as the one before, with slow ranks.
 fn long_ones_follow_each_other(process: &Process) {
-    let kinds = [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
+    let kinds = [
+        CollKind::Barrier,
+        CollKind::Bcast,
+        CollKind::Reduce,
+        CollKind::Allreduce,
+        CollKind::Allgather,
+        CollKind::Alltoall,
+    ];
     let world = process.world();
     let (me, ranks) = (world.rank() as usize, world.size() as usize);
     let mut dice = Dice::new(11);
@@ -766,19 +780,21 @@ fn sizes_that_differ_are_errors(process: &Process, pairs: &[(usize, usize)]) {
         let bytes = *if me == odd { other } else { usual };
         let numbers = |bytes: &mut [u8]| typed(bytes, bytes.len() as i64 / 8, &Basic::Uint64.into());
         let op = || Operator::Sum.into();
-        for kind in [Kind::Bcast, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce] {
+        for kind in
+            [CollKind::Bcast, CollKind::Allgather, CollKind::Alltoall, CollKind::Reduce, CollKind::Allreduce]
+        {
             let (all, text) = (bytes * ranks, format!("{kind:?}: {usual} bytes, but {other} at rank {odd}"));
             let call = match kind {
-                Kind::Bcast => Collective::Bcast { buffer: numbers(&mut output[..bytes]), root: 0 },
-                Kind::Allgather => Collective::Allgather {
+                CollKind::Bcast => Collective::Bcast { buffer: numbers(&mut output[..bytes]), root: 0 },
+                CollKind::Allgather => Collective::Allgather {
                     input: Some(numbers(&mut input[..bytes])),
                     output: numbers(&mut output[..all]),
                 },
-                Kind::Alltoall => Collective::Alltoall {
+                CollKind::Alltoall => Collective::Alltoall {
                     input: Some(numbers(&mut input[..all])),
                     output: numbers(&mut output[..all]),
                 },
-                Kind::Reduce => Collective::Reduce {
+                CollKind::Reduce => Collective::Reduce {
                     input: Some(numbers(&mut input[..bytes])),
                     output: numbers(&mut output[..bytes]),
                     op: op(),
@@ -792,8 +808,8 @@ fn sizes_that_differ_are_errors(process: &Process, pairs: &[(usize, usize)]) {
             };
             let error = world.collective(&call).err().map(|error| error.class);
             let must = match kind {
-                Kind::Bcast => me == odd,
-                Kind::Reduce => me == 0,
+                CollKind::Bcast => me == odd,
+                CollKind::Reduce => me == 0,
                 _ => true,
             };
             assert!(error.is_some() || !must, "{text}");

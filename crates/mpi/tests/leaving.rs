@@ -11,8 +11,8 @@ use std::sync::Arc;
 use auth::Key;
 use datatypes::{Basic, Op, Operator};
 use mpi::{
-    Board, Bootstrap, Bridge, Class, Collective, Comm, Config, Error, Lane, Matcher, Mode, Port, Process,
-    Result, Seat, Status,
+    Bootstrap, Bridge, Class, Collective, Comm, Config, Error, LocalBootstrap, LocalKvs, MatchEngine,
+    Matcher, Mode, Port, Process, Result, Status,
 };
 use support::{Dice, buffer, each_seed, pattern, receive, send, with};
 use verbs::host::world::{self, Ended, World};
@@ -65,7 +65,7 @@ impl Bridge for PipeEnd {
 const STRANGERS: u32 = 4;
 
 /// The job of one process, which allows connections to other jobs.
-struct Alone(Arc<Seat>);
+struct Alone(Arc<LocalBootstrap>);
 
 impl Bootstrap for Alone {
     fn rank(&self) -> u32 {
@@ -76,7 +76,7 @@ impl Bootstrap for Alone {
         self.0.size()
     }
 
-    fn strangers(&self) -> u32 {
+    fn remote_procs_max(&self) -> u32 {
         STRANGERS
     }
 
@@ -105,12 +105,12 @@ type Body = fn(&Process, u64, Vec<PipeEnd>);
 struct Way {
     device: &'static str,
     fast_path: bool,
-    lane: Lane,
+    match_engine: MatchEngine,
 }
 
 impl Way {
     const fn by(device: &'static str) -> Self {
-        Self { device, fast_path: false, lane: Lane::Verbs }
+        Self { device, fast_path: false, match_engine: MatchEngine::Verbs }
     }
 
     const fn written(device: &'static str) -> Self {
@@ -123,7 +123,7 @@ const MODELS: [Way; 4] = [
     Way::by("model:mt23108-vapi"),
     Way::written("model:mt23108-vapi"),
     Way::by("model:t3b"),
-    Way { lane: Lane::Portals(Matcher::Caller), ..Way::by("model:mt23108-vapi") },
+    Way { match_engine: MatchEngine::Portals(Matcher::Caller), ..Way::by("model:mt23108-vapi") },
 ];
 
 /// Runs a process from start to end, and closes its device directly afterwards.
@@ -132,10 +132,10 @@ fn live(way: Way, me: usize, host: &Host, seed: u64, ends: Vec<PipeEnd>, body: B
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: "fabric".into() }];
     let node = if host.node().is_some() { format!("node-{me}") } else { "node".into() };
-    let (fast_path, lane) = (way.fast_path, way.lane);
-    let config = Config { ports, node, fast_path, lane, ..Config::default() };
-    let seat = Board::numbered(1, me as u64).seat(0, host);
-    let process = Process::start(host, &config, Arc::new(Alone(seat))).expect("a job");
+    let (fast_path, match_engine) = (way.fast_path, way.match_engine);
+    let config = Config { ports, node, fast_path, match_engine, ..Config::default() };
+    let bootstrap = LocalKvs::with_job_number(1, me as u64).bootstrap(0, host);
+    let process = Process::start(host, &config, Arc::new(Alone(bootstrap))).expect("a job");
     body(&process, seed, ends);
     process.finalize().expect("an end");
 }

@@ -41,14 +41,14 @@ fn survivors(process: &Process) {
 #[test]
 fn what_a_lost_process_stored_is_there() {
     const SENT: u64 = 2000;
-    let (host, board) = (verbs::host::real::host(), mpi::Board::new(2));
+    let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(2));
     let start = |rank| {
-        let (host, board) = (host.clone(), board.clone());
+        let (host, kvs) = (host.clone(), kvs.clone());
         move || {
             let device = fabric::open("shm", &host).expect("a device");
             let ports = vec![mpi::Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
             let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
-            Process::start(&host, &config, board.seat(rank, &host)).expect("a job")
+            Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job")
         }
     };
     let goes = start(1);
@@ -75,15 +75,15 @@ fn what_a_lost_process_stored_is_there() {
 #[test]
 fn members_that_share_memory_do_not_wait_for_a_lost_one() {
     for leaver in [0, 1, 0, 0, 0, 0, 0, 0] {
-        let (host, board) = (verbs::host::real::host(), mpi::Board::new(3));
+        let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(3));
         let run = |rank: u32| {
-            let (host, board) = (host.clone(), board.clone());
+            let (host, kvs) = (host.clone(), kvs.clone());
             move || {
                 let device = fabric::open("shm", &host).expect("a device");
                 let address = Ipv4Addr::LOCALHOST.into();
                 let ports = vec![mpi::Port { device, address, fabric: "shm".into() }];
                 let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
-                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");
                 let meet = || process.world().collective(&Collective::Barrier);
                 (0..2).for_each(|_| meet().expect("all are there"));
                 let last = meet().map_err(|error| error.class);
@@ -104,16 +104,17 @@ fn members_that_share_memory_do_not_wait_for_a_lost_one() {
 /// connects to it, and rank 0 waits for rank 2.
 #[test]
 fn a_pair_fails_when_its_send_does() {
-    let (host, board) = (verbs::host::real::host(), mpi::Board::new(3));
+    let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(3));
     let meeting = std::sync::Arc::new(std::sync::Barrier::new(3));
     let run = |rank: u32| {
-        let (host, board, meeting) = (host.clone(), board.clone(), meeting.clone());
+        let (host, kvs, meeting) = (host.clone(), kvs.clone(), meeting.clone());
         move || {
             let device = fabric::open("iwarp", &host).expect("a device");
             let address = Ipv4Addr::LOCALHOST.into();
             let ports = vec![mpi::Port { device, address, fabric: "iwarp".into() }];
             let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
-            let mut process = Some(Process::start(&host, &config, board.seat(rank, &host)).expect("a job"));
+            let mut process =
+                Some(Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job"));
             drop(config);
             if rank == 1 {
                 process = None;
@@ -169,15 +170,15 @@ fn without(process: &Process, leaver: i32) {
 fn long_messages_end_when_one_of_two_that_copy_is_lost() {
     const LEN: usize = 3 << 20;
     for (leaver, progress) in [(0, 0), (0, 1), (1, 0), (1, 1), (1, 3)] {
-        let (host, board) = (verbs::host::real::host(), mpi::Board::new(2));
+        let (host, kvs) = (verbs::host::real::host(), mpi::LocalKvs::new(2));
         let run = |rank: u32| {
-            let (host, board) = (host.clone(), board.clone());
+            let (host, kvs) = (host.clone(), kvs.clone());
             move || {
                 let device = fabric::open("shm", &host).expect("a device");
                 let address = Ipv4Addr::LOCALHOST.into();
                 let ports = vec![mpi::Port { device, address, fabric: "shm".into() }];
                 let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
-                let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+                let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");
                 let (world, peer) = (process.world(), 1 - rank as i32);
                 // Both processes are connected.
                 send(world, vec![1], with(peer, 1));
@@ -216,10 +217,10 @@ fn long_messages_end_when_one_of_two_that_copy_is_lost() {
 #[test]
 fn what_waits_for_a_lost_process_fails() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let board = mpi::Board::new(3);
+    let kvs = mpi::LocalKvs::new(3);
     for rank in 0..3 {
         let node = world.node("node");
-        let (host, board) = (node.host(), board.clone());
+        let (host, kvs) = (node.host(), kvs.clone());
         let body = move || {
             let device = fabric::open("model:mt23108-vapi", &host).expect("a card");
             let address =
@@ -231,7 +232,7 @@ fn what_waits_for_a_lost_process_fails() {
                 node: "n".into(),
                 ..mpi::Config::default()
             };
-            let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+            let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");
             if rank == 1 {
                 (0..2).for_each(|_| drop(receive(process.world(), 1, with(mpi::ANY_SOURCE, 1))));
                 return;
@@ -249,16 +250,16 @@ fn what_waits_for_a_lost_process_fails() {
 fn locks_of_a_lost_process_are_not_waited_for() {
     use mpi::{Assert, Info, LockKind, Window};
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let board = mpi::Board::new(3);
+    let kvs = mpi::LocalKvs::new(3);
     for rank in 0..3 {
         let node = world.node("node");
-        let (host, board) = (node.host(), board.clone());
+        let (host, kvs) = (node.host(), kvs.clone());
         let body = move || {
             let device = fabric::open("model:mt23108-vapi", &host).expect("a card");
             let address = device.attr().port_addrs.first().copied().expect("a port");
             let ports = vec![mpi::Port { device, address, fabric: "card".into() }];
             let config = mpi::Config { ports, node: "n".into(), ..mpi::Config::default() };
-            let process = Process::start(&host, &config, board.seat(rank, &host)).expect("a job");
+            let process = Process::start(&host, &config, kvs.bootstrap(rank, &host)).expect("a job");
             let window = Window::allocate(process.world(), 8, 1, Info::default()).expect("a window");
             if rank == 1 {
                 window.lock(LockKind::Exclusive, 0, Assert::default()).expect("free");

@@ -2,7 +2,7 @@
 
 mod support;
 
-use mpi::{Carried, Connect, Process, Proto, Protocol, protocols};
+use mpi::{Connect, MessageTotals, Process, Proto, Protocol, protocols};
 use support::{Play, in_threads, in_threads_written, pattern, receive, send, with};
 
 /// The largest size tested for the last protocol.
@@ -30,8 +30,8 @@ fn each_size_is_counted_for_its_protocol(process: &Process, sizes: &[(u64, Proto
         if world.rank() == 0 {
             send(world, pattern(0, 3, size as usize), other);
             let sent = process.traffic().since(&before);
-            let one = Carried { messages: 1, bytes: size };
-            assert_eq!((sent.by(proto), sent.all()), (one, one), "{size} bytes go by {sent:?}");
+            let one = MessageTotals { messages: 1, bytes: size };
+            assert_eq!((sent.for_protocol(proto), sent.all()), (one, one), "{size} bytes go by {sent:?}");
         } else {
             let received = receive(world, size as usize, other).0;
             assert!(received == pattern(0, 3, size as usize), "{size} bytes have changed on the way");

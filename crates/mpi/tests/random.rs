@@ -8,7 +8,7 @@ mod support;
 
 use datatypes::{Basic, Operator};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, BsendSpace, Collective, Comm, Connect, Lane, Matcher, Mode, Process, Request,
+    ANY_SOURCE, ANY_TAG, BsendSpace, Collective, Comm, Connect, MatchEngine, Matcher, Mode, Process, Request,
 };
 use support::{Dice, Play, buffer, each_seed, in_threads_by, in_threads_on, pattern, typed, with};
 use verbs::host::world::Ended;
@@ -51,7 +51,7 @@ fn plan(seed: u64, ranks: i32) -> Vec<Sent> {
 
 /// A program: plans of messages among all ranks, and among subsets, each in its own communicator, so that messages of a rank that
 /// runs ahead do not mix with others. Portals does not support cancelling sends.
-fn play(process: &Process, seed: u64, lane: Lane) {
+fn play(process: &Process, seed: u64, match_engine: MatchEngine) {
     let (world, mut dice) = (process.world(), Dice::new(seed ^ 0xc0));
     process.attach_buffer(BsendSpace::Automatic).expect("the first");
     for phase in 0..1 + dice.roll(3) as u64 {
@@ -66,7 +66,7 @@ fn play(process: &Process, seed: u64, lane: Lane) {
                 half.split(0, half.rank()).expect("split").expect("a colour")
             }
         };
-        let in_vain = (lane == Lane::Verbs).then(|| InVain::begin(&comm, seed));
+        let in_vain = (match_engine == MatchEngine::Verbs).then(|| InVain::begin(&comm, seed));
         exchange(process, &comm, seed + 1000 * phase);
         in_vain.into_iter().for_each(InVain::end);
     }
@@ -224,42 +224,43 @@ fn take(world: &Comm, dice: &mut Dice, incoming: &mut Vec<(usize, Sent)>) {
     assert!(bytes[..sent.len] == pattern(sent.from, number, sent.len), "message {number}");
 }
 
-fn run(lane: Lane, card: &'static str, seed: u64) -> Ended {
+fn run(match_engine: MatchEngine, card: &'static str, seed: u64) -> Ended {
     let ranks = 2 + (seed % 4) as u32;
-    Play { lane, card, seed, ..Play::new(ranks) }.run(move |process| play(process, seed, lane))
+    Play { match_engine, card, seed, ..Play::new(ranks) }
+        .run(move |process| play(process, seed, match_engine))
 }
 
-fn come_to_their_ends(lane: Lane) {
+fn come_to_their_ends(match_engine: MatchEngine) {
     for card in WEATHERS {
-        each_seed(SEEDS, card, |seed| run(lane, card, seed));
+        each_seed(SEEDS, card, |seed| run(match_engine, card, seed));
     }
 }
 
 #[test]
 fn random_programs_come_to_their_ends() {
-    come_to_their_ends(Lane::Verbs);
+    come_to_their_ends(MatchEngine::Verbs);
 }
 
 #[test]
 fn random_programs_come_to_their_ends_by_portals() {
-    come_to_their_ends(Lane::Portals(Matcher::Caller));
+    come_to_their_ends(MatchEngine::Portals(Matcher::Caller));
 }
 
 #[test]
 fn random_programs_come_to_their_ends_wherever_portals_match() {
     for device in ["shm", "iwarp"] {
         for (matcher, _) in Matcher::ALL {
-            in_threads_by(Lane::Portals(matcher), device, 4, all_by_portals);
+            in_threads_by(MatchEngine::Portals(matcher), device, 4, all_by_portals);
         }
     }
 }
 
 fn all(process: &Process) {
-    (1..=20).for_each(|seed| play(process, seed, Lane::Verbs));
+    (1..=20).for_each(|seed| play(process, seed, MatchEngine::Verbs));
 }
 
 fn all_by_portals(process: &Process) {
-    (1..=20).for_each(|seed| play(process, seed, Lane::Portals(Matcher::Caller)));
+    (1..=20).for_each(|seed| play(process, seed, MatchEngine::Portals(Matcher::Caller)));
 }
 
 /// Devices with rings, devices that send, and ranks with and without memory for rings: then the two directions of a pair may use

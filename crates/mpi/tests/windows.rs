@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use datatypes::{Basic, Datatype, Op, Operator};
 use mpi::{
-    Assert, At, Buffer, Change, Class, Comm, Connect, Flavor, Group, Info, LockKind, PROC_NULL, Piece,
-    Process, Window,
+    Assert, Buffer, Class, Comm, Connect, Flavor, Group, Info, IntegerOp, LockKind, PROC_NULL, Piece,
+    Process, TargetRange, Window,
 };
 use support::{Body, Play, buffer, in_threads, receive, send, typed, with};
 use verbs::host::Span;
@@ -116,15 +116,15 @@ fn word(window: &Window, at: usize) -> u64 {
     own(window, at, 8).try_into().map(u64::from_ne_bytes).expect("eight bytes")
 }
 
-fn at(rank: i32, displacement: i64, count: i64, datatype: &Datatype) -> At {
-    At { rank, displacement, count, datatype: datatype.clone() }
+fn at(rank: i32, displacement: i64, count: i64, datatype: &Datatype) -> TargetRange {
+    TargetRange { rank, displacement, count, datatype: datatype.clone() }
 }
 
-fn bytes_at(rank: i32, displacement: i64, count: usize) -> At {
+fn bytes_at(rank: i32, displacement: i64, count: usize) -> TargetRange {
     at(rank, displacement, count as i64, &Basic::Byte.into())
 }
 
-fn u64_at(rank: i32, displacement: i64) -> At {
+fn u64_at(rank: i32, displacement: i64) -> TargetRange {
     at(rank, displacement, 1, &Basic::Uint64.into())
 }
 
@@ -615,7 +615,7 @@ fn wrong_arguments_are_named(process: &Process) {
     let window = allocated(world, 100 + 50 * i64::from(world.rank()), 2);
     assert_eq!((window.size(), window.unit()), (100 + 50 * world.rank() as u64, 2));
     let mut bytes = [1; 200];
-    let mut put = |len: usize, place: &At| class(window.put(&buffer(&mut bytes[..len]), place));
+    let mut put = |len: usize, place: &TargetRange| class(window.put(&buffer(&mut bytes[..len]), place));
     fence(&window);
     assert_eq!(put(100, &bytes_at(0, 0, 100)), Class::SUCCESS);
     assert_eq!(put(150, &bytes_at(1, 0, 150)), Class::SUCCESS);
@@ -715,7 +715,7 @@ fn operations_out_of_epochs_are_refused(process: &Process) {
 }
 
 fn a_window_alone(process: &Process) {
-    let alone = process.alone();
+    let alone = process.comm_self();
     for window in
         [allocated(alone, 64, 1), Window::allocate_shared(alone, 64, 1, Info::default()).expect("a window")]
     {
@@ -815,7 +815,7 @@ fn integers_are_added_in_all_ways(process: &Process) {
         if time.is_multiple_of(5) {
             let reduction = (Operator::Sum, Basic::Uint64);
             if !time.is_multiple_of(2)
-                || !window.reduce_at_once(reduction, (Some(piece(&mut one)), None), 1, 1)
+                || !window.try_accumulate(reduction, (Some(piece(&mut one)), None), 1, 1)
             {
                 let (both, there) = (u64_buffer(&mut one), at(1, 1, 2, &Basic::Uint64.into()));
                 window.accumulate(&both, &there, &sum()).expect("inside");
@@ -824,21 +824,21 @@ fn integers_are_added_in_all_ways(process: &Process) {
             loop {
                 let (mut expected, mut found) = ([0; 8], [0; 8]);
                 let read = piece(&mut expected);
-                if !window.change_at_once(Change::None, (None, Some(read)), 8, 1, 1) {
+                if !window.try_integer_op(IntegerOp::None, (None, Some(read)), 8, 1, 1) {
                     continue;
                 }
                 let mut next = (u64::from_ne_bytes(expected) + 1).to_ne_bytes();
                 let pieces = (piece(&mut next), piece(&mut expected), piece(&mut found));
-                if window.swap_at_once(pieces, 1, 1) && found == expected {
+                if window.try_compare_and_swap(pieces, 1, 1) && found == expected {
                     break;
                 }
             }
-        } else if window.change_at_once(Change::Add, (Some(single), fetches), 8, 1, 1) {
+        } else if window.try_integer_op(IntegerOp::Add, (Some(single), fetches), 8, 1, 1) {
             at_once += 1;
         } else {
             window.accumulate(&u64_buffer(&mut one[..8]), &u64_at(1, 1), &sum()).expect("inside");
         }
-        assert!(window.is_flushed_at_once(1) || window.flush(1).is_ok());
+        assert!(window.try_flush(1) || window.flush(1).is_ok());
     }
     window.unlock_all().expect("locked");
     fence(&window);
@@ -864,33 +864,33 @@ fn changes_are_those_of_operators(process: &Process) {
     (0..4).for_each(|place| put(place, -1));
     window.put(&buffer(&mut [0; 4]), &bytes_at(0, 0, 4)).expect("inside");
     for (change, now) in [
-        (Change::None, 12),
-        (Change::Replace, -6),
-        (Change::Add, 6),
-        (Change::And, 12 & -6),
-        (Change::Or, 12 | -6),
-        (Change::Xor, 12 ^ -6),
+        (IntegerOp::None, 12),
+        (IntegerOp::Replace, -6),
+        (IntegerOp::Add, 6),
+        (IntegerOp::And, 12 & -6),
+        (IntegerOp::Or, 12 | -6),
+        (IntegerOp::Xor, 12 ^ -6),
     ] {
         put(1, 12);
         let (mut with, mut was) = ((-6_i32).to_ne_bytes(), [0; 4]);
         let pieces = (Some(piece(&mut with)), Some(piece(&mut was)));
-        assert!(window.change_at_once(change, pieces, 4, 0, 1), "{change:?}");
+        assert!(window.try_integer_op(change, pieces, 4, 0, 1), "{change:?}");
         assert_eq!((i32::from_ne_bytes(was), get(1)), (12, now), "{change:?}");
     }
     put(1, 3);
     for (expected, now) in [(4, 3), (3, 7)] {
         let (mut with, mut expected, mut was) = (7_i32.to_ne_bytes(), i32::to_ne_bytes(expected), [0; 4]);
-        assert!(window.swap_at_once((piece(&mut with), piece(&mut expected), piece(&mut was)), 0, 1));
+        assert!(window.try_compare_and_swap((piece(&mut with), piece(&mut expected), piece(&mut was)), 0, 1));
         assert_eq!((i32::from_ne_bytes(was), get(1)), (3, now));
     }
     assert_eq!((get(2), get(3)), (-1, -1), "beside it");
     let mut one = 1_i32.to_ne_bytes();
     for (rank, place) in [(0, 4), (0, -1), (1, 0), (-1, 0)] {
-        let is_done = window.change_at_once(Change::Add, (Some(piece(&mut one)), None), 4, rank, place);
+        let is_done = window.try_integer_op(IntegerOp::Add, (Some(piece(&mut one)), None), 4, rank, place);
         assert!(!is_done, "rank {rank}, place {place}");
     }
     window.unlock_all().expect("locked");
-    let is_done = window.change_at_once(Change::Add, (Some(piece(&mut one)), None), 4, 0, 1);
+    let is_done = window.try_integer_op(IntegerOp::Add, (Some(piece(&mut one)), None), 4, 0, 1);
     assert!(!is_done, "no epoch");
     window.free().expect("an end");
 }
@@ -935,7 +935,7 @@ fn reductions_are_those_of_operators(process: &Process) {
             let (mut from, mut was) = (with.clone(), vec![0; len]);
             let is_done = if at_once {
                 let pieces = (Some(piece(&mut from)), Some(piece(&mut was)));
-                window.reduce_at_once((operator, basic), pieces, 0, 8)
+                window.try_accumulate((operator, basic), pieces, 0, 8)
             } else {
                 let (origin, result) =
                     (typed(&mut from, COUNT as i64, &datatype), typed(&mut was, COUNT as i64, &datatype));
@@ -969,16 +969,16 @@ fn reductions_are_those_of_operators(process: &Process) {
         (Some(piece(&mut bytes)), None, 0, 16 * COUNT as i64 + 8),
         (Some(piece(&mut bytes)), None, 1, 8),
     ] {
-        assert!(!window.reduce_at_once(sum, (from, into), rank, place), "{from:?} {into:?} {rank} {place}");
+        assert!(!window.try_accumulate(sum, (from, into), rank, place), "{from:?} {into:?} {rank} {place}");
     }
-    assert!(!window.reduce_at_once(
+    assert!(!window.try_accumulate(
         (Operator::Minloc, Basic::DoubleInt),
         (Some(piece(&mut bytes)), None),
         0,
         8
     ));
     window.unlock_all().expect("locked");
-    assert!(!window.reduce_at_once(sum, (Some(piece(&mut bytes)), None), 0, 8), "no epoch");
+    assert!(!window.try_accumulate(sum, (Some(piece(&mut bytes)), None), 0, 8), "no epoch");
     window.free().expect("an end");
 }
 
@@ -1018,11 +1018,11 @@ fn flushes_come_before_loads(process: &Process) {
             far[(round * SLOW + line) * LINE % far.len()].store(round as u64, Ordering::Relaxed);
         }
         let is_done = match round % 2 {
-            0 => window.put_at_once(number, other, 0),
-            _ => window.change_at_once(Change::Replace, (Some(number), None), 8, other, 0),
+            0 => window.try_put(number, other, 0),
+            _ => window.try_integer_op(IntegerOp::Replace, (Some(number), None), 8, other, 0),
         };
         assert!(is_done, "the memory is mapped, and nobody else changes this one");
-        assert!(window.is_flushed_at_once(other) || window.flush(other).is_ok());
+        assert!(window.try_flush(other) || window.flush(other).is_ok());
         SEEN[me].store(word(&window, 0), Ordering::Relaxed);
         meet(3 * round + 1);
         let seen = [0, 1].map(|member| SEEN[member].load(Ordering::Relaxed));

@@ -7,7 +7,7 @@
 mod support;
 
 use datatypes::{Basic, Datatype, Operator};
-use mpi::{Assert, At, Buffer, Collective, Connect, Info, LockKind, Process, Window};
+use mpi::{Assert, Buffer, Collective, Connect, Info, LockKind, Process, TargetRange, Window};
 use support::{Dice, Play, each_seed, in_threads, typed};
 use verbs::host::world::Ended;
 
@@ -126,9 +126,9 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn at(&self, to: usize, word: usize, count: usize) -> At {
+    fn at(&self, to: usize, word: usize, count: usize) -> TargetRange {
         let displacement = self.places[to] + word as i64 * 8 / self.unit;
-        At { rank: to as i32, displacement, count: count as i64, datatype: Basic::Uint64.into() }
+        TargetRange { rank: to as i32, displacement, count: count as i64, datatype: Basic::Uint64.into() }
     }
 
     /// Executes this rank's actions on one member. `own` keeps the data of puts and gets until the epoch's end.

@@ -4,7 +4,7 @@
 
 use crate::client::{Client, Event, Group, Join, Request};
 use crate::mapping;
-use crate::server::{self, Job, Left, Placement, RankId, Server};
+use crate::server::{self, Departure, Job, Placement, RankId, Server};
 use crate::spawn::{Program, REQUEST_LEN_MAX, Spawn};
 use crate::value::VALUE_LEN_MAX;
 use crate::wire::{COMMAND_LEN_MAX, MESSAGE_LEN_MAX};
@@ -45,7 +45,7 @@ pub fn client(data: &[u8]) {
             }
         }
         if let Some(job) = client.job() {
-            assert!(job.rank < job.size && job.room("A") <= VALUE_LEN_MAX);
+            assert!(job.rank < job.size && job.value_len_max_for("A") <= VALUE_LEN_MAX);
             assert!(job.nodes.as_ref().is_none_or(|nodes| nodes.len() == job.size as usize));
         }
         if client.request(&request(turn, &spawn)).is_ok() {
@@ -75,7 +75,7 @@ fn own(server: &mut Server, open: &mut [bool], ids: &[RankId]) {
             }
             server::Event::Left { rank, how } => {
                 assert!(
-                    !matches!(how, Left::Finalized) || !open[rank.rank() as usize],
+                    !matches!(how, Departure::Finalized) || !open[rank.rank() as usize],
                     "a stream ended by itself"
                 );
                 assert!(server.transmit(rank).is_empty() && ids.contains(&rank));
@@ -140,10 +140,10 @@ fn good_rank(server: &mut Server, id: RankId) {
 pub fn process_mapping(data: &[u8]) {
     let [size, text @ ..] = data else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    if let Ok(nodes) = mapping::nodes(text, u32::from(*size)) {
+    if let Ok(nodes) = mapping::parse(text, u32::from(*size)) {
         assert_eq!(nodes.len(), usize::from(*size));
         if !nodes.is_empty() {
-            assert_eq!(mapping::nodes(&mapping::text(&nodes), u32::from(*size)), Ok(nodes));
+            assert_eq!(mapping::parse(&mapping::format(&nodes), u32::from(*size)), Ok(nodes));
         }
     }
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 pub const RANKS_MAX: u32 = 1 << 20;
 
 /// Hydra's mapping for a job of one rank.
-const ALONE: &str = "(vector,0)";
+const SINGLE_RANK: &str = "(vector,0)";
 
 /// Why a mapping cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -35,7 +35,7 @@ struct Block {
 
 impl Block {
     /// The node of each rank in the block. The node number saturates.
-    fn places(self) -> impl Iterator<Item = u32> {
+    fn nodes_of_ranks(self) -> impl Iterator<Item = u32> {
         (0..self.nodes)
             .flat_map(move |node| std::iter::repeat_n(self.first.saturating_add(node), self.ranks as usize))
     }
@@ -45,20 +45,20 @@ impl Block {
 ///
 /// # Errors
 /// If the text is invalid, or the job too large.
-pub fn nodes(text: &str, size: u32) -> Result<Vec<u32>, MappingError> {
+pub fn parse(text: &str, size: u32) -> Result<Vec<u32>, MappingError> {
     if size > RANKS_MAX {
         return Err(MappingError::TooMany(size));
     }
-    let blocks = parse(text).ok_or_else(|| MappingError::Form(crate::wire::excerpt(text)))?;
+    let blocks = parse_blocks(text).ok_or_else(|| MappingError::Form(crate::wire::excerpt(text)))?;
     if blocks.iter().all(|block| block.nodes == 0 || block.ranks == 0) {
         return Err(MappingError::Empty(crate::wire::excerpt(text)));
     }
     let blocks: Vec<Block> = blocks.into_iter().filter(|block| block.nodes > 0 && block.ranks > 0).collect();
-    Ok(blocks.iter().cycle().flat_map(|block| block.places()).take(size as usize).collect())
+    Ok(blocks.iter().cycle().flat_map(|block| block.nodes_of_ranks()).take(size as usize).collect())
 }
 
-fn parse(text: &str) -> Option<Vec<Block>> {
-    if text == ALONE {
+fn parse_blocks(text: &str) -> Option<Vec<Block>> {
+    if text == SINGLE_RANK {
         return Some(vec![Block { first: 0, nodes: 1, ranks: 1 }]);
     }
     let mut rest = text.strip_prefix("(vector")?.strip_suffix(')')?;
@@ -78,7 +78,7 @@ fn parse(text: &str) -> Option<Vec<Block>> {
 
 /// The mapping of ranks to nodes in as few blocks as their order allows.
 #[must_use]
-pub fn text(nodes: &[u32]) -> String {
+pub fn format(nodes: &[u32]) -> String {
     let mut blocks: Vec<Block> = Vec::new();
     for run in nodes.chunk_by(|a, b| a == b) {
         let (first, ranks) = (run[0], run.len() as u32);
@@ -89,13 +89,14 @@ pub fn text(nodes: &[u32]) -> String {
             _ => blocks.push(Block { first, nodes: 1, ranks }),
         }
     }
-    let blocks =
-        once(&blocks).iter().map(|block| format!(",({},{},{})", block.first, block.nodes, block.ranks));
+    let blocks = shortest_period(&blocks)
+        .iter()
+        .map(|block| format!(",({},{},{})", block.first, block.nodes, block.ranks));
     format!("(vector{})", blocks.collect::<String>())
 }
 
 /// The shortest prefix that yields the blocks by repetition.
-fn once(blocks: &[Block]) -> &[Block] {
+fn shortest_period(blocks: &[Block]) -> &[Block] {
     let repeats = |len: usize| {
         blocks.len().is_multiple_of(len) && blocks.chunks(len).all(|part| part == &blocks[..len])
     };
@@ -122,12 +123,12 @@ mod tests {
             ("(vector,(4294967295,4294967295,1))", 2, &[u32::MAX, u32::MAX]),
             ("(vector,(0,1,1))", 0, &[]),
         ] {
-            assert_eq!(nodes(text, size).as_deref(), Ok(expected), "{text}");
+            assert_eq!(parse(text, size).as_deref(), Ok(expected), "{text}");
         }
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn malformed_mappings_are_refused() {
         for text in [
             "",
             "unknown",
@@ -143,17 +144,17 @@ mod tests {
             "(vector,(0,1,4294967296))",
             "(flat,(0,1,1))",
         ] {
-            assert!(matches!(nodes(text, 1), Err(MappingError::Form(_))), "{text}");
+            assert!(matches!(parse(text, 1), Err(MappingError::Form(_))), "{text}");
         }
         for text in ["(vector)", "(vector,(0,0,1))", "(vector,(0,1,0),(1,0,0))"] {
-            assert_eq!(nodes(text, 1), Err(MappingError::Empty(text.to_owned())));
+            assert_eq!(parse(text, 1), Err(MappingError::Empty(text.to_owned())));
         }
-        assert_eq!(nodes("(vector,(0,1,1))", RANKS_MAX).map(|nodes| nodes.len()), Ok(RANKS_MAX as usize));
-        assert_eq!(nodes("(vector,(0,1,1))", RANKS_MAX + 1), Err(MappingError::TooMany(RANKS_MAX + 1)));
+        assert_eq!(parse("(vector,(0,1,1))", RANKS_MAX).map(|nodes| nodes.len()), Ok(RANKS_MAX as usize));
+        assert_eq!(parse("(vector,(0,1,1))", RANKS_MAX + 1), Err(MappingError::TooMany(RANKS_MAX + 1)));
     }
 
     #[test]
-    fn mappings_are_written_short() {
+    fn mappings_are_written_in_few_blocks() {
         for (nodes, expected) in [
             (&[0, 0][..], "(vector,(0,1,2))"),
             (&[0, 0, 1, 1], "(vector,(0,2,2))"),
@@ -163,17 +164,17 @@ mod tests {
             (&[u32::MAX, 0], "(vector,(4294967295,1,1),(0,1,1))"),
             (&[], "(vector)"),
         ] {
-            assert_eq!(text(nodes), expected);
+            assert_eq!(format(nodes), expected);
         }
     }
 
     /// Goal: a written mapping is read back. Method: every placement of up to six ranks on three nodes.
     #[test]
-    fn both_ways() {
+    fn written_mappings_are_read_back() {
         for size in 1..=6 {
             for code in 0..3u32.pow(size) {
                 let placed: Vec<u32> = (0..size).map(|rank| code / 3u32.pow(rank) % 3).collect();
-                assert_eq!(nodes(&text(&placed), size).as_ref(), Ok(&placed), "{}", text(&placed));
+                assert_eq!(parse(&format(&placed), size).as_ref(), Ok(&placed), "{}", format(&placed));
             }
         }
     }

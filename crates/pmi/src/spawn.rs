@@ -49,12 +49,12 @@ pub struct Spawn {
 
 /// Why a rank's own request is not sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum OwnError {
+pub enum SpawnRequestError {
     /// No programs, or too many.
-    #[error("{0} programs to spawn: between 1 and {PROGRAMS_MAX} can be asked for")]
+    #[error("{0} programs to spawn: between 1 and {PROGRAMS_MAX} are possible")]
     Programs(usize),
     /// A program without processes.
-    #[error("no process of {0:?} is wanted: ask for one at least, or leave it out")]
+    #[error("no process of {0:?} is requested: request at least one, or leave the program out")]
     Processes(String),
     /// More than [`REQUEST_LEN_MAX`].
     #[error("the request to spawn has {0} bytes, {REQUEST_LEN_MAX} is the most: pass arguments in a file")]
@@ -66,12 +66,12 @@ pub enum OwnError {
 
 /// Why a peer's request is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum PeerError {
+pub enum SpawnParseError {
     /// A line that is no key and value, or a duplicate.
     #[error("in a request to spawn there is a line that cannot be used: {0:?}")]
     Line(String),
     /// More than [`REQUEST_LEN_MAX`].
-    #[error("a request to spawn goes on after {REQUEST_LEN_MAX} bytes")]
+    #[error("a request to spawn is longer than {REQUEST_LEN_MAX} bytes")]
     TooLong,
     /// A required key is missing or has an invalid value.
     #[error("in a request to spawn, {key} is missing or wrong: {found:?}")]
@@ -85,7 +85,7 @@ pub enum PeerError {
 
 /// The encoding of a program's texts, as the server supports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Texts {
+pub(crate) enum TextEncoding {
     /// In lines, without encoding: texts that PMI-1 cannot carry are refused.
     Lines,
     /// In lines; texts that PMI-1 cannot carry are encoded.
@@ -94,7 +94,7 @@ pub(crate) enum Texts {
     Packets,
 }
 
-impl Texts {
+impl TextEncoding {
     fn framing(self) -> Framing {
         if self == Self::Packets { Framing::Packets } else { Framing::Lines }
     }
@@ -108,7 +108,7 @@ impl Texts {
         if len > max { Err(TextError::TooLong { what, len, max }) } else { Ok(()) }
     }
 
-    /// Adds a line with a text that [`Texts::check`] accepts.
+    /// Adds a line with a text that [`TextEncoding::check`] accepts.
     fn line(self, lines: &mut String, key: &str, text: &str) {
         if self == Self::Encoded && Self::Lines.check("text", text).is_err() {
             lines.extend([key, ENCODED, "=", &encode(text.as_bytes()), "\n"]);
@@ -120,21 +120,21 @@ impl Texts {
 
 impl Spawn {
     /// Checks that the server can read this request.
-    fn check(&self, texts: Texts) -> Result<(), OwnError> {
+    fn check(&self, encoding: TextEncoding) -> Result<(), SpawnRequestError> {
         if self.programs.is_empty() || self.programs.len() > PROGRAMS_MAX {
-            return Err(OwnError::Programs(self.programs.len()));
+            return Err(SpawnRequestError::Programs(self.programs.len()));
         }
         for program in &self.programs {
             if program.processes == 0 {
-                return Err(OwnError::Processes(excerpt(&program.file)));
+                return Err(SpawnRequestError::Processes(excerpt(&program.file)));
             }
-            texts.check("program", &program.file)?;
+            encoding.check("program", &program.file)?;
             for argument in &program.arguments {
-                texts.check("argument", argument)?;
+                encoding.check("argument", argument)?;
             }
             for (key, value) in &program.info {
                 check_key(key, COMMAND_LEN_MAX)?;
-                texts.check("hint", value)?;
+                encoding.check("hint", value)?;
             }
         }
         for (key, value) in &self.preput {
@@ -145,12 +145,12 @@ impl Spawn {
     }
 
     /// The request in PMI-1, for a server that takes encoded values or not.
-    pub(crate) fn to_lines(&self, can_decode: bool) -> Result<Vec<u8>, OwnError> {
-        let texts = if can_decode { Texts::Encoded } else { Texts::Lines };
-        self.check(texts)?;
+    pub(crate) fn to_lines(&self, can_decode: bool) -> Result<Vec<u8>, SpawnRequestError> {
+        let encoding = if can_decode { TextEncoding::Encoded } else { TextEncoding::Lines };
+        self.check(encoding)?;
         let mut text = String::new();
         for (index, program) in self.programs.iter().enumerate() {
-            let mut line = |key: &str, value: &str| texts.line(&mut text, key, value);
+            let mut line = |key: &str, value: &str| encoding.line(&mut text, key, value);
             line("mcmd", "spawn");
             line("nprocs", &program.processes.to_string());
             line("execname", &program.file);
@@ -169,12 +169,12 @@ impl Spawn {
             }
             text.push_str("endcmd\n");
         }
-        bounded(text.into_bytes())
+        check_length(text.into_bytes())
     }
 
     /// The request in PMI-2.
-    pub(crate) fn to_packet(&self) -> Result<Vec<u8>, OwnError> {
-        self.check(Texts::Packets)?;
+    pub(crate) fn to_packet(&self) -> Result<Vec<u8>, SpawnRequestError> {
+        self.check(TextEncoding::Packets)?;
         let mut draft = Draft::new(Framing::Packets, "spawn")
             .with("ncmds", self.programs.len())
             .with("preputcount", self.preput.len());
@@ -192,49 +192,49 @@ impl Spawn {
                 draft = draft.with(format!("infokey{number}"), key).with(format!("infoval{number}"), value);
             }
         }
-        bounded(draft.finish())
+        check_length(draft.finish())
     }
 }
 
-fn bounded(request: Vec<u8>) -> Result<Vec<u8>, OwnError> {
-    if request.len() > REQUEST_LEN_MAX { Err(OwnError::TooLong(request.len())) } else { Ok(request) }
+fn check_length(request: Vec<u8>) -> Result<Vec<u8>, SpawnRequestError> {
+    if request.len() > REQUEST_LEN_MAX { Err(SpawnRequestError::TooLong(request.len())) } else { Ok(request) }
 }
 
 /// Collects a peer's request in PMI-1 until it is complete.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct SpawnReader {
     /// The lines of the current program; `None` between two programs.
     lines: Option<BTreeMap<String, String>>,
     spawn: Spawn,
     cost: usize,
 }
 
-impl Reader {
+impl SpawnReader {
     /// Whether a line starts such a request.
-    pub(crate) fn begins(line: &str) -> bool {
+    pub(crate) fn starts_request(line: &str) -> bool {
         line == "mcmd=spawn"
     }
 
     /// Takes the next line. Returns the request after its last line.
-    pub(crate) fn line(&mut self, line: &str) -> Result<Option<Spawn>, PeerError> {
+    pub(crate) fn line(&mut self, line: &str) -> Result<Option<Spawn>, SpawnParseError> {
         self.cost += line.len() + LINE_COST;
         if self.cost > REQUEST_LEN_MAX {
-            return Err(PeerError::TooLong);
+            return Err(SpawnParseError::TooLong);
         }
         let Some(lines) = &mut self.lines else {
-            if !Self::begins(line) {
-                return Err(PeerError::Line(excerpt(line)));
+            if !Self::starts_request(line) {
+                return Err(SpawnParseError::Line(excerpt(line)));
             }
             self.lines = Some(BTreeMap::new());
             return Ok(None);
         };
         if line == "endcmd" {
-            let program = Lines(std::mem::take(lines));
+            let program = ProgramLines(std::mem::take(lines));
             self.lines = None;
             return self.program(&program);
         }
-        let wrong = || PeerError::Line(excerpt(line));
-        let (key, value) = line.split_once('=').filter(|_| !Self::begins(line)).ok_or_else(wrong)?;
+        let wrong = || SpawnParseError::Line(excerpt(line));
+        let (key, value) = line.split_once('=').filter(|_| !Self::starts_request(line)).ok_or_else(wrong)?;
         match lines.insert(key.to_owned(), value.to_owned()) {
             None => Ok(None),
             Some(_) => Err(wrong()),
@@ -242,7 +242,7 @@ impl Reader {
     }
 
     /// Adds a program. Returns the request after the last program.
-    fn program(&mut self, lines: &Lines) -> Result<Option<Spawn>, PeerError> {
+    fn program(&mut self, lines: &ProgramLines) -> Result<Option<Spawn>, SpawnParseError> {
         let so_far = self.spawn.programs.len() + 1;
         let total = lines.number("totspawns", 1..=PROGRAMS_MAX)?;
         lines.number("spawnssofar", so_far..=so_far.min(total))?;
@@ -264,40 +264,40 @@ impl Reader {
 }
 
 /// The lines of one program.
-struct Lines(BTreeMap<String, String>);
+struct ProgramLines(BTreeMap<String, String>);
 
-impl Lines {
-    fn wrong(&self, key: &str) -> PeerError {
-        PeerError::Key {
+impl ProgramLines {
+    fn key_error(&self, key: &str) -> SpawnParseError {
+        SpawnParseError::Key {
             key: key.to_owned(),
             found: self.0.get(key).map_or_else(String::new, |text| excerpt(text)),
         }
     }
 
-    fn text(&self, key: &str) -> Result<&str, PeerError> {
-        self.0.get(key).map(String::as_str).ok_or_else(|| self.wrong(key))
+    fn text(&self, key: &str) -> Result<&str, SpawnParseError> {
+        self.0.get(key).map(String::as_str).ok_or_else(|| self.key_error(key))
     }
 
     /// A value, which may be encoded.
-    fn value(&self, key: &str) -> Result<String, PeerError> {
+    fn value(&self, key: &str) -> Result<String, SpawnParseError> {
         let encoded = format!("{key}{ENCODED}");
         match (self.0.get(key), self.0.get(&encoded)) {
             (Some(text), None) => Ok(text.clone()),
             (None, Some(text)) => {
                 let text = decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-                text.ok_or_else(|| self.wrong(&encoded))
+                text.ok_or_else(|| self.key_error(&encoded))
             }
-            _ => Err(self.wrong(key)),
+            _ => Err(self.key_error(key)),
         }
     }
 
-    fn number(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, PeerError> {
+    fn number(&self, key: &str, range: std::ops::RangeInclusive<usize>) -> Result<usize, SpawnParseError> {
         let number = self.text(key)?.parse().ok();
-        number.filter(|number| range.contains(number)).ok_or_else(|| self.wrong(key))
+        number.filter(|number| range.contains(number)).ok_or_else(|| self.key_error(key))
     }
 
     /// Keys and values numbered from 0; if their count is missing, it is 0.
-    fn pairs(&self, what: &str) -> Result<Vec<(String, String)>, PeerError> {
+    fn pairs(&self, what: &str) -> Result<Vec<(String, String)>, SpawnParseError> {
         let count = format!("{what}_num");
         if !self.0.contains_key(&count) {
             return Ok(Vec::new());
@@ -331,8 +331,8 @@ mod tests {
         info_val_0=/tmp\nendcmd\nmcmd=spawn\nnprocs=1\nexecname=b\ntotspawns=2\nspawnssofar=2\nargcnt=0\npreput_num=1\n\
         preput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$x\ninfo_num=0\nendcmd\n";
 
-    fn read(lines: &str) -> Result<Option<Spawn>, PeerError> {
-        let mut reader = Reader::default();
+    fn read(lines: &str) -> Result<Option<Spawn>, SpawnParseError> {
+        let mut reader = SpawnReader::default();
         for line in lines.lines() {
             if let Some(spawn) = reader.line(line)? {
                 return Ok(Some(spawn));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_in_lines_both_ways() {
+    fn requests_in_lines_are_written_and_read() {
         assert_eq!(
             request().to_lines(false).map(|bytes| String::from_utf8(bytes).expect("text")),
             Ok(LINES.into())
@@ -352,7 +352,7 @@ mod tests {
 
     /// Goal: a server of this crate reads every text unchanged, and texts that PMI-1 can carry are written without encoding.
     #[test]
-    fn texts_that_lines_do_not_carry_are_encoded() {
+    fn texts_that_pmi_1_cannot_carry_are_encoded() {
         let mut spawn = request();
         let texts = ["", "a\nendcmd", "\\", "\u{e4}\u{1f30d}", "xff", "arg1_encoded=x", "two words"];
         spawn.programs[0].arguments = texts.map(str::to_owned).into();
@@ -366,11 +366,11 @@ mod tests {
         assert_eq!(read(&lines), Ok(Some(spawn.clone())));
         assert_eq!(request().to_lines(true), request().to_lines(false));
         spawn.programs[0].arguments[7].push('a');
-        assert!(matches!(spawn.to_lines(true), Err(OwnError::Text(TextError::TooLong { .. }))));
+        assert!(matches!(spawn.to_lines(true), Err(SpawnRequestError::Text(TextError::TooLong { .. }))));
     }
 
     #[test]
-    fn encoded_texts_that_are_none_are_refused() {
+    fn malformed_encoded_texts_are_refused() {
         for wrong in [
             "arg1_encoded=",
             "arg1_encoded=y",
@@ -378,7 +378,10 @@ mod tests {
             "arg1_encoded=xff",
             "arg1=a\narg1_encoded=x",
         ] {
-            assert!(matches!(read(&LINES.replace("arg1=x y", wrong)), Err(PeerError::Key { .. })), "{wrong}");
+            assert!(
+                matches!(read(&LINES.replace("arg1=x y", wrong)), Err(SpawnParseError::Key { .. })),
+                "{wrong}"
+            );
         }
     }
 
@@ -392,30 +395,37 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_would_misread_is_not_sent() {
+    fn requests_that_a_server_would_misread_are_refused() {
         let with = |change: fn(&mut Spawn)| {
             let mut spawn = request();
             change(&mut spawn);
             assert_eq!(spawn.to_packet().err(), spawn.to_lines(false).err());
             spawn.to_lines(false).err()
         };
-        assert_eq!(with(|spawn| spawn.programs.clear()), Some(OwnError::Programs(0)));
+        assert_eq!(with(|spawn| spawn.programs.clear()), Some(SpawnRequestError::Programs(0)));
         assert_eq!(
             with(|spawn| spawn.programs.resize(65, request().programs[0].clone())),
-            Some(OwnError::Programs(65))
+            Some(SpawnRequestError::Programs(65))
         );
-        assert_eq!(with(|spawn| spawn.programs[1].processes = 0), Some(OwnError::Processes("b".into())));
+        assert_eq!(
+            with(|spawn| spawn.programs[1].processes = 0),
+            Some(SpawnRequestError::Processes("b".into()))
+        );
         for (wrong, in_lines) in [("a\nendcmd", true), ("a\\b", true), ("", true), ("a;b", false)] {
             let mut spawn = request();
             spawn.programs[0].arguments[0] = wrong.into();
-            assert_eq!(matches!(spawn.to_lines(false), Err(OwnError::Text(_))), in_lines, "{wrong:?}");
-            assert!(matches!(spawn.to_packet(), Err(OwnError::Text(_))), "{wrong:?}");
+            assert_eq!(
+                matches!(spawn.to_lines(false), Err(SpawnRequestError::Text(_))),
+                in_lines,
+                "{wrong:?}"
+            );
+            assert!(matches!(spawn.to_packet(), Err(SpawnRequestError::Text(_))), "{wrong:?}");
         }
         let long = |spawn: &mut Spawn| spawn.programs[0].arguments = vec!["a".repeat(1000); 70];
         let mut spawn = request();
         long(&mut spawn);
-        assert!(matches!(spawn.to_lines(false), Err(OwnError::TooLong(_))));
-        assert!(matches!(spawn.to_packet(), Err(OwnError::TooLong(_))));
+        assert!(matches!(spawn.to_lines(false), Err(SpawnRequestError::TooLong(_))));
+        assert!(matches!(spawn.to_packet(), Err(SpawnRequestError::TooLong(_))));
     }
 
     /// Goal: an incomplete or invalid request starts nothing. Method: each line left out, duplicated, or with another value.
@@ -447,13 +457,13 @@ mod tests {
             ("argcnt=2", "argcnt=99999999999999999999"),
             ("info_num=1", "info_num=2"),
         ] {
-            assert!(matches!(read(&LINES.replace(old, new)), Err(PeerError::Key { .. })), "{new}");
+            assert!(matches!(read(&LINES.replace(old, new)), Err(SpawnParseError::Key { .. })), "{new}");
         }
     }
 
     #[test]
-    fn a_request_has_an_end() {
-        let mut reader = Reader::default();
+    fn a_request_has_a_length_limit() {
+        let mut reader = SpawnReader::default();
         assert_eq!(reader.line("mcmd=spawn"), Ok(None));
         let most = REQUEST_LEN_MAX / (LINE_COST + 10);
         let refused = (0..2 * most).position(|number| reader.line(&format!("arg{number:05}=x")) != Ok(None));

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_survive_as_text() {
+    fn encoded_bytes_are_decoded() {
         let all: Vec<u8> = (0..=255).collect();
         for bytes in [&[][..], &[0], &[0xff, 0x0a, 0x20], &all] {
             let text = encode(bytes);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_would_cut_is_refused() {
+    fn invalid_keys_and_values_are_refused() {
         for key in ["a", "card/0-1_B", &"k".repeat(63)] {
             assert_eq!(check_key(key, 63), Ok(()));
         }

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_found_wherever_they_are_cut() {
+    fn messages_are_found_in_any_fragments() {
         let lines = b"cmd=maxes rc=0\n\ncmd=appnum appnum=0\ncmd=half";
         let packets = b"    14cmd=job-getid;    28cmd=kvs-fence-response;rc=0;     0    14cmd=";
         for step in 1..lines.len() {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn malformed_messages_are_refused() {
         for header in
             [&b"cmd=kv"[..], b"     -", b"    +1", b"1    1", b"      ", b"\xff\xff\xff\xff\xff\xff"]
         {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_taken_apart() {
+    fn a_message_is_split_into_pairs() {
         let line = "cmd=get_result rc=-1 msg=no_key  value=a=b;c flag rc=7";
         let message = Message::parse(line, Framing::Lines).expect("a message");
         assert_eq!((message.name(), message.number("rc")), ("get_result", Ok(Some(-1))));
@@ -388,14 +388,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_written_as_they_are_read() {
+    fn written_messages_are_read_back() {
         let draft = |framing| Draft::new(framing, "put").with("key", "A").with("n", 3).finish();
         assert_eq!(draft(Framing::Lines), b"cmd=put key=A n=3\n");
         assert_eq!(draft(Framing::Packets), b"    18cmd=put;key=A;n=3;");
     }
 
     #[test]
-    fn each_message_is_a_write_of_its_own() {
+    fn each_message_is_a_separate_write() {
         let mut outbox = Outbox::default();
         outbox.push(b"one\n".to_vec());
         outbox.push(b"two\n".to_vec());

@@ -1,14 +1,14 @@
 //! Whole jobs in one process: ranks and server exchange streams that are split anywhere and delivered in any order.
 
 use pmi::client::{Client, Event, Group, Join, Request};
-use pmi::server::{self, Job, Left, Placement, RankId, Server};
+use pmi::server::{self, Departure, Job, Placement, RankId, Server};
 use pmi::spawn::{Program, Spawn};
 use pmi::value;
 
 /// Deterministic pseudo-random numbers: xorshift.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -22,7 +22,7 @@ struct Rank {
     client: Client,
     id: RankId,
     /// Requests in program order.
-    todo: Vec<Todo>,
+    todo: Vec<Action>,
     at: usize,
     heard: Vec<Event>,
     /// Bytes in flight in either direction.
@@ -33,7 +33,7 @@ struct Rank {
 
 /// A request that owns its strings.
 #[derive(Clone)]
-enum Todo {
+enum Action {
     Put(String, String),
     Get(String),
     Fence,
@@ -43,7 +43,7 @@ enum Todo {
     Finalize,
 }
 
-impl Todo {
+impl Action {
     fn ask(&self, client: &mut Client) -> Result<(), pmi::client::RequestError> {
         client.request(&match self {
             Self::Put(key, value) => Request::Put { key, value },
@@ -59,19 +59,19 @@ impl Todo {
 
 impl Rank {
     /// Transfers some bytes in either direction. Returns whether anything happened.
-    fn step(&mut self, server: &mut Server, dice: &mut Dice) -> bool {
+    fn step(&mut self, server: &mut Server, random: &mut Random) -> bool {
         let mut happened = false;
         for _ in 0..2 {
-            let n = dice.below(40);
+            let n = random.below(40);
             self.up.extend_from_slice(&self.client.transmit()[..n.min(self.client.transmit().len())]);
             self.client.sent(n);
-            let n = dice.below(40).min(self.up.len());
+            let n = random.below(40).min(self.up.len());
             server.handle_bytes(self.id, &self.up[..n]);
             self.up.drain(..n);
-            let n = dice.below(40).min(server.transmit(self.id).len());
+            let n = random.below(40).min(server.transmit(self.id).len());
             self.down.extend_from_slice(&server.transmit(self.id)[..n]);
             server.sent(self.id, n);
-            let n = dice.below(40).min(self.down.len());
+            let n = random.below(40).min(self.down.len());
             self.client.handle_bytes(&self.down[..n]).expect("what our server says is right");
             happened |=
                 self.down.drain(..n).count() > 0 || !self.up.is_empty() || !self.client.transmit().is_empty();
@@ -95,7 +95,7 @@ impl Rank {
     }
 }
 
-fn ranks(ids: &[RankId], program: impl Fn(u32) -> Vec<Todo>) -> Vec<Rank> {
+fn ranks(ids: &[RankId], program: impl Fn(u32) -> Vec<Action>) -> Vec<Rank> {
     let rank = |&id: &RankId| {
         let join = Join::Descriptor { rank: id.rank(), size: ids.len() as u32 };
         let client = Client::new(join).expect("a rank of the job");
@@ -106,11 +106,11 @@ fn ranks(ids: &[RankId], program: impl Fn(u32) -> Vec<Todo>) -> Vec<Rank> {
 }
 
 /// Runs all ranks to their ends, in any order.
-fn run(server: &mut Server, ranks: &mut [Rank], dice: &mut Dice) {
+fn run(server: &mut Server, ranks: &mut [Rank], random: &mut Random) {
     let mut idle = 0;
     while ranks.iter().any(|rank| !rank.ended) {
-        let at = dice.below(ranks.len());
-        idle = if ranks[at].step(server, dice) { 0 } else { idle + 1 };
+        let at = random.below(ranks.len());
+        idle = if ranks[at].step(server, random) { 0 } else { idle + 1 };
         assert!(
             idle < 100_000,
             "nothing moves any more; heard: {:?}",
@@ -127,9 +127,9 @@ fn job(name: &str, size: u32, per_node: u32) -> Job {
 /// Goal: after a fence, each rank finds the values put before it, while barriers of pairs and nodes run at the same time. Method:
 /// jobs of 1 to 64 ranks, each with different splits.
 #[test]
-fn neighbours_find_each_other() {
+fn ranks_exchange_values_with_their_neighbours() {
     for (seed, size) in [1, 2, 3, 4, 7, 8, 16, 33, 64].into_iter().enumerate() {
-        let mut dice = Dice(0x9e37_79b9 + seed as u64);
+        let mut random = Random(0x9e37_79b9 + seed as u64);
         let mut server = Server::new();
         let ids = server.add_job(job("job", size, 3)).expect("a job");
         let address =
@@ -137,20 +137,20 @@ fn neighbours_find_each_other() {
         let program = |rank: u32| {
             let mut todo = Vec::new();
             for round in 0..2 {
-                todo.push(Todo::Put(format!("card-{round}-{rank}"), address(rank, round)));
-                todo.push(Todo::Node(100 + u32::from(round)));
+                todo.push(Action::Put(format!("card-{round}-{rank}"), address(rank, round)));
+                todo.push(Action::Node(100 + u32::from(round)));
                 if (rank ^ 1) < size {
-                    todo.push(Todo::Barrier(vec![rank, rank ^ 1], 1 + u32::from(round)));
+                    todo.push(Action::Barrier(vec![rank, rank ^ 1], 1 + u32::from(round)));
                 }
-                todo.push(Todo::Fence);
-                todo.push(Todo::Get(format!("card-{round}-{}", (rank + 1) % size)));
-                todo.push(Todo::Get("none".into()));
+                todo.push(Action::Fence);
+                todo.push(Action::Get(format!("card-{round}-{}", (rank + 1) % size)));
+                todo.push(Action::Get("none".into()));
             }
-            todo.push(Todo::Finalize);
+            todo.push(Action::Finalize);
             todo
         };
         let mut ranks = ranks(&ids, program);
-        run(&mut server, &mut ranks, &mut dice);
+        run(&mut server, &mut ranks, &mut random);
         for rank in &ranks {
             let number = rank.id.rank();
             let job = rank.client.job().expect("it joined");
@@ -167,7 +167,10 @@ fn neighbours_find_each_other() {
         }
         let left = std::iter::from_fn(|| server.poll_event());
         let good = |event: &server::Event| {
-            matches!(event, server::Event::Finalized(_) | server::Event::Left { how: Left::Finalized, .. })
+            matches!(
+                event,
+                server::Event::Finalized(_) | server::Event::Left { how: Departure::Finalized, .. }
+            )
         };
         assert_eq!(left.filter(good).count(), 2 * size as usize);
     }
@@ -176,8 +179,8 @@ fn neighbours_find_each_other() {
 /// Goal: a rank starts another job, whose ranks find the values it put for them. Method: the owner adds the job on the event, and
 /// runs both.
 #[test]
-fn a_job_starts_another() {
-    let mut dice = Dice(7);
+fn a_job_spawns_another() {
+    let mut random = Random(7);
     let mut server = Server::new();
     let ids = server.add_job(job("parents", 2, 2)).expect("a job");
     let program = Program {
@@ -189,13 +192,13 @@ fn a_job_starts_another() {
     let preput = vec![("PARENT".to_owned(), "10.0.0.1:5000".to_owned())];
     let spawn = Spawn { programs: vec![program], preput };
     let parent = |rank| {
-        let spawning = (rank == 0).then(|| Todo::Spawn(spawn.clone()));
-        spawning.into_iter().chain([Todo::Fence, Todo::Finalize]).collect()
+        let spawning = (rank == 0).then(|| Action::Spawn(spawn.clone()));
+        spawning.into_iter().chain([Action::Fence, Action::Finalize]).collect()
     };
     let mut all = ranks(&ids, parent);
     let wanted = loop {
-        let at = dice.below(all.len());
-        all[at].step(&mut server, &mut dice);
+        let at = random.below(all.len());
+        all[at].step(&mut server, &mut random);
         if let Some(event) = server.poll_event() {
             break event;
         }
@@ -203,8 +206,8 @@ fn a_job_starts_another() {
     assert_eq!(wanted, server::Event::Spawn { rank: ids[0], spawn: spawn.clone() });
     let children = server.add_job(Job { preput: spawn.preput, ..job("children", 3, 3) }).expect("a job");
     server.spawned(ids[0], &[0, 0, 0]);
-    all.extend(ranks(&children, |_| vec![Todo::Get("PARENT".into()), Todo::Finalize]));
-    run(&mut server, &mut all, &mut dice);
+    all.extend(ranks(&children, |_| vec![Action::Get("PARENT".into()), Action::Finalize]));
+    run(&mut server, &mut all, &mut random);
     let [joined, finalized] = [Event::Joined, Event::Finalized];
     let found = Event::Value(Some("10.0.0.1:5000".into()));
     assert_eq!(all[0].heard, [joined.clone(), Event::Spawned(vec![0; 3]), Event::Done, finalized.clone()]);

@@ -37,11 +37,11 @@ static KEYS: Mutex<Keys> = Mutex::new(Keys { by_number: BTreeMap::new(), last: F
 const FIRST: i32 = 1023;
 
 struct Keys {
-    by_number: BTreeMap<i32, Known>,
+    by_number: BTreeMap<i32, RegisteredKey>,
     last: i32,
 }
 
-struct Known {
+struct RegisteredKey {
     key: Key,
     /// The program has freed the key; it stays in the map while objects have a value of it.
     is_freed: bool,
@@ -59,13 +59,13 @@ fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
     let mut keys = lock(&KEYS);
     keys.last += 1;
     let number = keys.last;
-    keys.by_number.insert(number, Known { key: key(number), is_freed: false });
+    keys.by_number.insert(number, RegisteredKey { key: key(number), is_freed: false });
     keyval.set(number);
     Ok(())
 }
 
-/// Frees a key, which is removed with its last value: until then its number can be used to read and delete values, and it can be freed
-/// again.
+/// Frees a key, which is removed with its last value: until then its number can be used to read and delete values, and it can be
+/// freed again.
 pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
     let mut keys = lock(&KEYS);
@@ -165,7 +165,7 @@ fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
 }
 
 /// Returns a value to the program, if the attribute is set.
-fn found(value: Option<usize>, attribute_val: Address, flag: Out<i32>) -> Answer {
+fn store_attribute(value: Option<usize>, attribute_val: Address, flag: Out<i32>) -> Answer {
     flag.set(value.is_some().into());
     if let Some(value) = value {
         attribute_val.out::<usize>().set(value);
@@ -179,7 +179,7 @@ pub(crate) fn comm_get_attr(comm: Comm, keyval: i32, attribute_val: Address, fla
         Some(value) => value,
         None => comm.attribute(&comm_key(keyval)?),
     };
-    found(value, attribute_val, flag)
+    store_attribute(value, attribute_val, flag)
 }
 
 pub(crate) fn comm_set_attr(comm: Comm, keyval: i32, attribute_val: Address) -> Answer {
@@ -200,7 +200,7 @@ pub(crate) fn win_get_attr(win: Win, keyval: i32, attribute_val: Address, flag: 
         Some(value) => Some(value),
         None => object.window.attribute(&win_key(keyval)?),
     };
-    found(value, attribute_val, flag)
+    store_attribute(value, attribute_val, flag)
 }
 
 pub(crate) fn win_set_attr(win: Win, keyval: i32, attribute_val: Address) -> Answer {
@@ -218,7 +218,7 @@ pub(crate) fn type_get_attr(
     flag: Out<i32>,
 ) -> Answer {
     let value = lock(&get(datatype, "datatype")?.attributes).get(&type_key(keyval)?);
-    found(value, attribute_val, flag)
+    store_attribute(value, attribute_val, flag)
 }
 
 pub(crate) fn type_set_attr(datatype: types::Datatype, keyval: i32, attribute_val: Address) -> Answer {

@@ -4,31 +4,33 @@
 
 use datatypes::{Datatype, Operator};
 use ffi::{In, Out};
-use mpi::{Buffer, Collective, PlainCall};
+use mpi::{Buffer, Collective, SmallCollective};
 
 use super::p2p::request::new_request;
 use super::topology::degrees;
 use super::types::datatype::numbers;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
-use crate::memory::{Names, RECEIVE, SEND, buffer, datatype_of, displaced, named_buffer, piece, pieces};
+use crate::memory::{
+    ArgumentNames, RECEIVE, SEND, buffer, buffer_at, datatype_of, named_buffer, piece, pieces,
+};
 use crate::objects::{self, datatype, get};
 use crate::strict;
 use crate::types::{self, Address, Comm, Number, Op};
 
-const SEND_ALL: Names = Names { count: "sendcounts", ..SEND };
-const RECEIVE_ALL: Names = Names { count: "recvcounts", ..RECEIVE };
-const REDUCE_FROM: Names = Names { count: "count", datatype: "datatype", ..SEND };
-const REDUCE_INTO: Names = Names { count: "count", datatype: "datatype", ..RECEIVE };
+const SEND_ALL: ArgumentNames = ArgumentNames { count: "sendcounts", ..SEND };
+const RECEIVE_ALL: ArgumentNames = ArgumentNames { count: "recvcounts", ..RECEIVE };
+const REDUCE_FROM: ArgumentNames = ArgumentNames { count: "count", datatype: "datatype", ..SEND };
+const REDUCE_INTO: ArgumentNames = ArgumentNames { count: "count", datatype: "datatype", ..RECEIVE };
 
 /// Whether this process is the root: it receives what is gathered, or holds what is scattered.
 fn is_root(comm: &mpi::Comm, root: i32) -> bool {
     root == if comm.is_inter() { mpi::ROOT } else { comm.rank() }
 }
 
-/// Whether a process has its own block in a rooted operation. In an intercommunicator, these are the processes that name a root of the
-/// remote group.
-fn has_part(comm: &mpi::Comm, root: i32) -> bool {
+/// Whether a process has its own block in a rooted operation. In an intercommunicator, these are the processes that name a root of
+/// the remote group.
+fn has_own_block(comm: &mpi::Comm, root: i32) -> bool {
     !comm.is_inter() || root >= 0
 }
 
@@ -38,19 +40,19 @@ fn unless_in_place(address: Address, buffer: impl FnOnce() -> Answer<Buffer>) ->
 }
 
 /// A buffer if it is significant, otherwise an empty one.
-fn where_it_counts(is_significant: bool, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Buffer> {
+fn if_significant(is_significant: bool, buffer: impl FnOnce() -> Answer<Buffer>) -> Answer<Buffer> {
     if is_significant { buffer() } else { Ok(Buffer::nothing()) }
 }
 
 /// One contiguous buffer with a block for each of `ranks` ranks.
 fn blocks<N: Number>(
-    names: Names,
+    names: ArgumentNames,
     address: Address,
     count: N,
     datatype: types::Datatype,
     ranks: i32,
 ) -> Answer<Buffer> {
-    let (count, ranks) = (count.wide(), i64::from(ranks));
+    let (count, ranks) = (count.to_i64(), i64::from(ranks));
     // A negative count stays negative, so that the later check reports it.
     let all = if count < 0 { Some(count) } else { count.checked_mul(ranks) };
     let too_many =
@@ -59,49 +61,49 @@ fn blocks<N: Number>(
 }
 
 /// Empty blocks, if all counts are 0: the call then ignores addresses, displacements and datatypes.
-fn nothing(counts: &[i64]) -> Option<Vec<Buffer>> {
+fn empty_blocks(counts: &[i64]) -> Option<Vec<Buffer>> {
     counts.iter().all(|count| *count == 0).then(|| vec![Buffer::nothing(); counts.len()])
 }
 
 /// Blocks of one datatype at displacements in extents.
-fn scattered<N: Number>(
-    names: Names,
+fn blocks_at_displacements<N: Number>(
+    names: ArgumentNames,
     address: Address,
     (counts, displacements): (In<N>, In<N>),
     handle: types::Datatype,
     ranks: i32,
 ) -> Answer<Vec<Buffer>> {
     let counts = numbers(counts, ranks.into(), names.count)?;
-    if let Some(nothing) = nothing(&counts) {
-        return Ok(nothing);
+    if let Some(blocks) = empty_blocks(&counts) {
+        return Ok(blocks);
     }
     let displacements = numbers(displacements, ranks.into(), "displs")?;
     let datatype = datatype(handle, names.datatype)?;
     let block = |(count, displacement): (i64, i64)| {
         let displacement = (displacement.wrapping_mul(datatype.extent()), N::IS_LARGE);
-        displaced(names, address, displacement, count, datatype.clone())
+        buffer_at(names, address, displacement, count, datatype.clone())
     };
     counts.into_iter().zip(displacements).map(block).collect()
 }
 
 /// Blocks of one datatype each at displacements in bytes.
-fn typed<N: Number, D: Number>(
-    names: Names,
+fn blocks_with_types<N: Number, D: Number>(
+    names: ArgumentNames,
     address: Address,
     (counts, displacements): (In<N>, In<D>),
     handles: In<types::Datatype>,
     ranks: i32,
 ) -> Answer<Vec<Buffer>> {
     let counts = numbers(counts, ranks.into(), names.count)?;
-    if let Some(nothing) = nothing(&counts) {
-        return Ok(nothing);
+    if let Some(blocks) = empty_blocks(&counts) {
+        return Ok(blocks);
     }
     let displacements = numbers(displacements, ranks.into(), "displs")?;
     let none = || Fault::new(c::MPI_ERR_ARG, format!("{}s: it is NULL", names.datatype));
     let handles = handles.items(counts.len()).ok_or_else(none)?;
     let block = |((count, displacement), handle): ((i64, i64), types::Datatype)| {
         let datatype = datatype_of(names.datatype, count, handle)?;
-        displaced(names, address, (displacement, D::IS_LARGE), count, datatype)
+        buffer_at(names, address, (displacement, D::IS_LARGE), count, datatype)
     };
     counts.into_iter().zip(displacements).zip(handles).map(block).collect()
 }
@@ -109,19 +111,19 @@ fn typed<N: Number, D: Number>(
 /// The operator of a handle, checked for reducing elements of a datatype.
 fn operator(op: Op, datatype: types::Datatype) -> Answer<datatypes::Op> {
     let op = get(op, "op")?.0.clone();
-    strict::check(&op, datatype)?;
+    strict::check_reduction(&op, datatype)?;
     Ok(op)
 }
 
 /// The fast path: runs a short collective without a schedule; `None` if that is not possible.
 #[inline]
-fn at_once(comm: Comm, call: impl FnOnce() -> Option<PlainCall>) -> Option<Answer> {
-    let done = objects::comm_at_once(comm, |comm| comm.collective_at_once(&call()?)).flatten()?;
+fn try_small(comm: Comm, call: impl FnOnce() -> Option<SmallCollective>) -> Option<Answer> {
+    let done = objects::try_with_comm(comm, |comm| comm.try_collective(&call()?)).flatten()?;
     Some(done.map_err(Fault::from))
 }
 
 pub(crate) fn barrier(comm: Comm) -> Answer {
-    at_once(comm, || Some(PlainCall::Barrier)).unwrap_or_else(|| barrier_by_plan(comm))
+    try_small(comm, || Some(SmallCollective::Barrier)).unwrap_or_else(|| barrier_scheduled(comm))
 }
 
 pub(crate) fn bcast<N: Number>(
@@ -131,8 +133,8 @@ pub(crate) fn bcast<N: Number>(
     root: i32,
     comm: Comm,
 ) -> Answer {
-    let call = || Some(PlainCall::Bcast { piece: piece(buffer, count, datatype)?, root });
-    at_once(comm, call).unwrap_or_else(|| bcast_by_plan(buffer, count, datatype, root, comm))
+    let call = || Some(SmallCollective::Bcast { piece: piece(buffer, count, datatype)?, root });
+    try_small(comm, call).unwrap_or_else(|| bcast_scheduled(buffer, count, datatype, root, comm))
 }
 
 pub(crate) fn allreduce<N: Number>(
@@ -147,11 +149,12 @@ pub(crate) fn allreduce<N: Number>(
         let is_in_place = sendbuf.0 == c::MPI_IN_PLACE;
         let input = if is_in_place { None } else { Some(piece(sendbuf, count, datatype)?) };
         let output = piece(recvbuf, count, datatype)?;
-        let basic = Datatype::predefined_basic(datatype.value()).filter(|basic| strict::allows(*basic))?;
-        let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.takes_a_side())?;
-        Some(PlainCall::Allreduce { input, output, basic, operator })
+        let basic =
+            Datatype::predefined_basic(datatype.value()).filter(|basic| strict::is_allowed(*basic))?;
+        let operator = Operator::from_abi(op.value().try_into().ok()?).filter(|op| !op.selects_operand())?;
+        Some(SmallCollective::Allreduce { input, output, basic, operator })
     };
-    at_once(comm, call).unwrap_or_else(|| allreduce_by_plan(sendbuf, recvbuf, count, datatype, op, comm))
+    try_small(comm, call).unwrap_or_else(|| allreduce_scheduled(sendbuf, recvbuf, count, datatype, op, comm))
 }
 
 /// Allgather and alltoall: try the fast path, then the general one. Each rank sends one block, or one to each rank.
@@ -168,14 +171,14 @@ macro_rules! exchanges {
                 recvtype: types::Datatype,
                 comm: Comm,
             ) -> Answer {
-                let done = objects::comm_at_once(comm, |comm| {
+                let done = objects::try_with_comm(comm, |comm| {
                     let ranks = comm.peers().size();
                     let given = if $is_one_given { 1 } else { ranks };
-                    let call = PlainCall::$call {
+                    let call = SmallCollective::$call {
                         input: pieces(sendbuf, sendcount, sendtype, given)?,
                         output: pieces(recvbuf, recvcount, recvtype, ranks)?,
                     };
-                    comm.collective_at_once(&call)
+                    comm.try_collective(&call)
                 });
                 match done.flatten() {
                     Some(done) => Ok(done?),
@@ -187,8 +190,8 @@ macro_rules! exchanges {
 }
 
 exchanges! {
-    allgather, allgather_by_plan, Allgather, true;
-    alltoall, alltoall_by_plan, Alltoall, false;
+    allgather, allgather_scheduled, Allgather, true;
+    alltoall, alltoall_scheduled, Alltoall, false;
 }
 
 /// The blocking, nonblocking and persistent form of each operation. `comm` names the communicator in the body, which builds the
@@ -233,23 +236,23 @@ macro_rules! collectives {
 }
 
 collectives! {
-    fn barrier_by_plan, ibarrier, barrier_init [] (comm) {
+    fn barrier_scheduled, ibarrier, barrier_init [] (comm) {
         Collective::Barrier
     }
 
-    fn bcast_by_plan, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
+    fn bcast_scheduled, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
         // In the root's group of an intercommunicator, only the root has data.
-        let is_significant = has_part(&comm, root) || is_root(&comm, root);
-        Collective::Bcast { buffer: where_it_counts(is_significant, || buffer(buf, count, datatype))?, root }
+        let is_significant = has_own_block(&comm, root) || is_root(&comm, root);
+        Collective::Bcast { buffer: if_significant(is_significant, || buffer(buf, count, datatype))?, root }
     }
 
     fn gather, igather, gather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
     ) {
-        let own = || where_it_counts(has_part(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
+        let own = || if_significant(has_own_block(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
         let all = || blocks(RECEIVE, recvbuf, recvcount, recvtype, comm.peers().size());
-        let output = where_it_counts(is_root(&comm, root), all)?;
+        let output = if_significant(is_root(&comm, root), all)?;
         Collective::Gather { input: unless_in_place(sendbuf, own)?, output, root }
     }
 
@@ -257,11 +260,11 @@ collectives! {
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype, root: i32
     ) {
-        let own = || where_it_counts(has_part(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
+        let own = || if_significant(has_own_block(&comm, root), || named_buffer(SEND, sendbuf, sendcount, sendtype));
         let ranks = if is_root(&comm, root) { comm.peers().size() } else { 0 };
         let output = match ranks {
             0 => Vec::new(),
-            _ => scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, ranks)?,
+            _ => blocks_at_displacements(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, ranks)?,
         };
         Collective::Gatherv { input: unless_in_place(sendbuf, own)?, output, root }
     }
@@ -271,8 +274,8 @@ collectives! {
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
     ) {
         let all = || blocks(SEND, sendbuf, sendcount, sendtype, comm.peers().size());
-        let own = || where_it_counts(has_part(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
-        let input = where_it_counts(is_root(&comm, root), all)?;
+        let own = || if_significant(has_own_block(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
+        let input = if_significant(is_root(&comm, root), all)?;
         Collective::Scatter { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
@@ -280,16 +283,16 @@ collectives! {
         comm, sendbuf: Address, sendcounts: In<N>, displs: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
     ) {
-        let own = || where_it_counts(has_part(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
+        let own = || if_significant(has_own_block(&comm, root), || named_buffer(RECEIVE, recvbuf, recvcount, recvtype));
         let ranks = if is_root(&comm, root) { comm.peers().size() } else { 0 };
         let input = match ranks {
             0 => Vec::new(),
-            _ => scattered(SEND_ALL, sendbuf, (sendcounts, displs), sendtype, ranks)?,
+            _ => blocks_at_displacements(SEND_ALL, sendbuf, (sendcounts, displs), sendtype, ranks)?,
         };
         Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
-    fn allgather_by_plan, iallgather, allgather_init [N] (
+    fn allgather_scheduled, iallgather, allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -302,11 +305,11 @@ collectives! {
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(SEND, sendbuf, sendcount, sendtype))?;
-        let output = scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, comm.peers().size())?;
+        let output = blocks_at_displacements(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, comm.peers().size())?;
         Collective::Allgatherv { input, output }
     }
 
-    fn alltoall_by_plan, ialltoall, alltoall_init [N] (
+    fn alltoall_scheduled, ialltoall, alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -322,11 +325,11 @@ collectives! {
         let ranks = comm.peers().size();
         let input = match sendbuf.0 {
             c::MPI_IN_PLACE => None,
-            _ => Some(scattered(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, ranks)?),
+            _ => Some(blocks_at_displacements(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, ranks)?),
         };
         Collective::Alltoallw {
             input,
-            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, ranks)?,
+            output: blocks_at_displacements(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, ranks)?,
         }
     }
 
@@ -337,11 +340,11 @@ collectives! {
         let ranks = comm.peers().size();
         let input = match sendbuf.0 {
             c::MPI_IN_PLACE => None,
-            _ => Some(typed(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, ranks)?),
+            _ => Some(blocks_with_types(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, ranks)?),
         };
         Collective::Alltoallw {
             input,
-            output: typed(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, ranks)?,
+            output: blocks_with_types(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, ranks)?,
         }
     }
 
@@ -349,13 +352,13 @@ collectives! {
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op, root: i32
     ) {
         let from = || named_buffer(REDUCE_FROM, sendbuf, count, datatype);
-        let input = unless_in_place(sendbuf, || where_it_counts(has_part(&comm, root), from))?;
+        let input = unless_in_place(sendbuf, || if_significant(has_own_block(&comm, root), from))?;
         let into = || named_buffer(REDUCE_INTO, recvbuf, count, datatype);
-        let output = where_it_counts(is_root(&comm, root), into)?;
+        let output = if_significant(is_root(&comm, root), into)?;
         Collective::Reduce { input, output, op: operator(op, datatype)?, root }
     }
 
-    fn allreduce_by_plan, iallreduce, allreduce_init [N] (
+    fn allreduce_scheduled, iallreduce, allreduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
@@ -367,14 +370,14 @@ collectives! {
         comm, sendbuf: Address, recvbuf: Address, recvcounts: In<N>, datatype: types::Datatype, op: Op
     ) {
         let counts = numbers(recvcounts, comm.size().into(), "recvcounts")?;
-        reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
+        reduce_scatter_call(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
     fn reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init [N] (
         comm, sendbuf: Address, recvbuf: Address, recvcount: N, datatype: types::Datatype, op: Op
     ) {
-        let counts = vec![recvcount.wide(); comm.size() as usize];
-        reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
+        let counts = vec![recvcount.to_i64(); comm.size() as usize];
+        reduce_scatter_call(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
     fn scan, iscan, scan_init [N] (
@@ -411,7 +414,7 @@ collectives! {
         let (sources, _) = degrees(&comm)?;
         Collective::NeighborAllgatherv {
             input: named_buffer(SEND, sendbuf, sendcount, sendtype)?,
-            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, sources)?,
+            output: blocks_at_displacements(RECEIVE_ALL, recvbuf, (recvcounts, displs), recvtype, sources)?,
         }
     }
 
@@ -432,8 +435,8 @@ collectives! {
     ) {
         let (sources, destinations) = degrees(&comm)?;
         Collective::NeighborAlltoallw {
-            input: scattered(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, destinations)?,
-            output: scattered(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, sources)?,
+            input: blocks_at_displacements(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtype, destinations)?,
+            output: blocks_at_displacements(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtype, sources)?,
         }
     }
 
@@ -443,14 +446,14 @@ collectives! {
     ) {
         let (sources, destinations) = degrees(&comm)?;
         Collective::NeighborAlltoallw {
-            input: typed(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, destinations)?,
-            output: typed(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, sources)?,
+            input: blocks_with_types(SEND_ALL, sendbuf, (sendcounts, sdispls), sendtypes, destinations)?,
+            output: blocks_with_types(RECEIVE_ALL, recvbuf, (recvcounts, rdispls), recvtypes, sources)?,
         }
     }
 }
 
 /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`: each rank receives a block of the result.
-fn reduce_scattered(
+fn reduce_scatter_call(
     comm: &mpi::Comm,
     sendbuf: Address,
     recvbuf: Address,

@@ -5,7 +5,7 @@ use ffi::{Out, Text};
 use super::group::new_group;
 use super::info::{hints, new_info};
 use super::p2p::request::new_request;
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::constants as c;
 use crate::memory::put_text;
 use crate::objects::{get, insert_comm, remove_comm};
@@ -167,21 +167,21 @@ pub(crate) fn intercomm_merge(intercomm: Comm, high: i32, newintracomm: Out<Comm
 }
 
 pub(crate) fn comm_free(comm: Out<Comm>) -> Answer {
-    give_up(comm, mpi::Comm::free)
+    free_with(comm, mpi::Comm::free)
 }
 
 /// Frees the communicator after its pending operations have completed.
 pub(crate) fn comm_disconnect(comm: Out<Comm>) -> Answer {
-    give_up(comm, mpi::Comm::disconnect)
+    free_with(comm, mpi::Comm::disconnect)
 }
 
-fn give_up(comm: Out<Comm>, how: fn(&mpi::Comm) -> mpi::Result<()>) -> Answer {
+fn free_with(comm: Out<Comm>, how: fn(&mpi::Comm) -> mpi::Result<()>) -> Answer {
     let handle = comm.get().unwrap_or(Handle::new(c::MPI_COMM_NULL));
     let object = get(handle, "comm")?.clone();
     if handle.is_predefined() {
         return Err(Fault::new(c::MPI_ERR_COMM, "comm: a predefined communicator cannot be freed"));
     }
-    how(&object).map_err(|error| Fault::from(error).at(Whose::Comm(handle)))?;
+    how(&object).map_err(|error| Fault::from(error).for_owner(ErrhandlerOwner::Comm(handle)))?;
     remove_comm(handle, object.id());
     comm.set(Handle::new(c::MPI_COMM_NULL));
     Ok(())

@@ -12,7 +12,7 @@ use pmi::spawn::{Program, Spawn};
 
 use super::info::hints;
 use crate::answer::{Answer, Fault};
-use crate::bridge::Wire;
+use crate::bridge::BridgeSocket;
 use crate::constants as c;
 use crate::launch::{PARENT_PORT, duplicate};
 use crate::memory::{put_text, strings};
@@ -25,9 +25,9 @@ use crate::types::{self, Address, Comm, Handle};
 static PORTS: Mutex<BTreeMap<String, Arc<Port>>> = Mutex::new(BTreeMap::new());
 
 /// The default time limit of a connection; the info key `timeout` sets another one, in seconds.
-const PATIENCE: Span = Span::from_secs(60);
+const CONNECT_TIMEOUT: Span = Span::from_secs(60);
 
-fn text(place: Text, argument: &str, code: i32) -> Answer<String> {
+fn text_argument(place: Text, argument: &str, code: i32) -> Answer<String> {
     place.get().ok_or_else(|| Fault::new(code, format!("{argument}: it is NULL")))
 }
 
@@ -45,27 +45,37 @@ fn no_port() -> Fault {
 
 pub(crate) fn close_port(port_name: Text) -> Answer {
     state::state()?;
-    let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+    let name = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
     lock(&PORTS).remove(&name).map(drop).ok_or_else(no_port)
 }
 
 /// The time limit that the info key `timeout` sets.
 fn timeout(info: types::Info) -> Answer<Option<Span>> {
     let Some(value) = hints(info)?.get("timeout")?.map(str::to_owned) else { return Ok(None) };
-    let wrong = || Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of {value:?} is no seconds"));
+    let wrong = || {
+        Fault::new(c::MPI_ERR_INFO_VALUE, format!("info: a timeout of {value:?} is not a number of seconds"))
+    };
     value.trim().parse().map(|seconds| Some(Span::from_secs(seconds))).map_err(|_| wrong())
 }
 
 /// Creates an intercommunicator over the root's connection.
-fn join(comm: &mpi::Comm, root: i32, mut wire: mpi::Result<Option<Wire>>) -> Answer<mpi::Comm> {
-    let bridge = match &mut wire {
-        Ok(wire) => Ok(wire.as_mut().map(|wire| wire as &mut dyn Bridge)),
+fn create_intercomm(
+    comm: &mpi::Comm,
+    root: i32,
+    mut socket: mpi::Result<Option<BridgeSocket>>,
+) -> Answer<mpi::Comm> {
+    let bridge = match &mut socket {
+        Ok(socket) => Ok(socket.as_mut().map(|socket| socket as &mut dyn Bridge)),
         Err(error) => Err(error.clone()),
     };
     Ok(comm.join(root, bridge)?)
 }
 
-fn at_root(comm: &mpi::Comm, root: i32, act: impl FnOnce() -> Answer<Wire>) -> mpi::Result<Option<Wire>> {
+fn run_at_root(
+    comm: &mpi::Comm,
+    root: i32,
+    act: impl FnOnce() -> Answer<BridgeSocket>,
+) -> mpi::Result<Option<BridgeSocket>> {
     if comm.rank() != root {
         return Ok(None);
     }
@@ -80,12 +90,12 @@ pub(crate) fn comm_accept(
     newcomm: Out<Comm>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let wire = at_root(&comm, root, || {
-        let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+    let socket = run_at_root(&comm, root, || {
+        let name = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
         let port = lock(&PORTS).get(&name).cloned().ok_or_else(no_port)?;
         Ok(port.accept(state::process()?, timeout(info)?)?)
     });
-    newcomm.set(insert_comm(Some(join(&comm, root, wire)?))?);
+    newcomm.set(insert_comm(Some(create_intercomm(&comm, root, socket)?))?);
     Ok(())
 }
 
@@ -97,11 +107,11 @@ pub(crate) fn comm_connect(
     newcomm: Out<Comm>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let wire = at_root(&comm, root, || {
-        let name = text(port_name, "port_name", c::MPI_ERR_PORT)?;
-        Ok(connect(state::process()?, &name, timeout(info)?.unwrap_or(PATIENCE))?)
+    let socket = run_at_root(&comm, root, || {
+        let name = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
+        Ok(connect(state::process()?, &name, timeout(info)?.unwrap_or(CONNECT_TIMEOUT))?)
     });
-    newcomm.set(insert_comm(Some(join(&comm, root, wire)?))?);
+    newcomm.set(insert_comm(Some(create_intercomm(&comm, root, socket)?))?);
     Ok(())
 }
 
@@ -109,26 +119,26 @@ pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     let process = state::process()?;
     let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
     // The program owns the socket and chose the process at its other end.
-    let wire = Wire::new(process, duplicate(fd).map_err(wrong)?, Some(PATIENCE)).trust(None);
-    intercomm.set(insert_comm(Some(join(process.alone(), 0, Ok(Some(wire)))?))?);
+    let socket = BridgeSocket::new(process, duplicate(fd).map_err(wrong)?, Some(CONNECT_TIMEOUT)).trust(None);
+    intercomm.set(insert_comm(Some(create_intercomm(process.comm_self(), 0, Ok(Some(socket)))?))?);
     Ok(())
 }
 
 pub(crate) fn publish_name(service_name: Text, _info: types::Info, port_name: Text) -> Answer {
-    let service = text(service_name, "service_name", c::MPI_ERR_SERVICE)?;
-    let port = text(port_name, "port_name", c::MPI_ERR_PORT)?;
+    let service = text_argument(service_name, "service_name", c::MPI_ERR_SERVICE)?;
+    let port = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
     Ok(state::state()?.launch.publish(&service, &port)?)
 }
 
 pub(crate) fn unpublish_name(service_name: Text, _info: types::Info, _port_name: Text) -> Answer {
-    let service = text(service_name, "service_name", c::MPI_ERR_SERVICE)?;
+    let service = text_argument(service_name, "service_name", c::MPI_ERR_SERVICE)?;
     Ok(state::state()?.launch.unpublish(&service)?)
 }
 
 pub(crate) fn lookup_name(service_name: Text, _info: types::Info, port_name: Out<u8>) -> Answer {
-    let service = text(service_name, "service_name", c::MPI_ERR_NAME)?;
+    let service = text_argument(service_name, "service_name", c::MPI_ERR_NAME)?;
     let found = state::state()?.launch.look_up(&service)?;
-    let none = || Fault::new(c::MPI_ERR_NAME, format!("service_name: nobody has published {service:?}"));
+    let none = || Fault::new(c::MPI_ERR_NAME, format!("service_name: no process has published {service:?}"));
     put_text(port_name, &found.ok_or_else(none)?, c::MPI_MAX_PORT_NAME as usize);
     Ok(())
 }
@@ -142,13 +152,13 @@ fn program(command: String, argv: Address, maxprocs: i32, info: types::Info) -> 
         hinted.extend(hints(info)?.get(key)?.map(|value| (name.to_owned(), value.to_owned())));
     }
     let hint = |wanted: &str| hinted.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-    let file = located(command, hint("path").unwrap_or_default(), hint("wdir").unwrap_or("."));
+    let file = find_program(command, hint("path").unwrap_or_default(), hint("wdir").unwrap_or("."));
     Ok(Program { file, processes, arguments: strings(argv), info: hinted })
 }
 
-/// The path of a program that is named without a directory: found in the directories of the info key `path`, or in the working directory
-/// if the launcher's `PATH` has no such program.
-fn located(command: String, path: &str, directory: &str) -> String {
+/// The path of a program that is named without a directory: found in the directories of the info key `path`, or in the working
+/// directory if the launcher's `PATH` has no such program.
+fn find_program(command: String, path: &str, directory: &str) -> String {
     if command.contains('/') {
         return command;
     }
@@ -173,7 +183,7 @@ fn spawn(
     errcodes: Out<i32>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let wire = at_root(&comm, root, || {
+    let socket = run_at_root(&comm, root, || {
         let (state, programs) = (state::state()?, programs()?);
         let (name, port) = Port::open(state.address)?;
         let preput = vec![(PARENT_PORT.to_owned(), name)];
@@ -181,9 +191,9 @@ fn spawn(
         if codes.iter().any(|code| *code != 0) {
             return Err(Fault::new(c::MPI_ERR_SPAWN, "the process manager could not start all processes"));
         }
-        Ok(port.accept(&state.process, Some(PATIENCE))?)
+        Ok(port.accept(&state.process, Some(CONNECT_TIMEOUT))?)
     });
-    let joined = join(&comm, root, wire)?;
+    let joined = create_intercomm(&comm, root, socket)?;
     if errcodes.is_some() {
         let started = joined.remote_group().map_or(0, mpi::Group::size);
         (0..started as usize).for_each(|at| errcodes.nth(at).set(c::MPI_SUCCESS));
@@ -204,7 +214,7 @@ pub(crate) fn comm_spawn(
     errcodes: Out<i32>,
 ) -> Answer {
     let programs = || {
-        let command = text(command, "command", c::MPI_ERR_ARG)?;
+        let command = text_argument(command, "command", c::MPI_ERR_ARG)?;
         Ok(vec![program(command, argv, maxprocs, info)?])
     };
     spawn(comm, root, programs, intercomm, errcodes)
@@ -226,7 +236,7 @@ pub(crate) fn comm_spawn_multiple(
         let wrong = |what: &str| Fault::new(c::MPI_ERR_ARG, what);
         let many = usize::try_from(count).ok().filter(|count| *count > 0);
         let many = many.ok_or_else(|| wrong("count: at least one program is to be started"))?;
-        let commands = crate::memory::some_strings(commands, many);
+        let commands = crate::memory::optional_strings(commands, many);
         let argvs = crate::memory::addresses(argvs, many);
         let maxprocs = maxprocs.items(many).ok_or_else(|| wrong("array_of_maxprocs: it is NULL"))?;
         let infos = infos.items(many).ok_or_else(|| wrong("array_of_info: it is NULL"))?;
@@ -246,8 +256,8 @@ static PARENT: Mutex<Comm> = Mutex::new(Handle::new(c::MPI_COMM_NULL));
 pub(crate) fn join_parent() -> Answer {
     let Some(port) = state::state()?.launch.parent()? else { return Ok(()) };
     let world = state::process()?.world();
-    let wire = at_root(world, 0, || Ok(connect(state::process()?, &port, PATIENCE)?));
-    let parent = join(world, 0, wire)?;
+    let socket = run_at_root(world, 0, || Ok(connect(state::process()?, &port, CONNECT_TIMEOUT)?));
+    let parent = create_intercomm(world, 0, socket)?;
     parent.set_name("MPI_COMM_PARENT")?;
     *lock(&PARENT) = insert_comm(Some(parent))?;
     Ok(())
@@ -265,17 +275,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_where_the_hints_say() {
+    fn programs_are_found_in_the_directories_of_the_hints() {
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().to_str().expect("text");
         let own = fs::canonicalize(folder.path()).expect("it is there").join("own-program");
         fs::write(&own, "").expect("a file");
         let own = own.to_str().expect("text").to_owned();
-        assert_eq!(located("own-program".into(), at, "/"), own);
-        assert_eq!(located("own-program".into(), "/nowhere", at), own);
-        assert_eq!(located("own-program".into(), "", "/"), "own-program");
-        assert_eq!(located("./own-program".into(), at, at), "./own-program");
+        assert_eq!(find_program("own-program".into(), at, "/"), own);
+        assert_eq!(find_program("own-program".into(), "/nowhere", at), own);
+        assert_eq!(find_program("own-program".into(), "", "/"), "own-program");
+        assert_eq!(find_program("./own-program".into(), at, at), "./own-program");
         fs::write(folder.path().join("sh"), "").expect("a file");
-        assert_eq!(located("sh".into(), "", at), "sh", "the search path goes before the directory");
+        assert_eq!(find_program("sh".into(), "", at), "sh", "the search path goes before the directory");
     }
 }

@@ -4,7 +4,7 @@ use ffi::Out;
 
 use super::dynamic::join_parent;
 use super::info::new_info;
-use super::tool::listen_to_events;
+use super::tool::record_registered_events;
 use crate::answer::{Answer, Fault};
 use crate::clock::host;
 use crate::constants as c;
@@ -62,8 +62,8 @@ pub(crate) fn init(_argc: Out<i32>, _argv: Address) -> Answer {
 
 /// Runs `MPI_Init`. Until the parent job is connected, no other thread can initialize or finalize anything.
 fn start(level: i32) -> Answer {
-    let _turn = state::start(level)?;
-    listen_to_events();
+    let _init_lock = state::init_world(level)?;
+    record_registered_events();
     join_parent()
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn init_thread(_argc: Out<i32>, _argv: Address, required: i32, provid
 }
 
 pub(crate) fn finalize() -> Answer {
-    state::finish()
+    state::finalize_world()
 }
 
 pub(crate) fn initialized(flag: Out<i32>) -> Answer {

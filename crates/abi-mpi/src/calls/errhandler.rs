@@ -6,9 +6,9 @@ use ffi::{Out, lock};
 use mpi::Errhandler;
 
 use crate::answer::{Answer, Fault};
-use crate::callback::Function;
+use crate::callback::ErrorHandlerFunction;
 use crate::constants as c;
-use crate::handler::{errhandler_of_file, set_errhandler_of_no_file};
+use crate::handler::{errhandler_of_file, set_null_file_errhandler};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
@@ -40,7 +40,7 @@ pub(crate) fn win_set_errhandler(win: Win, errhandler: types::Errhandler) -> Ans
 pub(crate) fn file_set_errhandler(file: File, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     if file.value() == c::MPI_FILE_NULL {
-        set_errhandler_of_no_file(handler);
+        set_null_file_errhandler(handler);
     } else {
         get(file, "file")?.set_errhandler(handler);
     }

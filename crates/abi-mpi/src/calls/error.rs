@@ -32,10 +32,10 @@ fn add(class: Option<i32>) -> i32 {
 }
 
 /// Removes an added class or code; an error unless `allowed` (a class without codes, a code without a text).
-fn take(code: i32, argument: &str, allowed: impl Fn(i32, &BTreeMap<i32, Added>) -> bool) -> Answer {
+fn remove_added(code: i32, argument: &str, allowed: impl Fn(i32, &BTreeMap<i32, Added>) -> bool) -> Answer {
     let mut added = lock(&ADDED);
     if !added.contains_key(&code) || !allowed(code, &added) {
-        return Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: {code} is none that can be removed")));
+        return Err(Fault::new(c::MPI_ERR_ARG, format!("{argument}: {code} cannot be removed")));
     }
     added.remove(&code);
     let last = added.keys().next_back().copied().unwrap_or(c::MPI_ERR_LASTCODE);
@@ -66,14 +66,14 @@ pub(crate) fn add_error_string(errorcode: i32, string: Text) -> Answer {
 }
 
 pub(crate) fn remove_error_class(errorclass: i32) -> Answer {
-    take(errorclass, "errorclass", |class, added| {
+    remove_added(errorclass, "errorclass", |class, added| {
         added.iter().all(|(code, other)| (other.class == class) == (*code == class))
             && added.get(&class).is_some_and(|added| added.text.is_empty())
     })
 }
 
 pub(crate) fn remove_error_code(errorcode: i32) -> Answer {
-    take(errorcode, "errorcode", |code, added| {
+    remove_added(errorcode, "errorcode", |code, added| {
         added.get(&code).is_some_and(|added| added.class != code && added.text.is_empty())
     })
 }

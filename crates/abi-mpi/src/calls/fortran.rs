@@ -15,7 +15,7 @@ use crate::types::{Address, Info};
 static BOOLEANS: Mutex<Option<[Vec<u8>; 2]>> = Mutex::new(None);
 
 /// Sizes and availability of Fortran's types in `datatypes`.
-fn known() -> Answer<mpi::Info> {
+fn fortran_info() -> Answer<mpi::Info> {
     let mut pairs = mpi::Info::default();
     for basic in Basic::ALL {
         let name = basic.name().trim_start_matches("MPI_").to_lowercase();
@@ -35,13 +35,13 @@ fn known() -> Answer<mpi::Info> {
 }
 
 pub(crate) fn abi_get_fortran_info(info: Out<Info>) -> Answer {
-    info.set(new_info(known()?)?);
+    info.set(new_info(fortran_info()?)?);
     Ok(())
 }
 
 /// Accepts only values that match the existing ones: sizes of types cannot be changed.
 pub(crate) fn abi_set_fortran_info(info: Info) -> Answer {
-    let (known, given) = (known()?, hints(info)?);
+    let (known, given) = (fortran_info()?, hints(info)?);
     for (key, value) in given.pairs() {
         let fits = match known.get(key)? {
             Some(here) => here == value || (here == "true" && value == "false"),
@@ -67,7 +67,8 @@ fn logical(size: i32, at: Address, argument: &str) -> Answer<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Logical operators treat any nonzero value as true and return 1, so `.TRUE.` must have its lowest bit set, and `.FALSE.` must be 0.
+/// Logical operators treat any nonzero value as true and return 1, so `.TRUE.` must have its lowest bit set, and `.FALSE.` must be
+/// 0.
 pub(crate) fn abi_set_fortran_booleans(size: i32, logical_true: Address, logical_false: Address) -> Answer {
     let given =
         [logical(size, logical_true, "logical_true")?, logical(size, logical_false, "logical_false")?];

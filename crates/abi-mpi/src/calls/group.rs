@@ -3,7 +3,7 @@
 use ffi::{In, Out};
 use mpi::Group;
 
-use crate::answer::{Answer, Fault, no_place};
+use crate::answer::{Answer, Fault, null_result};
 use crate::constants as c;
 use crate::objects::{get, insert, remove};
 use crate::state;
@@ -43,7 +43,7 @@ pub(crate) fn group_translate_ranks(
 ) -> Answer {
     let ranks = integers(ranks1, n, "ranks1")?;
     if !ranks.is_empty() && !ranks2.is_some() {
-        return no_place("ranks2");
+        return null_result("ranks2");
     }
     let translated = get(group1, "group1")?.translate(&ranks, &*get(group2, "group2")?)?;
     translated.into_iter().enumerate().for_each(|(at, rank)| ranks2.nth(at).set(rank));

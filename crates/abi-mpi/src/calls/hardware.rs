@@ -75,7 +75,7 @@ fn parts_of_all(comm: &mpi::Comm) -> Answer<Vec<[u32; PARTS + 1]>> {
         first.and_then(|process| comm.group().rank_of(process)).unwrap_or_default()
     });
     let own: Vec<u8> = std::iter::once(lowest as u32).chain(own_parts()).flat_map(u32::to_ne_bytes).collect();
-    let bytes = comm.told_by_all(&own)?;
+    let bytes = comm.allgather_bytes(&own)?;
     let number = |four: &[u8]| four.try_into().map_or(NONE, u32::from_ne_bytes);
     let of = |parts: &[u8]| std::array::from_fn(|kind| number(&parts[4 * kind..][..4]));
     Ok(bytes.chunks_exact(4 * (PARTS + 1)).map(of).collect())

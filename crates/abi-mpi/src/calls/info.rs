@@ -8,7 +8,7 @@ use mpi::Info;
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 use crate::kinds::environment;
-use crate::memory::{put_text, some_strings};
+use crate::memory::{optional_strings, put_text};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Handle, kind};
 
@@ -36,7 +36,9 @@ pub(crate) fn info_create(info: Out<types::Info>) -> Answer {
 /// Without arguments, those of the process are used.
 pub(crate) fn info_create_env(argc: i32, argv: Address, info: Out<types::Info>) -> Answer {
     let given = match usize::try_from(argc) {
-        Ok(count @ 1..) if argv != Address(0) => some_strings(argv, count).into_iter().flatten().collect(),
+        Ok(count @ 1..) if argv != Address(0) => {
+            optional_strings(argv, count).into_iter().flatten().collect()
+        }
         _ => std::env::args().collect(),
     };
     info.set(new_info(environment(given))?);

@@ -7,7 +7,7 @@ use mpi::Info;
 
 use super::group::new_group;
 use super::info::{hints, new_info};
-use crate::answer::{Answer, Fault, no_place};
+use crate::answer::{Answer, Fault, null_result};
 use crate::constants as c;
 use crate::kinds::SessionObject;
 use crate::memory::put_text;
@@ -38,7 +38,7 @@ pub(crate) fn session_init(
         ));
     }
     let process = state::begin_session()?;
-    state::give_level(c::MPI_THREAD_MULTIPLE);
+    state::raise_thread_level(c::MPI_THREAD_MULTIPLE);
     let make = || {
         let mut info = Info::default();
         info.set("thread_level", LEVELS[3])?;
@@ -90,7 +90,7 @@ pub(crate) fn session_get_nth_pset(
     let room = room.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "pset_len: it is negative"))?;
     if room > 0 {
         if !pset_name.is_some() {
-            return no_place("pset_name");
+            return null_result("pset_name");
         }
         put_text(pset_name, name, room);
     }
@@ -105,7 +105,7 @@ fn set(pset_name: Text) -> Answer<mpi::Group> {
     // Names are case-insensitive (MPI).
     match SETS.into_iter().find(|known| known.eq_ignore_ascii_case(&name)) {
         Some(WORLD) => Ok(process.world().group().clone()),
-        Some(ALONE) => Ok(process.alone().group().clone()),
+        Some(ALONE) => Ok(process.comm_self().group().clone()),
         _ => Err(Fault::new(
             c::MPI_ERR_ARG,
             format!("pset_name: there is no set {name:?}; there are {SETS:?}"),

@@ -1,7 +1,7 @@
 //! Topologies: Cartesian grids, graphs, and distributed graphs, where each process knows only its own edges.
 
 use ffi::{In, Out};
-use mpi::{Distributed, Graph, Grid, Topology, fill_dims};
+use mpi::{DistGraph, Graph, Grid, Topology, fill_dims};
 
 use super::group::integers;
 use crate::answer::{Answer, Fault};
@@ -9,12 +9,12 @@ use crate::constants as c;
 use crate::objects::{Ref, get, insert_comm};
 use crate::types::{Comm, Info, kind};
 
-fn wrong(what: &str) -> Fault {
+fn topology_error(what: &str) -> Fault {
     Fault::new(c::MPI_ERR_TOPOLOGY, format!("comm: it is no {what}"))
 }
 
 /// The communicator, which must have a topology.
-fn of(comm: Comm) -> Answer<Ref<kind::Comm>> {
+fn comm_with_topology(comm: Comm) -> Answer<Ref<kind::Comm>> {
     let object = get(comm, "comm")?;
     if object.topology().is_none() {
         return Err(Fault::new(c::MPI_ERR_TOPOLOGY, "comm: it has no topology"));
@@ -25,21 +25,21 @@ fn of(comm: Comm) -> Answer<Ref<kind::Comm>> {
 fn grid(comm: &mpi::Comm) -> Answer<&Grid> {
     match comm.topology() {
         Some(Topology::Grid(grid)) => Ok(grid),
-        _ => Err(wrong("grid")),
+        _ => Err(topology_error("grid")),
     }
 }
 
 fn graph(comm: &mpi::Comm) -> Answer<&Graph> {
     match comm.topology() {
         Some(Topology::Graph(graph)) => Ok(graph),
-        _ => Err(wrong("graph")),
+        _ => Err(topology_error("graph")),
     }
 }
 
-fn distributed(comm: &mpi::Comm) -> Answer<&Distributed> {
+fn dist_graph(comm: &mpi::Comm) -> Answer<&DistGraph> {
     match comm.topology() {
-        Some(Topology::Distributed(edges)) => Ok(edges),
-        _ => Err(wrong("distributed graph")),
+        Some(Topology::DistGraph(edges)) => Ok(edges),
+        _ => Err(topology_error("distributed graph")),
     }
 }
 
@@ -57,13 +57,13 @@ pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
             let all = graph.neighbours(comm.rank()).len();
             (all, all)
         }
-        Some(Topology::Distributed(edges)) => (edges.sources.len(), edges.destinations.len()),
+        Some(Topology::DistGraph(edges)) => (edges.sources.len(), edges.destinations.len()),
     };
     Ok((sources as i32, destinations as i32))
 }
 
 /// Stores numbers in an array of `room` elements.
-fn put(numbers: &[i32], array: Out<i32>, room: i32) {
+fn store_array(numbers: &[i32], array: Out<i32>, room: i32) {
     let room = usize::try_from(room).unwrap_or(0);
     numbers.iter().take(room).enumerate().for_each(|(at, number)| array.nth(at).set(*number));
 }
@@ -73,7 +73,7 @@ pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
         None => c::MPI_UNDEFINED,
         Some(Topology::Grid(_)) => c::MPI_CART,
         Some(Topology::Graph(_)) => c::MPI_GRAPH,
-        Some(Topology::Distributed(_)) => c::MPI_DIST_GRAPH,
+        Some(Topology::DistGraph(_)) => c::MPI_DIST_GRAPH,
     });
     Ok(())
 }
@@ -83,7 +83,7 @@ pub(crate) fn dims_create(nnodes: i32, ndims: i32, dims: Out<i32>) -> Answer {
     let given: Option<Vec<i32>> = (0..count).map(|at| dims.nth(at).get()).collect();
     let mut filled = given.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "dims: it is NULL"))?;
     fill_dims(nnodes, &mut filled)?;
-    put(&filled, dims, ndims);
+    store_array(&filled, dims, ndims);
     Ok(())
 }
 
@@ -122,7 +122,7 @@ fn put_rank(comm: &mpi::Comm, size: i32, too_large: i32, newrank: Out<i32>) -> A
 }
 
 pub(crate) fn cartdim_get(comm: Comm, ndims: Out<i32>) -> Answer {
-    ndims.set(grid(&*of(comm)?)?.dims().len() as i32);
+    ndims.set(grid(&*comm_with_topology(comm)?)?.dims().len() as i32);
     Ok(())
 }
 
@@ -133,23 +133,27 @@ pub(crate) fn cart_get(
     periods: Out<i32>,
     coords: Out<i32>,
 ) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let grid = grid(&comm)?;
-    put(grid.dims(), dims, maxdims);
-    put(&grid.periods().iter().map(|is_ring| (*is_ring).into()).collect::<Vec<i32>>(), periods, maxdims);
-    put(&grid.coords(comm.rank())?, coords, maxdims);
+    store_array(grid.dims(), dims, maxdims);
+    store_array(
+        &grid.periods().iter().map(|is_ring| (*is_ring).into()).collect::<Vec<i32>>(),
+        periods,
+        maxdims,
+    );
+    store_array(&grid.coords(comm.rank())?, coords, maxdims);
     Ok(())
 }
 
 pub(crate) fn cart_rank(comm: Comm, coords: In<i32>, rank: Out<i32>) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let grid = grid(&comm)?;
     rank.set(grid.rank(&integers(coords, grid.dims().len() as i32, "coords")?)?);
     Ok(())
 }
 
 pub(crate) fn cart_coords(comm: Comm, rank: i32, maxdims: i32, coords: Out<i32>) -> Answer {
-    put(&grid(&*of(comm)?)?.coords(rank)?, coords, maxdims);
+    store_array(&grid(&*comm_with_topology(comm)?)?.coords(rank)?, coords, maxdims);
     Ok(())
 }
 
@@ -160,7 +164,7 @@ pub(crate) fn cart_shift(
     rank_source: Out<i32>,
     rank_dest: Out<i32>,
 ) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let dimension = usize::try_from(direction).unwrap_or(usize::MAX);
     let (source, destination) = grid(&comm)?.shift(comm.rank(), dimension, disp)?;
     rank_source.set(source);
@@ -169,7 +173,7 @@ pub(crate) fn cart_shift(
 }
 
 pub(crate) fn cart_sub(comm: Comm, remain_dims: In<i32>, newcomm: Out<Comm>) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let remain = integers(remain_dims, grid(&comm)?.dims().len() as i32, "remain_dims")?;
     let remain: Vec<bool> = remain.into_iter().map(|remains| remains != 0).collect();
     newcomm.set(insert_comm(Some(comm.cart_sub(&remain)?))?);
@@ -201,7 +205,7 @@ pub(crate) fn graph_map(comm: Comm, nnodes: i32, indx: In<i32>, edges: In<i32>, 
 }
 
 pub(crate) fn graphdims_get(comm: Comm, nnodes: Out<i32>, nedges: Out<i32>) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let graph = graph(&comm)?;
     nnodes.set(graph.index().len() as i32);
     nedges.set(graph.edges().len() as i32);
@@ -209,10 +213,10 @@ pub(crate) fn graphdims_get(comm: Comm, nnodes: Out<i32>, nedges: Out<i32>) -> A
 }
 
 pub(crate) fn graph_get(comm: Comm, maxindex: i32, maxedges: i32, indx: Out<i32>, edges: Out<i32>) -> Answer {
-    let comm = of(comm)?;
+    let comm = comm_with_topology(comm)?;
     let graph = graph(&comm)?;
-    put(graph.index(), indx, maxindex);
-    put(graph.edges(), edges, maxedges);
+    store_array(graph.index(), indx, maxindex);
+    store_array(graph.edges(), edges, maxedges);
     Ok(())
 }
 
@@ -227,12 +231,12 @@ fn neighbours(comm: &mpi::Comm, rank: i32) -> Answer<&[i32]> {
 }
 
 pub(crate) fn graph_neighbors_count(comm: Comm, rank: i32, nneighbors: Out<i32>) -> Answer {
-    nneighbors.set(neighbours(&*of(comm)?, rank)?.len() as i32);
+    nneighbors.set(neighbours(&*comm_with_topology(comm)?, rank)?.len() as i32);
     Ok(())
 }
 
 pub(crate) fn graph_neighbors(comm: Comm, rank: i32, maxneighbors: i32, array: Out<i32>) -> Answer {
-    put(neighbours(&*of(comm)?, rank)?, array, maxneighbors);
+    store_array(neighbours(&*comm_with_topology(comm)?, rank)?, array, maxneighbors);
     Ok(())
 }
 
@@ -265,7 +269,7 @@ pub(crate) fn dist_graph_create_adjacent(
 ) -> Answer {
     let of_sources = weights(sourceweights, indegree, "sourceweights")?;
     let weights = of_sources.zip(weights(destweights, outdegree, "destweights")?);
-    let neighbours = Distributed {
+    let neighbours = DistGraph {
         sources: integers(sources, indegree, "sources")?,
         destinations: integers(destinations, outdegree, "destinations")?,
         weights: weights.map(<[Vec<i32>; 2]>::from),
@@ -311,8 +315,8 @@ pub(crate) fn dist_graph_neighbors_count(
     outdegree: Out<i32>,
     weighted: Out<i32>,
 ) -> Answer {
-    let comm = of(comm)?;
-    let edges = distributed(&comm)?;
+    let comm = comm_with_topology(comm)?;
+    let edges = dist_graph(&comm)?;
     indegree.set(edges.sources.len() as i32);
     outdegree.set(edges.destinations.len() as i32);
     weighted.set(edges.weights.is_some().into());
@@ -329,10 +333,10 @@ pub(crate) fn dist_graph_neighbors(
     destinations: Out<i32>,
     destweights: Out<i32>,
 ) -> Answer {
-    let comm = of(comm)?;
-    let edges = distributed(&comm)?;
-    put(&edges.sources, sources, maxindegree);
-    put(&edges.destinations, destinations, maxoutdegree);
+    let comm = comm_with_topology(comm)?;
+    let edges = dist_graph(&comm)?;
+    store_array(&edges.sources, sources, maxindegree);
+    store_array(&edges.destinations, destinations, maxoutdegree);
     if let Some([of_sources, of_destinations]) = &edges.weights {
         put_weights(of_sources, sourceweights, maxindegree);
         put_weights(of_destinations, destweights, maxoutdegree);
@@ -343,6 +347,6 @@ pub(crate) fn dist_graph_neighbors(
 /// Stores weights in an array, unless the program passed `MPI_UNWEIGHTED`.
 fn put_weights(weights: &[i32], array: Out<i32>, room: i32) {
     if ![c::MPI_UNWEIGHTED, c::MPI_WEIGHTS_EMPTY].contains(&array.addr()) {
-        put(weights, array, room);
+        store_array(weights, array, room);
     }
 }

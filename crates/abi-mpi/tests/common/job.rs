@@ -38,7 +38,7 @@ impl Shared {
                 _ => continue,
             };
             let note = |key: &str| self.server.value(id, key);
-            if let Some(profile) = Profile::of_notes(id.rank(), self.streams.len(), note) {
+            if let Some(profile) = Profile::from_notes(id.rank(), self.streams.len(), note) {
                 self.profiles.insert(id.rank(), profile.expect("a profile"));
             }
         }

@@ -8,7 +8,7 @@ use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
+    Cost::new(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
 /// Blocks are packed in rank order, starting with this rank's, so that the sent part is always at the front.
@@ -17,22 +17,22 @@ pub(crate) fn plan(task: &Task) -> Schedule {
     let rank_of = |number: usize| (task.rank + number) % size;
     let mut starts = vec![0];
     for number in 0..size {
-        starts.push(starts[number] + task.output.of(rank_of(number)).bytes);
+        starts.push(starts[number] + task.output.block(rank_of(number)).bytes);
     }
     // The blocks that a peer sends have the same sizes as the corresponding blocks here.
-    let packed = schedule.bytes(starts[size]);
-    schedule.round([copy(task.input.of(0), packed.window(0, starts[1]))]);
+    let packed = schedule.scratch_bytes(starts[size]);
+    schedule.push_round([copy(task.input.block(0), packed.window(0, starts[1]))]);
     for distance in (0..log2_up(size)).map(|round| 1 << round) {
         let blocks = distance.min(size - distance);
         let (to, from) = ((task.rank + size - distance) % size, rank_of(distance));
-        let comes = packed.window(starts[distance], starts[distance + blocks]);
-        schedule.round([send(to, packed.window(0, starts[blocks])), receive(from, comes)]);
+        let receives = packed.window(starts[distance], starts[distance + blocks]);
+        schedule.push_round([send(to, packed.window(0, starts[blocks])), receive(from, receives)]);
     }
-    schedule.round((0..size).map(|number| {
-        let to = task.output.of(rank_of(number));
+    schedule.push_round((0..size).map(|number| {
+        let to = task.output.block(rank_of(number));
         // In place, this rank's block is in the output already.
         if number == 0 {
-            copy(task.input.of(0), to)
+            copy(task.input.block(0), to)
         } else {
             copy(packed.window(starts[number], starts[number + 1]), to)
         }

@@ -8,13 +8,13 @@ use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.one_round(), (case.ranks() - 1.0) * case.n()).and_further(case.others_but_one())
+    Cost::new(case.one_round(), (case.ranks() - 1.0) * case.n()).with_further(case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, mine) = (Schedule::default(), task.input.of(0));
-    let goes = task.others().map(|rank| send(rank, mine));
-    let comes = task.others().map(|rank| receive(rank, task.output.of(rank)));
-    schedule.round(goes.chain(comes).chain([copy(mine, task.output.of(task.rank))]));
+    let (mut schedule, mine) = (Schedule::default(), task.input.block(0));
+    let sends = task.others().map(|rank| send(rank, mine));
+    let receives = task.others().map(|rank| receive(rank, task.output.block(rank)));
+    schedule.push_round(sends.chain(receives).chain([copy(mine, task.output.block(task.rank))]));
     schedule
 }

@@ -8,20 +8,20 @@ use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
+    Cost::new(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
-    schedule.round([copy(task.input.of(0), task.output.of(task.rank))]);
+    schedule.push_round([copy(task.input.block(0), task.output.block(task.rank))]);
     for distance in (0..task.size.ilog2()).map(|round| 1 << round) {
         let peer = task.rank ^ distance;
         let have = |rank: usize| {
             let first = rank & !(distance - 1);
             task.output.range(first, first + distance)
         };
-        let goes = have(task.rank).into_iter().map(|span| send(peer, span));
-        schedule.round(goes.chain(have(peer).into_iter().map(|span| receive(peer, span))));
+        let sends = have(task.rank).into_iter().map(|span| send(peer, span));
+        schedule.push_round(sends.chain(have(peer).into_iter().map(|span| receive(peer, span))));
     }
     schedule
 }

@@ -9,21 +9,21 @@ use crate::task::{Blocks, Task};
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let others = case.ranks() - 1.0;
-    Cost::of(others, others * case.n())
+    Cost::new(others, others * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
-    schedule.round([copy(task.input.of(0), task.output.of(task.rank))]);
-    pass_on(&mut schedule, task.rank, task.size, &task.output);
+    schedule.push_round([copy(task.input.block(0), task.output.block(task.rank))]);
+    forward_blocks(&mut schedule, task.rank, task.size, &task.output);
     schedule
 }
 
 /// Each rank has its own block at the start, and all blocks at the end.
-pub(crate) fn pass_on(schedule: &mut Schedule, rank: usize, size: usize, blocks: &Blocks) {
+pub(crate) fn forward_blocks(schedule: &mut Schedule, rank: usize, size: usize, blocks: &Blocks) {
     let (next, previous) = ((rank + 1) % size, (rank + size - 1) % size);
     for round in 1..size {
-        let (goes, comes) = ((rank + size - round + 1) % size, (rank + size - round) % size);
-        schedule.round([send(next, blocks.of(goes)), receive(previous, blocks.of(comes))]);
+        let (sent_block, received_block) = ((rank + size - round + 1) % size, (rank + size - round) % size);
+        schedule.push_round([send(next, blocks.block(sent_block)), receive(previous, blocks.block(received_block))]);
     }
 }

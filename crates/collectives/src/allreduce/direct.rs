@@ -5,17 +5,17 @@
 //! Cost: `alpha + (p - 2) gap + (p - 1) n (beta + gamma)`.
 
 use crate::cost::{Case, Cost};
-use crate::reduce::flat::take_all;
+use crate::reduce::flat::receive_and_reduce_all;
 use crate::schedule::{Schedule, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let all = (case.ranks() - 1.0) * case.n();
-    Cost::reducing(case.one_round(), all, all).and_further(case.others_but_one())
+    Cost::with_reduction(case.one_round(), all, all).with_further(case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
-    take_all(&mut schedule, task, send);
+    receive_and_reduce_all(&mut schedule, task, send);
     schedule
 }

@@ -10,12 +10,12 @@ use crate::{bcast, reduce};
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let all = (case.ranks() - 1.0) * case.n();
-    Cost::reducing(2.0 * case.one_round(), 2.0 * all, all).and_further(2.0 * case.others_but_one())
+    Cost::with_reduction(2.0 * case.one_round(), 2.0 * all, all).with_further(2.0 * case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let task = Task { root: Root::Rank(0), ..task.clone() };
     let mut schedule: Schedule = reduce::flat::plan(&task);
-    schedule.then(&bcast::flat::plan(&task));
+    schedule.append(&bcast::flat::plan(&task));
     schedule
 }

@@ -3,23 +3,23 @@
 //!
 //! Cost: `(p - 1) (alpha + n beta)`.
 
-use crate::alltoall::staged;
+use crate::alltoall::with_separate_input;
 use crate::cost::{Case, Cost};
 use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let others = case.ranks() - 1.0;
-    Cost::of(others, others * case.n())
+    Cost::new(others, others * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, rank, size) = (Schedule::default(), task.rank, task.size);
-    let task = staged(&mut schedule, task);
-    schedule.round([copy(task.input.of(rank), task.output.of(rank))]);
+    let task = with_separate_input(&mut schedule, task);
+    schedule.push_round([copy(task.input.block(rank), task.output.block(rank))]);
     for distance in 1..size {
         let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        schedule.round([send(to, task.input.of(to)), receive(from, task.output.of(from))]);
+        schedule.push_round([send(to, task.input.block(to)), receive(from, task.output.block(from))]);
     }
     schedule
 }

@@ -3,19 +3,22 @@
 //!
 //! Cost: `ceil(log2 p) alpha`.
 
-use super::{hear, tell};
+use super::{send_signal, wait_signal};
 use crate::cost::{Case, Cost, log2_up};
 use crate::schedule::Schedule;
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), 0.0)
+    Cost::new(case.log(), 0.0)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, size) = (Schedule::default(), task.size);
     for distance in (0..log2_up(size)).map(|round| 1 << round) {
-        schedule.round([tell((task.rank + distance) % size), hear((task.rank + size - distance) % size)]);
+        schedule.push_round([
+            send_signal((task.rank + distance) % size),
+            wait_signal((task.rank + size - distance) % size),
+        ]);
     }
     schedule
 }

@@ -3,23 +3,23 @@
 //!
 //! Cost: `2 alpha + 2 (p - 2) gap`.
 
-use super::{hear, tell};
+use super::{send_signal, wait_signal};
 use crate::cost::{Case, Cost};
 use crate::schedule::Schedule;
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(2.0 * case.one_round(), 0.0).and_further(2.0 * case.others_but_one())
+    Cost::new(2.0 * case.one_round(), 0.0).with_further(2.0 * case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
     if task.rank == 0 {
-        schedule.round((1..task.size).map(hear));
-        schedule.round((1..task.size).map(tell));
+        schedule.push_round((1..task.size).map(wait_signal));
+        schedule.push_round((1..task.size).map(send_signal));
     } else {
-        schedule.round([tell(0)]);
-        schedule.round([hear(0)]);
+        schedule.push_round([send_signal(0)]);
+        schedule.push_round([wait_signal(0)]);
     }
     schedule
 }

@@ -3,19 +3,19 @@
 //!
 //! Cost: `log2 p alpha`.
 
-use super::{hear, tell};
+use super::{send_signal, wait_signal};
 use crate::cost::{Case, Cost};
 use crate::schedule::Schedule;
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), 0.0)
+    Cost::new(case.log(), 0.0)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
     for peer in (0..task.size.ilog2()).map(|round| task.rank ^ (1 << round)) {
-        schedule.round([tell(peer), hear(peer)]);
+        schedule.push_round([send_signal(peer), wait_signal(peer)]);
     }
     schedule
 }

@@ -3,35 +3,35 @@
 //!
 //! Cost: `2 ceil(log2 p) alpha`.
 
-use super::{hear, tell};
+use super::{send_signal, wait_signal};
 use crate::cost::{Case, Cost};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(2.0 * case.log(), 0.0)
+    Cost::new(2.0 * case.log(), 0.0)
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
-    up(&mut schedule, task.rank, task.size);
-    down(&mut schedule, task.rank, task.size);
+    signal_rank_zero(&mut schedule, task.rank, task.size);
+    signal_from_rank_zero(&mut schedule, task.rank, task.size);
     schedule
 }
 
 /// Notifies rank 0 of all other ranks, through the tree.
-pub(crate) fn up(schedule: &mut Schedule, rank: usize, size: usize) {
+pub(crate) fn signal_rank_zero(schedule: &mut Schedule, rank: usize, size: usize) {
     for child in tree::children(rank, size) {
-        schedule.round([hear(child)]);
+        schedule.push_round([wait_signal(child)]);
     }
-    schedule.round([tree::parent(rank).and_then(tell)]);
+    schedule.push_round([tree::parent(rank).and_then(send_signal)]);
 }
 
 /// Notifies all ranks of rank 0, through the tree.
-pub(crate) fn down(schedule: &mut Schedule, rank: usize, size: usize) {
-    schedule.round([tree::parent(rank).and_then(hear)]);
+pub(crate) fn signal_from_rank_zero(schedule: &mut Schedule, rank: usize, size: usize) {
+    schedule.push_round([tree::parent(rank).and_then(wait_signal)]);
     for child in tree::children(rank, size).into_iter().rev() {
-        schedule.round([tell(child)]);
+        schedule.push_round([send_signal(child)]);
     }
 }

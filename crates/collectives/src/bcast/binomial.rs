@@ -9,20 +9,20 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), case.log() * case.n())
+    Cost::new(case.log(), case.log() * case.n())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let mut schedule = Schedule::default();
-    spread(&mut schedule, task, task.output.of(0));
+    broadcast(&mut schedule, task, task.output.block(0));
     schedule
 }
 
 /// Sends a buffer of the root to the same buffer of all ranks.
-pub(crate) fn spread(schedule: &mut Schedule, task: &Task, data: Span) {
-    let number = task.number();
-    schedule.round([tree::parent(number).and_then(|parent| receive(task.at(parent), data))]);
+pub(crate) fn broadcast(schedule: &mut Schedule, task: &Task, data: Span) {
+    let number = task.relative_rank();
+    schedule.push_round([tree::parent(number).and_then(|parent| receive(task.rank_of(parent), data))]);
     for child in tree::children(number, task.size).into_iter().rev() {
-        schedule.round([send(task.at(child), data)]);
+        schedule.push_round([send(task.rank_of(child), data)]);
     }
 }

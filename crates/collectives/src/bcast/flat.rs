@@ -7,15 +7,15 @@ use crate::schedule::{Schedule, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.one_round(), (case.ranks() - 1.0) * case.n()).and_further(case.others_but_one())
+    Cost::new(case.one_round(), (case.ranks() - 1.0) * case.n()).with_further(case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, data, root) = (Schedule::default(), task.output.of(0), task.root_rank());
+    let (mut schedule, data, root) = (Schedule::default(), task.output.block(0), task.root_rank());
     if task.rank == root {
-        schedule.round(task.others().map(|rank| send(rank, data)));
+        schedule.push_round(task.others().map(|rank| send(rank, data)));
     } else {
-        schedule.round([receive(root, data)]);
+        schedule.push_round([receive(root, data)]);
     }
     schedule
 }

@@ -3,35 +3,36 @@
 //!
 //! Cost: `(ceil(log2 p) + p - 1) alpha + 2 n (p - 1)/p beta`.
 
+use crate::accumulator::part_start_bytes;
 use crate::cost::{Case, Cost};
 use crate::schedule::{Schedule, receive, send};
 use crate::task::Task;
 use crate::tree;
-use crate::vector::cut_bytes;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log() + case.ranks() - 1.0, 2.0 * case.n() * (1.0 - 1.0 / case.ranks()))
+    Cost::new(case.log() + case.ranks() - 1.0, 2.0 * case.n() * (1.0 - 1.0 / case.ranks()))
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, data, number, size) =
-        (Schedule::default(), task.output.of(0), task.number(), task.size);
+        (Schedule::default(), task.output.block(0), task.relative_rank(), task.size);
     // The parts from `first` to `end`, numbered from the root on.
     let parts = |first: usize, end: usize| {
-        data.window(cut_bytes(data.bytes, first, size), cut_bytes(data.bytes, end, size))
+        data.window(part_start_bytes(data.bytes, first, size), part_start_bytes(data.bytes, end, size))
     };
-    let below = |number: usize| parts(number, tree::end(number, size));
-    schedule.round([tree::parent(number).and_then(|parent| receive(task.at(parent), below(number)))]);
+    let below = |number: usize| parts(number, tree::subtree_end(number, size));
+    schedule
+        .push_round([tree::parent(number).and_then(|parent| receive(task.rank_of(parent), below(number)))]);
     for child in tree::children(number, size).into_iter().rev() {
-        schedule.round([send(task.at(child), below(child))]);
+        schedule.push_round([send(task.rank_of(child), below(child))]);
     }
     for round in 0..size - 1 {
         let part = |behind: usize| {
             let number = (number + size - behind) % size;
             parts(number, number + 1)
         };
-        let (next, previous) = (task.at(number + 1), task.at(number + size - 1));
-        schedule.round([send(next, part(round)), receive(previous, part(round + 1))]);
+        let (next, previous) = (task.rank_of(number + 1), task.rank_of(number + size - 1));
+        schedule.push_round([send(next, part(round)), receive(previous, part(round + 1))]);
     }
     schedule
 }

@@ -5,38 +5,42 @@
 //! Cost: `2 log2 p alpha + 2 n (p - 1)/p beta + n (p - 1)/p gamma` for a power of two; otherwise plus a fold and a message to a
 //! root that was folded away: `2 alpha + 2 n beta + n gamma`.
 
+use crate::accumulator::{Accumulator, part_start};
 use crate::cost::{Case, Cost};
-use crate::fold::{Fold, Part};
+use crate::fold::{Fold, FoldRole};
 use crate::halving;
 use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
-use crate::vector::{Vector, cut};
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let power = case.power();
     let part = case.n() * (1.0 - 1.0 / power);
     let folds = case.folds();
-    Cost::reducing(2.0 * (case.log_down() + folds), 2.0 * (part + folds * case.n()), part + folds * case.n())
+    Cost::with_reduction(
+        2.0 * (case.log_down() + folds),
+        2.0 * (part + folds * case.n()),
+        part + folds * case.n(),
+    )
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, root, input) = (Schedule::default(), task.root_rank(), task.input.of(0));
+    let (mut schedule, root, input) = (Schedule::default(), task.root_rank(), task.input.block(0));
     if task.size == 1 {
-        schedule.round([copy(input, task.output.of(0))]);
+        schedule.push_round([copy(input, task.output.block(0))]);
         return schedule;
     }
-    let fold = Fold::of(task.size);
-    let top = match fold.part(root) {
-        Part::Gives(to) => to,
-        Part::Takes(..) | Part::Alone(_) => root,
+    let fold = Fold::new(task.size);
+    let top = match fold.role(root) {
+        FoldRole::Sender(to) => to,
+        FoldRole::Receiver(..) | FoldRole::Unpaired(_) => root,
     };
     let output = task.rank == root && top == root;
-    let sum = if output { task.output.of(0) } else { schedule.like(input) };
-    let mut vector = Vector::new(input, sum);
-    if let Some(number) = halving::fold(&mut schedule, &mut vector, task.rank, task.size) {
-        let cuts = |part: usize| cut(input.count, part, fold.power);
-        halving::scatter(&mut schedule, &mut vector, number, fold, &cuts);
-        let top_number = (0..fold.power).find(|&number| fold.rank(number) == top).unwrap_or(0);
+    let sum = if output { task.output.block(0) } else { schedule.scratch_like(input) };
+    let mut accumulator = Accumulator::new(input, sum);
+    if let Some(number) = halving::fold(&mut schedule, &mut accumulator, task.rank, task.size) {
+        let cuts = |part: usize| part_start(input.count, part, fold.power);
+        halving::scatter(&mut schedule, &mut accumulator, number, fold, &cuts);
+        let top_number = (0..fold.power).find(|&number| fold.rank_of(number) == top).unwrap_or(0);
         // Numbers are combined with the top's by exclusive or, so that the top's becomes 0.
         let mine = number ^ top_number;
         for distance in (0..fold.power.ilog2()).map(|round| 1 << round) {
@@ -48,17 +52,17 @@ pub(crate) fn plan(task: &Task) -> Schedule {
                 let first = number & !(distance - 1);
                 sum.elements(cuts(first), cuts(first + distance))
             };
-            schedule.round([match mine & distance != 0 {
-                true => send(fold.rank(peer), have(number)),
-                false => receive(fold.rank(peer), have(peer)),
+            schedule.push_round([match mine & distance != 0 {
+                true => send(fold.rank_of(peer), have(number)),
+                false => receive(fold.rank_of(peer), have(peer)),
             }]);
         }
     }
     if top != root && task.rank == top {
-        schedule.round([send(root, vector.now())]);
+        schedule.push_round([send(root, accumulator.operand())]);
     }
     if top != root && task.rank == root {
-        schedule.round([receive(top, task.output.of(0))]);
+        schedule.push_round([receive(top, task.output.block(0))]);
     }
     schedule
 }

@@ -4,23 +4,23 @@
 //! Cost: `(ceil(log2 p) + 1) alpha + (p - 2) gap + (ceil(log2 p) + (p - 1)/p) n beta + ceil(log2 p) n gamma`.
 
 use crate::cost::{Case, Cost};
-use crate::reduce::binomial::up;
-use crate::reduce_scatter::vector;
+use crate::reduce::binomial::reduce_to;
+use crate::reduce_scatter::vector_and_starts;
 use crate::schedule::Schedule;
 use crate::task::{Blocks, Root, Task};
 
 pub(crate) fn cost(case: &Case) -> Cost {
     let part = 1.0 - 1.0 / case.ranks();
-    Cost::reducing(case.log() + case.one_round(), (case.log() + part) * case.n(), case.log() * case.n())
-        .and_further(case.others_but_one())
+    Cost::with_reduction(case.log() + case.one_round(), (case.log() + part) * case.n(), case.log() * case.n())
+        .with_further(case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, (whole, cuts)) = (Schedule::default(), vector(task));
-    let reduce = Task { input: Blocks::one(whole), root: Root::Rank(0), ..task.clone() };
-    let sum = up(&mut schedule, &reduce, 0, None);
-    let input = Blocks::Cut { whole: sum, cuts: cuts.into() };
+    let (mut schedule, (whole, cuts)) = (Schedule::default(), vector_and_starts(task));
+    let reduce = Task { input: Blocks::single(whole), root: Root::Rank(0), ..task.clone() };
+    let sum = reduce_to(&mut schedule, &reduce, 0, None);
+    let input = Blocks::Split { whole: sum, cuts: cuts.into() };
     let scattered = crate::scatter::linear::plan(&Task { input, root: Root::Rank(0), ..task.clone() });
-    schedule.then(&scattered);
+    schedule.append(&scattered);
     schedule
 }

@@ -8,50 +8,52 @@ use crate::task::Task;
 use crate::tree;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.log(), (case.ranks() - 1.0) * case.n())
+    Cost::new(case.log(), (case.ranks() - 1.0) * case.n())
 }
 
 /// Inner ranks of the tree, and a root other than 0, forward packed blocks, ordered by number from the root on.
 pub(crate) fn plan(task: &Task) -> Schedule {
-    let (mut schedule, number, size) = (Schedule::default(), task.number(), task.size);
-    let (mine, end) = (task.output.of(0), tree::end(task.number(), task.size));
+    let (mut schedule, number, size) = (Schedule::default(), task.relative_rank(), task.size);
+    let (mine, end) = (task.output.block(0), tree::subtree_end(task.relative_rank(), task.size));
     let Some(parent) = tree::parent(number) else {
         root(&mut schedule, task);
         return schedule;
     };
     if end == number + 1 {
-        schedule.round([receive(task.at(parent), mine)]);
+        schedule.push_round([receive(task.rank_of(parent), mine)]);
         return schedule;
     }
-    let packed = schedule.bytes(mine.bytes * (end - number) as u64);
+    let packed = schedule.scratch_bytes(mine.bytes * (end - number) as u64);
     let blocks = |first: usize, end: usize| {
         packed.window(mine.bytes * (first - number) as u64, mine.bytes * (end - number) as u64)
     };
-    schedule.round([receive(task.at(parent), packed)]);
+    schedule.push_round([receive(task.rank_of(parent), packed)]);
     for child in tree::children(number, size).into_iter().rev() {
-        schedule.round([send(task.at(child), blocks(child, tree::end(child, size)))]);
+        schedule.push_round([send(task.rank_of(child), blocks(child, tree::subtree_end(child, size)))]);
     }
-    schedule.round([copy(blocks(number, number + 1), mine)]);
+    schedule.push_round([copy(blocks(number, number + 1), mine)]);
     schedule
 }
 
 fn root(schedule: &mut Schedule, task: &Task) {
     let (size, root) = (task.size, task.rank);
     for child in tree::children(0, size).into_iter().rev() {
-        let (first, end) = (root + child, root + tree::end(child, size));
+        let (first, end) = (root + child, root + tree::subtree_end(child, size));
         // The part of a subtree beyond the last rank consists of ranks from 0 on.
         if first < size && end > size {
-            let bytes = task.input.of(0).bytes;
-            let packed = schedule.bytes(bytes * (end - first) as u64);
+            let bytes = task.input.block(0).bytes;
+            let packed = schedule.scratch_bytes(bytes * (end - first) as u64);
             let (high, low) = (task.input.range(first, size), task.input.range(0, end - size));
             let at = bytes * (size - first) as u64;
-            schedule
-                .round([copy(high[0], packed.window(0, at)), copy(low[0], packed.window(at, packed.bytes))]);
-            schedule.round([send(task.at(child), packed)]);
+            schedule.push_round([
+                copy(high[0], packed.window(0, at)),
+                copy(low[0], packed.window(at, packed.bytes)),
+            ]);
+            schedule.push_round([send(task.rank_of(child), packed)]);
         } else {
             let (first, end) = if first < size { (first, end) } else { (first - size, end - size) };
-            schedule.round([send(task.at(child), task.input.range(first, end)[0])]);
+            schedule.push_round([send(task.rank_of(child), task.input.range(first, end)[0])]);
         }
     }
-    schedule.round([copy(task.input.of(root), task.output.of(0))]);
+    schedule.push_round([copy(task.input.block(root), task.output.block(0))]);
 }

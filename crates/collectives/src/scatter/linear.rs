@@ -7,18 +7,18 @@ use crate::schedule::{Schedule, copy, receive, send};
 use crate::task::Task;
 
 pub(crate) fn cost(case: &Case) -> Cost {
-    Cost::of(case.one_round(), (case.ranks() - 1.0) * case.n()).and_further(case.others_but_one())
+    Cost::new(case.one_round(), (case.ranks() - 1.0) * case.n()).with_further(case.others_but_one())
 }
 
 pub(crate) fn plan(task: &Task) -> Schedule {
     let (mut schedule, root) = (Schedule::default(), task.root_rank());
     if task.rank != root {
-        schedule.round([receive(root, task.output.of(0))]);
+        schedule.push_round([receive(root, task.output.block(0))]);
         return schedule;
     }
-    schedule.round((0..task.size).map(|rank| match rank == root {
-        true => copy(task.input.of(rank), task.output.of(0)),
-        false => send(rank, task.input.of(rank)),
+    schedule.push_round((0..task.size).map(|rank| match rank == root {
+        true => copy(task.input.block(rank), task.output.block(0)),
+        false => send(rank, task.input.block(rank)),
     }));
     schedule
 }

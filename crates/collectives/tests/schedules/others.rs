@@ -2,14 +2,14 @@
 
 use crate::run::{EXTENTS, GAP, Matrix, Rank, SIZE, World, matrix, multiply, to_bytes};
 use collectives::{
-    Algorithm, Blocks, Buffer, Case, Costs, Kind, Neighbours, Root, Span, Task, Type, Unfit, choose, explain,
-    plan_inter, plan_neighbours, stretches, table,
+    Algorithm, AlgorithmError, Blocks, Case, CollKind, Costs, ElementType, Neighbours, Root, Span,
+    SpanBuffer, Task, choose, explain, plan_inter, plan_neighbours, size_ranges, table,
 };
 
-fn span(buffer: Buffer, at: i64, count: i64) -> Span {
+fn span(buffer: SpanBuffer, at: i64, count: i64) -> Span {
     let (datatype, extent) = match buffer {
-        Buffer::Input => (Type::Send(0), EXTENTS[0]),
-        _ => (Type::Receive(0), EXTENTS[1]),
+        SpanBuffer::Input => (ElementType::Send(0), EXTENTS[0]),
+        _ => (ElementType::Receive(0), EXTENTS[1]),
     };
     Span::new(buffer, datatype, at * extent, count, extent, SIZE as u64)
 }
@@ -20,7 +20,7 @@ fn global(group: usize, rank: usize) -> usize {
 }
 
 /// Elements in memory, at the start of the buffer.
-fn laid_out(values: &[Matrix], extent: i64) -> Vec<u8> {
+fn elements_in_memory(values: &[Matrix], extent: i64) -> Vec<u8> {
     values.iter().flat_map(|&value| [to_bytes(value), vec![GAP; extent as usize - SIZE]].concat()).collect()
 }
 
@@ -28,7 +28,7 @@ const COUNT: usize = 3;
 
 /// A call between groups of two sizes; for reduce-scatter the vector has elements for both.
 struct Inter {
-    kind: Kind,
+    kind: CollKind,
     sizes: [usize; 2],
     /// The root's rank, in group 0.
     root: usize,
@@ -36,26 +36,26 @@ struct Inter {
 
 impl Inter {
     fn task(&self, group: usize, rank: usize) -> Task {
-        let (size, remote) = (self.sizes[group], self.sizes[1 - group]);
+        let (size, remote_size) = (self.sizes[group], self.sizes[1 - group]);
         let root = match group {
             0 if rank == self.root => Root::Me,
             0 => Root::Other,
             _ => Root::Rank(self.root),
         };
-        let one = |buffer| Blocks::one(span(buffer, 0, COUNT as i64));
-        let many = |buffer| Blocks::Even { first: span(buffer, 0, COUNT as i64), count: remote };
+        let one = |buffer| Blocks::single(span(buffer, 0, COUNT as i64));
+        let many = |buffer| Blocks::Equal { first: span(buffer, 0, COUNT as i64), count: remote_size };
         let (input, output) = match self.kind {
-            Kind::Gather | Kind::Allgather => (one(Buffer::Input), many(Buffer::Output)),
-            Kind::Scatter => (many(Buffer::Input), one(Buffer::Output)),
-            Kind::Alltoall => (many(Buffer::Input), many(Buffer::Output)),
-            Kind::ReduceScatter => {
-                let each = (COUNT * remote) as i64;
-                let input = Blocks::Even { first: span(Buffer::Input, 0, each), count: size };
-                (input, Blocks::one(span(Buffer::Output, 0, each)))
+            CollKind::Gather | CollKind::Allgather => (one(SpanBuffer::Input), many(SpanBuffer::Output)),
+            CollKind::Scatter => (many(SpanBuffer::Input), one(SpanBuffer::Output)),
+            CollKind::Alltoall => (many(SpanBuffer::Input), many(SpanBuffer::Output)),
+            CollKind::ReduceScatter => {
+                let each = (COUNT * remote_size) as i64;
+                let input = Blocks::Equal { first: span(SpanBuffer::Input, 0, each), count: size };
+                (input, Blocks::single(span(SpanBuffer::Output, 0, each)))
             }
-            _ => (one(Buffer::Input), one(Buffer::Output)),
+            _ => (one(SpanBuffer::Input), one(SpanBuffer::Output)),
         };
-        Task { rank, size, remote, root, input, output, commutative: false, segment: 64 }
+        Task { rank, size, remote_size, root, input, output, commutative: false, segment: 64 }
     }
 
     fn fold(&self, group: usize, element: usize) -> Matrix {
@@ -73,16 +73,20 @@ impl Inter {
             all.map(|(peer, element)| matrix(global(other, peer), from(element))).collect()
         };
         match self.kind {
-            Kind::Bcast if group == 1 => Some((0..COUNT).map(|e| matrix(global(0, self.root), e)).collect()),
-            Kind::Gather if is_root => Some(blocks(&|element| element)),
-            Kind::Allgather => Some(blocks(&|element| element)),
-            Kind::Scatter if group == 1 => {
+            CollKind::Bcast if group == 1 => {
+                Some((0..COUNT).map(|e| matrix(global(0, self.root), e)).collect())
+            }
+            CollKind::Gather if is_root => Some(blocks(&|element| element)),
+            CollKind::Allgather => Some(blocks(&|element| element)),
+            CollKind::Scatter if group == 1 => {
                 Some((0..COUNT).map(|e| matrix(global(0, self.root), rank * COUNT + e)).collect())
             }
-            Kind::Alltoall => Some(blocks(&|element| rank * COUNT + element)),
-            Kind::Reduce if is_root => Some((0..COUNT).map(|element| self.fold(other, element)).collect()),
-            Kind::Allreduce => Some((0..COUNT).map(|element| self.fold(other, element)).collect()),
-            Kind::ReduceScatter => {
+            CollKind::Alltoall => Some(blocks(&|element| rank * COUNT + element)),
+            CollKind::Reduce if is_root => {
+                Some((0..COUNT).map(|element| self.fold(other, element)).collect())
+            }
+            CollKind::Allreduce => Some((0..COUNT).map(|element| self.fold(other, element)).collect()),
+            CollKind::ReduceScatter => {
                 let each = COUNT * self.sizes[other];
                 Some((0..each).map(|element| self.fold(other, rank * each + element)).collect())
             }
@@ -97,11 +101,15 @@ impl Inter {
             let values: Vec<Matrix> =
                 (0..elements(&task.input)).map(|e| matrix(global(group, rank), e)).collect();
             let output: Vec<Matrix> = match self.kind {
-                Kind::Bcast => values.clone(),
+                CollKind::Bcast => values.clone(),
                 _ => vec![[9; 4]; elements(&task.output)],
             };
             let schedule = plan_inter(self.kind, &task).expect("intercommunicators have it");
-            Rank::new(schedule, laid_out(&values, EXTENTS[0]), laid_out(&output, EXTENTS[1]))
+            Rank::new(
+                schedule,
+                elements_in_memory(&values, EXTENTS[0]),
+                elements_in_memory(&output, EXTENTS[1]),
+            )
         };
         let groups: Vec<Vec<Rank>> =
             (0..2).map(|g| (0..self.sizes[g]).map(|r| rank(g, r)).collect()).collect();
@@ -111,7 +119,8 @@ impl Inter {
         world.run();
         for (group, ranks) in before.into_iter().enumerate() {
             for (rank, unchanged) in ranks.into_iter().enumerate() {
-                let expected = self.expected(group, rank).map(|values| laid_out(&values, EXTENTS[1]));
+                let expected =
+                    self.expected(group, rank).map(|values| elements_in_memory(&values, EXTENTS[1]));
                 let expected = expected.unwrap_or(unchanged);
                 let text = format!("{:?} {:?}, root {}: {rank} of {group}", self.kind, self.sizes, self.root);
                 assert!(world.groups[group][rank].output == expected, "{text}");
@@ -123,15 +132,15 @@ impl Inter {
 #[test]
 fn intercommunicators() {
     let kinds = [
-        Kind::Barrier,
-        Kind::Bcast,
-        Kind::Gather,
-        Kind::Scatter,
-        Kind::Allgather,
-        Kind::Alltoall,
-        Kind::Reduce,
-        Kind::Allreduce,
-        Kind::ReduceScatter,
+        CollKind::Barrier,
+        CollKind::Bcast,
+        CollKind::Gather,
+        CollKind::Scatter,
+        CollKind::Allgather,
+        CollKind::Alltoall,
+        CollKind::Reduce,
+        CollKind::Allreduce,
+        CollKind::ReduceScatter,
     ];
     for kind in kinds {
         for (a, b) in (1..7).flat_map(|a| (1..7).map(move |b| (a, b))) {
@@ -140,7 +149,7 @@ fn intercommunicators() {
             }
         }
     }
-    for kind in [Kind::Scan, Kind::Exscan] {
+    for kind in [CollKind::Scan, CollKind::Exscan] {
         assert!(plan_inter(kind, &Inter { kind, sizes: [1, 1], root: 0 }.task(0, 0)).is_none());
     }
 }
@@ -149,11 +158,15 @@ fn intercommunicators() {
 fn exchange(all: &[Neighbours]) -> Vec<Vec<Option<Matrix>>> {
     let ranks = all.iter().enumerate().map(|(rank, neighbours)| {
         let (goes, comes) = (neighbours.destinations.len(), neighbours.sources.len());
-        let blocks = |buffer, count| Blocks::Even { first: span(buffer, 0, 1), count };
+        let blocks = |buffer, count| Blocks::Equal { first: span(buffer, 0, 1), count };
         let schedule =
-            plan_neighbours(neighbours, &blocks(Buffer::Input, goes), &blocks(Buffer::Output, comes));
+            plan_neighbours(neighbours, &blocks(SpanBuffer::Input, goes), &blocks(SpanBuffer::Output, comes));
         let values: Vec<Matrix> = (0..goes).map(|block| matrix(rank, block)).collect();
-        Rank::new(schedule, laid_out(&values, EXTENTS[0]), laid_out(&vec![[0; 4]; comes], EXTENTS[1]))
+        Rank::new(
+            schedule,
+            elements_in_memory(&values, EXTENTS[0]),
+            elements_in_memory(&vec![[0; 4]; comes], EXTENTS[1]),
+        )
     });
     let mut world = World::new(vec![ranks.collect()], 3);
     world.run();
@@ -217,29 +230,39 @@ fn lists_of_neighbours() {
 
 const COSTS: Costs = Costs { alpha: 1e-6, gap: 1e-6, beta: 1e-10, gamma: 1e-10 };
 
-fn case(kind: Kind, size: usize, bytes: u64) -> Case {
-    Case { kind, size, bytes, commutative: true, even: true, segment: 1, shared: 0 }
+fn case(kind: CollKind, size: usize, bytes: u64) -> Case {
+    Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 1, shared: 0 }
 }
 
 #[test]
-fn short_messages_take_few_rounds_and_long_ones_few_bytes() {
+fn short_messages_use_few_rounds_and_long_ones_few_bytes() {
     let name = |case| choose(case, COSTS).algorithm.name;
-    assert_eq!(name(case(Kind::Allreduce, 16, 8)), "recursive-doubling");
-    assert_eq!(name(case(Kind::Allreduce, 16, 1 << 24)), "rabenseifner");
-    assert_eq!(name(case(Kind::Allreduce, 17, 1 << 28)), "ring");
-    assert_eq!(name(case(Kind::Bcast, 16, 8)), "binomial");
-    assert_eq!(name(case(Kind::Bcast, 16, 1 << 24)), "chain");
-    assert_eq!(name(case(Kind::Alltoall, 16, 8)), "bruck");
-    assert_eq!(name(case(Kind::Alltoall, 16, 1 << 20)), "pairwise");
-    assert_eq!(name(Case { commutative: false, ..case(Kind::Allreduce, 16, 1 << 24) }), "recursive-doubling");
-    assert_eq!(name(Case { even: false, ..case(Kind::Gather, 16, 8) }), "linear");
+    assert_eq!(name(case(CollKind::Allreduce, 16, 8)), "recursive-doubling");
+    assert_eq!(name(case(CollKind::Allreduce, 16, 1 << 24)), "rabenseifner");
+    assert_eq!(name(case(CollKind::Allreduce, 17, 1 << 28)), "ring");
+    assert_eq!(name(case(CollKind::Bcast, 16, 8)), "binomial");
+    assert_eq!(name(case(CollKind::Bcast, 16, 1 << 24)), "chain");
+    assert_eq!(name(case(CollKind::Alltoall, 16, 8)), "bruck");
+    assert_eq!(name(case(CollKind::Alltoall, 16, 1 << 20)), "pairwise");
+    assert_eq!(
+        name(Case { commutative: false, ..case(CollKind::Allreduce, 16, 1 << 24) }),
+        "recursive-doubling"
+    );
+    assert_eq!(name(Case { equal_blocks: false, ..case(CollKind::Gather, 16, 8) }), "linear");
 }
 
 #[test]
-fn where_memory_is_shared_no_messages_are_needed() {
+fn shared_memory_needs_no_messages() {
     let shared = |kind, size, bytes| Case { shared: 4096, ..case(kind, size, bytes) };
     let name = |case| choose(case, COSTS).algorithm.name;
-    for kind in [Kind::Barrier, Kind::Bcast, Kind::Allgather, Kind::Alltoall, Kind::Reduce, Kind::Allreduce] {
+    for kind in [
+        CollKind::Barrier,
+        CollKind::Bcast,
+        CollKind::Allgather,
+        CollKind::Alltoall,
+        CollKind::Reduce,
+        CollKind::Allreduce,
+    ] {
         let choice = choose(shared(kind, 4, 8), COSTS);
         assert_eq!(
             (choice.algorithm.name, choice.algorithm.cost(&case(kind, 4, 8)).messages),
@@ -250,42 +273,53 @@ fn where_memory_is_shared_no_messages_are_needed() {
     }
     // An algorithm that costs less for some sizes is not chosen for these: ranks could have sizes on either side.
     let slow = Costs { beta: 1e-8, gamma: 1e-8, ..COSTS };
-    let many = shared(Kind::Allreduce, 16, 4096);
+    let many = shared(CollKind::Allreduce, 16, 4096);
     let (taken, least) = (choose(many, slow), choose(Case { shared: 0, ..many }, slow));
     assert!(taken.algorithm.name == "shared" && least.seconds < taken.seconds, "{taken:?}, {least:?}");
     // Longer data are read from the owner's buffer: each byte once.
-    for (kind, bytes) in [(Kind::Bcast, 4096), (Kind::Alltoall, 1024)] {
+    for (kind, bytes) in [(CollKind::Bcast, 4096), (CollKind::Alltoall, 1024)] {
         let cost = |bytes| {
-            Algorithm::named("shared", &shared(kind, 4, bytes)).map(|it| it.cost(&shared(kind, 4, bytes)))
+            Algorithm::by_name("shared", &shared(kind, 4, bytes)).map(|it| it.cost(&shared(kind, 4, bytes)))
         };
         let (short, long) = (cost(bytes).expect("possible"), cost(bytes + 1).expect("possible"));
         assert!(long.bytes < short.bytes && long.further > short.further, "{kind:?}: {short} and {long}");
     }
-    assert_ne!(name(Case { even: false, ..shared(Kind::Allgather, 4, 8) }), "shared", "blocks differ");
-    let refused = Algorithm::named("shared", &case(Kind::Bcast, 4, 8)).expect_err("no memory");
+    assert_ne!(
+        name(Case { equal_blocks: false, ..shared(CollKind::Allgather, 4, 8) }),
+        "shared",
+        "blocks differ"
+    );
+    let refused = Algorithm::by_name("shared", &case(CollKind::Bcast, 4, 8)).expect_err("no memory");
     assert!(refused.to_string().contains("share no memory"), "{refused}");
 }
 
 #[test]
 fn a_pipeline_has_segments_that_cost_least() {
-    let bcast = case(Kind::Bcast, 8, 1 << 24);
+    let bcast = case(CollKind::Bcast, 8, 1 << 24);
     let choice = choose(bcast, COSTS);
     assert!(choice.segment > 1 << 10 && choice.segment < 1 << 24);
     for other in [choice.segment / 2, choice.segment * 2] {
         assert!(choice.algorithm.cost(&Case { segment: other, ..bcast }).seconds(COSTS) > choice.seconds);
     }
-    assert_eq!(choose(case(Kind::Bcast, 2, 1 << 20), COSTS).segment, 1 << 20, "two ranks wait for nobody");
-    assert_eq!(choose(case(Kind::Bcast, 2, 0), COSTS).segment, 1);
+    assert_eq!(
+        choose(case(CollKind::Bcast, 2, 1 << 20), COSTS).segment,
+        1 << 20,
+        "two ranks wait for nobody"
+    );
+    assert_eq!(choose(case(CollKind::Bcast, 2, 0), COSTS).segment, 1);
 }
 
 #[test]
-fn algorithms_have_names_and_reasons() {
-    let allreduce = Case { commutative: false, ..case(Kind::Allreduce, 6, 100) };
-    assert_eq!(Algorithm::named("ring", &case(Kind::Allreduce, 6, 100)).map(|found| found.name), Ok("ring"));
-    let refused = Algorithm::named("ring", &allreduce).expect_err("not commutative");
+fn algorithms_are_found_by_name_and_refusals_give_reasons() {
+    let allreduce = Case { commutative: false, ..case(CollKind::Allreduce, 6, 100) };
+    assert_eq!(
+        Algorithm::by_name("ring", &case(CollKind::Allreduce, 6, 100)).map(|found| found.name),
+        Ok("ring")
+    );
+    let refused = Algorithm::by_name("ring", &allreduce).expect_err("not commutative");
     let why = "the operator is not commutative";
-    assert_eq!(refused, Unfit::Refuses { kind: Kind::Allreduce, name: "ring", why });
-    let unknown = Algorithm::named("magic", &allreduce).expect_err("there is none");
+    assert_eq!(refused, AlgorithmError::Unsupported { kind: CollKind::Allreduce, name: "ring", why });
+    let unknown = Algorithm::by_name("magic", &allreduce).expect_err("there is none");
     assert!(unknown.to_string().contains("recursive-doubling, rabenseifner, ring"), "{unknown}");
     let text = explain(allreduce, COSTS);
     assert!(text.starts_with("* recursive-doubling"), "{text}");
@@ -297,57 +331,57 @@ fn algorithms_have_names_and_reasons() {
 }
 
 #[test]
-fn names_are_unique_and_every_kind_takes_every_call() {
-    for kind in Kind::ALL {
-        let names: Vec<_> = Algorithm::of(kind).map(|algorithm| algorithm.name).collect();
+fn names_are_unique_and_each_call_has_an_algorithm() {
+    for kind in CollKind::ALL {
+        let names: Vec<_> = Algorithm::all_for(kind).map(|algorithm| algorithm.name).collect();
         assert!((1..names.len()).all(|at| !names[..at].contains(&names[at])), "{kind:?}: {names:?}");
         for size in 1..20 {
-            choose(Case { commutative: false, even: false, ..case(kind, size, 5) }, COSTS);
+            choose(Case { commutative: false, equal_blocks: false, ..case(kind, size, 5) }, COSTS);
         }
     }
 }
 
 #[test]
-fn a_table_says_from_where_on_which_algorithm_is_chosen_and_why() {
-    let allreduce = case(Kind::Allreduce, 16, 0);
-    let stretches = stretches(allreduce, COSTS, 1 << 24);
-    assert_eq!(stretches[0].algorithm.name, "recursive-doubling");
-    assert_eq!(stretches.last().map(|last| last.algorithm.name), Some("rabenseifner"));
-    for pair in stretches.windows(2) {
+fn the_table_shows_size_ranges_and_reasons() {
+    let allreduce = case(CollKind::Allreduce, 16, 0);
+    let size_ranges = size_ranges(allreduce, COSTS, 1 << 24);
+    assert_eq!(size_ranges[0].algorithm.name, "recursive-doubling");
+    assert_eq!(size_ranges.last().map(|last| last.algorithm.name), Some("rabenseifner"));
+    for pair in size_ranges.windows(2) {
         let at = |bytes| choose(Case { bytes, ..allreduce }, COSTS).algorithm.name;
         assert_eq!(at(pair[1].from - 1), pair[0].algorithm.name, "the byte before");
         assert_eq!(at(pair[1].from), pair[1].algorithm.name);
     }
     assert!(
-        stretches[0].reason.starts_with("saves 4 messages in turn against rabenseifner (8.0"),
-        "{stretches:?}"
+        size_ranges[0].reason.starts_with("saves 4 messages in turn against rabenseifner (8.0"),
+        "{size_ranges:?}"
     );
     let text = table(16, COSTS, 1 << 24);
-    for line in ["allreduce ", "  not commutative", "  sizes differ", "barrier ", "the only one that can"] {
+    for line in ["allreduce ", "  not commutative", "  sizes differ", "barrier ", "the only one possible"] {
         assert!(text.contains(line), "no `{line}` in {text}");
     }
 }
 
 #[test]
-fn where_further_messages_cost_little_trees_are_flat() {
+fn flat_trees_are_chosen_where_further_messages_are_cheap() {
     let shared = Costs { alpha: 150e-9, gap: 40e-9, beta: 1.0 / 20e9, gamma: 1.0 / 10e9 };
     let name = |case| choose(case, shared).algorithm.name;
-    assert_eq!(name(case(Kind::Barrier, 4, 0)), "direct");
-    assert_eq!(name(case(Kind::Bcast, 4, 8)), "flat");
-    assert_eq!(name(case(Kind::Reduce, 4, 8)), "flat");
-    assert_eq!(name(case(Kind::Allreduce, 4, 8)), "direct");
-    assert_eq!(name(case(Kind::Allgather, 4, 8)), "direct");
-    assert_eq!(name(case(Kind::Alltoall, 4, 8)), "direct");
-    assert_eq!(name(case(Kind::Barrier, 64, 0)), "recursive-doubling");
-    assert_eq!(name(case(Kind::Bcast, 64, 8)), "binomial");
+    assert_eq!(name(case(CollKind::Barrier, 4, 0)), "direct");
+    assert_eq!(name(case(CollKind::Bcast, 4, 8)), "flat");
+    assert_eq!(name(case(CollKind::Reduce, 4, 8)), "flat");
+    assert_eq!(name(case(CollKind::Allreduce, 4, 8)), "direct");
+    assert_eq!(name(case(CollKind::Allgather, 4, 8)), "direct");
+    assert_eq!(name(case(CollKind::Alltoall, 4, 8)), "direct");
+    assert_eq!(name(case(CollKind::Barrier, 64, 0)), "recursive-doubling");
+    assert_eq!(name(case(CollKind::Bcast, 64, 8)), "binomial");
 }
 
 #[test]
-fn the_guide_shows_the_code_as_it_is_and_what_it_comes_to() {
+fn the_guide_shows_the_real_code_and_costs() {
     let guide = include_str!("../../../../docs/internals/adding-a-collective.md");
     let code = include_str!("../../src/bcast/flat.rs");
     assert!(guide.contains(&format!("```rust\n{code}```")), "the guide shows another src/bcast/flat.rs");
     let costs = Costs { alpha: 1e-6, gap: 1e-7, beta: 1e-9, gamma: 0.0 };
-    let text = explain(case(Kind::Bcast, 4, 256), costs);
+    let text = explain(case(CollKind::Bcast, 4, 256), costs);
     assert!(guide.contains(&text), "the guide explains another choice than this:\n{text}");
 }

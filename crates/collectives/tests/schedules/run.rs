@@ -1,6 +1,6 @@
 //! Runs the schedules of all ranks in memory, with steps in any order: with real bytes, or with a clock.
 
-use collectives::{Buffer, Costs, Operands, Peer, Schedule, Span, Step, Type};
+use collectives::{Costs, ElementType, Operands, Peer, Schedule, Span, SpanBuffer, Step};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -50,29 +50,29 @@ pub(crate) struct Rank {
     schedule: Schedule,
     round: usize,
     /// Which steps of the round are done.
-    over: Vec<bool>,
+    completed: Vec<bool>,
     clock: Clock,
 }
 
 /// The times of a rank's round, and its messages and reductions so far.
 #[derive(Clone, Default, Debug)]
 struct Clock {
-    began: f64,
+    started: f64,
     /// Number of messages sent, and the time when the last was sent.
     sent: (usize, f64),
     /// Arrival times of messages, and their bytes.
-    came: Vec<(f64, u64)>,
+    arrivals: Vec<(f64, u64)>,
     /// The time when the reductions are done.
     reduced: f64,
 }
 
 /// Messages in flight, from (group, rank) to (group, rank), each with its arrival time.
-type Wire = BTreeMap<((usize, usize), (usize, usize)), VecDeque<(Vec<u8>, f64)>>;
+type InFlight = BTreeMap<((usize, usize), (usize, usize)), VecDeque<(Vec<u8>, f64)>>;
 
 /// One or two groups of ranks.
 pub(crate) struct World {
     pub(crate) groups: Vec<Vec<Rank>>,
-    wire: Wire,
+    in_flight: InFlight,
     seed: Option<u64>,
     costs: Costs,
 }
@@ -83,19 +83,20 @@ pub(crate) const FREE: Costs = Costs { alpha: 0.0, gap: 0.0, beta: 0.0, gamma: 0
 impl Rank {
     pub(crate) fn new(schedule: Schedule, input: Vec<u8>, output: Vec<u8>) -> Self {
         let extent = |datatype| match datatype {
-            Type::Bytes => 1,
-            Type::Send(at) => EXTENTS[0] + 8 * at as i64,
-            Type::Receive(at) => EXTENTS[1] + 8 * at as i64,
+            ElementType::Bytes => 1,
+            ElementType::Send(at) => EXTENTS[0] + 8 * at as i64,
+            ElementType::Receive(at) => EXTENTS[1] + 8 * at as i64,
         };
         let scratch =
             schedule.scratch().iter().map(|s| vec![GAP; (s.count * extent(s.datatype)) as usize]).collect();
-        assert!((0..schedule.count()).all(|round| !schedule.steps(round).is_empty()), "an empty round");
-        let over = if schedule.count() == 0 { Vec::new() } else { vec![false; schedule.steps(0).len()] };
-        Self { input, output, scratch, schedule, round: 0, over, clock: Clock::default() }
+        assert!((0..schedule.rounds()).all(|round| !schedule.steps(round).is_empty()), "an empty round");
+        let completed =
+            if schedule.rounds() == 0 { Vec::new() } else { vec![false; schedule.steps(0).len()] };
+        Self { input, output, scratch, schedule, round: 0, completed, clock: Clock::default() }
     }
 
     /// The byte ranges of a span, one per element.
-    fn places(span: Span) -> impl Iterator<Item = Range<usize>> {
+    fn byte_ranges(span: Span) -> impl Iterator<Item = Range<usize>> {
         let (first, end) = (span.from, span.from + span.bytes);
         assert!(end <= span.count as u64 * span.size, "a window beyond its elements: {span:?}");
         // Plain bytes are elements without gaps: all are one range.
@@ -109,18 +110,18 @@ impl Rank {
         })
     }
 
-    fn buffer(&self, buffer: Buffer) -> &Vec<u8> {
+    fn buffer(&self, buffer: SpanBuffer) -> &Vec<u8> {
         match buffer {
-            Buffer::Input => &self.input,
-            Buffer::Output => &self.output,
-            Buffer::Scratch(at) => &self.scratch[at],
+            SpanBuffer::Input => &self.input,
+            SpanBuffer::Output => &self.output,
+            SpanBuffer::Scratch(at) => &self.scratch[at],
         }
     }
 
     fn read(&self, span: Span) -> Vec<u8> {
         let buffer = self.buffer(span.buffer);
         let mut bytes = Vec::with_capacity(span.bytes as usize);
-        Self::places(span).for_each(|place| bytes.extend_from_slice(&buffer[place]));
+        Self::byte_ranges(span).for_each(|place| bytes.extend_from_slice(&buffer[place]));
         bytes
     }
 
@@ -131,11 +132,11 @@ impl Rank {
         }
         let mut bytes = bytes;
         let buffer = match span.buffer {
-            Buffer::Input => panic!("the input is not to be written"),
-            Buffer::Output => &mut self.output,
-            Buffer::Scratch(at) => &mut self.scratch[at],
+            SpanBuffer::Input => panic!("the input is not to be written"),
+            SpanBuffer::Output => &mut self.output,
+            SpanBuffer::Scratch(at) => &mut self.scratch[at],
         };
-        for place in Self::places(span) {
+        for place in Self::byte_ranges(span) {
             let (now, rest) = bytes.split_at(place.len());
             buffer[place].copy_from_slice(now);
             bytes = rest;
@@ -160,14 +161,14 @@ impl Rank {
     }
 
     fn is_done(&self) -> bool {
-        self.round == self.schedule.count()
+        self.round == self.schedule.rounds()
     }
 
     fn end_round(&mut self, costs: Costs) {
         self.round += 1;
         let steps = if self.is_done() { 0 } else { self.schedule.steps(self.round).len() };
-        self.over = vec![false; steps];
-        self.clock = Clock::beginning(self.clock.end(costs));
+        self.completed = vec![false; steps];
+        self.clock = Clock::starting_at(self.clock.end(costs));
     }
 }
 
@@ -175,14 +176,14 @@ impl World {
     /// Executes steps in a pseudo-random order.
     pub(crate) fn new(groups: Vec<Vec<Rank>>, seed: u64) -> Self {
         for rank in groups.iter().flatten() {
-            (0..rank.schedule.count()).for_each(|round| check_round(rank.schedule.steps(round)));
+            (0..rank.schedule.rounds()).for_each(|round| check_round(rank.schedule.steps(round)));
         }
-        Self { groups, wire: Wire::new(), seed: Some(seed), costs: FREE }
+        Self { groups, in_flight: InFlight::new(), seed: Some(seed), costs: FREE }
     }
 
     /// Executes the steps of a round in order, with a clock.
     pub(crate) fn timed(groups: Vec<Vec<Rank>>, costs: Costs) -> Self {
-        Self { groups, wire: Wire::new(), seed: None, costs }
+        Self { groups, in_flight: InFlight::new(), seed: None, costs }
     }
 
     fn random(&mut self, below: usize) -> usize {
@@ -197,21 +198,25 @@ impl World {
             .flat_map(|group| (0..self.groups[group].len()).map(move |rank| (group, rank)))
             .collect();
         while !waiting.is_empty() {
-            let (start, mut moved) = (self.random(waiting.len()), false);
+            let (start, mut progressed) = (self.random(waiting.len()), false);
             for i in 0..waiting.len() {
                 let (group, rank) = waiting[(start + i) % waiting.len()];
                 if self.groups[group][rank].is_done() || self.step(group, rank) {
-                    moved = true;
+                    progressed = true;
                     break;
                 }
             }
-            assert!(moved, "a deadlock of {waiting:?}");
+            assert!(progressed, "a deadlock of {waiting:?}");
             waiting.retain(|&(group, rank)| !self.groups[group][rank].is_done());
         }
-        let left: Vec<_> =
-            self.wire.iter().filter(|(_, messages)| !messages.is_empty()).map(|(ends, _)| ends).collect();
+        let left: Vec<_> = self
+            .in_flight
+            .iter()
+            .filter(|(_, messages)| !messages.is_empty())
+            .map(|(ends, _)| ends)
+            .collect();
         assert!(left.is_empty(), "messages that nobody received: {left:?}");
-        self.groups.iter().flatten().map(|rank| rank.clock.began).fold(0.0, f64::max)
+        self.groups.iter().flatten().map(|rank| rank.clock.started).fold(0.0, f64::max)
     }
 
     /// Executes any possible step of a rank's round. Returns whether there was one.
@@ -220,36 +225,38 @@ impl World {
         let round = me.schedule.steps(me.round).to_vec();
         // Messages of one pair match in the order of their steps, so only the first send and the first receive of a peer are
         // possible.
-        let (start, mut moved) = (self.random(round.len()), false);
+        let (start, mut progressed) = (self.random(round.len()), false);
         for i in 0..round.len() {
             let at = (start + i) % round.len();
             let is_first = |peer: Peer, sends: bool| {
-                !round[..at].iter().zip(&self.groups[group][rank].over).any(|(step, over)| match step {
-                    Step::Send { peer: other, .. } => sends && *other == peer && !over,
-                    Step::Receive { peer: other, .. } => !sends && *other == peer && !over,
-                    _ => false,
+                !round[..at].iter().zip(&self.groups[group][rank].completed).any(|(step, completed)| {
+                    match step {
+                        Step::Send { peer: other, .. } => sends && *other == peer && !completed,
+                        Step::Receive { peer: other, .. } => !sends && *other == peer && !completed,
+                        _ => false,
+                    }
                 })
             };
             let ready = match round[at] {
-                _ if self.groups[group][rank].over[at] => false,
+                _ if self.groups[group][rank].completed[at] => false,
                 Step::Send { peer, .. } => is_first(peer, true),
                 Step::Receive { peer, .. } => is_first(peer, false),
                 Step::Reduce { .. } | Step::Copy { .. } => true,
             };
-            if ready && self.carry_out((group, rank), round[at]) {
-                self.groups[group][rank].over[at] = true;
-                moved = true;
+            if ready && self.execute((group, rank), round[at]) {
+                self.groups[group][rank].completed[at] = true;
+                progressed = true;
                 break;
             }
         }
-        if self.groups[group][rank].over.iter().all(|&over| over) {
+        if self.groups[group][rank].completed.iter().all(|&completed| completed) {
             self.groups[group][rank].end_round(self.costs);
         }
-        moved
+        progressed
     }
 
     /// Executes a step, unless it is a receive whose message was not sent yet.
-    fn carry_out(&mut self, (group, rank): (usize, usize), step: Step) -> bool {
+    fn execute(&mut self, (group, rank): (usize, usize), step: Step) -> bool {
         let Costs { gamma, .. } = self.costs;
         let end = |peer| match peer {
             Peer::Local(other) => (group, other),
@@ -259,12 +266,14 @@ impl World {
         match step {
             Step::Send { peer, span } => {
                 let message = (me.read(span), me.clock.send(span.bytes, self.costs));
-                self.wire.entry(((group, rank), end(peer))).or_default().push_back(message);
+                self.in_flight.entry(((group, rank), end(peer))).or_default().push_back(message);
             }
             Step::Receive { peer, span } => {
-                let Some(messages) = self.wire.get_mut(&(end(peer), (group, rank))) else { return false };
+                let Some(messages) = self.in_flight.get_mut(&(end(peer), (group, rank))) else {
+                    return false;
+                };
                 let Some((bytes, time)) = messages.pop_front() else { return false };
-                me.clock.came.push((time.max(me.clock.began), span.bytes));
+                me.clock.arrivals.push((time.max(me.clock.started), span.bytes));
                 me.write(span, &bytes);
             }
             Step::Reduce { from, into, operands } => {
@@ -281,23 +290,23 @@ impl World {
 }
 
 impl Clock {
-    fn beginning(began: f64) -> Self {
-        Self { began, reduced: began, ..Self::default() }
+    fn starting_at(started: f64) -> Self {
+        Self { started, reduced: started, ..Self::default() }
     }
 
     /// Sends a message: the first of a round after alpha, further ones a gap later. Returns its arrival time.
     fn send(&mut self, bytes: u64, costs: Costs) -> f64 {
         let (count, last) = self.sent;
-        let start = if count == 0 { self.began + costs.alpha } else { last + costs.gap };
+        let start = if count == 0 { self.started + costs.alpha } else { last + costs.gap };
         self.sent = (count + 1, start + costs.beta * bytes as f64);
         self.sent.1
     }
 
     /// The time when the round ends. Messages are received one after the other.
     fn end(&mut self, costs: Costs) -> f64 {
-        self.came.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut received = self.began;
-        for (place, &(time, bytes)) in self.came.iter().enumerate() {
+        self.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut received = self.started;
+        for (place, &(time, bytes)) in self.arrivals.iter().enumerate() {
             let each = if place == 0 { 0.0 } else { costs.gap + costs.beta * bytes as f64 };
             received = time.max(received + each);
         }
@@ -319,18 +328,18 @@ fn check_round(round: &[Step]) {
         Step::Copy { from, to } => vec![from, to],
     };
     let key = |buffer| match buffer {
-        Buffer::Input => 0,
-        Buffer::Output => 1,
-        Buffer::Scratch(at) => 2 + at,
+        SpanBuffer::Input => 0,
+        SpanBuffer::Output => 1,
+        SpanBuffer::Scratch(at) => 2 + at,
     };
     let mut writers: BTreeMap<(usize, usize), (usize, usize)> = BTreeMap::new();
     for (at, step) in round.iter().enumerate() {
-        for place in written(step).into_iter().flat_map(|span| places(key(span.buffer), span)) {
+        for place in written(step).into_iter().flat_map(|span| byte_ranges(key(span.buffer), span)) {
             writers.insert((place.0, place.1.start), (place.1.end, at));
         }
     }
     for (at, step) in round.iter().enumerate() {
-        for (buffer, place) in used(step).into_iter().flat_map(|span| places(key(span.buffer), span)) {
+        for (buffer, place) in used(step).into_iter().flat_map(|span| byte_ranges(key(span.buffer), span)) {
             // Among written ranges that start before the end of this one, only the last could overlap it.
             let before = writers.range((buffer, 0)..(buffer, place.end)).next_back();
             if let Some((_, &(end, writer))) = before {
@@ -345,6 +354,6 @@ fn check_round(round: &[Step]) {
 }
 
 /// A span's byte ranges, each with its buffer's number.
-fn places(buffer: usize, span: Span) -> impl Iterator<Item = (usize, Range<usize>)> {
-    Rank::places(span).map(move |place| (buffer, place))
+fn byte_ranges(buffer: usize, span: Span) -> impl Iterator<Item = (usize, Range<usize>)> {
+    Rank::byte_ranges(span).map(move |place| (buffer, place))
 }

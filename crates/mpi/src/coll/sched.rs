@@ -1,4 +1,4 @@
-//! [`Run`]: a collective operation in progress, which carries out the rounds of its plan in order.
+//! [`SchedRun`]: a collective operation in progress, which carries out the rounds of its plan in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use host::SlotKey;
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::{Called, Label, Message};
+use crate::p2p::engine::{Engine, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::{CollCall, MatchKey, Message};
 use crate::status::{Status, UNDEFINED};
 
 /// A step of a schedule, with processes and memory in place of ranks and spans.
 #[derive(Debug)]
-pub(crate) enum Act {
+pub(crate) enum SchedStep {
     /// Sends to a process.
     Send { to: u32, buffer: Buffer },
     /// Receives from a process: exactly the buffer's bytes.
@@ -31,31 +31,31 @@ pub(crate) enum Act {
 /// What this process does in a collective operation. A plan can be carried out any number of times.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) rounds: Vec<Vec<Act>>,
-    /// The label that all its messages match.
-    pub(crate) label: Label,
+    pub(crate) rounds: Vec<Vec<SchedStep>>,
+    /// The context and tag of all its messages.
+    pub(crate) match_key: MatchKey,
     pub(crate) op: Option<Op>,
     /// The call that the other members must have made too; `None` if calls are not compared.
-    pub(crate) called: Option<Called>,
+    pub(crate) called: Option<CollCall>,
 }
 
 /// A plan that is being carried out.
-pub(crate) struct Run {
+pub(crate) struct SchedRun {
     plan: Arc<Plan>,
     /// Rounds started.
-    begun: usize,
+    rounds_started: usize,
     /// Sends and receives of the current round that have not completed, with the size that a receive expects.
     pending: Vec<(SlotKey, Option<u64>)>,
     failed: Option<Error>,
 }
 
-impl Task for Run {
+impl Task for SchedRun {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
         loop {
             let mut pending = std::mem::take(&mut self.pending);
-            pending.retain(|(key, bytes)| match engine.take(*key) {
+            pending.retain(|(key, bytes)| match engine.take_status(*key) {
                 Some(status) => {
-                    self.over(status, *bytes);
+                    self.record_status(status, *bytes);
                     false
                 }
                 None => true,
@@ -65,70 +65,70 @@ impl Task for Run {
                 return None;
             }
             if let Some(error) = self.failed.take() {
-                self.give_up(engine);
+                self.report_failure(engine);
                 return Some(Status::failed(error));
             }
-            if self.begun == self.plan.rounds.len() {
+            if self.rounds_started == self.plan.rounds.len() {
                 return Some(Status::empty());
             }
-            self.begun += 1;
-            if let Err(error) = self.round(engine) {
+            self.rounds_started += 1;
+            if let Err(error) = self.start_round(engine) {
                 self.failed = Some(error);
             }
         }
     }
 
-    fn may_doubt(&self) -> bool {
+    fn may_wait_forever(&self) -> bool {
         self.plan.called.is_some()
     }
 
-    fn doubt(&self, engine: &mut Engine) {
+    fn send_coll_checks(&self, engine: &mut Engine) {
         let Some(called) = self.plan.called else { return };
         let awaited = self.pending.iter().filter_map(|(key, _)| engine.awaited(*key));
         let awaited: BTreeSet<u32> = awaited.collect();
         for process in awaited {
-            engine.tell_of(process, Message::CollCheck { label: self.plan.label, called });
+            engine.send_control(process, Message::CollCheck { match_key: self.plan.match_key, called });
         }
     }
 
-    fn refuse(&mut self, engine: &mut Engine, from: u32, label: Label, called: Called) {
-        let Some(own) = self.plan.called.filter(|_| label == self.plan.label) else { return };
+    fn coll_mismatch(&mut self, engine: &mut Engine, from: u32, match_key: MatchKey, called: CollCall) {
+        let Some(own) = self.plan.called.filter(|_| match_key == self.plan.match_key) else { return };
         if !self.pending.iter().any(|(key, _)| engine.awaited(*key) == Some(from)) {
             return;
         }
-        self.failed.get_or_insert_with(|| own.differs(from, called));
+        self.failed.get_or_insert_with(|| own.mismatch_error(from, called));
         // Transfers in flight run to completion.
         self.pending.retain(|(key, _)| !engine.abandon(*key));
     }
 }
 
-impl Run {
+impl SchedRun {
     /// A run that has not started.
     pub(crate) fn new(plan: Arc<Plan>) -> Self {
-        Self { plan, begun: 0, pending: Vec::new(), failed: None }
+        Self { plan, rounds_started: 0, pending: Vec::new(), failed: None }
     }
 
     /// Reports a failed operation to the peers of this process, so that they stop waiting.
-    fn give_up(&self, engine: &mut Engine) {
+    fn report_failure(&self, engine: &mut Engine) {
         let Some(called) = self.plan.called else { return };
-        engine.gave_up(self.plan.label);
-        let peers = self.plan.rounds.iter().flatten().filter_map(|act| match act {
-            Act::Send { to, .. } => Some(*to),
-            Act::Receive { from, .. } => Some(*from),
-            Act::Reduce { .. } | Act::Copy { .. } => None,
+        engine.record_failure(self.plan.match_key);
+        let peers = self.plan.rounds.iter().flatten().filter_map(|step| match step {
+            SchedStep::Send { to, .. } => Some(*to),
+            SchedStep::Receive { from, .. } => Some(*from),
+            SchedStep::Reduce { .. } | SchedStep::Copy { .. } => None,
         });
         for process in peers.collect::<BTreeSet<u32>>() {
-            engine.tell_of(process, Message::CollMismatch { label: self.plan.label, called });
+            engine.send_control(process, Message::CollMismatch { match_key: self.plan.match_key, called });
         }
     }
 
     /// Records the status of a completed send or receive.
-    fn over(&mut self, status: Status, bytes: Option<u64>) {
-        let few = bytes.filter(|bytes| status.bytes < *bytes);
-        let error = match (status.error, few) {
+    fn record_status(&mut self, status: Status, bytes: Option<u64>) {
+        let too_few = bytes.filter(|bytes| status.bytes < *bytes);
+        let error = match (status.error, too_few) {
             (Some(error), _) => Error::clone(&error),
             (None, Some(bytes)) => {
-                let text = format!("a member has sent {} bytes, where {bytes} belong", status.bytes);
+                let text = format!("a member has sent {} bytes, where {bytes} are expected", status.bytes);
                 Error::new(Class::NOT_SAME, text)
             }
             (None, None) => return,
@@ -137,34 +137,37 @@ impl Run {
     }
 
     /// Starts all steps of the current round: receives first, so that arriving data match posted buffers.
-    fn round(&mut self, engine: &mut Engine) -> Result<()> {
+    fn start_round(&mut self, engine: &mut Engine) -> Result<()> {
         let plan = self.plan.clone();
-        let round = &plan.rounds[self.begun - 1];
-        for act in round {
-            if let Act::Receive { from, buffer } = act {
-                let Label { context, tag } = plan.label;
-                let wanted = Wanted { context, source: Some(*from), tag: Some(tag) };
+        let round = &plan.rounds[self.rounds_started - 1];
+        for step in round {
+            if let SchedStep::Receive { from, buffer } = step {
+                let MatchKey { context, tag } = plan.match_key;
+                let wanted = MatchCriteria { context, source: Some(*from), tag: Some(tag) };
                 // The source's rank is not needed.
-                let begun =
-                    engine.receive(Receive { wanted, buffer: buffer.clone(), names: Names::One(UNDEFINED) });
-                self.began(begun, Some(buffer.len()));
+                let started = engine.receive(Receive {
+                    wanted,
+                    buffer: buffer.clone(),
+                    sources: SourceRanks::One(UNDEFINED),
+                });
+                self.track(started, Some(buffer.len()));
             }
         }
-        for act in round {
-            match act {
-                Act::Receive { .. } => {}
-                Act::Send { to, buffer } => {
-                    let begun = engine.send(*to, plan.label, buffer, Mode::Standard)?;
-                    self.began(begun, None);
+        for step in round {
+            match step {
+                SchedStep::Receive { .. } => {}
+                SchedStep::Send { to, buffer } => {
+                    let started = engine.send(*to, plan.match_key, buffer, Mode::Standard)?;
+                    self.track(started, None);
                 }
-                Act::Reduce { from, into, swapped } => {
+                SchedStep::Reduce { from, into, swapped } => {
                     let op = plan.op.as_ref();
                     let op =
                         op.ok_or_else(|| Error::new(Class::INTERN, "a plan reduces without an operator"))?;
                     engine.host().charge_copy(into.len());
                     reduce(op, from, into, *swapped)?;
                 }
-                Act::Copy { from, to } => {
+                SchedStep::Copy { from, to } => {
                     engine.host().charge_copy(from.len());
                     to.copy_of(from);
                 }
@@ -173,10 +176,10 @@ impl Run {
         Ok(())
     }
 
-    fn began(&mut self, begun: Begun, bytes: Option<u64>) {
-        match begun {
-            Begun::Over(status) => self.over(status, bytes),
-            Begun::Under(key) => self.pending.push((key, bytes)),
+    fn track(&mut self, started: Started, bytes: Option<u64>) {
+        match started {
+            Started::Completed(status) => self.record_status(status, bytes),
+            Started::InProgress(key) => self.pending.push((key, bytes)),
         }
     }
 }

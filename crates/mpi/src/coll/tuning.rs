@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use collectives::{Algorithm, Case, Choice, Costs, Kind, choose};
+use collectives::{Algorithm, Case, Choice, CollKind, Costs, choose};
 use verbs::DeviceAttr;
 
 use crate::bootstrap::Bootstrap;
@@ -16,10 +16,10 @@ pub struct Tuning {
     /// Message costs; `None` derives them from the last device, which is the inter-host one if there are several.
     pub costs: Option<Costs>,
     /// A named algorithm for a kind, used for the calls it can carry out. Other calls are chosen by cost.
-    pub algorithms: BTreeMap<Kind, String>,
+    pub algorithms: BTreeMap<CollKind, String>,
 }
 
-const NOTE: &str = "mpi-tuning";
+const KVS_KEY: &str = "mpi-tuning";
 
 /// Costs of a device that reports none: messages through memory. Measured on two cores of an EPYC, in a guest: 8 bytes took 0.3 to
 /// 0.5 us, 1 MiB 60 to 120 us. Reduction costs are zero, because they do not decide anything: with two ranks an allreduce of 64 KiB
@@ -46,15 +46,15 @@ impl Tuning {
     }
 
     /// The names of a kind's algorithms.
-    pub fn algorithms_of(kind: Kind) -> impl Iterator<Item = &'static str> {
-        Algorithm::of(kind).map(|algorithm| algorithm.name)
+    pub fn algorithms_of(kind: CollKind) -> impl Iterator<Item = &'static str> {
+        Algorithm::all_for(kind).map(|algorithm| algorithm.name)
     }
 
     /// Publishes process 0's tuning, before the first fence.
-    pub(crate) fn tell(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
+    pub(crate) fn publish(&self, bootstrap: &dyn Bootstrap, ports: &[Port]) -> Result<()> {
         for (kind, name) in &self.algorithms {
-            if !Algorithm::of(*kind).any(|algorithm| algorithm.name == name) {
-                let names: Vec<_> = Algorithm::of(*kind).map(|algorithm| algorithm.name).collect();
+            if !Algorithm::all_for(*kind).any(|algorithm| algorithm.name == name) {
+                let names: Vec<_> = Algorithm::all_for(*kind).map(|algorithm| algorithm.name).collect();
                 let text = format!("{} has no algorithm `{name}`: it has {}", kind.name(), names.join(", "));
                 return Err(Error::new(Class::ARG, text));
             }
@@ -68,14 +68,14 @@ impl Tuning {
         for (kind, name) in &self.algorithms {
             write!(note, ";{}={name}", kind.name()).map_err(|error| Error::new(Class::INTERN, error))?;
         }
-        bootstrap.put(NOTE, &note)
+        bootstrap.put(KVS_KEY, &note)
     }
 
     /// Reads the tuning that process 0 has published.
-    pub(crate) fn learn(bootstrap: &dyn Bootstrap) -> Result<Self> {
-        let note = bootstrap.get(NOTE)?;
+    pub(crate) fn read(bootstrap: &dyn Bootstrap) -> Result<Self> {
+        let note = bootstrap.get(KVS_KEY)?;
         Self::parse(&note)
-            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is no tuning of this version's")))
+            .ok_or_else(|| Error::new(Class::OTHER, format_args!("'{note}' is not a tuning of this version")))
     }
 
     fn parse(note: &str) -> Option<Self> {
@@ -84,7 +84,7 @@ impl Tuning {
         let costs = Some(Costs { alpha: cost()?, gap: cost()?, beta: cost()?, gamma: cost()? });
         let algorithm = |part: &str| {
             let (kind, name) = part.split_once('=')?;
-            let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+            let kind = CollKind::ALL.into_iter().find(|known| known.name() == kind)?;
             Some((kind, name.to_owned()))
         };
         Some(Self { costs, algorithms: parts.map(algorithm).collect::<Option<_>>()? })
@@ -93,7 +93,7 @@ impl Tuning {
     /// The algorithm for a call, and its segment size.
     pub(crate) fn choose(&self, case: Case) -> Choice {
         let choice = choose(case, self.costs.unwrap_or(MEMORY));
-        let named = self.algorithms.get(&case.kind).and_then(|name| Algorithm::named(name, &case).ok());
+        let named = self.algorithms.get(&case.kind).and_then(|name| Algorithm::by_name(name, &case).ok());
         Choice { algorithm: named.unwrap_or(choice.algorithm), ..choice }
     }
 }
@@ -104,17 +104,24 @@ mod tests {
 
     /// Goal: the explained choice is the real one. Ranks with shared memory always use it, so it must be the cheapest at any size.
     #[test]
-    fn where_memory_is_shared_it_is_cheapest_for_all_sizes() {
+    fn shared_memory_is_cheapest_at_all_sizes() {
         let attr = fabric::attr("shm").expect("it opens");
-        let kinds =
-            [Kind::Barrier, Kind::Bcast, Kind::Reduce, Kind::Allreduce, Kind::Allgather, Kind::Alltoall];
+        let kinds = [
+            CollKind::Barrier,
+            CollKind::Bcast,
+            CollKind::Reduce,
+            CollKind::Allreduce,
+            CollKind::Allgather,
+            CollKind::Alltoall,
+        ];
         for size in 2..=16 {
             let (costs, shared) = (Tuning::costs_of(&attr), crate::shared_bytes(&attr, size));
             for (kind, bytes) in
                 kinds.into_iter().flat_map(|kind| (0..=30).map(move |at| (kind, 1_u64 << at)))
             {
                 let size = size as usize;
-                let case = Case { kind, size, bytes, commutative: true, even: true, segment: 0, shared };
+                let case =
+                    Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared };
                 assert_eq!(choose(case, costs).algorithm.name, "shared", "{case:?}");
             }
         }
@@ -126,12 +133,13 @@ mod tests {
     fn few_rounds_are_cheap_over_tcp() {
         let costs = Tuning::costs_of(&fabric::attr("iwarp").expect("it opens"));
         for (kind, bytes, name) in [
-            (Kind::Bcast, 1 << 20, "binomial"),
-            (Kind::Bcast, 64 << 20, "chain"),
-            (Kind::Allreduce, 256 << 10, "recursive-doubling"),
-            (Kind::Allreduce, 1 << 20, "rabenseifner"),
+            (CollKind::Bcast, 1 << 20, "binomial"),
+            (CollKind::Bcast, 64 << 20, "chain"),
+            (CollKind::Allreduce, 256 << 10, "recursive-doubling"),
+            (CollKind::Allreduce, 1 << 20, "rabenseifner"),
         ] {
-            let case = Case { kind, size: 4, bytes, commutative: true, even: true, segment: 0, shared: 0 };
+            let case =
+                Case { kind, size: 4, bytes, commutative: true, equal_blocks: true, segment: 0, shared: 0 };
             assert_eq!(choose(case, costs).algorithm.name, name, "{kind:?} of {bytes} bytes");
         }
     }
@@ -140,24 +148,24 @@ mod tests {
     fn two_ranks_exchange_what_they_reduce() {
         let costs = Tuning::costs_of(&fabric::attr("shm").expect("it opens"));
         for bytes in [8, 16 << 10, 1 << 20, 64 << 20] {
-            let (kind, even) = (Kind::Allreduce, true);
-            let case = Case { kind, size: 2, bytes, commutative: true, even, segment: 0, shared: 0 };
+            let (kind, equal_blocks) = (CollKind::Allreduce, true);
+            let case = Case { kind, size: 2, bytes, commutative: true, equal_blocks, segment: 0, shared: 0 };
             assert_eq!(choose(case, costs).algorithm.name, "recursive-doubling", "{bytes} bytes");
         }
     }
 
     #[test]
-    fn what_is_told_is_learned() {
-        let board = crate::bootstrap::Board::new(1);
-        let seat = board.seat(0, &host::real::host());
+    fn published_tuning_is_read_back() {
+        let kvs = crate::bootstrap::LocalKvs::new(1);
+        let bootstrap = kvs.bootstrap(0, &host::real::host());
         let costs = Some(Costs { alpha: 1.5e-6, gap: 1e-7, beta: 1e-10, gamma: 0.0 });
-        let algorithms = [(Kind::Allreduce, "ring".to_owned()), (Kind::Barrier, "tree".to_owned())];
+        let algorithms = [(CollKind::Allreduce, "ring".to_owned()), (CollKind::Barrier, "tree".to_owned())];
         let tuning = Tuning { costs, algorithms: algorithms.into() };
-        tuning.tell(&*seat, &[]).expect("known names");
-        assert_eq!(Tuning::learn(&*seat), Ok(tuning));
-        let wrong = Tuning { algorithms: [(Kind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
-        let refused = wrong.tell(&*seat, &[]).expect_err("no such algorithm");
-        assert!(refused.class == Class::ARG && refused.text.contains("binomial"), "{refused}");
+        tuning.publish(&*bootstrap, &[]).expect("known names");
+        assert_eq!(Tuning::read(&*bootstrap), Ok(tuning));
+        let wrong = Tuning { algorithms: [(CollKind::Bcast, "rign".to_owned())].into(), ..Tuning::default() };
+        let error = wrong.publish(&*bootstrap, &[]).expect_err("no such algorithm");
+        assert!(error.class == Class::ARG && error.text.contains("binomial"), "{error}");
         for nonsense in ["", "1;2;0", "1;2;0;x", "1;2;0;-3", "1;2;0;3;bcast", "1;2;0;3;cast=ring"] {
             assert_eq!(Tuning::parse(nonsense), None, "{nonsense}");
         }

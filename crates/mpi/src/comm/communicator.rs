@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use host::{Held, Lock};
 
 use crate::attribute::{Attributes, Keyval};
-use crate::coll::shm::CommExchange;
+use crate::coll::shm::CommShmColl;
 use crate::comm::context::{Context, Plane};
 use crate::comm::group::{Comparison, Group};
 use crate::comm::oob::OobChannel;
@@ -35,13 +35,13 @@ struct Inner {
     collectives: [AtomicU32; 2],
     /// The next tag for parts of partitioned messages.
     parts: AtomicU32,
-    belongings: Lock<Belongings>,
+    properties: Lock<Properties>,
     /// The state of collective operations in shared memory.
-    exchange: Lock<CommExchange>,
+    shm_coll: Lock<CommShmColl>,
 }
 
 #[derive(Default)]
-struct Belongings {
+struct Properties {
     name: String,
     info: Info,
     errhandler: Errhandler,
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Comm {
 }
 
 #[cold]
-fn early() -> Error {
+fn not_created() -> Error {
     Error::new(
         Class::COMM,
         "the communicator is not created yet; wait for the request of MPI_Comm_idup first",
@@ -86,8 +86,8 @@ impl Comm {
             rank,
             collectives: Default::default(),
             parts: AtomicU32::new(0),
-            belongings: Lock::default(),
-            exchange: Lock::default(),
+            properties: Lock::default(),
+            shm_coll: Lock::default(),
         })))
     }
 
@@ -108,7 +108,7 @@ impl Comm {
     /// [`Class::COMM`] while it is being created.
     #[inline]
     pub(crate) fn context(&self, plane: Plane) -> Result<u64> {
-        self.0.context.get().map(|context| context.plane(plane)).ok_or_else(early)
+        self.0.context.get().map(|context| context.plane(plane)).ok_or_else(not_created)
     }
 
     /// Sets its context.
@@ -118,29 +118,29 @@ impl Comm {
     }
 
     /// The tag of the next blocking collective operation: all members start these in the same order.
-    pub(crate) fn next_collective(&self) -> i32 {
-        self.next_of(0)
+    pub(crate) fn next_collective_tag(&self) -> i32 {
+        self.next_tag(0)
     }
 
     /// The tag of the next nonblocking collective operation. These have an order of their own, since MPI never matches them with
     /// blocking ones.
-    pub(crate) fn next_background(&self) -> i32 {
-        self.next_of(1)
+    pub(crate) fn next_nonblocking_tag(&self) -> i32 {
+        self.next_tag(1)
     }
 
     /// The state of collective operations in shared memory, locked.
     #[inline]
-    pub(crate) fn own_exchange(&self) -> Held<'_, CommExchange> {
-        self.core().hold(&self.0.exchange)
+    pub(crate) fn shm_coll(&self) -> Held<'_, CommShmColl> {
+        self.core().hold(&self.0.shm_coll)
     }
 
-    fn next_of(&self, kind: u32) -> i32 {
+    fn next_tag(&self, kind: u32) -> i32 {
         let number = self.0.collectives[kind as usize].fetch_add(1, Ordering::Relaxed);
         ((number << 1 | kind) & i32::MAX as u32) as i32
     }
 
     /// Reserves this many tags for parts of a message, and returns the first.
-    pub(crate) fn tags_of_parts(&self, parts: u32) -> u32 {
+    pub(crate) fn reserve_part_tags(&self, parts: u32) -> u32 {
         self.0.parts.fetch_add(parts, Ordering::Relaxed)
     }
 
@@ -205,7 +205,7 @@ impl Comm {
 
     /// Its name; empty if it has none.
     pub fn name(&self) -> String {
-        self.0.belongings.lock(self.core().host()).name.clone()
+        self.0.properties.lock(self.core().host()).name.clone()
     }
 
     /// Sets its name, for people.
@@ -217,33 +217,33 @@ impl Comm {
             let text = format!("the name has {} bytes, but at most {NAME_MAX} are possible", name.len());
             return Err(Error::new(Class::ARG, text));
         }
-        self.0.belongings.lock(self.core().host()).name = name.to_owned();
+        self.0.properties.lock(self.core().host()).name = name.to_owned();
         Ok(())
     }
 
     /// The hints that it was created with, or that were set later.
     pub fn info(&self) -> Info {
-        self.0.belongings.lock(self.core().host()).info.clone()
+        self.0.properties.lock(self.core().host()).info.clone()
     }
 
     /// Sets its hints.
     pub fn set_info(&self, info: Info) {
-        self.0.belongings.lock(self.core().host()).info = info;
+        self.0.properties.lock(self.core().host()).info = info;
     }
 
     /// Its error handler.
     pub fn errhandler(&self) -> Errhandler {
-        self.0.belongings.lock(self.core().host()).errhandler.clone()
+        self.0.properties.lock(self.core().host()).errhandler.clone()
     }
 
     /// Sets its error handler.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
-        self.0.belongings.lock(self.core().host()).errhandler = errhandler;
+        self.0.properties.lock(self.core().host()).errhandler = errhandler;
     }
 
     /// The value of an attribute, if it is set.
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
-        self.0.belongings.lock(self.core().host()).attributes.get(key)
+        self.0.properties.lock(self.core().host()).attributes.get(key)
     }
 
     /// Sets an attribute. For an old value the delete function is called.
@@ -254,7 +254,7 @@ impl Comm {
         if self.attribute(key).is_some() {
             self.delete_attribute(key)?;
         }
-        self.0.belongings.lock(self.core().host()).attributes.set(key.clone(), value);
+        self.0.properties.lock(self.core().host()).attributes.set(key.clone(), value);
         Ok(())
     }
 
@@ -265,7 +265,7 @@ impl Comm {
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
         if let Some(value) = self.attribute(key) {
             key.delete(self, value)?;
-            self.0.belongings.lock(self.core().host()).attributes.take(key);
+            self.0.properties.lock(self.core().host()).attributes.take(key);
         }
         Ok(())
     }
@@ -276,12 +276,12 @@ impl Comm {
     /// A delete function's; this attribute and those set before it remain.
     pub fn free(&self) -> Result<()> {
         loop {
-            let last = self.0.belongings.lock(self.core().host()).attributes.all().pop();
+            let last = self.0.properties.lock(self.core().host()).attributes.all().pop();
             let Some((key, _)) = last else { break };
             self.delete_attribute(&key)?;
         }
-        if let Ok(context) = self.context(Plane::Point) {
-            self.core().with(|engine| engine.forget(context));
+        if let Ok(context) = self.context(Plane::PointToPoint) {
+            self.core().with(|engine| engine.drop_context(context));
         }
         Ok(())
     }
@@ -292,15 +292,15 @@ impl Comm {
     /// As [`Comm::free`].
     pub fn disconnect(&self) -> Result<()> {
         let id = self.id();
-        self.core().wait("MPI_Comm_disconnect", |engine| (!engine.is_busy(id)).then_some(()))?;
+        self.core().wait("MPI_Comm_disconnect", |engine| (!engine.has_active_operation(id)).then_some(()))?;
         self.free()
     }
 
     /// Copies the error handler, the hints and the attributes of this communicator to a duplicate.
     pub(crate) fn inherit(&self, to: &Self, info: Option<Info>) -> Result<()> {
         let (errhandler, own, attributes) = {
-            let belongings = self.0.belongings.lock(self.core().host());
-            (belongings.errhandler.clone(), belongings.info.clone(), belongings.attributes.all())
+            let properties = self.0.properties.lock(self.core().host());
+            (properties.errhandler.clone(), properties.info.clone(), properties.attributes.all())
         };
         to.set_errhandler(errhandler);
         to.set_info(info.unwrap_or(own));
@@ -313,8 +313,8 @@ impl Comm {
     }
 
     /// An out-of-band channel between the members of the local group.
-    pub(crate) fn talk(&self) -> Result<OobChannel<'_>> {
-        let plane = if self.is_inter() { Plane::Side } else { Plane::Collective };
-        Ok(OobChannel::new(self.core(), self.context(plane)?, self.next_collective(), self.group()))
+    pub(crate) fn oob(&self) -> Result<OobChannel<'_>> {
+        let plane = if self.is_inter() { Plane::LocalGroup } else { Plane::Collective };
+        Ok(OobChannel::new(self.core(), self.context(plane)?, self.next_collective_tag(), self.group()))
     }
 }

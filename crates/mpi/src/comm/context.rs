@@ -11,21 +11,21 @@ pub(crate) struct Context(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plane {
     /// The program's point-to-point messages.
-    Point = 0,
+    PointToPoint = 0,
     /// Collective operations.
     Collective = 1,
     /// The creation of communicators by some of the members.
-    Making = 2,
+    CommCreate = 2,
     /// Messages within one group of an intercommunicator.
-    Side = 3,
+    LocalGroup = 3,
     /// Announcements of partitioned messages.
-    Announcing = 4,
+    PartitionedInfo = 4,
     /// The parts of partitioned messages.
-    Parts = 5,
+    PartitionedData = 5,
     /// Requests of window members to each other for accesses that the device cannot do.
-    Asking = 6,
+    RmaRequest = 6,
     /// Replies to these requests.
-    Answering = 7,
+    RmaReply = 7,
 }
 
 /// The largest serial number.
@@ -59,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_planes_are_distinct() {
+    fn contexts_and_planes_are_distinct() {
         let mut all = Vec::new();
         for (process, serial) in [(0, 0), (0, 1), (1, 0), (u32::MAX, SERIAL_MAX), (0, SERIAL_MAX)] {
             let context = Context::new(process, serial);
             assert_eq!(Context::from_number(context.number()), context);
-            let planes = [Plane::Point, Plane::Collective, Plane::Making, Plane::Side];
+            let planes = [Plane::PointToPoint, Plane::Collective, Plane::CommCreate, Plane::LocalGroup];
             all.extend(planes.map(|plane| context.plane(plane)));
-            let others = [Plane::Announcing, Plane::Parts, Plane::Asking, Plane::Answering];
+            let others = [Plane::PartitionedInfo, Plane::PartitionedData, Plane::RmaRequest, Plane::RmaReply];
             all.extend(others.map(|plane| context.plane(plane)));
         }
         all.sort_unstable();

@@ -5,7 +5,7 @@
 use crate::comm::communicator::Comm;
 use crate::comm::context::{Context, Plane};
 use crate::comm::group::Group;
-use crate::comm::members::Told;
+use crate::comm::members::GroupDescription;
 use crate::comm::oob::OobChannel;
 use crate::error::{Class, Error, Result};
 use crate::info::Info;
@@ -23,20 +23,20 @@ pub enum SplitType {
 
 impl Comm {
     /// Agrees with all members, of both groups if there are two, on a new name.
-    pub(crate) fn agree(&self) -> Result<Context> {
-        let said = if self.rank() == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
-        let said = match self.remote_group() {
-            Some(_) => self.agree_with_other_side(&said)?,
-            None => said.to_vec(),
+    pub(crate) fn agree_context(&self) -> Result<Context> {
+        let sent = if self.rank() == 0 { self.core().new_context()?.number().to_le_bytes() } else { [0; 8] };
+        let sent = match self.remote_group() {
+            Some(_) => self.agree_between_groups(&sent)?,
+            None => sent.to_vec(),
         };
-        name_of(&self.talk()?.told_by_first(self.rank(), &said)?)
+        parse_context(&self.oob()?.broadcast(self.rank(), &sent)?)
     }
 
     /// Chooses, at both first members, the name from the group whose first member comes first.
-    fn agree_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
-        let heard = self.exchange_with_other_side(said)?;
-        let mine_counts = self.is_before(self.group().process(0), self.peers().process(0));
-        Ok(if mine_counts { said.to_vec() } else { heard })
+    fn agree_between_groups(&self, sent: &[u8]) -> Result<Vec<u8>> {
+        let received = self.exchange_between_leaders(sent)?;
+        let own_first = self.is_before(self.group().process(0), self.peers().process(0));
+        Ok(if own_first { sent.to_vec() } else { received })
     }
 
     /// Whether a process comes before another, in an order that is the same at both.
@@ -47,34 +47,36 @@ impl Comm {
     }
 
     /// Exchanges bytes between the first members of both groups; returns nothing at other members.
-    fn exchange_with_other_side(&self, said: &[u8]) -> Result<Vec<u8>> {
-        let tag = self.next_collective();
+    fn exchange_between_leaders(&self, sent: &[u8]) -> Result<Vec<u8>> {
+        let tag = self.next_collective_tag();
         if self.rank() != 0 {
             return Ok(Vec::new());
         }
-        let talk = OobChannel::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
-        talk.send(0, said)?;
-        talk.receive(0)
+        let oob = OobChannel::new(self.core(), self.context(Plane::Collective)?, tag, self.peers());
+        oob.send(0, sent)?;
+        oob.receive(0)
     }
 
     /// Exchanges `group` for the other side's group, through the first members of both sides.
-    fn exchange_members(&self, group: &Group) -> Result<Told> {
+    fn exchange_groups(&self, group: &Group) -> Result<GroupDescription> {
         let (core, none) = (self.core(), || Error::new(Class::INTERN, "a side has no first member"));
         let (mine, other) =
             (self.group().process(0).ok_or_else(none)?, self.peers().process(0).ok_or_else(none)?);
-        let heard = match self.rank() {
-            0 => self.exchange_with_other_side(&Told::of(core, group)?.bytes_for(core, other)?)?,
-            _ => self.exchange_with_other_side(&[])?,
+        let received = match self.rank() {
+            0 => {
+                self.exchange_between_leaders(&GroupDescription::new(core, group)?.bytes_for(core, other)?)?
+            }
+            _ => self.exchange_between_leaders(&[])?,
         };
-        let talk = self.talk()?;
+        let oob = self.oob()?;
         if self.rank() != 0 {
-            return Told::parse_from(core, mine, &talk.receive(0)?);
+            return GroupDescription::parse_from(core, mine, &oob.receive(0)?);
         }
-        let theirs = Told::parse_from(core, other, &heard);
+        let theirs = GroupDescription::parse_from(core, other, &received);
         for (rank, process) in (1..self.size()).zip(&self.group().members()[1..]) {
             // An empty message is an error at its receiver, too.
             let bytes = theirs.as_ref().map_or(Ok(Vec::new()), |theirs| theirs.bytes_for(core, *process));
-            talk.send(rank, &bytes?)?;
+            oob.send(rank, &bytes?)?;
         }
         theirs
     }
@@ -96,7 +98,7 @@ impl Comm {
     }
 
     fn dup_with(&self, info: Option<Info>) -> Result<Self> {
-        let context = self.agree()?;
+        let context = self.agree_context()?;
         let copy = self.copy(Some(context))?;
         self.inherit(&copy, info)?;
         Ok(copy)
@@ -125,25 +127,25 @@ impl Comm {
             ));
         }
         let wish = [color.to_le_bytes(), key.to_le_bytes()].concat();
-        let wishes = self.talk()?.told_by_all(self.rank(), &wish)?;
-        let context = self.agree()?;
-        let group = of_color(self.group(), &wishes, color)?;
+        let wishes = self.oob()?.allgather(self.rank(), &wish)?;
+        let context = self.agree_context()?;
+        let group = group_of_color(self.group(), &wishes, color)?;
         let remote = match self.remote_group() {
             None => None,
             Some(others) => {
-                let theirs = self.exchange_with_other_side(&wishes)?;
-                Some(of_color(others, &self.talk()?.told_by_first(self.rank(), &theirs)?, color)?)
+                let theirs = self.exchange_between_leaders(&wishes)?;
+                Some(group_of_color(others, &self.oob()?.broadcast(self.rank(), &theirs)?, color)?)
             }
         };
         let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
         if color == UNDEFINED || nobody {
             return Ok(None);
         }
-        self.child(context, group, remote, topology).map(Some)
+        self.derive(context, group, remote, topology).map(Some)
     }
 
     /// Creates a communicator of some of this one's processes, with its error handler.
-    pub(crate) fn child(
+    pub(crate) fn derive(
         &self,
         context: Context,
         group: Group,
@@ -181,8 +183,8 @@ impl Comm {
     ///
     /// # Errors
     /// [`Class::NOT_SAME`] if the lengths differ; [`Class::PROC_ABORTED`] when a member is lost.
-    pub fn told_by_all(&self, bytes: &[u8]) -> Result<Vec<u8>> {
-        self.talk()?.told_by_all(self.rank(), bytes)
+    pub fn allgather_bytes(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        self.oob()?.allgather(self.rank(), bytes)
     }
 
     /// Creates a communicator of some of the members: each calls it with the group that it belongs to, the others with any other
@@ -191,18 +193,18 @@ impl Comm {
     /// # Errors
     /// [`Class::GROUP`] for a group with members that this communicator does not have; [`Class::PROC_ABORTED`].
     pub fn create(&self, group: &Group) -> Result<Option<Self>> {
-        self.check_part(group)?;
-        let context = self.agree()?;
+        self.check_subgroup(group)?;
+        let context = self.agree_context()?;
         let remote = match self.remote_group() {
             None => None,
             Some(_) => {
-                let theirs = self.exchange_members(group)?;
+                let theirs = self.exchange_groups(group)?;
                 Some(theirs.group(self.core())?)
             }
         };
         let member = group.rank_of(self.core().bootstrap().rank()).is_some();
         let nobody = remote.as_ref().is_some_and(|remote| remote.size() == 0);
-        if !member || nobody { Ok(None) } else { self.child(context, group.clone(), remote, None).map(Some) }
+        if !member || nobody { Ok(None) } else { self.derive(context, group.clone(), remote, None).map(Some) }
     }
 
     /// Creates a communicator as [`Comm::create`] does, but collective over the group alone; `tag` distinguishes concurrent calls
@@ -214,15 +216,15 @@ impl Comm {
         if self.is_inter() {
             return Err(Error::new(Class::COMM, "MPI_Comm_create_group needs an intracommunicator"));
         }
-        self.check_part(group)?;
+        self.check_subgroup(group)?;
         let Some(me) = group.rank_of(self.core().bootstrap().rank()) else { return Ok(None) };
-        let name = if me == 0 { self.core().name_context()?.number().to_le_bytes() } else { [0; 8] };
-        let talk = OobChannel::new(self.core(), self.context(Plane::Making)?, tag, group);
-        let context = name_of(&talk.told_by_first(me, &name)?)?;
-        self.child(context, group.clone(), None, None).map(Some)
+        let name = if me == 0 { self.core().new_context()?.number().to_le_bytes() } else { [0; 8] };
+        let oob = OobChannel::new(self.core(), self.context(Plane::CommCreate)?, tag, group);
+        let context = parse_context(&oob.broadcast(me, &name)?)?;
+        self.derive(context, group.clone(), None, None).map(Some)
     }
 
-    fn check_part(&self, group: &Group) -> Result<()> {
+    fn check_subgroup(&self, group: &Group) -> Result<()> {
         match group.members().iter().find(|process| self.group().rank_of(**process).is_none()) {
             None => Ok(()),
             Some(_) => {
@@ -251,7 +253,7 @@ impl Comm {
         if self.group().process(leader).is_none() {
             return Err(Error::new(Class::RANK, format_args!("the leader, rank {leader}, does not exist")));
         }
-        let talk = self.talk()?;
+        let oob = self.oob()?;
         let core = self.core();
         let (context, members) = if self.rank() == leader {
             let agreed = self.agree_as_leader(peer, remote_leader, tag);
@@ -263,24 +265,29 @@ impl Comm {
                     let context = context.number().to_le_bytes();
                     members.bytes_for(core, *process).map(|members| [&context[..], &members].concat())
                 });
-                talk.send(rank, &bytes?)?;
+                oob.send(rank, &bytes?)?;
             }
             agreed?
         } else {
             let none = || Error::new(Class::OTHER, "the leaders of the two sides could not agree");
-            let (said, from) = (talk.receive(leader)?, self.group().process(leader).ok_or_else(none)?);
-            let (context, members) = said.split_at_checked(8).ok_or_else(none)?;
-            (name_of(context)?, Told::parse_from(core, from, members)?)
+            let (received, from) = (oob.receive(leader)?, self.group().process(leader).ok_or_else(none)?);
+            let (context, members) = received.split_at_checked(8).ok_or_else(none)?;
+            (parse_context(context)?, GroupDescription::parse_from(core, from, members)?)
         };
         let remote = members.group(core)?;
         if self.group().intersection(&remote).size() > 0 {
             return Err(Error::new(Class::GROUP, "the two sides have a common member"));
         }
-        self.child(context, self.group().clone(), Some(remote), None)
+        self.derive(context, self.group().clone(), Some(remote), None)
     }
 
     /// Agrees with the other leader on the name, and exchanges the members.
-    fn agree_as_leader(&self, peer: Option<&Self>, remote_leader: i32, tag: i32) -> Result<(Context, Told)> {
+    fn agree_as_leader(
+        &self,
+        peer: Option<&Self>,
+        remote_leader: i32,
+        tag: i32,
+    ) -> Result<(Context, GroupDescription)> {
         let peer = peer.ok_or_else(|| {
             Error::new(Class::COMM, "the leader needs a communicator with the other leader")
         })?;
@@ -293,17 +300,17 @@ impl Comm {
             )
         };
         let other = peer.peers().process(remote_leader).ok_or_else(none)?;
-        let talk = OobChannel::new(self.core(), peer.context(Plane::Making)?, tag, peer.peers());
-        let (core, name) = (self.core(), self.core().name_context()?);
-        let members = Told::of(core, self.group())?.bytes_for(core, other)?;
-        talk.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
-        let heard = talk.receive(remote_leader)?;
-        let Some((their_name, members)) = heard.split_at_checked(8) else {
+        let oob = OobChannel::new(self.core(), peer.context(Plane::CommCreate)?, tag, peer.peers());
+        let (core, name) = (self.core(), self.core().new_context()?);
+        let members = GroupDescription::new(core, self.group())?.bytes_for(core, other)?;
+        oob.send(remote_leader, &[&name.number().to_le_bytes()[..], &members].concat())?;
+        let received = oob.receive(remote_leader)?;
+        let Some((their_name, members)) = received.split_at_checked(8) else {
             return Err(Error::new(Class::OTHER, "the remote leader sent an empty message"));
         };
-        let mine_counts = self.is_before(Some(core.bootstrap().rank()), Some(other));
-        let name = if mine_counts { name } else { name_of(their_name)? };
-        Ok((name, Told::parse_from(core, other, members)?))
+        let own_first = self.is_before(Some(core.bootstrap().rank()), Some(other));
+        let name = if own_first { name } else { parse_context(their_name)? };
+        Ok((name, GroupDescription::parse_from(core, other, members)?))
     }
 
     /// Creates an intracommunicator of both groups. The group that passes `high` comes last; if both pass the same, the group whose
@@ -314,25 +321,25 @@ impl Comm {
     pub fn intercomm_merge(&self, high: bool) -> Result<Self> {
         let none = || Error::new(Class::COMM, "only an intercommunicator can be merged");
         let remote = self.remote_group().ok_or_else(none)?;
-        let context = self.agree()?;
-        let theirs = self.exchange_with_other_side(&[u8::from(high)])?;
-        let theirs = self.talk()?.told_by_first(self.rank(), &theirs)?;
+        let context = self.agree_context()?;
+        let theirs = self.exchange_between_leaders(&[u8::from(high)])?;
+        let theirs = self.oob()?.broadcast(self.rank(), &theirs)?;
         let other_high = theirs.first() == Some(&1);
         let is_lower = self.is_before(self.group().process(0), remote.process(0));
         let first = if high == other_high { is_lower } else { !high };
         let (front, back) = if first { (self.group(), remote) } else { (remote, self.group()) };
-        self.child(context, front.union(back)?, None, None)
+        self.derive(context, front.union(back)?, None, None)
     }
 }
 
 /// Decodes a name.
-pub(crate) fn name_of(bytes: &[u8]) -> Result<Context> {
+pub(crate) fn parse_context(bytes: &[u8]) -> Result<Context> {
     let wrong = |_| Error::new(Class::NOT_SAME, "the members have called different operations");
     Ok(Context::from_number(u64::from_le_bytes(bytes.try_into().map_err(wrong)?)))
 }
 
 /// The members that passed this colour, in the order of the new communicator.
-fn of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
+fn group_of_color(group: &Group, wishes: &[u8], color: i32) -> Result<Group> {
     let int = |four: &[u8]| four.try_into().map(i32::from_le_bytes).unwrap_or(UNDEFINED);
     let wishes = wishes.chunks_exact(8).map(|wish| (int(&wish[..4]), int(&wish[4..])));
     let mut chosen: Vec<(i32, u32)> = wishes
@@ -354,7 +361,7 @@ mod tests {
         let wish = |color: i32, key: i32| [color.to_le_bytes(), key.to_le_bytes()].concat();
         let wishes = [wish(1, 5), wish(2, 0), wish(1, -3), wish(1, 5), wish(UNDEFINED, 0)].concat();
         let group = Group::new(vec![10, 11, 12, 13, 14]).expect("distinct");
-        let of = |color| of_color(&group, &wishes, color).expect("distinct").members().to_vec();
+        let of = |color| group_of_color(&group, &wishes, color).expect("distinct").members().to_vec();
         assert_eq!((of(1), of(2), of(3)), (vec![12, 10, 13], vec![11], vec![]));
     }
 }

@@ -98,7 +98,7 @@ impl Group {
 
     /// Whether each member's rank is its process's number.
     #[inline]
-    pub(crate) fn is_numbered(&self) -> bool {
+    pub(crate) fn has_world_ranks(&self) -> bool {
         self.0.ranks.is_none()
     }
 
@@ -144,13 +144,13 @@ impl Group {
     /// The members that are also in the other group.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        self.keep(|process| other.rank_of(process).is_some())
+        self.filter(|process| other.rank_of(process).is_some())
     }
 
     /// The members that are not in the other group.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
-        self.keep(|process| other.rank_of(process).is_none())
+        self.filter(|process| other.rank_of(process).is_none())
     }
 
     /// The members of these ranks, in this order.
@@ -174,7 +174,7 @@ impl Group {
     /// # Errors
     /// [`Class::ARG`] for a stride of 0; as [`Group::include`].
     pub fn include_ranges(&self, ranges: &[[i32; 3]]) -> Result<Self> {
-        self.include(&self.spread(ranges)?)
+        self.include(&self.expand_ranges(ranges)?)
     }
 
     /// The members without these ranges of ranks: first, last, stride.
@@ -182,7 +182,7 @@ impl Group {
     /// # Errors
     /// As [`Group::include_ranges`].
     pub fn exclude_ranges(&self, ranges: &[[i32; 3]]) -> Result<Self> {
-        self.exclude(&self.spread(ranges)?)
+        self.exclude(&self.expand_ranges(ranges)?)
     }
 
     fn member(&self, rank: i32) -> Result<u32> {
@@ -191,12 +191,12 @@ impl Group {
         self.process(rank).ok_or_else(wrong)
     }
 
-    fn keep(&self, which: impl Fn(u32) -> bool) -> Self {
+    fn filter(&self, which: impl Fn(u32) -> bool) -> Self {
         let list = self.members().iter().copied().filter(|&process| which(process)).collect();
         Self::new(list).expect("a subset of a group is a valid group")
     }
 
-    fn spread(&self, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
+    fn expand_ranges(&self, ranges: &[[i32; 3]]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for &[first, last, stride] in ranges {
             if stride == 0 {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_go_both_ways_and_end_where_they_should() {
+    fn ranges_of_either_direction_include_the_last_rank() {
         let all = Group::of_all(10);
         assert_eq!(all.include_ranges(&[[6, 2, -2], [0, 1, 1]]).expect("ranks"), group(&[6, 4, 2, 0, 1]));
         assert_eq!(all.include_ranges(&[[1, 0, 1]]).expect("no ranks"), Group::empty());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_compare_as_mpi_says() {
+    fn groups_compare_by_members_and_order() {
         let a = group(&[5, 1, 3]);
         assert_eq!(a.compare(&group(&[5, 1, 3])), Comparison::Identical);
         assert_eq!(a.compare(&group(&[1, 3, 5])), Comparison::Similar);

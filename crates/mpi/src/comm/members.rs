@@ -1,4 +1,5 @@
-//! [`Told`]: a group as one process describes it to another: by process numbers within a job, and by addresses across jobs.
+//! [`GroupDescription`]: a group as one process describes it to another: by process numbers within a job, and by addresses across
+//! jobs.
 //!
 //! The guest keys of the members' jobs (`trust`) are sent with the addresses, encrypted under a key that the two processes share.
 //! So an eavesdropper learns no key. The encoding differs for each receiver.
@@ -22,17 +23,17 @@ const NONCE: usize = auth::NONCE;
 /// The most jobs that the members of a group may belong to.
 const JOBS_MAX: usize = u16::MAX as usize;
 
-fn nonsense() -> Error {
+fn bad_format() -> Error {
     Error::new(Class::OTHER, "a process has described a group in a format that this version does not know")
 }
 
 /// The members of a group.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum GroupDescription {
     /// Encoded numbers in the job.
-    Numbers(Vec<u8>),
+    WithinJob(Vec<u8>),
     /// Members of any job.
-    Apart {
+    AcrossJobs {
         /// Guest keys by job.
         keys: BTreeMap<u64, Key>,
         /// Encoded identities and addresses.
@@ -40,18 +41,18 @@ pub(crate) enum Told {
     },
 }
 
-impl Told {
+impl GroupDescription {
     /// Describes a group, for a process that this one can already reach.
-    pub(crate) fn of(core: &Core, group: &Group) -> Result<Self> {
+    pub(crate) fn new(core: &Core, group: &Group) -> Result<Self> {
         // A process that can reach another job knows members of it.
         if core.with(|engine| !engine.transport.strangers().is_empty()) {
-            return Self::apart(core, group);
+            return Self::across_jobs(core, group);
         }
-        Ok(Self::Numbers(group.members().iter().flat_map(|process| process.to_le_bytes()).collect()))
+        Ok(Self::WithinJob(group.members().iter().flat_map(|process| process.to_le_bytes()).collect()))
     }
 
     /// Describes a group, for a process of any job.
-    pub(crate) fn apart(core: &Core, group: &Group) -> Result<Self> {
+    pub(crate) fn across_jobs(core: &Core, group: &Group) -> Result<Self> {
         let (mut keys, mut members) = (BTreeMap::new(), Vec::new());
         for process in group.members() {
             let (identity, address, key) = core.with(|engine| {
@@ -73,7 +74,7 @@ impl Told {
                 format_args!("a group has members of {JOBS_MAX} jobs at most"),
             ));
         }
-        Ok(Self::Apart { keys, members })
+        Ok(Self::AcrossJobs { keys, members })
     }
 
     /// Encodes the group for another process, which shares a key with this one.
@@ -85,15 +86,15 @@ impl Told {
     /// Encodes the group, with keys encrypted under `shared`; in the clear if the two sides share none.
     pub(crate) fn bytes(&self, core: &Core, shared: Option<&Key>) -> Vec<u8> {
         match self {
-            Self::Numbers(numbers) => [&[NUMBERS][..], numbers].concat(),
-            Self::Apart { keys, members } => {
+            Self::WithinJob(numbers) => [&[NUMBERS][..], numbers].concat(),
+            Self::AcrossJobs { keys, members } => {
                 let nonce = core.with(|engine| engine.transport.next_nonce().to_bytes());
                 let mut bytes = vec![ADDRESSES];
                 bytes.extend(nonce);
                 bytes.extend((keys.len() as u16).to_le_bytes());
                 for (job, key) in keys {
                     bytes.extend(job.to_le_bytes());
-                    bytes.extend(sealed(shared, nonce, *job, key).to_bytes());
+                    bytes.extend(seal_key(shared, nonce, *job, key).to_bytes());
                 }
                 bytes.extend(members);
                 bytes
@@ -109,15 +110,15 @@ impl Told {
 
     /// Parses bytes whose keys are encrypted under `shared`.
     pub(crate) fn parse(bytes: &[u8], shared: Option<&Key>) -> Result<Self> {
-        let (kind, rest) = bytes.split_first().ok_or_else(nonsense)?;
+        let (kind, rest) = bytes.split_first().ok_or_else(bad_format)?;
         match *kind {
-            NUMBERS => Ok(Self::Numbers(rest.to_vec())),
-            ADDRESSES => Self::parse_apart(rest, shared).ok_or_else(nonsense),
-            _ => Err(nonsense()),
+            NUMBERS => Ok(Self::WithinJob(rest.to_vec())),
+            ADDRESSES => Self::parse_across_jobs(rest, shared).ok_or_else(bad_format),
+            _ => Err(bad_format()),
         }
     }
 
-    fn parse_apart(bytes: &[u8], shared: Option<&Key>) -> Option<Self> {
+    fn parse_across_jobs(bytes: &[u8], shared: Option<&Key>) -> Option<Self> {
         let (nonce, rest) = bytes.split_first_chunk::<NONCE>()?;
         let (count, mut rest) = rest.split_first_chunk()?;
         let mut keys = BTreeMap::new();
@@ -125,49 +126,49 @@ impl Told {
             let (job, behind) = rest.split_first_chunk()?;
             let (key, behind) = behind.split_first_chunk()?;
             let job = u64::from_le_bytes(*job);
-            keys.insert(job, sealed(shared, *nonce, job, &Key::from_bytes(*key)));
+            keys.insert(job, seal_key(shared, *nonce, job, &Key::from_bytes(*key)));
             rest = behind;
         }
-        Some(Self::Apart { keys, members: rest.to_vec() })
+        Some(Self::AcrossJobs { keys, members: rest.to_vec() })
     }
 
     /// The first member; `None` if the members are numbers.
-    pub(crate) fn first(&self) -> Option<Identity> {
+    pub(crate) fn first_member(&self) -> Option<Identity> {
         match self {
-            Self::Numbers(_) => None,
-            Self::Apart { members, .. } => Identity::parse(members),
+            Self::WithinJob(_) => None,
+            Self::AcrossJobs { members, .. } => Identity::parse(members),
         }
     }
 
     /// The group. Registers its members, and the keys of their jobs, with this process.
     pub(crate) fn group(&self, core: &Core) -> Result<Group> {
         match self {
-            Self::Numbers(numbers) => {
+            Self::WithinJob(numbers) => {
                 let process = |four: &[u8]| four.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
                 Group::new(numbers.chunks_exact(4).map(process).collect())
             }
-            Self::Apart { keys, members } => {
+            Self::AcrossJobs { keys, members } => {
                 for (job, key) in keys {
                     core.with(|engine| engine.transport.members().learn(*job, key.clone()));
                 }
-                introduced(core, members)
+                introduce_members(core, members)
             }
         }
     }
 }
 
 /// Encrypts a key under another one, or decrypts it.
-fn sealed(shared: Option<&Key>, nonce: [u8; NONCE], job: u64, key: &Key) -> Key {
+fn seal_key(shared: Option<&Key>, nonce: [u8; NONCE], job: u64, key: &Key) -> Key {
     shared.map_or_else(|| key.clone(), |shared| shared.seal(&[&nonce[..], &job.to_le_bytes()].concat(), key))
 }
 
-fn introduced(core: &Core, mut bytes: &[u8]) -> Result<Group> {
+fn introduce_members(core: &Core, mut bytes: &[u8]) -> Result<Group> {
     let mut members = Vec::new();
     while !bytes.is_empty() {
-        let identity = Identity::parse(bytes).ok_or_else(nonsense)?;
-        let (len, rest) = bytes[IDENTITY..].split_first_chunk().ok_or_else(nonsense)?;
-        let (note, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or_else(nonsense)?;
-        let note = std::str::from_utf8(note).map_err(|_| nonsense())?;
+        let identity = Identity::parse(bytes).ok_or_else(bad_format)?;
+        let (len, rest) = bytes[IDENTITY..].split_first_chunk().ok_or_else(bad_format)?;
+        let (note, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into()).ok_or_else(bad_format)?;
+        let note = std::str::from_utf8(note).map_err(|_| bad_format())?;
         let address = Address::parse(note)?;
         members.push(core.with(|engine| engine.transport.introduce(identity, address))?);
         bytes = rest;
@@ -185,36 +186,38 @@ mod tests {
         Key::from_bytes([byte; 16])
     }
 
-    /// What [`Told::bytes`] returns for one job.
+    /// What [`GroupDescription::bytes`] returns for one job.
     fn bytes(shared: Option<&Key>) -> Vec<u8> {
         let nonce = [5; NONCE];
-        let sealed = sealed(shared, nonce, 7, &key(1)).to_bytes();
+        let sealed = seal_key(shared, nonce, 7, &key(1)).to_bytes();
         [&[ADDRESSES][..], &nonce, &1_u16.to_le_bytes(), &7_u64.to_le_bytes(), &sealed, b"members"].concat()
     }
 
     fn key_in(bytes: &[u8], shared: Option<&Key>) -> Option<Key> {
-        match Told::parse(bytes, shared) {
-            Ok(Told::Apart { keys, members }) if members == b"members" => keys.get(&7).cloned(),
+        match GroupDescription::parse(bytes, shared) {
+            Ok(GroupDescription::AcrossJobs { keys, members }) if members == b"members" => {
+                keys.get(&7).cloned()
+            }
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn keys_are_readable_for_those_who_share_one() {
-        let told = bytes(Some(&key(2)));
-        assert!(!told.windows(16).any(|window| window == [1; 16]), "the key is in the clear");
-        assert_eq!(key_in(&told, Some(&key(2))), Some(key(1)));
-        assert_ne!(key_in(&told, Some(&key(3))), Some(key(1)));
+    fn keys_are_readable_with_the_shared_key_only() {
+        let description = bytes(Some(&key(2)));
+        assert!(!description.windows(16).any(|window| window == [1; 16]), "the key is in the clear");
+        assert_eq!(key_in(&description, Some(&key(2))), Some(key(1)));
+        assert_ne!(key_in(&description, Some(&key(3))), Some(key(1)));
         assert_eq!(key_in(&bytes(None), None), Some(key(1)));
     }
 
     proptest! {
         /// Goal: no bytes of a peer make this process panic, and truncated ones are refused.
         #[test]
-        fn any_bytes_are_parsed_or_refused(noise in any::<Vec<u8>>(), len in 0..35_usize) {
-            let _ = Told::parse(&noise, Some(&key(2)));
-            let _ = Told::parse(&[&[ADDRESSES][..], &noise].concat(), Some(&key(2)));
-            prop_assert!(Told::parse(&bytes(None)[..len], None).is_err());
+        fn malformed_group_descriptions_are_rejected(noise in any::<Vec<u8>>(), len in 0..35_usize) {
+            let _ = GroupDescription::parse(&noise, Some(&key(2)));
+            let _ = GroupDescription::parse(&[&[ADDRESSES][..], &noise].concat(), Some(&key(2)));
+            prop_assert!(GroupDescription::parse(&bytes(None)[..len], None).is_err());
         }
     }
 }

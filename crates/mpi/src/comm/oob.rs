@@ -4,16 +4,16 @@ use crate::comm::group::Group;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Mode};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Mode, Started};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 
 /// A channel: all its messages have the same context and tag, and ranks are those of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct OobChannel<'a> {
     core: &'a Core,
-    label: Label,
+    match_key: MatchKey,
     /// The processes at the other end.
     others: &'a Group,
 }
@@ -21,7 +21,7 @@ pub(crate) struct OobChannel<'a> {
 impl<'a> OobChannel<'a> {
     /// Opens a channel to `others` in a context (with its plane) under a tag.
     pub(crate) fn new(core: &'a Core, context: u64, tag: i32, others: &'a Group) -> Self {
-        Self { core, label: Label { context, tag }, others }
+        Self { core, match_key: MatchKey { context, tag }, others }
     }
 
     fn process(&self, rank: i32) -> Result<u32> {
@@ -32,10 +32,10 @@ impl<'a> OobChannel<'a> {
     /// Sends bytes to one process, and waits until they have been sent.
     pub(crate) fn send(&self, to: i32, bytes: &[u8]) -> Result<()> {
         let (to, buffer) = (self.process(to)?, Buffer::own(bytes)?);
-        match self.core.with(|engine| engine.send(to, self.label, &buffer, Mode::Standard))? {
-            Begun::Over(status) => status.ok().map(drop),
-            Begun::Under(key) => {
-                self.core.wait("creating a communicator", |engine| engine.take(key))?.ok().map(drop)
+        match self.core.with(|engine| engine.send(to, self.match_key, &buffer, Mode::Standard))? {
+            Started::Completed(status) => status.ok().map(drop),
+            Started::InProgress(key) => {
+                self.core.wait("creating a communicator", |engine| engine.take_status(key))?.ok().map(drop)
             }
         }
     }
@@ -43,8 +43,8 @@ impl<'a> OobChannel<'a> {
     /// Receives the next message from one process.
     pub(crate) fn receive(&self, from: i32) -> Result<Vec<u8>> {
         let source = self.process(from)?;
-        let Label { context, tag } = self.label;
-        let wanted = Wanted { context, source: Some(source), tag: Some(tag) };
+        let MatchKey { context, tag } = self.match_key;
+        let wanted = MatchCriteria { context, source: Some(source), tag: Some(tag) };
         let call = "creating a communicator";
         let len = self.core.wait(call, |engine| {
             if let Some(status) = engine.probe(&wanted, self.others) {
@@ -53,16 +53,16 @@ impl<'a> OobChannel<'a> {
             engine.transport.lost(source).map(|error| Err(error.clone()))
         })??;
         let buffer = Buffer::own(&vec![0; len as usize])?;
-        let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from) };
+        let receive = Receive { wanted, buffer: buffer.clone(), sources: SourceRanks::One(from) };
         let status = match self.core.with(|engine| engine.receive(receive)) {
-            Begun::Over(status) => status,
-            Begun::Under(key) => self.core.wait(call, |engine| engine.take(key))?,
+            Started::Completed(status) => status,
+            Started::InProgress(key) => self.core.wait(call, |engine| engine.take_status(key))?,
         };
         status.ok().map(|_| buffer.to_vec())
     }
 
     /// Broadcasts the bytes of rank 0. `me` is this process's rank among the others.
-    pub(crate) fn told_by_first(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn broadcast(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             return self.receive(0);
         }
@@ -71,8 +71,8 @@ impl<'a> OobChannel<'a> {
     }
 
     /// Gathers bytes from all at all, by rank; all pass equally many bytes.
-    pub(crate) fn told_by_all(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
-        let all = self.collected(me, bytes)?;
+    pub(crate) fn allgather(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+        let all = self.allgatherv(me, bytes)?;
         if all.len() != bytes.len() * self.others.size() as usize {
             return Err(Error::new(Class::NOT_SAME, "the members have called different operations"));
         }
@@ -80,7 +80,7 @@ impl<'a> OobChannel<'a> {
     }
 
     /// Gathers bytes from all at all, concatenated in the order of ranks.
-    pub(crate) fn collected(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn allgatherv(&self, me: i32, bytes: &[u8]) -> Result<Vec<u8>> {
         if me != 0 {
             self.send(0, bytes)?;
         }
@@ -90,6 +90,6 @@ impl<'a> OobChannel<'a> {
                 all.extend(self.receive(rank)?);
             }
         }
-        self.told_by_first(me, &all)
+        self.broadcast(me, &all)
     }
 }

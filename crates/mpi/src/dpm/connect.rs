@@ -6,8 +6,8 @@ use auth::Key;
 
 use crate::comm::communicator::Comm;
 use crate::comm::context::Context;
-use crate::comm::create::name_of;
-use crate::comm::members::Told;
+use crate::comm::create::parse_context;
+use crate::comm::members::GroupDescription;
 use crate::error::{Class, Error, Result};
 use crate::peers::nic::Sizes;
 
@@ -29,7 +29,7 @@ pub trait Bridge {
 }
 
 /// The context of the new communicator, and the members of the other side.
-type Met = (Context, Told);
+type Agreement = (Context, GroupDescription);
 
 /// Maximum size of a message over a bridge: 2^20 members with addresses of up to 1 KiB each.
 const MEMBERS_MAX: usize = 1 << 30;
@@ -37,8 +37,8 @@ const MEMBERS_MAX: usize = 1 << 30;
 /// The message that each root sends once its members know those of the other side.
 const READY: &[u8] = b"ready";
 
-fn nonsense() -> Error {
-    Error::new(Class::PORT, "the other side says what no process of this version says")
+fn bad_format() -> Error {
+    Error::new(Class::PORT, "the other side has sent a message that no process of this version sends")
 }
 
 impl Comm {
@@ -50,17 +50,20 @@ impl Comm {
     /// agree; [`Class::GROUP`] for two sides with a common member; [`Class::PROC_ABORTED`].
     pub fn join(&self, root: i32, mut bridge: Result<Option<&mut dyn Bridge>>) -> Result<Self> {
         if self.is_inter() {
-            return Err(Error::new(Class::COMM, "an intercommunicator is made of intracommunicators"));
+            return Err(Error::new(Class::COMM, "only an intracommunicator can be connected to another job"));
         }
         if self.group().process(root).is_none() {
-            return Err(Error::new(Class::RANK, format_args!("there is no rank {root} to be the root")));
+            return Err(Error::new(
+                Class::RANK,
+                format_args!("root {root} is not a rank of the communicator"),
+            ));
         }
-        let met = match &mut bridge {
-            Ok(Some(bridge)) => self.meet(*bridge),
-            Ok(None) => Err(Error::new(Class::PORT, "the root has no way to the other side")),
+        let agreement = match &mut bridge {
+            Ok(Some(bridge)) => self.agree_over_bridge(*bridge),
+            Ok(None) => Err(Error::new(Class::PORT, "the root has no connection to the other side")),
             Err(error) => Err(error.clone()),
         };
-        let (name, members) = self.met_by_root(root, met)?;
+        let (name, members) = self.distribute_agreement(root, agreement)?;
         let known = members.group(self.core()).and_then(|remote| {
             if self.group().intersection(&remote).size() > 0 {
                 return Err(Error::new(Class::GROUP, "the two sides have a common member"));
@@ -68,42 +71,42 @@ impl Comm {
             Ok(remote)
         });
         // The other side must not send to a process before that process knows the sender.
-        self.talk()?.told_by_all(self.rank(), &[0])?;
+        self.oob()?.allgather(self.rank(), &[0])?;
         let ready = match (&known, &mut bridge) {
             (Err(error), _) => Err(error.clone()),
             (Ok(_), Ok(Some(bridge))) => bridge.send(READY).and_then(|()| bridge.receive(READY.len())),
             (Ok(_), _) => Ok(Vec::new()),
         };
         let ready = if self.rank() == root {
-            self.tell_others(root, |_| ready.clone())?;
+            self.send_from_root(root, |_| ready.clone())?;
             ready?
         } else {
-            self.told_by_root(root)?
+            self.receive_from_root(root)?
         };
         if ready != READY {
-            return Err(nonsense());
+            return Err(bad_format());
         }
-        self.child(name, self.group().clone(), Some(known?), None)
+        self.derive(name, self.group().clone(), Some(known?), None)
     }
 
     /// Sends a message made by `bytes` from the root to each other member, or the error instead.
-    fn tell_others(&self, root: i32, bytes: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
-        let talk = self.talk()?;
+    fn send_from_root(&self, root: i32, bytes: impl Fn(u32) -> Result<Vec<u8>>) -> Result<()> {
+        let oob = self.oob()?;
         for (rank, process) in (0..self.size()).zip(self.group().members()).filter(|(rank, _)| *rank != root)
         {
             let all = match bytes(*process) {
                 Ok(bytes) => [&[0; 4], &bytes[..]].concat(),
                 Err(error) => [&error.class.0.to_le_bytes()[..], error.text.as_bytes()].concat(),
             };
-            talk.send(rank, &all)?;
+            oob.send(rank, &all)?;
         }
         Ok(())
     }
 
-    /// Receives the root's message of [`Comm::tell_others`].
-    fn told_by_root(&self, root: i32) -> Result<Vec<u8>> {
-        let said = self.talk()?.receive(root)?;
-        let (class, rest) = said.split_first_chunk().ok_or_else(nonsense)?;
+    /// Receives the root's message of [`Comm::send_from_root`].
+    fn receive_from_root(&self, root: i32) -> Result<Vec<u8>> {
+        let received = self.oob()?.receive(root)?;
+        let (class, rest) = received.split_first_chunk().ok_or_else(bad_format)?;
         match i32::from_le_bytes(*class) {
             0 => Ok(rest.to_vec()),
             class => Err(Error::new(Class(class), String::from_utf8_lossy(rest))),
@@ -111,38 +114,38 @@ impl Comm {
     }
 
     /// Distributes the root's agreement with the other side, or its error, to all members.
-    fn met_by_root(&self, root: i32, met: Result<Met>) -> Result<Met> {
+    fn distribute_agreement(&self, root: i32, agreement: Result<Agreement>) -> Result<Agreement> {
         let core = self.core();
         if self.rank() == root {
-            self.tell_others(root, |process| {
-                let (name, members) = met.as_ref().map_err(Clone::clone)?;
+            self.send_from_root(root, |process| {
+                let (name, members) = agreement.as_ref().map_err(Clone::clone)?;
                 Ok([&name.number().to_le_bytes()[..], &members.bytes_for(core, process)?].concat())
             })?;
-            return met;
+            return agreement;
         }
-        let said = self.told_by_root(root)?;
-        let (name, members) = said.split_at_checked(8).ok_or_else(nonsense)?;
-        let from = self.group().process(root).ok_or_else(nonsense)?;
-        Ok((name_of(name)?, Told::parse_from(core, from, members)?))
+        let received = self.receive_from_root(root)?;
+        let (name, members) = received.split_at_checked(8).ok_or_else(bad_format)?;
+        let from = self.group().process(root).ok_or_else(bad_format)?;
+        Ok((parse_context(name)?, GroupDescription::parse_from(core, from, members)?))
     }
 
     /// The root's part: agrees on the context of both sides, and gets the other side's members.
-    fn meet(&self, bridge: &mut dyn Bridge) -> Result<Met> {
-        let name = self.core().name_apart();
-        let mine = Told::apart(self.core(), self.group())?;
+    fn agree_over_bridge(&self, bridge: &mut dyn Bridge) -> Result<Agreement> {
+        let name = self.core().new_intercomm_context();
+        let mine = GroupDescription::across_jobs(self.core(), self.group())?;
         let sizes = Sizes::of_job(self.core().bootstrap().size()).bytes_told();
         let (number, key) = (name.number().to_le_bytes(), bridge.shared_key());
         bridge.send(&[&sizes[..], &number[..], &mine.bytes(self.core(), key.as_ref())].concat())?;
-        let said = bridge.receive(MEMBERS_MAX)?;
-        let (their_sizes, said) = said.split_at_checked(sizes.len()).ok_or_else(nonsense)?;
+        let received = bridge.receive(MEMBERS_MAX)?;
+        let (their_sizes, received) = received.split_at_checked(sizes.len()).ok_or_else(bad_format)?;
         if their_sizes != sizes {
-            let text = "the two jobs give their connections unlike memory: one has up to 64 processes, or up to 1024, and the other more";
+            let text = "the connections of the two jobs have different buffer sizes: one job has at most 64 processes, or at most 1024, and the other has more";
             return Err(Error::new(Class::UNSUPPORTED_OPERATION, text));
         }
-        let (their_name, theirs) = said.split_at_checked(8).ok_or_else(nonsense)?;
-        let theirs = Told::parse(theirs, key.as_ref())?;
-        let other = theirs.first().ok_or_else(nonsense)?;
-        let name = if mine.first() < Some(other) { name } else { name_of(their_name)? };
+        let (their_name, theirs) = received.split_at_checked(8).ok_or_else(bad_format)?;
+        let theirs = GroupDescription::parse(theirs, key.as_ref())?;
+        let other = theirs.first_member().ok_or_else(bad_format)?;
+        let name = if mine.first_member() < Some(other) { name } else { parse_context(their_name)? };
         Ok((name, theirs))
     }
 }

@@ -1,4 +1,4 @@
-//! [`Strangers`]: the processes of other jobs that this process knows. Their numbers follow those of its own job, and are valid
+//! [`RemoteJobs`]: the processes of other jobs that this process knows. Their numbers follow those of its own job, and are valid
 //! only locally: between jobs a process is named by its [`Identity`].
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl Identity {
 
 /// The known processes of other jobs, by local number.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct RemoteJobs {
     /// This process, and the size of its job.
     own: Identity,
     size: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Strangers {
     numbers: BTreeMap<Identity, u32>,
 }
 
-impl Strangers {
+impl RemoteJobs {
     /// No known processes outside of this process's job.
     pub(crate) fn new(own: Identity, size: u32) -> Self {
         Self { own, size, known: Vec::new(), numbers: BTreeMap::new() }
@@ -62,7 +62,7 @@ impl Strangers {
 
     /// The identity of a process.
     pub(crate) fn identity(&self, process: u32) -> Identity {
-        match self.of(process) {
+        match self.entry(process) {
             Some((identity, _)) => *identity,
             None => Identity { job: self.own.job, rank: process },
         }
@@ -70,10 +70,10 @@ impl Strangers {
 
     /// The address of a process of another job; `None` for a process of this job.
     pub(crate) fn address(&self, process: u32) -> Option<&Address> {
-        self.of(process).map(|(_, address)| address)
+        self.entry(process).map(|(_, address)| address)
     }
 
-    fn of(&self, process: u32) -> Option<&(Identity, Address)> {
+    fn entry(&self, process: u32) -> Option<&(Identity, Address)> {
         self.known.get(process.checked_sub(self.size)? as usize)
     }
 
@@ -97,7 +97,7 @@ impl Strangers {
         if identity.job == self.own.job || number > i32::MAX as u32 {
             return Err(Error::new(
                 Class::OTHER,
-                format_args!("there is no process {identity:?} to be known"),
+                format_args!("{identity:?} is not a process that can be added"),
             ));
         }
         self.known.push((identity, address));
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strangers_have_numbers_behind_those_of_the_job() {
+    fn remote_processes_are_numbered_after_those_of_the_job() {
         let address = |node: &str| Address {
             node: node.to_owned(),
             ports: Vec::new(),
@@ -121,16 +121,16 @@ mod tests {
             seed: Seed::from_key(Key::from_bytes([1; 16])),
         };
         let of = |job, rank| Identity { job, rank };
-        let mut strangers = Strangers::new(of(7, 1), 4);
-        assert!(strangers.is_empty() && strangers.number(of(8, 0)).is_none());
-        assert_eq!(strangers.introduce(of(8, 3), address("a")), Ok(4));
-        assert_eq!(strangers.introduce(of(6, 0), address("b")), Ok(5));
-        assert_eq!(strangers.introduce(of(8, 3), address("c")), Ok(4), "known already");
-        assert_eq!(strangers.introduce(of(7, 2), address("c")), Ok(2), "of the own job");
-        assert!(strangers.introduce(of(7, 4), address("c")).is_err());
-        assert_eq!((strangers.identity(5), strangers.identity(3)), (of(6, 0), of(7, 3)));
-        assert_eq!((strangers.address(4), strangers.address(3)), (Some(&address("a")), None));
-        assert_eq!((strangers.number(of(7, 3)), strangers.number(of(7, 9))), (Some(3), None));
+        let mut jobs = RemoteJobs::new(of(7, 1), 4);
+        assert!(jobs.is_empty() && jobs.number(of(8, 0)).is_none());
+        assert_eq!(jobs.introduce(of(8, 3), address("a")), Ok(4));
+        assert_eq!(jobs.introduce(of(6, 0), address("b")), Ok(5));
+        assert_eq!(jobs.introduce(of(8, 3), address("c")), Ok(4), "known already");
+        assert_eq!(jobs.introduce(of(7, 2), address("c")), Ok(2), "of the own job");
+        assert!(jobs.introduce(of(7, 4), address("c")).is_err());
+        assert_eq!((jobs.identity(5), jobs.identity(3)), (of(6, 0), of(7, 3)));
+        assert_eq!((jobs.address(4), jobs.address(3)), (Some(&address("a")), None));
+        assert_eq!((jobs.number(of(7, 3)), jobs.number(of(7, 9))), (Some(3), None));
         assert_eq!(Identity::parse(&of(u64::MAX - 1, 5).bytes()), Some(of(u64::MAX - 1, 5)));
         assert_eq!(Identity::parse(&[0; IDENTITY - 1]), None);
     }

@@ -2,9 +2,9 @@
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
-use crate::io::place::{Access, Direction, Position, Split};
+use crate::io::position::{Access, Direction, Position, Split};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::status::Status;
 
@@ -15,10 +15,10 @@ impl File {
     /// [`Class::ACCESS`] for a write-only file; [`Class::ARG`] for a negative offset, and a size that is not a whole number of
     /// etypes; [`Class::UNSUPPORTED_OPERATION`] for a sequential file without the shared pointer; errors of the file system and of
     /// conversions.
-    pub fn read(&self, buffer: &Buffer, place: Position) -> Result<Status> {
-        let access = self.access(Direction::Read, buffer, place)?;
-        let status = self.read_here(&access, buffer)?;
-        self.passed(&access, place, buffer, status.bytes)?;
+    pub fn read(&self, buffer: &Buffer, position: Position) -> Result<Status> {
+        let access = self.access(Direction::Read, buffer, position)?;
+        let status = self.read_independent(&access, buffer)?;
+        self.advance_pointer(&access, position, buffer, status.bytes)?;
         Ok(status)
     }
 
@@ -26,10 +26,10 @@ impl File {
     ///
     /// # Errors
     /// [`Class::READ_ONLY`] for a read-only file; the others of [`File::read`].
-    pub fn write(&self, buffer: &Buffer, place: Position) -> Result<Status> {
-        let access = self.access(Direction::Write, buffer, place)?;
-        let status = self.write_here(&access, buffer)?;
-        self.passed(&access, place, buffer, status.bytes)?;
+    pub fn write(&self, buffer: &Buffer, position: Position) -> Result<Status> {
+        let access = self.access(Direction::Write, buffer, position)?;
+        let status = self.write_independent(&access, buffer)?;
+        self.advance_pointer(&access, position, buffer, status.bytes)?;
         Ok(status)
     }
 
@@ -37,50 +37,50 @@ impl File {
     ///
     /// # Errors
     /// As [`File::read`].
-    pub fn iread(&self, buffer: &Buffer, place: Position) -> Result<Request> {
-        self.read(buffer, place).map(|status| self.over(status))
+    pub fn iread(&self, buffer: &Buffer, position: Position) -> Result<Request> {
+        self.read(buffer, position).map(|status| self.completed_request(status))
     }
 
     /// As [`File::write`], with a request, like [`File::iread`].
     ///
     /// # Errors
     /// As [`File::write`].
-    pub fn iwrite(&self, buffer: &Buffer, place: Position) -> Result<Request> {
-        self.write(buffer, place).map(|status| self.over(status))
+    pub fn iwrite(&self, buffer: &Buffer, position: Position) -> Result<Request> {
+        self.write(buffer, position).map(|status| self.completed_request(status))
     }
 
-    fn over(&self, status: Status) -> Request {
-        Request::of_process(self.core(), Begun::Over(status))
+    fn completed_request(&self, status: Status) -> Request {
+        Request::of_process(self.core(), Started::Completed(status))
     }
 
     /// As [`File::read`], but collective over all processes that opened the file.
     ///
     /// # Errors
     /// As [`File::read`]; an error of the file system fails the call at all processes.
-    pub fn read_all(&self, buffer: &Buffer, place: Position) -> Result<Status> {
-        self.together(Direction::Read, buffer, place)
+    pub fn read_all(&self, buffer: &Buffer, position: Position) -> Result<Status> {
+        self.access_all(Direction::Read, buffer, position)
     }
 
     /// As [`File::write`], but collective over all processes that opened the file.
     ///
     /// # Errors
     /// As [`File::write`]; an error of the file system fails the call at all processes.
-    pub fn write_all(&self, buffer: &Buffer, place: Position) -> Result<Status> {
-        self.together(Direction::Write, buffer, place)
+    pub fn write_all(&self, buffer: &Buffer, position: Position) -> Result<Status> {
+        self.access_all(Direction::Write, buffer, position)
     }
 
-    fn together(&self, way: Direction, buffer: &Buffer, place: Position) -> Result<Status> {
+    fn access_all(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<Status> {
         self.check_open()?;
         if self.with(|state| state.split.is_some()) {
-            return Err(Error::new(Class::IO, "a split collective operation has begun and not ended"));
+            return Err(Error::new(Class::IO, "a split collective operation is active; end it first"));
         }
-        let access = match place {
-            Position::Shared => self.ordered(way, buffer),
-            _ => self.access(way, buffer, place),
+        let access = match position {
+            Position::Shared => self.ordered_access(direction, buffer),
+            _ => self.access(direction, buffer, position),
         };
         // The others wait for this process even if its arguments are invalid.
-        let (access, status) = self.exchange(way, access, buffer)?;
-        self.passed(&access, place, buffer, status.bytes)?;
+        let (access, status) = self.run_all(direction, access, buffer)?;
+        self.advance_pointer(&access, position, buffer, status.bytes)?;
         Ok(status)
     }
 
@@ -88,70 +88,77 @@ impl File {
     ///
     /// # Errors
     /// As [`File::read_all`]; [`Class::IO`] when a split operation is active already.
-    pub fn read_all_begin(&self, buffer: &Buffer, place: Position) -> Result<()> {
-        self.begin(Direction::Read, buffer, place)
+    pub fn read_all_begin(&self, buffer: &Buffer, position: Position) -> Result<()> {
+        self.begin_split(Direction::Read, buffer, position)
     }
 
     /// Starts a write that [`File::write_all_end`] completes, like [`File::read_all_begin`].
     ///
     /// # Errors
     /// As [`File::write_all`]; [`Class::IO`] when a split operation is active already.
-    pub fn write_all_begin(&self, buffer: &Buffer, place: Position) -> Result<()> {
-        self.begin(Direction::Write, buffer, place)
+    pub fn write_all_begin(&self, buffer: &Buffer, position: Position) -> Result<()> {
+        self.begin_split(Direction::Write, buffer, position)
     }
 
-    fn begin(&self, way: Direction, buffer: &Buffer, place: Position) -> Result<()> {
-        let status = self.together(way, buffer, place)?;
-        self.with(|state| state.split = Some(Split { way, place, status }));
+    fn begin_split(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<()> {
+        let status = self.access_all(direction, buffer, position)?;
+        self.with(|state| state.split = Some(Split { direction, position, status }));
         Ok(())
     }
 
-    /// Completes a split read; `place` must be of the kind that started it.
+    /// Completes a split read; `position` must be of the kind that started it.
     ///
     /// # Errors
     /// [`Class::IO`] unless such an operation is active.
-    pub fn read_all_end(&self, place: Position) -> Result<Status> {
-        self.finish(Direction::Read, place)
+    pub fn read_all_end(&self, position: Position) -> Result<Status> {
+        self.end_split(Direction::Read, position)
     }
 
     /// Completes a split write, like [`File::read_all_end`].
     ///
     /// # Errors
     /// [`Class::IO`] unless such an operation is active.
-    pub fn write_all_end(&self, place: Position) -> Result<Status> {
-        self.finish(Direction::Write, place)
+    pub fn write_all_end(&self, position: Position) -> Result<Status> {
+        self.end_split(Direction::Write, position)
     }
 
-    fn finish(&self, way: Direction, place: Position) -> Result<Status> {
+    fn end_split(&self, direction: Direction, position: Position) -> Result<Status> {
         self.check_open()?;
         let kind = std::mem::discriminant::<Position>;
-        let fits = |split: &mut Split| split.way == way && kind(&split.place) == kind(&place);
+        let fits =
+            |split: &mut Split| split.direction == direction && kind(&split.position) == kind(&position);
         let split = self.with(|state| state.split.take_if(fits));
-        let none = || Error::new(Class::IO, "no such split collective operation has begun");
+        let none = || Error::new(Class::IO, "no such split collective operation is active");
         split.map(|split| split.status).ok_or_else(none)
     }
 
     /// Checks an access, and determines its start. This advances a shared pointer.
-    fn access(&self, way: Direction, buffer: &Buffer, place: Position) -> Result<Access> {
-        let (view, etypes) = self.etypes(way, buffer)?;
-        if place != Position::Shared {
-            self.check_random()?;
+    fn access(&self, direction: Direction, buffer: &Buffer, position: Position) -> Result<Access> {
+        let (view, etypes) = self.view_and_etypes(direction, buffer)?;
+        if position != Position::Shared {
+            self.check_random_access()?;
         }
-        let first = match place {
+        let first = match position {
             Position::At(offset) => offset,
             Position::Individual => self.with(|state| state.position),
             Position::Shared => self.0.pointer.add(etypes)?,
         };
-        self.located(view, first, etypes)
+        self.access_from(view, first, etypes)
     }
 
     /// Moves the individual pointer past the data that were read or written.
-    fn passed(&self, access: &Access, place: Position, buffer: &Buffer, bytes: u64) -> Result<()> {
-        if place == Position::Individual {
-            let all = access.view.representation().len_in_file(buffer)?;
+    fn advance_pointer(
+        &self,
+        access: &Access,
+        position: Position,
+        buffer: &Buffer,
+        bytes: u64,
+    ) -> Result<()> {
+        if position == Position::Individual {
+            let all = access.view.representation().file_len(buffer)?;
             // Elements may have another size in the file.
             let passed = u128::from(all) * u128::from(bytes) / u128::from(buffer.len().max(1));
-            let to = (access.from + passed as u64) / access.view.unit();
+            let to = (access.from + passed as u64) / access.view.etype_size();
             self.with(|state| state.position = to as i64);
         }
         Ok(())

@@ -6,98 +6,98 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::coll::sched::{Act, Plan, Run};
+use crate::coll::sched::{Plan, SchedRun, SchedStep};
 use crate::comm::context::Plane;
 use crate::error::{Class, Error, Result};
-use crate::io::domains::{Domains, Listed, interleave};
+use crate::io::domains::{Domains, PieceList, interleave};
 use crate::io::hints::Buffering;
-use crate::io::object::{File, agreed};
-use crate::io::place::{Access, Direction};
+use crate::io::object::{File, agree_result};
+use crate::io::position::{Access, Direction};
 use crate::io::view::Piece;
 use crate::memory::Buffer;
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 use crate::status::Status;
 
 /// A process's part of an operation.
-struct Part {
+struct OwnAccess {
     access: Access,
     /// The data in their file representation, if it differs.
     raw: Option<Buffer>,
-    pieces: Listed,
+    pieces: PieceList,
     /// Size of the file in bytes, for a read.
     size: u64,
 }
 
 /// Bytes in which each process describes its part: an error class, the range of its pieces, and the size of the file.
-const SAID: usize = 32;
+const DESCRIPTION_LEN: usize = 32;
 
 impl File {
     /// The start of this process's access when all use the shared pointer in rank order.
-    pub(super) fn ordered(&self, way: Direction, buffer: &Buffer) -> Result<Access> {
+    pub(super) fn ordered_access(&self, direction: Direction, buffer: &Buffer) -> Result<Access> {
         let comm = &self.0.comm;
-        let found = self.etypes(way, buffer);
+        let found = self.view_and_etypes(direction, buffer);
         let etypes = found.as_ref().map_or(0, |(_, etypes)| *etypes);
-        let all = comm.talk()?.told_by_all(comm.rank(), &etypes.to_le_bytes())?;
+        let all = comm.oob()?.allgather(comm.rank(), &etypes.to_le_bytes())?;
         let all: Vec<i64> = words(&all).map(|word| word as i64).collect();
         let first = if comm.rank() == 0 { self.0.pointer.add(all.iter().sum()) } else { Ok(0) };
-        let said = first.as_ref().map_or_else(|_| Vec::new(), |first| first.to_le_bytes().to_vec());
-        let said = comm.talk()?.told_by_first(comm.rank(), &said)?;
+        let description = first.as_ref().map_or_else(|_| Vec::new(), |first| first.to_le_bytes().to_vec());
+        let description = comm.oob()?.broadcast(comm.rank(), &description)?;
         let first = first.and_then(|_| {
-            let lost = || Error::new(Class::IO, "the shared pointer could not be moved");
-            words(&said).next().map(|word| word as i64).ok_or_else(lost)
+            let lost = || Error::new(Class::IO, "rank 0 could not advance the shared pointer");
+            words(&description).next().map(|word| word as i64).ok_or_else(lost)
         })?;
         let (view, etypes) = found?;
-        self.located(view, first + all[..comm.rank() as usize].iter().sum::<i64>(), etypes)
+        self.access_from(view, first + all[..comm.rank() as usize].iter().sum::<i64>(), etypes)
     }
 
     /// Reads or writes collectively. All processes must call this.
-    pub(super) fn exchange(
+    pub(super) fn run_all(
         &self,
-        way: Direction,
+        direction: Direction,
         access: Result<Access>,
         buffer: &Buffer,
     ) -> Result<(Access, Status)> {
         let comm = &self.0.comm;
-        let part = access.and_then(|access| self.part(way, access, buffer));
-        let said = part.as_ref().map_or_else(
+        let part = access.and_then(|access| self.own_access(direction, access, buffer));
+        let description = part.as_ref().map_or_else(
             |error| [error.class.0 as u64, 0, 0, 0],
             |part| [0, part.pieces.range().start, part.pieces.range().end, part.size],
         );
-        let said: Vec<u8> = said.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let all = comm.talk()?.told_by_all(comm.rank(), &said)?;
-        let all: Vec<[u64; 4]> = all.chunks_exact(SAID).map(four).collect();
+        let description: Vec<u8> = description.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let all = comm.oob()?.allgather(comm.rank(), &description)?;
+        let all: Vec<[u64; 4]> = all.chunks_exact(DESCRIPTION_LEN).map(words_of_description).collect();
         let part = part?;
-        if let Some(rank) = all.iter().position(|said| said[0] != 0) {
-            let text = format!("rank {rank} of the file cannot take part");
+        if let Some(rank) = all.iter().position(|description| description[0] != 0) {
+            let text = format!("rank {rank} of the file has passed invalid arguments");
             return Err(Error::new(Class(all[rank][0] as i32), text));
         }
-        let ranges: Vec<Range<u64>> = all.iter().map(|said| said[1]..said[2]).collect();
-        if !self.is_exchanged(way, &ranges) {
-            let status = match way {
-                Direction::Read => self.read_here(&part.access, buffer),
-                Direction::Write => self.write_here(&part.access, buffer),
+        let ranges: Vec<Range<u64>> = all.iter().map(|description| description[1]..description[2]).collect();
+        if !self.uses_two_phases(direction, &ranges) {
+            let status = match direction {
+                Direction::Read => self.read_independent(&part.access, buffer),
+                Direction::Write => self.write_independent(&part.access, buffer),
             }?;
             return Ok((part.access, status));
         }
-        let end = all.iter().map(|said| said[3]).max().unwrap_or(0);
-        self.in_phases(way, part, buffer, &ranges, end)
+        let end = all.iter().map(|description| description[3]).max().unwrap_or(0);
+        self.two_phase(direction, part, buffer, &ranges, end)
     }
 
     /// This process's part.
-    fn part(&self, way: Direction, access: Access, buffer: &Buffer) -> Result<Part> {
+    fn own_access(&self, direction: Direction, access: Access, buffer: &Buffer) -> Result<OwnAccess> {
         let representation = access.view.representation();
-        let len = representation.len_in_file(buffer)?;
+        let len = representation.file_len(buffer)?;
         let pieces = access.view.pieces(access.from, len).collect();
-        let (raw, size) = match way {
-            Direction::Read => (representation.raw(buffer)?, self.0.disk.size()?),
+        let (raw, size) = match direction {
+            Direction::Read => (representation.file_buffer(buffer)?, self.0.disk.size()?),
             Direction::Write => (representation.encode(buffer)?, 0),
         };
-        Ok(Part { access, raw, pieces, size })
+        Ok(OwnAccess { access, raw, pieces, size })
     }
 
-    fn is_exchanged(&self, way: Direction, ranges: &[Range<u64>]) -> bool {
+    fn uses_two_phases(&self, direction: Direction, ranges: &[Range<u64>]) -> bool {
         let hints = self.with(|state| state.hints);
-        let buffering = if way == Direction::Read { hints.reading } else { hints.writing };
+        let buffering = if direction == Direction::Read { hints.reading } else { hints.writing };
         let is_any = ranges.iter().any(|range| !range.is_empty());
         // In atomic mode each process locks the file for its own access. A single process has nothing to exchange.
         let is_possible = is_any && !self.is_atomic() && ranges.len() > 1;
@@ -108,10 +108,10 @@ impl File {
         }
     }
 
-    fn in_phases(
+    fn two_phase(
         &self,
-        way: Direction,
-        part: Part,
+        direction: Direction,
+        part: OwnAccess,
         buffer: &Buffer,
         ranges: &[Range<u64>],
         end: u64,
@@ -122,18 +122,18 @@ impl File {
             ..touched.map(|range| range.end).max().unwrap_or(0);
         let size = self.0.comm.size();
         let domains = Domains::new(touched, size, hints.nodes.unwrap_or(size as u32), hints.buffer);
-        let Part { access, raw, pieces, .. } = part;
-        let mine = if way == Direction::Read { pieces.cut(end) } else { pieces };
+        let OwnAccess { access, raw, pieces, .. } = part;
+        let mine = if direction == Direction::Read { pieces.truncate(end) } else { pieces };
         let data = raw.as_ref().unwrap_or(buffer);
-        let rounds = Rounds::begin(self, way, &domains, &mine, data)?;
+        let rounds = Rounds::new(self, direction, &domains, &mine, data)?;
         let mut done = Ok(());
         for round in 0..domains.rounds() {
             // An error must not end the loop, because the others continue.
-            let carried_out = rounds.carry_out(round);
+            let carried_out = rounds.run_round(round);
             done = done.and(carried_out);
         }
-        agreed(&self.0.comm, done)?;
-        let bytes = match (way, &raw) {
+        agree_result(&self.0.comm, done)?;
+        let bytes = match (direction, &raw) {
             (Direction::Write, _) => buffer.len(),
             (Direction::Read, None) => mine.total(),
             (Direction::Read, Some(raw)) => {
@@ -147,56 +147,58 @@ impl File {
 /// The rounds of one operation.
 struct Rounds<'a> {
     file: &'a File,
-    way: Direction,
+    direction: Direction,
     domains: &'a Domains,
-    mine: &'a Listed,
+    mine: &'a PieceList,
     data: &'a Buffer,
     /// This process's index as an aggregator, and the pieces of its domain by rank.
-    aggregator: Option<(usize, Vec<Listed>)>,
-    label: Label,
+    aggregator: Option<(usize, Vec<PieceList>)>,
+    match_key: MatchKey,
 }
 
 impl<'a> Rounds<'a> {
     /// Sends each aggregator the pieces of its domain.
-    fn begin(
+    fn new(
         file: &'a File,
-        way: Direction,
+        direction: Direction,
         domains: &'a Domains,
-        mine: &'a Listed,
+        mine: &'a PieceList,
         data: &'a Buffer,
     ) -> Result<Self> {
         let comm = &file.0.comm;
-        let label = Label { context: comm.context(Plane::Collective)?, tag: comm.next_collective() };
+        let match_key =
+            MatchKey { context: comm.context(Plane::Collective)?, tag: comm.next_collective_tag() };
         let aggregator = domains.ranks().iter().position(|rank| *rank == comm.rank());
-        let mut rounds = Self { file, way, domains, mine, data, aggregator: None, label };
-        let lists: Vec<Vec<u8>> =
-            (0..domains.ranks().len()).map(|to| bytes_of(&mine.within(&domains.domain(to)).1)).collect();
+        let mut rounds = Self { file, direction, domains, mine, data, aggregator: None, match_key };
+        let lists: Vec<Vec<u8>> = (0..domains.ranks().len())
+            .map(|to| encode_pieces(&mine.intersect(&domains.domain(to)).1))
+            .collect();
         let counts: Vec<u8> = lists.iter().flat_map(|list| (list.len() as u64).to_le_bytes()).collect();
-        let counts = comm.talk()?.told_by_all(comm.rank(), &counts)?;
+        let counts = comm.oob()?.allgather(comm.rank(), &counts)?;
         let counts: Vec<u64> = words(&counts).collect();
-        let mut acts = Vec::new();
-        let mut heard = Vec::new();
+        let mut steps = Vec::new();
+        let mut received = Vec::new();
         if let Some(me) = aggregator {
             for (rank, counts) in counts.chunks_exact(domains.ranks().len()).enumerate() {
                 let list = Buffer::own(&vec![0; counts[me] as usize])?;
-                rounds.moved(&mut acts, (rank as i32, comm.rank()), (None, Some(list.clone())))?;
-                heard.push(list);
+                rounds.add_transfer(&mut steps, (rank as i32, comm.rank()), (None, Some(list.clone())))?;
+                received.push(list);
             }
         }
         for (list, rank) in lists.iter().zip(domains.ranks()) {
-            let to = heard.get(comm.rank() as usize).filter(|_| *rank == comm.rank());
-            rounds.moved(&mut acts, (comm.rank(), *rank), (Some(Buffer::own(list)?), to.cloned()))?;
+            let to = received.get(comm.rank() as usize).filter(|_| *rank == comm.rank());
+            rounds.add_transfer(&mut steps, (comm.rank(), *rank), (Some(Buffer::own(list)?), to.cloned()))?;
         }
-        rounds.run(acts)?;
-        let lists = || heard.iter().map(|list| pieces_of(&list.to_vec())).collect();
+        rounds.run_steps(steps)?;
+        let lists = || received.iter().map(|list| decode_pieces(&list.to_vec())).collect();
         rounds.aggregator = aggregator.map(|me| (me, lists()));
         Ok(rounds)
     }
 
     /// Adds this process's steps for bytes that one rank sends to another. Each end is given if it is at this process.
-    fn moved(
+    fn add_transfer(
         &self,
-        acts: &mut Vec<Act>,
+        steps: &mut Vec<SchedStep>,
         (from, to): (i32, i32),
         (source, target): (Option<Buffer>, Option<Buffer>),
     ) -> Result<()> {
@@ -210,63 +212,63 @@ impl<'a> Rounds<'a> {
             return Ok(());
         }
         match (source, target) {
-            (Some(source), Some(target)) => acts.push(Act::Copy { from: source, to: target }),
+            (Some(source), Some(target)) => steps.push(SchedStep::Copy { from: source, to: target }),
             // A local transfer is a copy, added when both ends are known.
             _ if from == to => {}
-            (Some(buffer), None) => acts.push(Act::Send { to: process(to)?, buffer }),
-            (None, Some(buffer)) => acts.push(Act::Receive { from: process(from)?, buffer }),
+            (Some(buffer), None) => steps.push(SchedStep::Send { to: process(to)?, buffer }),
+            (None, Some(buffer)) => steps.push(SchedStep::Receive { from: process(from)?, buffer }),
             (None, None) => {}
         }
         Ok(())
     }
 
-    fn run(&self, acts: Vec<Act>) -> Result<()> {
+    fn run_steps(&self, steps: Vec<SchedStep>) -> Result<()> {
         let core = self.file.core();
-        let plan = Arc::new(Plan { rounds: vec![acts], label: self.label, op: None, called: None });
-        let begun = core.with(|engine| engine.begin(Box::new(Run::new(plan))));
-        let call = if self.way == Direction::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
-        core.finish(call, begun).ok().map(drop)
+        let plan = Arc::new(Plan { rounds: vec![steps], match_key: self.match_key, op: None, called: None });
+        let started = core.with(|engine| engine.start_task(Box::new(SchedRun::new(plan))));
+        let call = if self.direction == Direction::Read { "MPI_File_read_all" } else { "MPI_File_write_all" };
+        core.finish(call, started).ok().map(drop)
     }
 
     /// Carries out one round. An error of the file system is returned only after the others have received their data.
-    fn carry_out(&self, round: u64) -> Result<()> {
-        let window = Window::of(self.aggregator.as_ref(), self.domains, round)?;
-        let read = if self.way == Direction::Read { window.read(self.file) } else { Ok(()) };
-        self.run(self.acts(&window, round)?)?;
+    fn run_round(&self, round: u64) -> Result<()> {
+        let window = RoundBuffer::new(self.aggregator.as_ref(), self.domains, round)?;
+        let read = if self.direction == Direction::Read { window.read(self.file) } else { Ok(()) };
+        self.run_steps(self.transfers(&window, round)?)?;
         read?;
-        if self.way == Direction::Write { window.write(self.file) } else { Ok(()) }
+        if self.direction == Direction::Write { window.write(self.file) } else { Ok(()) }
     }
 
     /// The data transfers of a round.
-    fn acts(&self, window: &Window, round: u64) -> Result<Vec<Act>> {
-        let (me, mut acts) = (self.file.0.comm.rank(), Vec::new());
+    fn transfers(&self, window: &RoundBuffer, round: u64) -> Result<Vec<SchedStep>> {
+        let (me, mut steps) = (self.file.0.comm.rank(), Vec::new());
         let mut own = None;
         for (rank, there) in window.parts() {
             if rank == me {
                 own = Some(there);
-            } else if self.way == Direction::Write {
-                self.moved(&mut acts, (rank, me), (None, Some(there)))?;
+            } else if self.direction == Direction::Write {
+                self.add_transfer(&mut steps, (rank, me), (None, Some(there)))?;
             } else {
-                self.moved(&mut acts, (me, rank), (Some(there), None))?;
+                self.add_transfer(&mut steps, (me, rank), (Some(there), None))?;
             }
         }
         for (aggregator, rank) in self.domains.ranks().iter().enumerate() {
-            let (from, found) = self.mine.within(&self.domains.window(aggregator, round));
+            let (from, found) = self.mine.intersect(&self.domains.window(aggregator, round));
             let len = found.iter().map(|piece| piece.len).sum();
             let here = (len > 0).then(|| self.data.clone().window(from, len));
             let there = own.take_if(|_| *rank == me);
-            if self.way == Direction::Write {
-                self.moved(&mut acts, (me, *rank), (here, there))?;
+            if self.direction == Direction::Write {
+                self.add_transfer(&mut steps, (me, *rank), (here, there))?;
             } else {
-                self.moved(&mut acts, (*rank, me), (there, here))?;
+                self.add_transfer(&mut steps, (*rank, me), (there, here))?;
             }
         }
-        Ok(acts)
+        Ok(steps)
     }
 }
 
 /// An aggregator's data of one round; empty at other processes.
-struct Window {
+struct RoundBuffer {
     /// The pieces of all ranks, in rank order.
     memory: Buffer,
     /// Bytes of each rank.
@@ -275,13 +277,13 @@ struct Window {
     pieces: Vec<Piece>,
 }
 
-impl Window {
-    fn of(aggregator: Option<&(usize, Vec<Listed>)>, domains: &Domains, round: u64) -> Result<Self> {
+impl RoundBuffer {
+    fn new(aggregator: Option<&(usize, Vec<PieceList>)>, domains: &Domains, round: u64) -> Result<Self> {
         let (mut lens, mut pieces) = (Vec::new(), Vec::new());
         if let Some((me, lists)) = aggregator {
             let range = domains.window(*me, round);
             for list in lists {
-                let found = list.within(&range).1;
+                let found = list.intersect(&range).1;
                 lens.push(found.iter().map(|piece| piece.len).sum());
                 pieces.extend(found);
             }
@@ -311,7 +313,11 @@ impl Window {
             });
             let mut pieces: Vec<(u64, &[u8])> = pieces.collect();
             pieces.sort_by_key(|(offset, _)| *offset);
-            runs(pieces, |slice| slice.len(), |offset, slices| file.0.disk.gather(offset, &slices))
+            for_each_contiguous(
+                pieces,
+                |slice| slice.len(),
+                |offset, slices| file.0.disk.write_vectored(offset, &slices),
+            )
         })
     }
 
@@ -326,12 +332,12 @@ impl Window {
                 pieces.push((piece.offset, now));
             }
             pieces.sort_by_key(|(offset, _)| *offset);
-            runs(
+            for_each_contiguous(
                 pieces,
                 |slice| slice.len(),
                 |offset, slices| {
                     let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
-                    let count = file.0.disk.scatter(offset, slices)?;
+                    let count = file.0.disk.read_vectored(offset, slices)?;
                     let shrunk = || Error::new(Class::IO, "the file has become shorter while it was read");
                     if count < wanted { Err(shrunk()) } else { Ok(()) }
                 },
@@ -343,7 +349,7 @@ impl Window {
 }
 
 /// Calls `act` for each sequence of slices that is contiguous in the file.
-fn runs<T>(
+fn for_each_contiguous<T>(
     pieces: Vec<(u64, T)>,
     len: impl Fn(&T) -> usize,
     mut act: impl FnMut(u64, Vec<T>) -> Result<()>,
@@ -366,16 +372,16 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|eight| eight.try_into().map_or(0, u64::from_le_bytes))
 }
 
-fn four(bytes: &[u8]) -> [u64; 4] {
+fn words_of_description(bytes: &[u8]) -> [u64; 4] {
     let mut words = words(bytes);
     [(); 4].map(|()| words.next().unwrap_or(0))
 }
 
-fn bytes_of(pieces: &[Piece]) -> Vec<u8> {
+fn encode_pieces(pieces: &[Piece]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| [piece.offset, piece.len]).flat_map(u64::to_le_bytes).collect()
 }
 
-fn pieces_of(bytes: &[u8]) -> Listed {
+fn decode_pieces(bytes: &[u8]) -> PieceList {
     let words: Vec<u64> = words(bytes).collect();
     words.chunks_exact(2).map(|two| Piece { offset: two[0], len: two[1] }).collect()
 }
@@ -385,10 +391,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_what_follows_each_other() {
+    fn contiguous_pieces_are_joined() {
         let mut rows = Vec::new();
         let pieces = vec![(0, 4), (4, 2), (7, 1), (8, 3), (8, 3), (20, 1)];
-        runs(
+        for_each_contiguous(
             pieces,
             |len| *len,
             |offset, lens| {
@@ -401,10 +407,10 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_told() {
+    fn piece_list_roundtrip_keeps_pieces() {
         let pieces = [Piece { offset: 3, len: 5 }, Piece { offset: 1 << 40, len: 1 }];
-        let heard = pieces_of(&bytes_of(&pieces));
-        assert_eq!((heard.total(), heard.range()), (6, 3..(1 << 40) + 1));
-        assert_eq!(heard.within(&(0..u64::MAX)).1, pieces);
+        let received = decode_pieces(&encode_pieces(&pieces));
+        assert_eq!((received.total(), received.range()), (6, 3..(1 << 40) + 1));
+        assert_eq!(received.intersect(&(0..u64::MAX)).1, pieces);
     }
 }

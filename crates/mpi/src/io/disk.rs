@@ -73,7 +73,7 @@ impl Disk {
         Ok(Self { file, path: path.to_owned() })
     }
 
-    fn told<T>(&self, what: &str, done: io::Result<T>) -> Result<T> {
+    fn map_error<T>(&self, what: &str, done: io::Result<T>) -> Result<T> {
         done.map_err(|error| {
             let error = failed(what, &self.path, &error);
             // The name was valid when the file was opened.
@@ -87,11 +87,11 @@ impl Disk {
 
     /// The file's size in bytes.
     pub(crate) fn size(&self) -> Result<u64> {
-        self.told("asking the size of", self.file.metadata()).map(|about| about.len())
+        self.map_error("asking the size of", self.file.metadata()).map(|about| about.len())
     }
 
     pub(crate) fn set_size(&self, size: u64) -> Result<()> {
-        self.told("setting the size of", self.file.set_len(size))
+        self.map_error("setting the size of", self.file.set_len(size))
     }
 
     /// Reserves space for a file of at least `size` bytes.
@@ -102,21 +102,22 @@ impl Disk {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => done.map_err(io::Error::from),
         };
-        self.told("preallocating", done)
+        self.map_error("preallocating", done)
     }
 
     /// Waits until all of this process's writes are on the disk.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.told("synchronising", self.file.sync_all())
+        self.map_error("synchronising", self.file.sync_all())
     }
 
     /// Runs `act` under a lock on the file, which excludes other openers on this host and others; a shared lock can be held by
     /// several.
-    pub(crate) fn locked<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn with_lock<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let operation = if is_shared { FlockOperation::LockShared } else { FlockOperation::LockExclusive };
-        self.told("locking", until_done(|| flock(&self.file, operation)))?;
+        self.map_error("locking", retry_interrupted(|| flock(&self.file, operation)))?;
         let done = act();
-        let unlocked = self.told("unlocking", until_done(|| flock(&self.file, FlockOperation::Unlock)));
+        let unlocked =
+            self.map_error("unlocking", retry_interrupted(|| flock(&self.file, FlockOperation::Unlock)));
         let done = done?;
         unlocked.map(|()| done)
     }
@@ -125,7 +126,7 @@ impl Disk {
     pub(crate) fn write(&self, pieces: impl Iterator<Item = Piece>, mut bytes: &[u8]) -> Result<()> {
         for piece in pieces {
             let (now, later) = bytes.split_at(piece.len as usize);
-            self.told("writing", self.file.write_all_at(now, piece.offset))?;
+            self.map_error("writing", self.file.write_all_at(now, piece.offset))?;
             bytes = later;
         }
         Ok(())
@@ -136,13 +137,13 @@ impl Disk {
     pub(crate) fn read(&self, pieces: impl Iterator<Item = Piece>, into: &mut [u8]) -> Result<usize> {
         let (mut pieces, mut done, mut scratch) = (pieces.peekable(), 0, Vec::new());
         while let Some(first) = pieces.next() {
-            let mut near = vec![first];
+            let mut merged = vec![first];
             let reaches =
-                |end: u64, next: &Piece| next.offset <= end + GAP && next.end() <= first.offset + NEAR;
-            while let Some(next) = pieces.next_if(|next| reaches(near[near.len() - 1].end(), next)) {
-                near.push(next);
+                |end: u64, next: &Piece| next.offset <= end + GAP && next.end() <= first.offset + MERGED_MAX;
+            while let Some(next) = pieces.next_if(|next| reaches(merged[merged.len() - 1].end(), next)) {
+                merged.push(next);
             }
-            if let [only] = near[..] {
+            if let [only] = merged[..] {
                 let len = only.len as usize;
                 let count = self.fill(only.offset, &mut into[done..done + len])?;
                 done += count;
@@ -151,10 +152,10 @@ impl Disk {
                 }
                 continue;
             }
-            let span = (near[near.len() - 1].end() - first.offset) as usize;
+            let span = (merged[merged.len() - 1].end() - first.offset) as usize;
             scratch.resize(span.max(scratch.len()), 0);
             let count = self.fill(first.offset, &mut scratch[..span])?;
-            for piece in &near {
+            for piece in &merged {
                 let at = (piece.offset - first.offset) as usize;
                 let len = count.saturating_sub(at).min(piece.len as usize);
                 into[done..done + len].copy_from_slice(&scratch[at..at + len]);
@@ -174,21 +175,22 @@ impl Disk {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return self.told("reading", Err(error)),
+                Err(error) => return self.map_error("reading", Err(error)),
             }
         }
         Ok(done)
     }
 
     /// Writes pieces of memory contiguously into the file.
-    pub(crate) fn gather(&self, mut offset: u64, slices: &[&[u8]]) -> Result<()> {
+    pub(crate) fn write_vectored(&self, mut offset: u64, slices: &[&[u8]]) -> Result<()> {
         let mut slices: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             let most = rest.len().min(SLICES);
-            let count = self.told("writing", until_done(|| pwritev(&self.file, &rest[..most], offset)))?;
+            let count =
+                self.map_error("writing", retry_interrupted(|| pwritev(&self.file, &rest[..most], offset)))?;
             if count == 0 {
-                return self.told("writing", Err(ErrorKind::WriteZero.into()));
+                return self.map_error("writing", Err(ErrorKind::WriteZero.into()));
             }
             offset += count as u64;
             IoSlice::advance_slices(&mut rest, count);
@@ -197,12 +199,13 @@ impl Disk {
     }
 
     /// Reads contiguous bytes into pieces of memory, up to the end of the file. Returns the size read.
-    pub(crate) fn scatter(&self, offset: u64, slices: Vec<&mut [u8]>) -> Result<usize> {
+    pub(crate) fn read_vectored(&self, offset: u64, slices: Vec<&mut [u8]>) -> Result<usize> {
         let mut slices: Vec<IoSliceMut<'_>> = slices.into_iter().map(IoSliceMut::new).collect();
         let (mut rest, mut done) = (&mut slices[..], 0);
         while !rest.is_empty() {
             let (most, at) = (rest.len().min(SLICES), offset + done as u64);
-            let count = self.told("reading", until_done(|| preadv(&self.file, &mut rest[..most], at)))?;
+            let count =
+                self.map_error("reading", retry_interrupted(|| preadv(&self.file, &mut rest[..most], at)))?;
             if count == 0 {
                 break;
             }
@@ -215,9 +218,9 @@ impl Disk {
 
 /// Gap between two pieces up to which reading it is cheaper than another call; and maximum size of a merged read.
 const GAP: u64 = 4096;
-const NEAR: u64 = 1 << 20;
+const MERGED_MAX: u64 = 1 << 20;
 
-fn until_done<T>(mut act: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+fn retry_interrupted<T>(mut act: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
             Err(Errno::INTR) => {}

@@ -57,25 +57,25 @@ impl Domains {
 
 /// Ascending pieces of a file, each with the total size of the pieces before it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Listed {
+pub(crate) struct PieceList {
     pieces: Vec<Piece>,
     before: Vec<u64>,
     total: u64,
 }
 
-impl FromIterator<Piece> for Listed {
+impl FromIterator<Piece> for PieceList {
     fn from_iter<T: IntoIterator<Item = Piece>>(pieces: T) -> Self {
-        let mut listed = Self::default();
+        let mut list = Self::default();
         for piece in pieces {
-            listed.before.push(listed.total);
-            listed.total += piece.len;
-            listed.pieces.push(piece);
+            list.before.push(list.total);
+            list.total += piece.len;
+            list.pieces.push(piece);
         }
-        listed
+        list
     }
 }
 
-impl Listed {
+impl PieceList {
     /// Total size in bytes.
     pub(crate) fn total(&self) -> u64 {
         self.total
@@ -88,7 +88,7 @@ impl Listed {
     }
 
     /// The pieces within a range of the file, and the number of listed bytes before it.
-    pub(crate) fn within(&self, range: &Range<u64>) -> (u64, Vec<Piece>) {
+    pub(crate) fn intersect(&self, range: &Range<u64>) -> (u64, Vec<Piece>) {
         let first = self.pieces.partition_point(|piece| piece.end() <= range.start);
         let mut found = Vec::new();
         let mut before = self.before.get(first).copied().unwrap_or(self.total);
@@ -106,8 +106,8 @@ impl Listed {
     }
 
     /// The pieces, truncated at a byte of the file.
-    pub(crate) fn cut(self, end: u64) -> Self {
-        self.within(&(0..end)).1.into_iter().collect()
+    pub(crate) fn truncate(self, end: u64) -> Self {
+        self.intersect(&(0..end)).1.into_iter().collect()
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     proptest! {
         /// Every byte of the range is in exactly one window of one aggregator, and the windows contain nothing else.
         #[test]
-        fn windows_are_the_range(start in 0_u64..20_000, len in 1_u64..100_000, size in 1_i32..9, nodes in 1_u32..12, window in 1_u64..30_000) {
+        fn windows_cover_the_range_once(start in 0_u64..20_000, len in 1_u64..100_000, size in 1_i32..9, nodes in 1_u32..12, window in 1_u64..30_000) {
             let domains = Domains::new(start..start + len, size, nodes, window);
             prop_assert!(domains.ranks().windows(2).all(|two| two[0] < two[1]));
             prop_assert!(domains.ranks().iter().all(|rank| (0..size).contains(rank)));
@@ -143,7 +143,7 @@ mod tests {
 
         /// The pieces within a range contain the list's bytes in it, preceded by the right number of bytes.
         #[test]
-        fn a_part_of_a_list_is_what_its_bytes_say(pieces in prop::collection::vec((0_u64..5, 1_u64..6), 0..8), from in 0_u64..40, len in 0_u64..40) {
+        fn intersection_agrees_with_list_of_bytes(pieces in prop::collection::vec((0_u64..5, 1_u64..6), 0..8), from in 0_u64..40, len in 0_u64..40) {
             let mut at = 0;
             let pieces = pieces.into_iter().map(|(gap, len)| {
                 let piece = Piece { offset: at + gap, len };
@@ -152,22 +152,22 @@ mod tests {
             });
             let pieces: Vec<Piece> = pieces.collect();
             let bytes: Vec<u64> = pieces.iter().flat_map(|piece| piece.offset..piece.end()).collect();
-            let listed: Listed = pieces.into_iter().collect();
-            prop_assert_eq!(listed.total(), bytes.len() as u64);
-            let (before, found) = listed.within(&(from..from + len));
+            let list: PieceList = pieces.into_iter().collect();
+            prop_assert_eq!(list.total(), bytes.len() as u64);
+            let (before, found) = list.intersect(&(from..from + len));
             let found: Vec<u64> = found.iter().flat_map(|piece| piece.offset..piece.end()).collect();
             let want: Vec<u64> = bytes.iter().copied().filter(|byte| (from..from + len).contains(byte)).collect();
             if !want.is_empty() {
                 prop_assert_eq!(before, bytes.iter().filter(|byte| **byte < from).count() as u64);
             }
             prop_assert_eq!(found, want);
-            let cut = listed.cut(from).total();
+            let cut = list.truncate(from).total();
             prop_assert_eq!(cut, bytes.iter().filter(|byte| **byte < from).count() as u64);
         }
     }
 
     #[test]
-    fn ranges_of_ranks_interleave_or_follow_each_other() {
+    fn interleave_is_true_for_overlapping_ranges_only() {
         assert!(!interleave(&[0..4, 4..8, 3..3, 9..10]) && !interleave(&[4..8, 0..4]));
         assert!(interleave(&[0..4, 3..8]) && interleave(&[7..9, 0..4, 2..3]));
         assert!(!interleave(&[]));

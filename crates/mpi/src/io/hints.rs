@@ -35,7 +35,7 @@ impl Default for Hints {
     }
 }
 
-fn word(buffering: Buffering) -> &'static str {
+fn hint_value(buffering: Buffering) -> &'static str {
     match buffering {
         Buffering::Automatic => "automatic",
         Buffering::Always => "enable",
@@ -45,7 +45,7 @@ fn word(buffering: Buffering) -> &'static str {
 
 impl Hints {
     /// Applies the known hints. Invalid values are ignored, as MPI allows.
-    pub(crate) fn learn(&mut self, info: &Info) {
+    pub(crate) fn update(&mut self, info: &Info) {
         for (key, value) in info.pairs() {
             let buffering = match value.as_str() {
                 "enable" | "true" => Some(Buffering::Always),
@@ -74,8 +74,8 @@ impl Hints {
         let pairs = [
             ("cb_nodes", nodes.to_string()),
             ("cb_buffer_size", self.buffer.to_string()),
-            ("romio_cb_read", word(self.reading).to_owned()),
-            ("romio_cb_write", word(self.writing).to_owned()),
+            ("romio_cb_read", hint_value(self.reading).to_owned()),
+            ("romio_cb_write", hint_value(self.writing).to_owned()),
         ];
         let mut info = Info::default();
         for (key, value) in pairs {
@@ -91,13 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_learnt_and_shown() {
+    fn hints_in_use_are_reported() {
         let mut info = Info::default();
         let given =
             [("cb_nodes", "2"), ("cb_buffer_size", "1"), ("romio_cb_write", "disable"), ("other", "x")];
         given.iter().for_each(|(key, value)| info.set(key, value).expect("short"));
         let mut hints = Hints::default();
-        hints.learn(&info);
+        hints.update(&info);
         let shown = hints.info(4);
         let of = |key: &str| shown.get(key).expect("a key").map(str::to_owned);
         assert_eq!((of("cb_nodes").as_deref(), of("cb_buffer_size").as_deref()), (Some("2"), Some("4096")));
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(of("other"), None);
         info.set("cb_nodes", "many").expect("short");
         let before = hints;
-        hints.learn(&info);
+        hints.update(&info);
         assert_eq!(hints, before);
     }
 }

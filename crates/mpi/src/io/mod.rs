@@ -12,31 +12,31 @@
 //! | file | contents |
 //! |---|---|
 //! | `object` | [`File`]: its properties and settings |
-//! | `opening`, `mode` | opening, closing and deleting files; access modes |
+//! | `open`, `mode` | opening, closing and deleting files; access modes |
 //! | `view`, `representation` | the visible bytes, and their representation in the file |
-//! | `access`, `place` | the operations, and their start |
-//! | `alone` | independent input and output |
+//! | `access`, `position` | the operations, and their start |
+//! | `independent` | independent input and output |
 //! | `collective`, `domains` | collective input and output, and its file domains |
 //! | `pointer` | the shared pointer |
 //! | `disk` | the descriptor: all input and output, and its error classes |
 //! | `hints` | the hints that have an effect |
 
 mod access;
-mod alone;
 mod collective;
 mod disk;
 mod domains;
 mod hints;
+mod independent;
 mod mode;
 mod object;
-mod opening;
-mod place;
+mod open;
 mod pointer;
+mod position;
 mod representation;
 mod view;
 
 pub use mode::FileMode;
 pub use object::File;
-pub use place::{Position, Whence};
+pub use position::{Position, Whence};
 pub use representation::{Conversion, Representation};
 pub use view::View;

@@ -32,18 +32,18 @@ impl FileMode {
     /// [`Class::AMODE`] unless it contains exactly one of the read and write modes, and no flag that contradicts it.
     pub fn new(number: i32) -> Result<Self> {
         let wrong = |why| Error::new(Class::AMODE, format_args!("amode: {number} {why}"));
-        let (mode, ways) = (Self(number), [Self::RDONLY, Self::RDWR, Self::WRONLY]);
+        let (mode, access_modes) = (Self(number), [Self::RDONLY, Self::RDWR, Self::WRONLY]);
         if !(0..512).contains(&number) {
-            return Err(wrong("has modes that there are not"));
+            return Err(wrong("contains unknown flags"));
         }
-        if ways.into_iter().filter(|way| mode.has(*way)).count() != 1 {
-            return Err(wrong("has not one of MPI_MODE_RDONLY, MPI_MODE_RDWR and MPI_MODE_WRONLY"));
+        if access_modes.into_iter().filter(|access| mode.has(*access)).count() != 1 {
+            return Err(wrong("needs exactly one of MPI_MODE_RDONLY, MPI_MODE_RDWR and MPI_MODE_WRONLY"));
         }
         if mode.has(Self::RDONLY) && (mode.has(Self::CREATE) || mode.has(Self::EXCL)) {
-            return Err(wrong("makes a file that is only read"));
+            return Err(wrong("combines MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL"));
         }
         if mode.has(Self::RDWR) && mode.has(Self::SEQUENTIAL) {
-            return Err(wrong("reads and writes a sequential file"));
+            return Err(wrong("combines MPI_MODE_RDWR with MPI_MODE_SEQUENTIAL"));
         }
         Ok(mode)
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_that_contradict_themselves_are_refused() {
+    fn contradictory_access_modes_are_errors() {
         for number in [16, 32, 256, 34, 34 | 8 | 4 | 128, 256 | 64 | 1, 16 | 64] {
             assert_eq!(FileMode::new(number).map(FileMode::number), Ok(number));
         }

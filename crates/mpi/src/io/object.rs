@@ -16,8 +16,8 @@ use crate::info::Info;
 use crate::io::disk::Disk;
 use crate::io::hints::Hints;
 use crate::io::mode::FileMode;
-use crate::io::place::{Split, Whence};
-use crate::io::pointer::Pointer;
+use crate::io::pointer::SharedPointer;
+use crate::io::position::{Split, Whence};
 use crate::io::representation::Representation;
 use crate::io::view::View;
 
@@ -34,14 +34,14 @@ pub(super) struct Inner {
     pub(super) id: u64,
     pub(super) mode: FileMode,
     pub(super) disk: Disk,
-    pub(super) pointer: Pointer,
+    pub(super) pointer: SharedPointer,
     /// Held during an atomic access: the file system's lock excludes other openers, but not threads of this process.
-    pub(super) turn: Lock<()>,
-    pub(super) state: Lock<State>,
+    pub(super) atomic_lock: Lock<()>,
+    pub(super) state: Lock<FileState>,
     pub(super) is_closed: AtomicBool,
 }
 
-pub(super) struct State {
+pub(super) struct FileState {
     pub(super) view: View,
     /// The individual pointer, in etypes.
     pub(super) position: i64,
@@ -59,14 +59,14 @@ impl std::fmt::Debug for File {
     }
 }
 
-impl State {
+impl FileState {
     pub(super) fn new(view: View, hints: Hints, errhandler: Errhandler) -> Self {
         Self { view, position: 0, is_atomic: false, split: None, hints, errhandler }
     }
 }
 
 /// A view of all bytes.
-pub(super) fn bytes() -> Result<View> {
+pub(super) fn byte_view() -> Result<View> {
     let byte = || Datatype::from(Basic::Byte);
     View::new(0, byte(), byte(), Representation::Native)
 }
@@ -77,7 +77,7 @@ impl File {
     }
 
     /// Accesses the state under its lock. `act` must not wait.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut FileState) -> T) -> T {
         act(&mut self.0.state.lock(self.core().host()))
     }
 
@@ -93,10 +93,10 @@ impl File {
     }
 
     /// Runs `act` at the first process, and returns its result at all. Collective.
-    pub(super) fn by_first(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(super) fn at_rank_0(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.check_open()?;
         let done = if self.0.comm.rank() == 0 { act() } else { Ok(()) };
-        agreed(&self.0.comm, done)
+        agree_result(&self.0.comm, done)
     }
 
     /// A number that no other object of this process ever has.
@@ -125,7 +125,7 @@ impl File {
     /// [`Class::FILE`] for a file that was closed.
     pub fn set_info(&self, info: &Info) -> Result<()> {
         self.check_open()?;
-        self.with(|state| state.hints.learn(info));
+        self.with(|state| state.hints.update(info));
         Ok(())
     }
 
@@ -153,8 +153,8 @@ impl File {
     /// # Errors
     /// [`Class::ARG`] for a negative size; [`Class::READ_ONLY`]; an error of the file system, at all processes.
     pub fn set_size(&self, size: i64) -> Result<()> {
-        let size = self.size_to_be(size)?;
-        self.by_first(|| self.0.disk.set_size(size))
+        let size = self.check_new_size(size)?;
+        self.at_rank_0(|| self.0.disk.set_size(size))
     }
 
     /// Reserves space for `size` bytes, and extends a shorter file to that size. Collective.
@@ -162,18 +162,18 @@ impl File {
     /// # Errors
     /// As [`File::set_size`].
     pub fn preallocate(&self, size: i64) -> Result<()> {
-        let size = self.size_to_be(size)?;
-        self.by_first(|| if size == 0 { Ok(()) } else { self.0.disk.preallocate(size) })
+        let size = self.check_new_size(size)?;
+        self.at_rank_0(|| if size == 0 { Ok(()) } else { self.0.disk.preallocate(size) })
     }
 
-    fn size_to_be(&self, size: i64) -> Result<u64> {
+    fn check_new_size(&self, size: i64) -> Result<u64> {
         self.check_open()?;
-        self.check_written()?;
+        self.check_writable()?;
         u64::try_from(size).map_err(|_| Error::new(Class::ARG, format_args!("a size of {size} is negative")))
     }
 
     /// Checks that the file may be written.
-    pub(super) fn check_written(&self) -> Result<()> {
+    pub(super) fn check_writable(&self) -> Result<()> {
         if self.0.mode.has(FileMode::RDONLY) {
             return Err(Error::new(Class::READ_ONLY, "the file was opened with MPI_MODE_RDONLY"));
         }
@@ -181,7 +181,7 @@ impl File {
     }
 
     /// Checks that the file may be read.
-    pub(super) fn check_read(&self) -> Result<()> {
+    pub(super) fn check_readable(&self) -> Result<()> {
         if self.0.mode.has(FileMode::WRONLY) {
             return Err(Error::new(Class::ACCESS, "the file was opened with MPI_MODE_WRONLY"));
         }
@@ -195,7 +195,7 @@ impl File {
     pub fn sync(&self) -> Result<()> {
         self.check_open()?;
         let done = if self.0.mode.has(FileMode::RDONLY) { Ok(()) } else { self.0.disk.sync() };
-        agreed(&self.0.comm, done)
+        agree_result(&self.0.comm, done)
     }
 
     /// Whether the file is in atomic mode.
@@ -234,7 +234,7 @@ impl File {
         self.check_open()?;
         let is_sequential = self.0.mode.has(FileMode::SEQUENTIAL);
         if is_sequential != (displacement == DISPLACEMENT_CURRENT) {
-            let text = "MPI_DISPLACEMENT_CURRENT is for sequential files, which know no other displacement";
+            let text = "sequential files need MPI_DISPLACEMENT_CURRENT, and other files another displacement";
             return Err(Error::new(Class::UNSUPPORTED_OPERATION, text));
         }
         let displacement = match is_sequential {
@@ -245,12 +245,12 @@ impl File {
         let done = view.map(|view| {
             self.with(|state| {
                 (state.view, state.position) = (view, 0);
-                state.hints.learn(info);
+                state.hints.update(info);
             });
         });
         // All processes have passed their last use of the shared pointer before this, and none has started its next.
-        agreed(&self.0.comm, done)?;
-        self.by_first(|| self.0.pointer.set(0))
+        agree_result(&self.0.comm, done)?;
+        self.at_rank_0(|| self.0.pointer.set(0))
     }
 
     /// The individual pointer, in etypes.
@@ -259,7 +259,7 @@ impl File {
     /// [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
     pub fn position(&self) -> Result<i64> {
         self.check_open()?;
-        self.check_random()?;
+        self.check_random_access()?;
         Ok(self.with(|state| state.position))
     }
 
@@ -273,9 +273,9 @@ impl File {
     }
 
     /// Checks that individual pointers and explicit offsets are allowed.
-    pub(super) fn check_random(&self) -> Result<()> {
+    pub(super) fn check_random_access(&self) -> Result<()> {
         if self.0.mode.has(FileMode::SEQUENTIAL) {
-            let text = "a file that was opened with MPI_MODE_SEQUENTIAL has a shared pointer alone";
+            let text = "a file opened with MPI_MODE_SEQUENTIAL has only the shared pointer";
             return Err(Error::new(Class::UNSUPPORTED_OPERATION, text));
         }
         Ok(())
@@ -287,7 +287,7 @@ impl File {
     /// [`Class::ARG`] for a negative number, or one beyond any file.
     pub fn byte_offset(&self, etypes: i64) -> Result<i64> {
         self.check_open()?;
-        self.view().byte_of(etypes).map(|byte| byte as i64)
+        self.view().byte_offset_of(etypes).map(|byte| byte as i64)
     }
 
     /// The extent of a datatype in the view's representation, in bytes.
@@ -296,15 +296,15 @@ impl File {
     /// A conversion's.
     pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
         self.check_open()?;
-        self.view().representation().in_file(datatype).map(|found| found.extent())
+        self.view().representation().file_type(datatype).map(|found| found.extent())
     }
 
     /// The new value of a pointer.
-    fn sought(&self, offset: i64, whence: Whence, current: impl FnOnce() -> Result<i64>) -> Result<i64> {
+    fn seek_target(&self, offset: i64, whence: Whence, current: impl FnOnce() -> Result<i64>) -> Result<i64> {
         let from = match whence {
             Whence::Set => 0,
             Whence::Current => current()?,
-            Whence::End => self.end()?,
+            Whence::End => self.end_etype()?,
         };
         let wrong = || {
             Error::new(Class::ARG, format_args!("{offset} from etype {from} is before the file's beginning"))
@@ -313,9 +313,9 @@ impl File {
     }
 
     /// The first etype of the view past the end of the file.
-    pub(super) fn end(&self) -> Result<i64> {
+    pub(super) fn end_etype(&self) -> Result<i64> {
         let (view, size) = (self.view(), self.0.disk.size()?);
-        Ok(view.bytes_before(size).div_ceil(view.unit()) as i64)
+        Ok(view.bytes_before(size).div_ceil(view.etype_size()) as i64)
     }
 
     /// Moves the individual pointer.
@@ -324,8 +324,8 @@ impl File {
     /// [`Class::ARG`] for a position before the start of the view; [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
     pub fn seek(&self, offset: i64, whence: Whence) -> Result<()> {
         self.check_open()?;
-        self.check_random()?;
-        let to = self.sought(offset, whence, || Ok(self.with(|state| state.position)))?;
+        self.check_random_access()?;
+        let to = self.seek_target(offset, whence, || Ok(self.with(|state| state.position)))?;
         self.with(|state| state.position = to);
         Ok(())
     }
@@ -338,17 +338,17 @@ impl File {
         self.check_open()?;
         // All processes have completed their earlier uses of it.
         self.barrier()?;
-        self.by_first(|| {
-            let to = self.sought(offset, whence, || self.0.pointer.get())?;
+        self.at_rank_0(|| {
+            let to = self.seek_target(offset, whence, || self.0.pointer.get())?;
             self.0.pointer.set(to)
         })
     }
 }
 
 /// Tells all members whether one has failed. That member returns its own error, the others an error of the same class.
-pub(super) fn agreed<T>(comm: &Comm, done: Result<T>) -> Result<T> {
+pub(super) fn agree_result<T>(comm: &Comm, done: Result<T>) -> Result<T> {
     let class = done.as_ref().err().map_or(Class::SUCCESS, |error| error.class);
-    let classes = comm.talk()?.told_by_all(comm.rank(), &class.0.to_le_bytes())?;
+    let classes = comm.oob()?.allgather(comm.rank(), &class.0.to_le_bytes())?;
     let done = done?;
     let classes = classes.chunks_exact(4).map(|four| four.try_into().map_or(0, i32::from_le_bytes));
     match (0..).zip(classes).find(|(_, class)| *class != Class::SUCCESS.0) {

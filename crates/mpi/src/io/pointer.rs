@@ -1,4 +1,4 @@
-//! [`Pointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
+//! [`SharedPointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
 
 use datatypes::{Basic, Datatype, Op, Operator};
 
@@ -6,13 +6,13 @@ use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::info::Info;
 use crate::memory::Buffer;
-use crate::rma::{Assert, At, Window};
+use crate::rma::{Assert, TargetRange, Window};
 
 /// A number of etypes that all members of a communicator can read and change.
 #[derive(Debug)]
-pub(crate) struct Pointer(Window);
+pub(crate) struct SharedPointer(Window);
 
-impl Pointer {
+impl SharedPointer {
     /// A pointer with value 0. Collective.
     pub(crate) fn new(comm: &Comm) -> Result<Self> {
         let word = size_of::<i64>() as i64;
@@ -22,27 +22,27 @@ impl Pointer {
     }
 
     /// Changes it. Returns the former value.
-    fn change(&self, by: i64, operator: Operator) -> Result<i64> {
+    fn fetch_and_op(&self, by: i64, operator: Operator) -> Result<i64> {
         let datatype = || Datatype::from(Basic::Int64);
         let (value, before) = (Buffer::own_elements(datatype(), 1)?, Buffer::own_elements(datatype(), 1)?);
         value.store(&by.to_ne_bytes());
-        let at = At { rank: 0, displacement: 0, count: 1, datatype: datatype() };
+        let at = TargetRange { rank: 0, displacement: 0, count: 1, datatype: datatype() };
         self.0.get_accumulate(&value, &before, &at, &Op::Predefined(operator))?;
         self.0.flush(0)?;
         Ok(before.to_vec().try_into().map_or(0, i64::from_ne_bytes))
     }
 
     pub(crate) fn get(&self) -> Result<i64> {
-        self.change(0, Operator::NoOp)
+        self.fetch_and_op(0, Operator::NoOp)
     }
 
     /// Advances it by this number of etypes. Returns the former value.
     pub(crate) fn add(&self, etypes: i64) -> Result<i64> {
-        self.change(etypes, Operator::Sum)
+        self.fetch_and_op(etypes, Operator::Sum)
     }
 
     pub(crate) fn set(&self, etypes: i64) -> Result<()> {
-        self.change(etypes, Operator::Replace).map(drop)
+        self.fetch_and_op(etypes, Operator::Replace).map(drop)
     }
 
     /// Frees it. Collective.

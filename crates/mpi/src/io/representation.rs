@@ -54,7 +54,7 @@ impl fmt::Debug for Representation {
 
 impl Representation {
     /// A standard representation by its name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         [Self::Native, Self::Internal, Self::External32].into_iter().find(|known| known.name() == name)
     }
 
@@ -73,14 +73,14 @@ impl Representation {
     ///
     /// # Errors
     /// A conversion's; [`Class::TYPE`] for a type beyond 64 bits.
-    pub(crate) fn in_file(&self, datatype: &Datatype) -> Result<Datatype> {
+    pub(crate) fn file_type(&self, datatype: &Datatype) -> Result<Datatype> {
         let is_same = match self {
             Self::Native | Self::Internal => true,
             // No type is larger in external32 than here.
             Self::External32 => datatype.external32_size(1).ok() == u64::try_from(datatype.size()).ok(),
             Self::User { .. } => false,
         };
-        if is_same { Ok(datatype.clone()) } else { self.rebuilt(datatype) }
+        if is_same { Ok(datatype.clone()) } else { self.rebuild(datatype) }
     }
 
     /// Size of a predefined type in a file, in bytes.
@@ -92,17 +92,17 @@ impl Representation {
         }
     }
 
-    fn rebuilt(&self, datatype: &Datatype) -> Result<Datatype> {
+    fn rebuild(&self, datatype: &Datatype) -> Result<Datatype> {
         let wrong = |error: datatypes::Error| Error::new(Class::TYPE, error.text);
         if let Some(basic) = datatype.basic() {
             let extent = self.extent(datatype, basic)?;
             return Datatype::contiguous(extent, &Basic::Byte.into()).map_err(wrong);
         }
         let Contents { integers, counts, addresses, datatypes } = datatype.contents().map_err(wrong)?;
-        let parts = datatypes.iter().map(|part| self.in_file(part)).collect::<Result<Vec<_>>>()?;
+        let parts = datatypes.iter().map(|part| self.file_type(part)).collect::<Result<Vec<_>>>()?;
         // In the form for large counts, these take the place of the other arguments.
         let numbers = [&integers[..], counts, addresses].concat();
-        made(datatype.combiner(), (integers, counts), &numbers, &parts).map_err(wrong)
+        apply_constructor(datatype.combiner(), (integers, counts), &numbers, &parts).map_err(wrong)
     }
 
     /// A buffer's data in the file representation; `None` if that is the same.
@@ -114,7 +114,7 @@ impl Representation {
             Self::Native | Self::Internal => return Ok(None),
             Self::External32 => Buffer::own(&buffer.to_external32()?)?,
             Self::User { conversion, .. } => {
-                let mut bytes = vec![0; self.len_in_file(buffer)? as usize];
+                let mut bytes = vec![0; self.file_len(buffer)? as usize];
                 conversion.write(buffer.address(), buffer.count(), buffer.datatype(), &mut bytes)?;
                 Buffer::own(&bytes)?
             }
@@ -122,19 +122,19 @@ impl Representation {
     }
 
     /// Memory for a buffer's data in the file representation; `None` if that is the same.
-    pub(crate) fn raw(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
+    pub(crate) fn file_buffer(&self, buffer: &Buffer) -> Result<Option<Buffer>> {
         match self {
             Self::Native | Self::Internal => Ok(None),
-            _ => Buffer::own_elements(Basic::Byte.into(), self.len_in_file(buffer)? as i64).map(Some),
+            _ => Buffer::own_elements(Basic::Byte.into(), self.file_len(buffer)? as i64).map(Some),
         }
     }
 
     /// Size of a buffer's elements in a file, in bytes.
-    pub(crate) fn len_in_file(&self, buffer: &Buffer) -> Result<u64> {
+    pub(crate) fn file_len(&self, buffer: &Buffer) -> Result<u64> {
         match self {
             Self::Native | Self::Internal => Ok(buffer.len()),
             Self::External32 | Self::User { .. } => {
-                let each = self.in_file(buffer.datatype())?.size();
+                let each = self.file_type(buffer.datatype())?.size();
                 let all = each.checked_mul(buffer.count()).and_then(|all| u64::try_from(all).ok());
                 all.ok_or_else(|| Error::new(Class::COUNT, "more elements than a file can have"))
             }
@@ -146,7 +146,7 @@ impl Representation {
     /// # Errors
     /// A conversion's.
     pub(crate) fn decode(&self, bytes: &[u8], buffer: &Buffer) -> Result<u64> {
-        let each = self.in_file(buffer.datatype())?.size();
+        let each = self.file_type(buffer.datatype())?.size();
         let count = (bytes.len() as i64).checked_div(each).unwrap_or(0).min(buffer.count());
         match self {
             Self::Native | Self::Internal => buffer.store(bytes),
@@ -164,7 +164,7 @@ impl Representation {
 const DEFAULT: i64 = 19;
 
 /// Applies a datatype's constructor to other parts.
-fn made(
+fn apply_constructor(
     combiner: Combiner,
     (integers, counts): (&[i64], &[i64]),
     numbers: &[i64],
@@ -219,35 +219,35 @@ mod tests {
     #[test]
     fn types_have_the_sizes_of_external32_in_a_file() {
         let long = || Datatype::from(Basic::Long);
-        let in_file = |datatype: Datatype| {
-            let found = Representation::External32.in_file(&datatype).expect("a type");
+        let file_type = |datatype: Datatype| {
+            let found = Representation::External32.file_type(&datatype).expect("a type");
             (found.size(), found.extent())
         };
-        assert_eq!(in_file(long()), (4, 4));
-        assert_eq!(in_file(Basic::Double.into()), (8, 8));
-        assert_eq!(in_file(Datatype::vector(3, 1, 2, &long()).expect("a type")), (12, 20));
+        assert_eq!(file_type(long()), (4, 4));
+        assert_eq!(file_type(Basic::Double.into()), (8, 8));
+        assert_eq!(file_type(Datatype::vector(3, 1, 2, &long()).expect("a type")), (12, 20));
         assert_eq!(
-            in_file(Datatype::vector(3, 1, 2, &long()).expect("a type").with_large_counts()),
+            file_type(Datatype::vector(3, 1, 2, &long()).expect("a type").with_large_counts()),
             (12, 20)
         );
         let hvector = Datatype::hvector(3, 1, 16, &long()).expect("a type");
-        assert_eq!(in_file(hvector.clone()), (12, 36), "bytes stay");
-        assert_eq!(in_file(hvector.with_large_counts()), (12, 36));
+        assert_eq!(file_type(hvector.clone()), (12, 36), "bytes stay");
+        assert_eq!(file_type(hvector.with_large_counts()), (12, 36));
         let subarray = || Datatype::subarray(&[4, 6], &[2, 3], &[1, 1], Order::C, &long()).expect("a type");
-        assert_eq!(in_file(subarray()), (24, 96));
-        assert_eq!(in_file(subarray().with_large_counts()), (24, 96));
+        assert_eq!(file_type(subarray()), (24, 96));
+        assert_eq!(file_type(subarray().with_large_counts()), (24, 96));
         let darray = || {
             let dealt = [Distribution::Cyclic, Distribution::Block];
             Datatype::darray(4, 1, &[4, 6], &dealt, &[Some(1), None], &[2, 2], Order::C, &long())
                 .expect("a type")
         };
-        assert_eq!(in_file(darray()), (24, 96));
-        assert_eq!(in_file(darray().with_large_counts()), (24, 96));
+        assert_eq!(file_type(darray()), (24, 96));
+        assert_eq!(file_type(darray().with_large_counts()), (24, 96));
         let indexed = Datatype::indexed(&[2, 1], &[0, 5], &long()).expect("a type");
-        assert_eq!(in_file(Datatype::duplicate(&indexed)), (12, 24));
+        assert_eq!(file_type(Datatype::duplicate(&indexed)), (12, 24));
         let block = Datatype::indexed_block(2, &[0, 5], &long()).expect("a type");
-        assert_eq!(in_file(Datatype::resized(&block, 0, 100).expect("a type")), (16, 100));
+        assert_eq!(file_type(Datatype::resized(&block, 0, 100).expect("a type")), (16, 100));
         let two = Datatype::structure(&[1, 2], &[0, 8], &[long(), Basic::Int.into()]).expect("a type");
-        assert_eq!(in_file(two).0, 12);
+        assert_eq!(file_type(two).0, 12);
     }
 }

@@ -27,13 +27,13 @@ pub struct View {
     filetype: Datatype,
     representation: Representation,
     /// Bytes of an etype in the file.
-    unit: u64,
-    tile: Tile,
+    etype_size: u64,
+    tile: FileTile,
 }
 
 /// The layout of one filetype in the file.
 #[derive(Clone, Debug)]
-enum Tile {
+enum FileTile {
     /// Contiguous: all bytes from `first` on are visible.
     Dense { first: u64 },
     /// With gaps: `bytes` of every `extent`, from `first` to `end`. If `end - first` exceeds the extent, consecutive filetypes
@@ -41,7 +41,7 @@ enum Tile {
     Gaps { start: Cursor, bytes: u64, extent: u64, first: u64, end: u64 },
 }
 
-fn wrong(text: impl std::fmt::Display) -> Error {
+fn arg_error(text: impl std::fmt::Display) -> Error {
     Error::new(Class::ARG, text)
 }
 
@@ -58,18 +58,19 @@ impl View {
         representation: Representation,
     ) -> Result<Self> {
         let displacement = u64::try_from(displacement)
-            .map_err(|_| wrong(format_args!("a displacement of {displacement} is negative")))?;
+            .map_err(|_| arg_error(format_args!("a displacement of {displacement} is negative")))?;
         if !etype.is_committed() || !filetype.is_committed() {
             return Err(Error::new(Class::TYPE, "a datatype of the view is not committed"));
         }
-        let unit = representation.in_file(&etype)?.size() as u64;
-        let layout = representation.in_file(&filetype)?;
-        if unit == 0 || layout.size() == 0 || !(layout.size() as u64).is_multiple_of(unit) {
-            let text = format!("a filetype of {} bytes does not consist of etypes of {unit}", layout.size());
-            return Err(wrong(text));
+        let etype_size = representation.file_type(&etype)?.size() as u64;
+        let layout = representation.file_type(&filetype)?;
+        if etype_size == 0 || layout.size() == 0 || !(layout.size() as u64).is_multiple_of(etype_size) {
+            let text =
+                format!("a filetype of {} bytes does not consist of etypes of {etype_size}", layout.size());
+            return Err(arg_error(text));
         }
-        let tile = Tile::of(&layout)?;
-        Ok(Self { displacement, etype, filetype, representation, unit, tile })
+        let tile = FileTile::new(&layout)?;
+        Ok(Self { displacement, etype, filetype, representation, etype_size, tile })
     }
 
     /// Its start in the file.
@@ -93,41 +94,45 @@ impl View {
     }
 
     /// Bytes of an etype in the file.
-    pub(crate) fn unit(&self) -> u64 {
-        self.unit
+    pub(crate) fn etype_size(&self) -> u64 {
+        self.etype_size
     }
 
     /// The offset in the file of the etype with this number.
     ///
     /// # Errors
-    /// As [`View::bytes_of`] and [`View::check`].
-    pub(crate) fn byte_of(&self, etypes: i64) -> Result<u64> {
-        let from = self.bytes_of(etypes)?;
-        self.check(from, 1)?;
+    /// As [`View::view_bytes_before`] and [`View::check_range`].
+    pub(crate) fn byte_offset_of(&self, etypes: i64) -> Result<u64> {
+        let from = self.view_bytes_before(etypes)?;
+        self.check_range(from, 1)?;
         Ok(self.pieces(from, 1).next().map_or(self.displacement, |piece| piece.offset))
     }
 
     /// Bytes of the view before the etype with this number.
-    pub(crate) fn bytes_of(&self, etypes: i64) -> Result<u64> {
-        let number =
-            u64::try_from(etypes).map_err(|_| wrong(format_args!("an offset of {etypes} is negative")))?;
-        number.checked_mul(self.unit).ok_or_else(|| wrong(format_args!("no file has an etype {etypes}")))
+    pub(crate) fn view_bytes_before(&self, etypes: i64) -> Result<u64> {
+        let number = u64::try_from(etypes)
+            .map_err(|_| arg_error(format_args!("an offset of {etypes} is negative")))?;
+        number
+            .checked_mul(self.etype_size)
+            .ok_or_else(|| arg_error(format_args!("etype {etypes} is beyond the largest file")))
     }
 
     /// Checks that `len` bytes of the view, from `from` on, have ascending offsets that a file can have.
     ///
     /// # Errors
     /// [`Class::ARG`] unless they have.
-    pub(crate) fn check(&self, from: u64, len: u64) -> Result<()> {
-        let beyond = || wrong(format_args!("{len} bytes from {from} of the view on are beyond any file"));
+    pub(crate) fn check_range(&self, from: u64, len: u64) -> Result<()> {
+        let beyond = || {
+            arg_error(format_args!("{len} bytes from byte {from} of the view are beyond the largest file"))
+        };
         let end = from.checked_add(len).ok_or_else(beyond)?;
         let end = match &self.tile {
-            Tile::Dense { first } => end.checked_add(*first),
-            Tile::Gaps { bytes, extent, first, end: of_tile, .. } => {
+            FileTile::Dense { first } => end.checked_add(*first),
+            FileTile::Gaps { bytes, extent, first, end: of_tile, .. } => {
                 let last = end.saturating_sub(1) / bytes;
                 if first + extent < *of_tile && from / bytes < last {
                     let text = format!("a filetype of {extent} bytes, whose data span {}", of_tile - first);
-                    return Err(wrong(format_args!("{text}, is read and written once in an access")));
+                    return Err(arg_error(format_args!("{text}, can be used only once in an access")));
                 }
                 last.checked_mul(*extent).and_then(|base| base.checked_add(*of_tile))
             }
@@ -136,21 +141,21 @@ impl View {
         end.filter(|end| i64::try_from(*end).is_ok()).map(drop).ok_or_else(beyond)
     }
 
-    /// The pieces of the file for `len` bytes of the view, from `from` on, for bytes that pass [`View::check`]; merged and
+    /// The pieces of the file for `len` bytes of the view, from `from` on, for bytes that pass [`View::check_range`]; merged and
     /// ascending.
     pub(crate) fn pieces(&self, from: u64, len: u64) -> Pieces {
         match &self.tile {
-            Tile::Dense { first } => {
+            FileTile::Dense { first } => {
                 let offset = self.displacement + first + from;
                 Pieces { tiles: None, left: 0, open: (len > 0).then_some(Piece { offset, len }) }
             }
-            Tile::Gaps { start, bytes, extent, .. } => {
+            FileTile::Gaps { start, bytes, extent, .. } => {
                 let mut cursor = start.clone();
                 cursor.seek(from % bytes);
                 let base = self.displacement + from / bytes * extent;
                 let mut pieces =
                     Pieces { tiles: Some(Tiles { cursor, base, extent: *extent }), left: len, open: None };
-                pieces.open = pieces.run();
+                pieces.open = pieces.next_run();
                 pieces
             }
         }
@@ -160,8 +165,8 @@ impl View {
     pub(crate) fn bytes_before(&self, end: u64) -> u64 {
         let rest = end.saturating_sub(self.displacement);
         match &self.tile {
-            Tile::Dense { first } => rest.saturating_sub(*first),
-            Tile::Gaps { start, bytes, extent, end, .. } => {
+            FileTile::Dense { first } => rest.saturating_sub(*first),
+            FileTile::Gaps { start, bytes, extent, end, .. } => {
                 let whole = rest.checked_sub(*end).map_or(0, |behind| behind / extent + 1);
                 // The last complete filetype may end before its extent does.
                 let rest = rest.saturating_sub(whole * extent);
@@ -175,21 +180,22 @@ impl View {
     }
 }
 
-impl Tile {
-    fn of(layout: &Datatype) -> Result<Self> {
-        let extent = u64::try_from(layout.extent()).map_err(|_| wrong("a filetype's extent is negative"))?;
-        let start = layout.cursor(1).map_err(|error| wrong(error.text))?;
+impl FileTile {
+    fn new(layout: &Datatype) -> Result<Self> {
+        let extent =
+            u64::try_from(layout.extent()).map_err(|_| arg_error("a filetype's extent is negative"))?;
+        let start = layout.cursor(1).map_err(|error| arg_error(error.text))?;
         let (mut runs, mut first, mut end) = (start.clone(), None, 0);
         while let Some(run) = runs.next_run(u64::MAX) {
             if run.offset < end {
-                return Err(wrong("displacements in a filetype must be neither negative nor descending"));
+                return Err(arg_error("displacements in a filetype must be neither negative nor descending"));
             }
             first = first.or(Some(run.offset as u64));
             end = run.offset + run.length as i64;
         }
         let (first, end, bytes) = (first.unwrap_or(0), end as u64, start.total());
         if extent == 0 {
-            return Err(wrong("a filetype's extent is 0"));
+            return Err(arg_error("a filetype's extent is 0"));
         }
         let is_dense = bytes == extent && bytes == end - first;
         Ok(if is_dense { Self::Dense { first } } else { Self::Gaps { start, bytes, extent, first, end } })
@@ -215,7 +221,7 @@ struct Tiles {
 }
 
 impl Pieces {
-    fn run(&mut self) -> Option<Piece> {
+    fn next_run(&mut self) -> Option<Piece> {
         let tiles = self.tiles.as_mut().filter(|_| self.left > 0)?;
         if tiles.cursor.remaining() == 0 {
             tiles.cursor.seek(0);
@@ -232,7 +238,7 @@ impl Iterator for Pieces {
 
     fn next(&mut self) -> Option<Piece> {
         let mut whole = self.open.take()?;
-        while let Some(run) = self.run() {
+        while let Some(run) = self.next_run() {
             if run.offset != whole.end() {
                 self.open = Some(run);
                 break;
@@ -279,7 +285,7 @@ mod tests {
         assert_eq!(bytes, want.iter().map(|byte| byte + start).collect::<Vec<_>>());
         assert!(pieces.windows(2).all(|two| two[0].end() < two[1].offset), "merged: {pieces:?}");
         for n in (0..all.len()).step_by(4) {
-            assert_eq!(view.byte_of(n as i64 / 4), Ok(all[n] + start));
+            assert_eq!(view.byte_offset_of(n as i64 / 4), Ok(all[n] + start));
         }
         for end in 0..all[all.len() - 1] {
             let before = all.iter().take_while(|byte| **byte < end).count() as u64;
@@ -290,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn views_are_what_a_list_of_bytes_says(
+        fn views_agree_with_list_of_bytes(
             displacement in 0_i64..9,
             blocks in prop::collection::vec((0_i64..3, 1_i64..4), 1..5),
             tail in 0_i64..3,
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_views_are_refused() {
+    fn invalid_views_are_errors() {
         let int = || Datatype::from(Basic::Int);
         let class = |view: Result<View>| view.map(drop).map_err(|error| error.class);
         assert_eq!(class(view(-1, Basic::Int, int())), Err(Class::ARG));
@@ -319,21 +325,25 @@ mod tests {
     }
 
     #[test]
-    fn a_view_ends_where_files_do() {
+    fn view_beyond_the_largest_file_is_an_error() {
         let far = view(i64::MAX - 8, Basic::Int, Basic::Int.into()).expect("in a file");
-        assert!(far.check(0, 8).is_ok() && far.check(4, 4).is_ok());
-        assert_eq!(far.check(4, 5).map_err(|error| error.class), Err(Class::ARG));
-        assert_eq!(far.byte_of(2).map_err(|error| error.class), Err(Class::ARG));
-        assert_eq!(far.byte_of(-1).map_err(|error| error.class), Err(Class::ARG));
+        assert!(far.check_range(0, 8).is_ok() && far.check_range(4, 4).is_ok());
+        assert_eq!(far.check_range(4, 5).map_err(|error| error.class), Err(Class::ARG));
+        assert_eq!(far.byte_offset_of(2).map_err(|error| error.class), Err(Class::ARG));
+        assert_eq!(far.byte_offset_of(-1).map_err(|error| error.class), Err(Class::ARG));
         let gaps = Datatype::resized(&Basic::Int.into(), 0, 1 << 60).expect("a type");
         let gaps = view(0, Basic::Int, gaps).expect("in a file");
-        assert!(gaps.check(0, 32).is_ok() && gaps.check(0, 33).is_err() && gaps.check(u64::MAX, 1).is_err());
+        assert!(
+            gaps.check_range(0, 32).is_ok()
+                && gaps.check_range(0, 33).is_err()
+                && gaps.check_range(u64::MAX, 1).is_err()
+        );
     }
 
     /// Goal: a filetype whose bounds exclude some of its data works, if accessed once. Method: the file view of PnetCDF's first
     /// rank, a header followed by a part of an array, whose bounds are set to those of the whole array.
     #[test]
-    fn bounds_may_leave_out_data() {
+    fn filetype_bounds_may_exclude_data() {
         let part =
             Datatype::subarray(&[2, 4], &[2, 1], &[0, 3], Order::C, &Basic::Int.into()).expect("a type");
         let both = Datatype::structure(&[16, 1], &[0, 64], &[Basic::Byte.into(), part]).expect("a type");
@@ -348,8 +358,12 @@ mod tests {
         assert_eq!(pieces(0, 24), [(0, 16), (76, 4), (92, 4)]);
         assert_eq!(pieces(18, 4), [(78, 2), (92, 2)]);
         assert_eq!(pieces(24, 17), [(32, 16), (108, 1)]);
-        assert!(view.check(0, 24).is_ok() && view.check(24, 24).is_ok() && view.check(24, 0).is_ok());
-        assert_eq!(view.check(23, 2).map_err(|error| error.class), Err(Class::ARG));
+        assert!(
+            view.check_range(0, 24).is_ok()
+                && view.check_range(24, 24).is_ok()
+                && view.check_range(24, 0).is_ok()
+        );
+        assert_eq!(view.check_range(23, 2).map_err(|error| error.class), Err(Class::ARG));
         assert_eq!([0, 16, 78, 96].map(|end| view.bytes_before(end)), [0, 16, 18, 40]);
     }
 

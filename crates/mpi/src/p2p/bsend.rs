@@ -5,7 +5,7 @@ use crate::comm::context::Plane;
 use crate::core::Core;
 use crate::error::Result;
 use crate::p2p::bsend_space::{BsendSpace, SpaceOwner};
-use crate::p2p::engine::{Begun, Engine, Task};
+use crate::p2p::engine::{Engine, Started, Task};
 use crate::process::Process;
 use crate::req::request::Request;
 use crate::status::Status;
@@ -19,8 +19,8 @@ impl Task for Flush {
     }
 }
 
-fn flush(core: &Core, owner: SpaceOwner) -> Begun {
-    core.with(|engine| engine.begin(Box::new(Flush(owner))))
+fn flush(core: &Core, owner: SpaceOwner) -> Started {
+    core.with(|engine| engine.start_task(Box::new(Flush(owner))))
 }
 
 impl Process {
@@ -68,7 +68,7 @@ impl Process {
     /// # Errors
     /// [`crate::Class::OTHER`] after 2^29 communicators and sessions.
     pub fn session(&self) -> Result<Session> {
-        let owner = Some(self.core().name_context()?.plane(Plane::Point));
+        let owner = Some(self.core().new_context()?.plane(Plane::PointToPoint));
         Ok(Session { core: self.core().clone(), owner })
     }
 }
@@ -95,8 +95,8 @@ impl Session {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn flush_buffer(&self) -> Result<()> {
-        let look = |engine: &mut Engine| engine.spaces.is_flushed(self.owner).then_some(());
-        self.core.wait("MPI_Session_flush_buffer", look)
+        let check = |engine: &mut Engine| engine.spaces.is_flushed(self.owner).then_some(());
+        self.core.wait("MPI_Session_flush_buffer", check)
     }
 
     /// Flushes this session's space as [`Process::iflush_buffer`] does.
@@ -111,7 +111,7 @@ impl Comm {
     /// # Errors
     /// As [`Process::attach_buffer`].
     pub fn attach_buffer(&self, space: BsendSpace) -> Result<()> {
-        let owner = Some(self.context(Plane::Point)?);
+        let owner = Some(self.context(Plane::PointToPoint)?);
         self.core().with(|engine| engine.spaces.attach(owner, space))
     }
 
@@ -120,7 +120,7 @@ impl Comm {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn detach_buffer(&self) -> Result<BsendSpace> {
-        let owner = Some(self.context(Plane::Point)?);
+        let owner = Some(self.context(Plane::PointToPoint)?);
         self.core().wait("MPI_Comm_detach_buffer", |engine| engine.spaces.detach(owner))
     }
 
@@ -129,7 +129,7 @@ impl Comm {
     /// # Errors
     /// As [`Process::detach_buffer`].
     pub fn flush_buffer(&self) -> Result<()> {
-        let owner = Some(self.context(Plane::Point)?);
+        let owner = Some(self.context(Plane::PointToPoint)?);
         self.core().wait("MPI_Comm_flush_buffer", |engine| engine.spaces.is_flushed(owner).then_some(()))
     }
 
@@ -138,6 +138,6 @@ impl Comm {
     /// # Errors
     /// [`crate::Class::COMM`] while the communicator is being created.
     pub fn iflush_buffer(&self) -> Result<Request> {
-        Ok(Request::new(self, flush(self.core(), Some(self.context(Plane::Point)?))))
+        Ok(Request::new(self, flush(self.core(), Some(self.context(Plane::PointToPoint)?))))
     }
 }

@@ -32,7 +32,7 @@ pub(crate) type SpaceOwner = Option<u64>;
 #[derive(Debug, Default)]
 struct Space {
     attached: BsendSpace,
-    taken: u64,
+    used: u64,
 }
 
 /// All spaces. Sends of a communicator without a space of its own use the process's space.
@@ -58,7 +58,7 @@ impl BsendSpaces {
                 "a buffer for buffered sends is attached already; detach it first (MPI_Buffer_detach)",
             ));
         }
-        self.0.insert(owner, Space { attached, taken: 0 });
+        self.0.insert(owner, Space { attached, used: 0 });
         Ok(())
     }
 
@@ -69,41 +69,41 @@ impl BsendSpaces {
 
     /// Whether no buffered send is in progress.
     pub(crate) fn is_flushed(&self, owner: SpaceOwner) -> bool {
-        self.0.get(&owner).is_none_or(|space| space.taken == 0)
+        self.0.get(&owner).is_none_or(|space| space.used == 0)
     }
 
     /// Computes the part of a space that a message of `len` bytes in a context would use.
     ///
     /// # Errors
     /// [`Class::BUFFER`] if less is free.
-    pub(crate) fn share(&self, context: u64, len: u64) -> Result<SpaceShare> {
+    pub(crate) fn compute_share(&self, context: u64, len: u64) -> Result<SpaceShare> {
         let bytes = len.saturating_add(BSEND_OVERHEAD);
         let owner = Some(context).filter(|context| self.0.contains_key(&Some(*context)));
-        let (attached, taken) =
-            self.0.get(&owner).map_or((BsendSpace::None, 0), |space| (space.attached, space.taken));
+        let (attached, used) =
+            self.0.get(&owner).map_or((BsendSpace::None, 0), |space| (space.attached, space.used));
         let room = match attached {
             BsendSpace::None => 0,
             BsendSpace::Automatic => u64::MAX,
             BsendSpace::Given { size, .. } => size,
         };
-        if bytes > room.saturating_sub(taken) {
-            let text = format!("a buffered send needs {bytes} bytes, but {taken} of {room} are taken");
+        if bytes > room.saturating_sub(used) {
+            let text = format!("a buffered send needs {bytes} bytes, but {used} of {room} are in use");
             return Err(Error::new(Class::BUFFER, text + "; attach a larger buffer (MPI_Buffer_attach)"));
         }
         Ok(SpaceShare { owner, bytes })
     }
 
-    /// Marks these bytes as used until [`BsendSpaces::give_back`].
-    pub(crate) fn take(&mut self, share: SpaceShare) {
+    /// Marks these bytes as used until [`BsendSpaces::release`].
+    pub(crate) fn mark_used(&mut self, share: SpaceShare) {
         if let Some(space) = self.0.get_mut(&share.owner) {
-            space.taken += share.bytes;
+            space.used += share.bytes;
         }
     }
 
     /// Frees these bytes.
-    pub(crate) fn give_back(&mut self, share: SpaceShare) {
+    pub(crate) fn release(&mut self, share: SpaceShare) {
         if let Some(space) = self.0.get_mut(&share.owner) {
-            space.taken -= share.bytes;
+            space.used -= share.bytes;
         }
     }
 }
@@ -113,20 +113,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_communicator_with_space_of_its_own_takes_none_of_the_process() {
+    fn comm_with_own_bsend_space_does_not_use_the_process_space() {
         let mut spaces = BsendSpaces::default();
-        assert_eq!(spaces.share(8, 0).expect_err("none").class, Class::BUFFER);
+        assert_eq!(spaces.compute_share(8, 0).expect_err("none").class, Class::BUFFER);
         let given = |size| BsendSpace::Given { address: 0x1000, size };
         spaces.attach(None, given(BSEND_OVERHEAD + 10)).expect("the first");
         assert_eq!(spaces.attach(None, given(1)).expect_err("the second").class, Class::BUFFER);
-        let share = spaces.share(8, 10).expect("room");
+        let share = spaces.compute_share(8, 10).expect("room");
         assert_eq!(share, SpaceShare { owner: None, bytes: BSEND_OVERHEAD + 10 });
-        spaces.take(share);
-        assert_eq!((spaces.share(8, 0).is_err(), spaces.detach(None)), (true, None));
+        spaces.mark_used(share);
+        assert_eq!((spaces.compute_share(8, 0).is_err(), spaces.detach(None)), (true, None));
         spaces.attach(Some(8), BsendSpace::Automatic).expect("the first");
-        assert_eq!(spaces.share(8, 1 << 40).map(|share| share.owner), Ok(Some(8)));
-        assert!(spaces.share(16, 0).is_err() && spaces.is_flushed(Some(8)));
-        spaces.give_back(share);
+        assert_eq!(spaces.compute_share(8, 1 << 40).map(|share| share.owner), Ok(Some(8)));
+        assert!(spaces.compute_share(16, 0).is_err() && spaces.is_flushed(Some(8)));
+        spaces.release(share);
         assert_eq!(spaces.detach(None), Some(given(BSEND_OVERHEAD + 10)));
         assert_eq!(
             (spaces.detach(Some(8)), spaces.detach(Some(8))),

@@ -9,12 +9,12 @@ use crate::comm::context::Plane;
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Claimed, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Engine, MatchedMessage, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::req::partitioned::{
-    PARTS_INFO_LEN, PartitionedReceive, PartitionedSend, Parts, PartsInfo, ReceiveProgress,
+    PARTITION_INFO_LEN, PartitionInfo, PartitionedReceive, PartitionedSend, Parts, ReceiveProgress,
 };
 use crate::req::request::{Request, RequestId, Requests};
 use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
@@ -22,7 +22,7 @@ use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, Status};
 /// A message that was matched by [`Comm::mprobe`], so that no other receive gets it (`MPI_Message`). If dropped, the message is
 /// lost.
 #[derive(Debug)]
-pub struct Message(Option<(Comm, Claimed)>);
+pub struct Message(Option<(Comm, MatchedMessage)>);
 
 impl Message {
     /// The message from no process (`MPI_MESSAGE_NO_PROC`).
@@ -43,22 +43,22 @@ impl Message {
     /// Receives the message, and waits for completion.
     pub fn receive(self, buffer: Buffer) -> Status {
         match self.0 {
-            None => Status::of_nobody(),
-            Some((comm, claimed)) => {
-                let begun = comm.core().with(|engine| engine.receive_claimed(claimed, buffer));
-                comm.core().finish("MPI_Mrecv", begun)
+            None => Status::from_proc_null(),
+            Some((comm, matched)) => {
+                let started = comm.core().with(|engine| engine.mrecv(matched, buffer));
+                comm.core().finish("MPI_Mrecv", started)
             }
         }
     }
 
     /// Starts to receive it. The request is null for the message from no process; a null request completes with
-    /// [`Status::of_nobody`].
+    /// [`Status::from_proc_null`].
     pub fn ireceive(self, buffer: Buffer) -> Request {
         match self.0 {
             None => Request::null(),
-            Some((comm, claimed)) => {
-                let begun = comm.core().with(|engine| engine.receive_claimed(claimed, buffer));
-                Request::new(&comm, begun)
+            Some((comm, matched)) => {
+                let started = comm.core().with(|engine| engine.mrecv(matched, buffer));
+                Request::new(&comm, started)
             }
         }
     }
@@ -66,7 +66,7 @@ impl Message {
 
 /// The peer and the tag of a send or a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct With {
+pub struct PeerTag {
     /// The rank of the other process.
     pub rank: i32,
     /// The tag.
@@ -74,16 +74,16 @@ pub struct With {
 }
 
 /// A combined send and receive.
-struct Pair {
+struct SendRecv {
     send: Option<SlotKey>,
     receive: Option<SlotKey>,
     failed: Option<Status>,
     status: Status,
 }
 
-impl Task for Pair {
+impl Task for SendRecv {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
-        if let Some(status) = self.send.and_then(|key| engine.take(key)) {
+        if let Some(status) = self.send.and_then(|key| engine.take_status(key)) {
             self.send = None;
             self.failed = status.error.is_some().then_some(status);
             // The peer may wait for the message that this process could not send, and never send its own.
@@ -91,43 +91,43 @@ impl Task for Pair {
                 self.receive = None;
             }
         }
-        if let Some(status) = self.receive.and_then(|key| engine.take(key)) {
+        if let Some(status) = self.receive.and_then(|key| engine.take_status(key)) {
             self.receive = None;
             self.status = status;
         }
-        let over = self.send.is_none() && self.receive.is_none();
-        over.then(|| self.failed.take().unwrap_or_else(|| self.status.clone()))
+        let done = self.send.is_none() && self.receive.is_none();
+        done.then(|| self.failed.take().unwrap_or_else(|| self.status.clone()))
     }
 }
 
 #[cold]
-fn wrong_tag(tag: i32, what: &str) -> Error {
+fn tag_error(tag: i32, what: &str) -> Error {
     Error::new(Class::TAG, format_args!("tag {tag} of a {what} is negative"))
 }
 
 #[cold]
-fn wrong_rank(rank: i32, what: &str, peers: &Group) -> Error {
+fn rank_error(rank: i32, what: &str, peers: &Group) -> Error {
     let text = format!("{what} {rank} is not a rank of a communicator of {}", peers.size());
     Error::new(Class::RANK, text)
 }
 
 impl Comm {
     #[inline(always)]
-    fn destination(&self, to: With) -> Result<Option<(u32, Label)>> {
+    fn send_target(&self, to: PeerTag) -> Result<Option<(u32, MatchKey)>> {
         if to.tag < 0 {
-            return Err(wrong_tag(to.tag, "send"));
+            return Err(tag_error(to.tag, "send"));
         }
         if to.rank == PROC_NULL {
             return Ok(None);
         }
-        let label = Label { context: self.context(Plane::Point)?, tag: to.tag };
-        Ok(Some((self.member(to.rank, "destination")?, label)))
+        let match_key = MatchKey { context: self.context(Plane::PointToPoint)?, tag: to.tag };
+        Ok(Some((self.member(to.rank, "destination")?, match_key)))
     }
 
     #[inline(always)]
-    fn wanted(&self, from: With) -> Result<Option<Wanted>> {
+    fn wanted(&self, from: PeerTag) -> Result<Option<MatchCriteria>> {
         if from.tag < 0 && from.tag != ANY_TAG {
-            return Err(wrong_tag(from.tag, "receive"));
+            return Err(tag_error(from.tag, "receive"));
         }
         let source = match from.rank {
             PROC_NULL => return Ok(None),
@@ -135,36 +135,40 @@ impl Comm {
             rank => Some(self.member(rank, "source")?),
         };
         let tag = (from.tag != ANY_TAG).then_some(from.tag);
-        Ok(Some(Wanted { context: self.context(Plane::Point)?, source, tag }))
+        Ok(Some(MatchCriteria { context: self.context(Plane::PointToPoint)?, source, tag }))
     }
 
     #[inline(always)]
     fn member(&self, rank: i32, what: &str) -> Result<u32> {
         let peers: &Group = self.peers();
-        peers.process(rank).ok_or_else(|| wrong_rank(rank, what, peers))
+        peers.process(rank).ok_or_else(|| rank_error(rank, what, peers))
     }
 
     /// The receive of a buffer from a source; `None` for `MPI_PROC_NULL`.
     #[inline(always)]
-    fn receipt(&self, buffer: Buffer, from: With) -> Result<Option<Receive>> {
+    fn receive_of(&self, buffer: Buffer, from: PeerTag) -> Result<Option<Receive>> {
         let Some(wanted) = self.wanted(from)? else { return Ok(None) };
-        let names = match wanted.source {
-            Some(_) => Names::One(from.rank),
-            None => Names::Of(self.peers().clone()),
+        let sources = match wanted.source {
+            Some(_) => SourceRanks::One(from.rank),
+            None => SourceRanks::Group(self.peers().clone()),
         };
-        Ok(Some(Receive { wanted, buffer, names }))
+        Ok(Some(Receive { wanted, buffer, sources }))
     }
 
-    /// Starts a send as [`Engine::send_for`] does.
-    fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<Begun> {
-        match self.destination(to)? {
-            None => Ok(Begun::Over(Status::empty())),
-            Some((process, label)) => self.core().with(|engine| engine.send_for(process, label, buffer, how)),
+    /// Starts a send as [`Engine::start_send`] does.
+    fn start_send(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<Started> {
+        match self.send_target(to)? {
+            None => Ok(Started::Completed(Status::empty())),
+            Some((process, match_key)) => {
+                self.core().with(|engine| engine.start_send(process, match_key, buffer, how))
+            }
         }
     }
 
-    fn start_receive(&self, buffer: Buffer, from: With) -> Result<Begun> {
-        let Some(receive) = self.receipt(buffer, from)? else { return Ok(Begun::Over(Status::of_nobody())) };
+    fn start_receive(&self, buffer: Buffer, from: PeerTag) -> Result<Started> {
+        let Some(receive) = self.receive_of(buffer, from)? else {
+            return Ok(Started::Completed(Status::from_proc_null()));
+        };
         Ok(self.core().with(|engine| engine.receive(receive)))
     }
 
@@ -174,10 +178,10 @@ impl Comm {
     /// [`Class::RANK`] and [`Class::TAG`] for a destination that does not exist; [`Class::BUFFER`] without space for a buffered
     /// send; [`Class::PROC_ABORTED`] when the destination is lost.
     #[inline]
-    pub fn send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<()> {
-        match self.begin_send_for((mode, true), buffer, to)? {
-            RequestId::OVER => Ok(()),
-            begun => Requests::new(self.core()).wait(begun)?.status.ok().map(drop),
+    pub fn send(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<()> {
+        match self.begin_send_with((mode, true), buffer, to)? {
+            RequestId::COMPLETED => Ok(()),
+            started => Requests::new(self.core()).wait(started)?.status.ok().map(drop),
         }
     }
 
@@ -185,7 +189,7 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::send`].
-    pub fn isend(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<Request> {
+    pub fn isend(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<Request> {
         Ok(Request::new_with_id(self.core(), self.begin_send(mode, buffer, to)?))
     }
 
@@ -194,18 +198,18 @@ impl Comm {
     /// # Errors
     /// As [`Comm::send`].
     #[inline]
-    pub fn begin_send(&self, mode: Mode, buffer: &Buffer, to: With) -> Result<RequestId> {
-        self.begin_send_for((mode, false), buffer, to)
+    pub fn begin_send(&self, mode: Mode, buffer: &Buffer, to: PeerTag) -> Result<RequestId> {
+        self.begin_send_with((mode, false), buffer, to)
     }
 
-    /// Starts a send as [`Engine::send_for`] does, as a request of this communicator.
+    /// Starts a send as [`Engine::start_send`] does, as a request of this communicator.
     #[inline]
-    fn begin_send_for(&self, how: (Mode, bool), buffer: &Buffer, to: With) -> Result<RequestId> {
-        match self.destination(to)? {
-            None => Ok(RequestId::OVER),
-            Some((process, label)) => self.core().with(|engine| {
-                let begun = engine.send_for(process, label, buffer, how)?;
-                Ok(Requests::from_started(engine, begun, Some(self.id())))
+    fn begin_send_with(&self, how: (Mode, bool), buffer: &Buffer, to: PeerTag) -> Result<RequestId> {
+        match self.send_target(to)? {
+            None => Ok(RequestId::COMPLETED),
+            Some((process, match_key)) => self.core().with(|engine| {
+                let started = engine.start_send(process, match_key, buffer, how)?;
+                Ok(Requests::from_started(engine, started, Some(self.id())))
             }),
         }
     }
@@ -214,8 +218,8 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::send`], for the arguments.
-    pub fn send_init(&self, mode: Mode, buffer: Buffer, to: With) -> Result<Request> {
-        self.destination(to)?;
+    pub fn send_init(&self, mode: Mode, buffer: Buffer, to: PeerTag) -> Result<Request> {
+        self.send_target(to)?;
         let comm = self.clone();
         Ok(Request::persistent(self, Arc::new(move || comm.start_send((mode, false), &buffer, to))))
     }
@@ -226,9 +230,9 @@ impl Comm {
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a source that does not exist.
     #[inline]
-    pub fn receive(&self, buffer: Buffer, from: With) -> Result<Status> {
-        match self.receipt(buffer, from)? {
-            None => Ok(Status::of_nobody()),
+    pub fn receive(&self, buffer: Buffer, from: PeerTag) -> Result<Status> {
+        match self.receive_of(buffer, from)? {
+            None => Ok(Status::from_proc_null()),
             Some(receive) => Ok(self.core().receive("MPI_Recv", &receive)),
         }
     }
@@ -237,7 +241,7 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::receive`].
-    pub fn ireceive(&self, buffer: Buffer, from: With) -> Result<Request> {
+    pub fn ireceive(&self, buffer: Buffer, from: PeerTag) -> Result<Request> {
         Ok(Request::new_with_id(self.core(), self.begin_receive(buffer, from)?))
     }
 
@@ -246,9 +250,9 @@ impl Comm {
     /// # Errors
     /// As [`Comm::receive`].
     #[inline(always)] // the buffer is built in its final place, not copied
-    pub fn begin_receive(&self, buffer: Buffer, from: With) -> Result<RequestId> {
-        match self.receipt(buffer, from)? {
-            None => self.begin(|_| Ok(Begun::Over(Status::of_nobody()))),
+    pub fn begin_receive(&self, buffer: Buffer, from: PeerTag) -> Result<RequestId> {
+        match self.receive_of(buffer, from)? {
+            None => self.begin(|_| Ok(Started::Completed(Status::from_proc_null()))),
             Some(receive) => self.begin(|engine| Ok(engine.receive(receive))),
         }
     }
@@ -257,26 +261,26 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::receive`].
-    pub fn receive_init(&self, buffer: Buffer, from: With) -> Result<Request> {
+    pub fn receive_init(&self, buffer: Buffer, from: PeerTag) -> Result<Request> {
         self.wanted(from)?;
         let comm = self.clone();
         Ok(Request::persistent(self, Arc::new(move || comm.start_receive(buffer.clone(), from))))
     }
 
-    fn begin_pair(
+    fn begin_sendrecv(
         &self,
         send: &Buffer,
-        to: With,
-        (receive, from): (Buffer, With),
+        to: PeerTag,
+        (receive, from): (Buffer, PeerTag),
         waits: bool,
-    ) -> Result<Begun> {
-        self.destination(to)?;
+    ) -> Result<Started> {
+        self.send_target(to)?;
         let receiving = self.start_receive(receive, from)?;
         let sending = match self.start_send((Mode::Standard, waits), send, to) {
             Ok(sending) => sending,
             Err(error) => {
                 self.core().with(|engine| {
-                    if let Begun::Under(key) = receiving {
+                    if let Started::InProgress(key) = receiving {
                         engine.cancel(key);
                         engine.free(key);
                     }
@@ -284,47 +288,47 @@ impl Comm {
                 return Err(error);
             }
         };
-        let mut pair = Pair { send: None, receive: None, failed: None, status: Status::empty() };
+        let mut sendrecv = SendRecv { send: None, receive: None, failed: None, status: Status::empty() };
         match sending {
-            Begun::Over(status) => pair.failed = status.error.is_some().then_some(status),
-            Begun::Under(key) => pair.send = Some(key),
+            Started::Completed(status) => sendrecv.failed = status.error.is_some().then_some(status),
+            Started::InProgress(key) => sendrecv.send = Some(key),
         }
         match receiving {
-            Begun::Over(status) => pair.status = status,
-            Begun::Under(key) => pair.receive = Some(key),
+            Started::Completed(status) => sendrecv.status = status,
+            Started::InProgress(key) => sendrecv.receive = Some(key),
         }
-        Ok(self.core().with(|engine| engine.begin(Box::new(pair))))
+        Ok(self.core().with(|engine| engine.start_task(Box::new(sendrecv))))
     }
 
     /// Sends and receives at the same time; the status is that of the receive, or of the send if that failed.
     ///
     /// # Errors
     /// As [`Comm::send`] and [`Comm::receive`].
-    pub fn sendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Status> {
+    pub fn sendrecv(&self, send: &Buffer, to: PeerTag, receive: Buffer, from: PeerTag) -> Result<Status> {
         // A message that can be sent immediately has been sent before the receive is posted.
-        if let (Some((process, label)), Some(piece), Some(receive)) =
-            (self.destination(to)?, send.piece(), self.receipt(receive.clone(), from)?)
-            && self.core().with(|engine| engine.send_piece(process, label, piece))
+        if let (Some((process, match_key)), Some(piece), Some(receive)) =
+            (self.send_target(to)?, send.piece(), self.receive_of(receive.clone(), from)?)
+            && self.core().with(|engine| engine.try_send(process, match_key, piece))
         {
             return Ok(self.core().receive("MPI_Sendrecv", &receive));
         }
-        let begun = self.begin_pair(send, to, (receive, from), true)?;
-        Ok(self.core().finish("MPI_Sendrecv", begun))
+        let started = self.begin_sendrecv(send, to, (receive, from), true)?;
+        Ok(self.core().finish("MPI_Sendrecv", started))
     }
 
     /// Starts to send and to receive.
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
-    pub fn isendrecv(&self, send: &Buffer, to: With, receive: Buffer, from: With) -> Result<Request> {
-        self.begin_pair(send, to, (receive, from), false).map(|begun| Request::new(self, begun))
+    pub fn isendrecv(&self, send: &Buffer, to: PeerTag, receive: Buffer, from: PeerTag) -> Result<Request> {
+        self.begin_sendrecv(send, to, (receive, from), false).map(|started| Request::new(self, started))
     }
 
     /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent.
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
-    pub fn sendrecv_replace(&self, buffer: Buffer, to: With, from: With) -> Result<Status> {
+    pub fn sendrecv_replace(&self, buffer: Buffer, to: PeerTag, from: PeerTag) -> Result<Status> {
         self.sendrecv(&buffer.copied()?, to, buffer, from)
     }
 
@@ -332,7 +336,7 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
-    pub fn isendrecv_replace(&self, buffer: Buffer, to: With, from: With) -> Result<Request> {
+    pub fn isendrecv_replace(&self, buffer: Buffer, to: PeerTag, from: PeerTag) -> Result<Request> {
         self.isendrecv(&buffer.copied()?, to, buffer, from)
     }
 
@@ -340,8 +344,8 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::receive`]; [`Class::PROC_ABORTED`] when the source is lost.
-    pub fn probe(&self, from: With) -> Result<Status> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Status::of_nobody()) };
+    pub fn probe(&self, from: PeerTag) -> Result<Status> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(Status::from_proc_null()) };
         self.core().wait("MPI_Probe", |engine| match engine.probe(&wanted, self.peers()) {
             Some(status) => Some(Ok(status)),
             None => engine.lost(&wanted).map(Err),
@@ -352,8 +356,8 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::probe`].
-    pub fn iprobe(&self, from: With) -> Result<Option<Status>> {
-        let Some(wanted) = self.wanted(from)? else { return Ok(Some(Status::of_nobody())) };
+    pub fn iprobe(&self, from: PeerTag) -> Result<Option<Status>> {
+        let Some(wanted) = self.wanted(from)? else { return Ok(Some(Status::from_proc_null())) };
         let found = self.core().test(|engine| match engine.probe(&wanted, self.peers()) {
             Some(status) => Some(Ok(status)),
             None => engine.lost(&wanted).map(Err),
@@ -365,25 +369,27 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::probe`].
-    pub fn mprobe(&self, from: With) -> Result<(Message, Status)> {
-        let Some(wanted) = self.wanted(from)? else { return Ok((Message::no_proc(), Status::of_nobody())) };
-        self.core().wait("MPI_Mprobe", |engine| self.claimed(engine, &wanted))?
+    pub fn mprobe(&self, from: PeerTag) -> Result<(Message, Status)> {
+        let Some(wanted) = self.wanted(from)? else {
+            return Ok((Message::no_proc(), Status::from_proc_null()));
+        };
+        self.core().wait("MPI_Mprobe", |engine| self.try_mprobe(engine, &wanted))?
     }
 
     /// Checks whether a message has arrived that a receive would get, and reserves it for [`Message::receive`].
     ///
     /// # Errors
     /// As [`Comm::probe`].
-    pub fn improbe(&self, from: With) -> Result<Option<(Message, Status)>> {
+    pub fn improbe(&self, from: PeerTag) -> Result<Option<(Message, Status)>> {
         let Some(wanted) = self.wanted(from)? else {
-            return Ok(Some((Message::no_proc(), Status::of_nobody())));
+            return Ok(Some((Message::no_proc(), Status::from_proc_null())));
         };
-        self.core().test(|engine| self.claimed(engine, &wanted)).transpose()
+        self.core().test(|engine| self.try_mprobe(engine, &wanted)).transpose()
     }
 
-    fn claimed(&self, engine: &mut Engine, wanted: &Wanted) -> Option<Result<(Message, Status)>> {
-        match engine.claim(wanted, self.peers()) {
-            Some((claimed, status)) => Some(Ok((Message(Some((self.clone(), claimed))), status))),
+    fn try_mprobe(&self, engine: &mut Engine, wanted: &MatchCriteria) -> Option<Result<(Message, Status)>> {
+        match engine.mprobe(wanted, self.peers()) {
+            Some((matched, status)) => Some(Ok((Message(Some((self.clone(), matched))), status))),
             None => engine.lost(wanted).map(Err),
         }
     }
@@ -394,18 +400,24 @@ impl Comm {
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements cannot be divided into this many
     /// parts.
-    pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: With) -> Result<Request> {
-        let parts = parts_of(&buffer, parts)?;
-        let Some((to, Label { tag, .. })) = self.destination(to)? else { return Ok(self.no_parts()) };
-        let announced = PartsInfo { parts, first_tag: self.tags_of_parts(parts), bytes: buffer.len() };
-        let (said, context) = (Buffer::own(&announced.bytes())?, self.context(Plane::Announcing)?);
+    pub fn send_parts_init(&self, buffer: Buffer, parts: i32, to: PeerTag) -> Result<Request> {
+        let parts = partition_count(&buffer, parts)?;
+        let Some((to, MatchKey { tag, .. })) = self.send_target(to)? else {
+            return Ok(self.null_partitioned());
+        };
+        let announced =
+            PartitionInfo { parts, first_tag: self.reserve_part_tags(parts), bytes: buffer.len() };
+        let (announcement, context) =
+            (Buffer::own(&announced.bytes())?, self.context(Plane::PartitionedInfo)?);
         self.core().with(|engine| -> Result<()> {
-            if let Begun::Under(key) = engine.send(to, Label { context, tag }, &said, Mode::Standard)? {
+            if let Started::InProgress(key) =
+                engine.send(to, MatchKey { context, tag }, &announcement, Mode::Standard)?
+            {
                 engine.free(key);
             }
             Ok(())
         })?;
-        let context = self.context(Plane::Parts)?;
+        let context = self.context(Plane::PartitionedData)?;
         let sending = Arc::new(PartitionedSend { to, context, buffer, announced, state: Lock::default() });
         let (core, parts) = (self.core().clone(), Parts::Send(sending.clone()));
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
@@ -415,18 +427,25 @@ impl Comm {
     ///
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.
-    pub fn receive_parts_init(&self, buffer: Buffer, parts: i32, from: With) -> Result<Request> {
-        let parts = parts_of(&buffer, parts)?;
-        let Some((from, Label { tag, .. })) = self.destination(from)? else { return Ok(self.no_parts()) };
-        let (into, names) = (Buffer::own(&[0; PARTS_INFO_LEN])?, self.peers().clone());
-        let wanted = Wanted { context: self.context(Plane::Announcing)?, source: Some(from), tag: Some(tag) };
-        let receive = Receive { wanted, buffer: into.clone(), names: Names::Of(names.clone()) };
+    pub fn receive_parts_init(&self, buffer: Buffer, parts: i32, from: PeerTag) -> Result<Request> {
+        let parts = partition_count(&buffer, parts)?;
+        let Some((from, MatchKey { tag, .. })) = self.send_target(from)? else {
+            return Ok(self.null_partitioned());
+        };
+        let (into, sources) = (Buffer::own(&[0; PARTITION_INFO_LEN])?, self.peers().clone());
+        let wanted = MatchCriteria {
+            context: self.context(Plane::PartitionedInfo)?,
+            source: Some(from),
+            tag: Some(tag),
+        };
+        let receive = Receive { wanted, buffer: into.clone(), sources: SourceRanks::Group(sources.clone()) };
         let key = self.core().with(|engine| {
-            let begun = engine.receive(receive);
-            engine.under(begun)
+            let started = engine.receive(receive);
+            engine.key_of(started)
         });
-        let (context, state) = (self.context(Plane::Parts)?, Lock::new(ReceiveProgress::new(key, into)));
-        let receiving = Arc::new(PartitionedReceive { from, tag, names, context, buffer, parts, state });
+        let (context, state) =
+            (self.context(Plane::PartitionedData)?, Lock::new(ReceiveProgress::new(key, into)));
+        let receiving = Arc::new(PartitionedReceive { from, tag, sources, context, buffer, parts, state });
         let (core, parts) = (self.core().clone(), Parts::Receive(receiving.clone()));
         Ok(Request::partitioned(
             self,
@@ -436,12 +455,12 @@ impl Comm {
     }
 
     /// A partitioned request to or from `MPI_PROC_NULL`.
-    fn no_parts(&self) -> Request {
-        Request::partitioned(self, Arc::new(|| Ok(Begun::Over(Status::of_nobody()))), Parts::Null)
+    fn null_partitioned(&self) -> Request {
+        Request::partitioned(self, Arc::new(|| Ok(Started::Completed(Status::from_proc_null()))), Parts::Null)
     }
 }
 
-fn parts_of(buffer: &Buffer, parts: i32) -> Result<u32> {
+fn partition_count(buffer: &Buffer, parts: i32) -> Result<u32> {
     let text = || {
         Error::new(
             Class::COUNT,

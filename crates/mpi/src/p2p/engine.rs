@@ -29,29 +29,30 @@ use verbs::{SendOp, Sge};
 use crate::error::{Error, Result};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{
-    Access, ArrivedData, Lent, MatchReport, Names, OpState, Operation, RtsInfo, UnexpectedBody,
+    Access, ArrivedData, MatchReport, OpState, Operation, RdmaBuffer, RtsInfo, SourceRanks, UnexpectedBody,
 };
 use crate::p2p::shm_copy::SharedMessage;
 use crate::p2p::wire::Message;
 use crate::peers::connection::Received;
 use crate::peers::transport::{Event, MessagePlace};
 use crate::status::Status;
-use crate::tool::{Gauge, Happening};
+use crate::tool::{Gauge, ToolEvent};
 
-pub(crate) use receive::{Claimed, Stored};
+pub(crate) use receive::{MatchedMessage, Stored};
 pub use send::Mode;
-pub(crate) use state::{Begun, Engine, Task};
+pub(crate) use state::{Engine, Started, Task};
 
 impl Engine {
     /// The current value of a gauge.
     pub(crate) fn gauge(&self, gauge: Gauge) -> u64 {
-        let ((receives, messages), (kept, most)) = (self.matching.waiting(), self.matching.kept());
+        let ((receives, messages), (kept, most)) =
+            (self.matching.queue_lengths(), self.matching.unexpected_counts());
         match gauge {
             Gauge::PostedReceives => receives as u64,
             Gauge::UnexpectedMessages => messages as u64,
             Gauge::UnexpectedMost => most as u64,
             Gauge::UnexpectedTotal => kept,
-            Gauge::MatchLooks => self.compared,
+            Gauge::MatchProbes => self.compared,
             Gauge::Operations => self.operations.iter().count() as u64,
             Gauge::Connections => self.transport.open() as u64,
             Gauge::WaitingRequests => self.transport.waiting() as u64,
@@ -63,13 +64,13 @@ impl Engine {
     }
 
     /// Drops the messages of a freed communicator.
-    pub(crate) fn forget(&mut self, context: u64) {
+    pub(crate) fn drop_context(&mut self, context: u64) {
         match self.portals(context) {
-            Some(portals) => portals.forget(context),
+            Some(portals) => portals.drop_context(context),
             None => {
-                for (envelope, body) in self.matching.forget(context) {
+                for (envelope, body) in self.matching.remove_context(context) {
                     if let UnexpectedBody::Rts(rts) = body {
-                        self.fragments.give_up(envelope.source, rts.id);
+                        self.fragments.discard(envelope.source, rts.id);
                     }
                 }
             }
@@ -87,77 +88,78 @@ impl Engine {
         while self.advance_tasks() {
             self.handle_events();
         }
-        let compared = self.matching.compared();
+        let compared = self.matching.take_comparisons();
         if compared > 0 {
             self.compared += compared;
-            self.host.charge_step(Step::Match, compared);
+            self.host.charge_step(Step::TagCriteria, compared);
         }
     }
 
     fn handle_events(&mut self) {
-        self.end_of_portals();
+        self.complete_portals_operations();
         loop {
             while let Some(event) = self.transport.next_event() {
                 match event {
                     Event::Received { from, what, place } => {
                         self.host.charge_step(Step::Event, 1);
-                        self.received(from, &what, place);
+                        self.handle_message(from, &what, place);
                         self.transport.release(place, &what.message);
                     }
-                    Event::Sent(key) => self.end(key, Status::empty()),
-                    Event::Landed { from, place } => self.landed(from, place),
+                    Event::Sent(key) => self.complete(key, Status::empty()),
+                    Event::Landed { from, place } => self.handle_write_imm(from, place),
                     Event::Accessed(key) => {
-                        self.access_completed(key);
-                        self.resume();
+                        self.rdma_completed(key);
+                        self.resume_stalled();
                     }
-                    Event::Lost { process, error } => self.lose(process, &error),
-                    Event::Left { process, error } => self.left(process, &error),
+                    Event::Lost { process, error } => self.handle_lost(process, &error),
+                    Event::Left { process, error } => self.handle_left(process, &error),
                 }
             }
             let Some(number) = self.transport.next_stored_to() else { return };
-            self.take_stored(number);
+            self.receive_all_stored(number);
             self.transport.pump_stored(number);
         }
     }
 
-    fn received(&mut self, from: u32, what: &Received, place: MessagePlace) {
+    fn handle_message(&mut self, from: u32, what: &Received, place: MessagePlace) {
         match what.message {
-            Message::Eager { label, answer } => {
-                let envelope = Envelope { source: from, label };
+            Message::Eager { match_key, answer } => {
+                let envelope = Envelope { source: from, match_key };
                 let (buf, range) = self.transport.payload(what, place);
-                let brought = ArrivedData::Slot(buf, range.start, range.len());
+                let data = ArrivedData::Slot(buf, range.start, range.len());
                 self.host.charge_copy(range.len() as u64);
                 let answer = answer.map(MatchReport::Peer);
-                if let Some(key) = self.matching.arrive(&envelope) {
+                if let Some(key) = self.matching.match_arrival(&envelope) {
                     let operation = self.operations.get_mut(key);
-                    let status = operation.and_then(|operation| operation.take(&envelope, brought));
-                    status.into_iter().for_each(|status| self.end(key, status));
-                    self.answer(from, answer);
-                } else if let Ok(bytes) = brought.to_vec() {
-                    self.keep(envelope, UnexpectedBody::Data { bytes, answer });
+                    let status = operation.and_then(|operation| operation.store(&envelope, data));
+                    status.into_iter().for_each(|status| self.complete(key, status));
+                    self.report_match(from, answer);
+                } else if let Ok(bytes) = data.to_vec() {
+                    self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer });
                 }
             }
-            Message::Rts { label, id, at, frag_bytes, put } => {
-                let (envelope, rts) = (Envelope { source: from, label }, RtsInfo { id, at, frag_bytes, put });
+            Message::Rts { match_key, id, at, frag_bytes, put } => {
+                let (envelope, rts) =
+                    (Envelope { source: from, match_key }, RtsInfo { id, at, frag_bytes, put });
                 if frag_bytes > 0 {
-                    self.fragments.expect(from, id, frag_bytes);
+                    self.fragments.announce(from, id, frag_bytes);
                 }
-                match self.matching.arrive(&envelope) {
-                    Some(key) => self.fetch(key, envelope, rts),
-                    None => self.keep(envelope, UnexpectedBody::Rts(rts)),
+                match self.matching.match_arrival(&envelope) {
+                    Some(key) => self.start_long_receive(key, envelope, rts),
+                    None => self.add_unexpected(envelope, UnexpectedBody::Rts(rts)),
                 }
                 if what.len > 0 {
-                    self.fragment(from, id, what, place);
+                    self.handle_fragment(from, id, what, place);
                 }
             }
-            Message::Frag { id } => self.fragment(from, id, what, place),
-            Message::Cts { id, at, place } => self.cts(from, SlotKey::from_number(id), at, place),
+            Message::Frag { id } => self.handle_fragment(from, id, what, place),
+            Message::Cts { id, at, place } => self.handle_cts(from, SlotKey::from_number(id), at, place),
             Message::Fin { id, ok } => {
                 let key = SlotKey::from_number(id);
-                if self.awaits(key, from) {
+                if self.accepts_answer_of(key, from) {
                     self.count_long(key, from, None);
                     let failed = || Status::failed(Error::lost(from, "it could not read the message"));
-                    self.end(key, if ok { Status::empty() } else { failed() });
+                    self.complete(key, if ok { Status::empty() } else { failed() });
                 }
             }
             Message::CancelReq { id } => self.handle_cancel_req(from, id),
@@ -166,9 +168,9 @@ impl Engine {
                 let share = SharedMessage { place, turn, length: at.length };
                 self.start_sender_copy(from, SlotKey::from_number(id), key, share, at);
             }
-            Message::ShmFin { key, pieces } => self.copied(from, SlotKey::from_number(key), pieces),
-            Message::CollCheck { label, called } => self.handle_coll_check(from, label, called),
-            Message::CollMismatch { label, called } => self.handle_coll_mismatch(from, label, called),
+            Message::ShmFin { key, pieces } => self.handle_shm_fin(from, SlotKey::from_number(key), pieces),
+            Message::CollCheck { match_key, called } => self.handle_coll_check(from, match_key, called),
+            Message::CollMismatch { match_key, called } => self.handle_coll_mismatch(from, match_key, called),
             // The transport handles these.
             Message::Credit | Message::Leave => {}
         }
@@ -178,22 +180,22 @@ impl Engine {
     ///
     /// # Errors
     /// The process is lost, or cannot be reached.
-    pub(crate) fn access(
+    pub(crate) fn start_rdma(
         &mut self,
         process: u32,
         requests: &[(SendOp, Sge)],
-        lent: Option<Lent>,
-    ) -> Result<Begun> {
+        rdma_buffer: Option<RdmaBuffer>,
+    ) -> Result<Started> {
         self.host.charge_step(Step::Request, 1);
-        let access = Access { process, left: requests.len(), lent };
+        let access = Access { process, left: requests.len(), rdma_buffer };
         let key = self.operations.insert(Operation::new(OpState::Access(Box::new(access))));
-        self.started(key, |engine| {
+        self.start_or_remove(key, |engine| {
             requests.iter().try_for_each(|(op, piece)| engine.transport.access(process, *op, *piece, key))
         })
     }
 
     /// One request of an access has completed, or one read of a receive.
-    fn access_completed(&mut self, key: SlotKey) {
+    fn rdma_completed(&mut self, key: SlotKey) {
         let Some(Operation { state: OpState::Access(access), .. }) = self.operations.get_mut(key) else {
             return self.piece_completed(key);
         };
@@ -202,46 +204,51 @@ impl Engine {
             return;
         }
         let mut status = Status::empty();
-        if let Some(Lent { buffer, staging: Some(staging), is_read: true, .. }) = &access.lent {
+        if let Some(RdmaBuffer { buffer, staging: Some(staging), is_read: true, .. }) = &access.rdma_buffer {
             self.host.charge_copy(staging.len() as u64);
             if let Err(error) = buffer.store_from(staging, 0, staging.len()) {
                 status = Status::failed(error.into());
             }
         }
-        self.end(key, status);
+        self.complete(key, status);
     }
 
     /// A process is lost: fails the operations that name it, and receives from any source that it could have matched.
-    fn lose(&mut self, process: u32, error: &Error) {
-        self.note(Happening::Lost { process });
-        self.give_up(process, error, |_, names| names.contain(process));
+    fn handle_lost(&mut self, process: u32, error: &Error) {
+        self.record_event(ToolEvent::Lost { process });
+        self.fail_operations(process, error, |_, sources| sources.include_any_source(process));
     }
 
     /// A process has left in order: fails the operations that name it. Receives from any source fail when no other member is left.
-    fn left(&mut self, process: u32, error: &Error) {
-        self.give_up(process, error, |engine, names| {
+    fn handle_left(&mut self, process: u32, error: &Error) {
+        self.fail_operations(process, error, |engine, sources| {
             let is_gone = |other: u32| other != engine.rank && engine.transport.lost(other).is_some();
-            names.contain(process) && names.all(is_gone)
+            sources.include_any_source(process) && sources.all(is_gone)
         });
     }
 
     /// Fails the operations that name a process, and receives from any source whose group is `hopeless`.
-    fn give_up(&mut self, process: u32, error: &Error, hopeless: impl Fn(&Self, &Names) -> bool) {
-        self.fragments.lose(process);
-        let stuck = self.operations.iter().filter(|(_, operation)| operation.needs(process));
+    fn fail_operations(
+        &mut self,
+        process: u32,
+        error: &Error,
+        hopeless: impl Fn(&Self, &SourceRanks) -> bool,
+    ) {
+        self.fragments.remove_process(process);
+        let stuck = self.operations.iter().filter(|(_, operation)| operation.depends_on(process));
         let mut stuck: Vec<SlotKey> = stuck.map(|(key, _)| key).collect();
         let mut matching = std::mem::take(&mut self.matching);
-        stuck.extend(matching.give_up(|wanted, key| {
+        stuck.extend(matching.remove_receives(|wanted, key| {
             match wanted.source {
                 Some(source) => source == process,
                 None => self
                     .operations
                     .get_mut(*key)
                     .and_then(|operation| operation.names())
-                    .is_some_and(|names| hopeless(self, &names)),
+                    .is_some_and(|sources| hopeless(self, &sources)),
             }
         }));
         self.matching = matching;
-        stuck.into_iter().for_each(|key| self.end(key, Status::failed(error.clone())));
+        stuck.into_iter().for_each(|key| self.complete(key, Status::failed(error.clone())));
     }
 }

@@ -17,7 +17,7 @@ enum Sink {
 
 /// The fragments of one message.
 #[derive(Debug)]
-struct Message {
+struct FragmentedMessage {
     from: u32,
     /// The sender's number for its request.
     id: u64,
@@ -28,7 +28,7 @@ struct Message {
 
 /// Messages whose fragments have not all arrived, or that wait for a receive.
 #[derive(Debug, Default)]
-pub(crate) struct Fragments(Vec<Message>);
+pub(crate) struct Fragments(Vec<FragmentedMessage>);
 
 impl Fragments {
     /// Searches the latest messages first: many older ones may wait for a receive.
@@ -37,15 +37,15 @@ impl Fragments {
     }
 
     /// Registers an RTS that announces this many bytes in fragments.
-    pub(crate) fn expect(&mut self, from: u32, id: u64, bytes: u32) {
-        self.0.push(Message { from, id, left: bytes as usize, sink: Sink::Unexpected(Vec::new()) });
+    pub(crate) fn announce(&mut self, from: u32, id: u64, bytes: u32) {
+        self.0.push(FragmentedMessage { from, id, left: bytes as usize, sink: Sink::Unexpected(Vec::new()) });
     }
 
     /// A receive has matched an RTS: returns the bytes that have arrived. Later fragments are for the receive.
-    pub(crate) fn take(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
+    pub(crate) fn attach_receive(&mut self, from: u32, id: u64, key: SlotKey) -> Vec<u8> {
         let Some(at) = self.find(from, id) else { return Vec::new() };
         let sink = std::mem::replace(&mut self.0[at].sink, Sink::Receive(key));
-        self.end_of(at);
+        self.remove_if_complete(at);
         match sink {
             Sink::Unexpected(bytes) => bytes,
             Sink::Receive(_) | Sink::Dropped => Vec::new(),
@@ -53,7 +53,7 @@ impl Fragments {
     }
 
     /// A fragment has arrived: returns the receive that it is for, if one has matched its message.
-    pub(crate) fn arrive(&mut self, from: u32, id: u64, part: ArrivedData<'_>) -> Option<SlotKey> {
+    pub(crate) fn store(&mut self, from: u32, id: u64, part: ArrivedData<'_>) -> Option<SlotKey> {
         let at = self.find(from, id)?;
         let message = &mut self.0[at];
         // A peer that sends more than it has announced is faulty: the fragment is dropped.
@@ -66,27 +66,27 @@ impl Fragments {
             Sink::Receive(key) => Some(*key),
             Sink::Dropped => None,
         };
-        self.end_of(at);
+        self.remove_if_complete(at);
         key
     }
 
     /// Removes a message once all its fragments have arrived.
-    fn end_of(&mut self, at: usize) {
+    fn remove_if_complete(&mut self, at: usize) {
         if self.0[at].left == 0 {
             self.0.swap_remove(at);
         }
     }
 
     /// Drops the fragments of a message, both arrived and expected.
-    pub(crate) fn give_up(&mut self, from: u32, id: u64) {
+    pub(crate) fn discard(&mut self, from: u32, id: u64) {
         if let Some(at) = self.find(from, id) {
             self.0[at].sink = Sink::Dropped;
-            self.end_of(at);
+            self.remove_if_complete(at);
         }
     }
 
     /// Removes the messages of a lost process. Fragments that have arrived can still be received.
-    pub(crate) fn lose(&mut self, process: u32) {
+    pub(crate) fn remove_process(&mut self, process: u32) {
         self.0.retain(|message| message.from != process || matches!(message.sink, Sink::Unexpected(_)));
     }
 }
@@ -96,21 +96,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_wait_for_a_receive_or_go_to_it() {
+    fn fragments_are_kept_until_a_receive_matches() {
         let (mut parts, key) = (Fragments::default(), SlotKey::from_number(1 << 32));
         for (from, id) in [(3, 7), (3, 8), (4, 7)] {
-            parts.expect(from, id, 6);
+            parts.announce(from, id, 6);
         }
-        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"abcd")), None);
-        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"too long")), None);
-        assert_eq!(parts.take(3, 7, key), b"abcd");
-        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"ef")), Some(key));
-        assert_eq!(parts.arrive(3, 7, ArrivedData::Bytes(b"")), None, "all have come");
-        assert_eq!(parts.arrive(3, 8, ArrivedData::Bytes(b"ghijkl")), None);
-        parts.lose(3);
-        assert_eq!(parts.take(3, 8, key), b"ghijkl", "what has come counts");
-        parts.give_up(4, 7);
-        assert_eq!(parts.arrive(4, 7, ArrivedData::Bytes(b"mnopqr")), None);
+        assert_eq!(parts.store(3, 7, ArrivedData::Bytes(b"abcd")), None);
+        assert_eq!(parts.store(3, 7, ArrivedData::Bytes(b"too long")), None);
+        assert_eq!(parts.attach_receive(3, 7, key), b"abcd");
+        assert_eq!(parts.store(3, 7, ArrivedData::Bytes(b"ef")), Some(key));
+        assert_eq!(parts.store(3, 7, ArrivedData::Bytes(b"")), None, "all fragments have arrived");
+        assert_eq!(parts.store(3, 8, ArrivedData::Bytes(b"ghijkl")), None);
+        parts.remove_process(3);
+        assert_eq!(parts.attach_receive(3, 8, key), b"ghijkl", "arrived fragments are kept");
+        parts.discard(4, 7);
+        assert_eq!(parts.store(4, 7, ArrivedData::Bytes(b"mnopqr")), None);
         assert!(parts.0.is_empty());
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 
 /// The messages that a receive or a probe accepts. `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct MatchCriteria {
     /// The communicator's context.
     pub(crate) context: u64,
     /// The sender.
@@ -21,16 +21,16 @@ pub(crate) struct Wanted {
 
 /// The messages that a receive from a known source accepts. A tag of `None` accepts any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Match {
+pub(crate) struct TagCriteria {
     pub(crate) context: u64,
     pub(crate) tag: Option<i32>,
 }
 
-impl Match {
-    /// Whether it accepts a message with this label.
+impl TagCriteria {
+    /// Whether it accepts a message with this key.
     #[inline]
-    pub(crate) fn accepts(&self, label: &Label) -> bool {
-        label.context == self.context && self.tag.is_none_or(|tag| tag == label.tag)
+    pub(crate) fn accepts(&self, match_key: &MatchKey) -> bool {
+        match_key.context == self.context && self.tag.is_none_or(|tag| tag == match_key.tag)
     }
 }
 
@@ -40,22 +40,22 @@ pub(crate) struct Envelope {
     /// The sender.
     pub(crate) source: u32,
     /// Its context and tag.
-    pub(crate) label: Label,
+    pub(crate) match_key: MatchKey,
 }
 
-impl Wanted {
+impl MatchCriteria {
     /// Whether it accepts this message of its context.
     #[inline]
     pub(crate) fn accepts(&self, envelope: &Envelope) -> bool {
         self.source.is_none_or(|source| source == envelope.source)
-            && self.tag.is_none_or(|tag| tag == envelope.label.tag)
+            && self.tag.is_none_or(|tag| tag == envelope.match_key.tag)
     }
 }
 
 #[derive(Debug)]
 struct Queue<R, M> {
     context: u64,
-    receives: VecDeque<(Wanted, R)>,
+    receives: VecDeque<(MatchCriteria, R)>,
     messages: VecDeque<(Envelope, M)>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Matching<R, M> {
     queues: Vec<Queue<R, M>>,
     /// The index of the queue used last: most often the next one, too.
     last: usize,
-    /// Entries compared since [`Matching::compared`] was last called.
+    /// Entries compared since [`Matching::take_comparisons`] was last called.
     compared: u64,
     /// Counts of unexpected messages: in total, now, and the most at a time.
     kept: u64,
@@ -83,7 +83,7 @@ impl<R, M> Default for Matching<R, M> {
 impl<R: PartialEq, M> Matching<R, M> {
     /// The queue of a context, if there is one.
     #[inline]
-    fn known(&mut self, context: u64) -> Option<&mut Queue<R, M>> {
+    fn find_queue(&mut self, context: u64) -> Option<&mut Queue<R, M>> {
         if self.queues.get(self.last).is_none_or(|queue| queue.context != context) {
             self.last = self.queues.binary_search_by_key(&context, |queue| queue.context).ok()?;
         }
@@ -91,33 +91,33 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     #[inline]
-    fn queue(&mut self, context: u64) -> &mut Queue<R, M> {
+    fn queue_of(&mut self, context: u64) -> &mut Queue<R, M> {
         let last = self.last;
         if self.queues.get(last).is_some_and(|queue| queue.context == context) {
             return &mut self.queues[last];
         }
-        self.another(context)
+        self.switch_queue(context)
     }
 
     #[cold]
-    fn another(&mut self, context: u64) -> &mut Queue<R, M> {
-        if self.known(context).is_none() {
-            self.begin(context);
+    fn switch_queue(&mut self, context: u64) -> &mut Queue<R, M> {
+        if self.find_queue(context).is_none() {
+            self.insert_queue(context);
         }
         &mut self.queues[self.last]
     }
 
-    fn begin(&mut self, context: u64) {
+    fn insert_queue(&mut self, context: u64) {
         self.last = self.queues.partition_point(|queue| queue.context < context);
         let queue = Queue { context, receives: VecDeque::new(), messages: VecDeque::new() };
         self.queues.insert(self.last, queue);
     }
 
     /// Removes and returns the posted receive that accepts an arrived message. If there is none, the caller keeps the message by
-    /// [`Matching::keep`].
+    /// [`Matching::add_unexpected`].
     #[inline]
-    pub(crate) fn arrive(&mut self, envelope: &Envelope) -> Option<R> {
-        let receives = &mut self.known(envelope.label.context)?.receives;
+    pub(crate) fn match_arrival(&mut self, envelope: &Envelope) -> Option<R> {
+        let receives = &mut self.find_queue(envelope.match_key.context)?.receives;
         if receives.front().is_some_and(|(wanted, _)| wanted.accepts(envelope)) {
             let first = receives.pop_front();
             self.compared += 1;
@@ -133,7 +133,7 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Offers arrived messages to the receives of the context used last, in the order of posting, until `take` returns false: that
     /// receive keeps waiting.
     #[inline]
-    pub(crate) fn each_first(&mut self, mut take: impl FnMut(&Wanted, &R) -> bool) {
+    pub(crate) fn offer_in_order(&mut self, mut take: impl FnMut(&MatchCriteria, &R) -> bool) {
         let Some(queue) = self.queues.get_mut(self.last) else { return };
         let mut taken = 0;
         for (wanted, receive) in &queue.receives {
@@ -147,8 +147,8 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Adds an unexpected message.
-    pub(crate) fn keep(&mut self, envelope: Envelope, message: M) {
-        self.queue(envelope.label.context).messages.push_back((envelope, message));
+    pub(crate) fn add_unexpected(&mut self, envelope: Envelope, message: M) {
+        self.queue_of(envelope.match_key.context).messages.push_back((envelope, message));
         self.kept += 1;
         self.waiting += 1;
         self.most = self.most.max(self.waiting);
@@ -157,22 +157,22 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Removes and returns the message that a new receive gets. If there is none, the caller adds the receive by
     /// [`Matching::post`].
     #[inline]
-    pub(crate) fn receive(&mut self, wanted: &Wanted) -> Option<(Envelope, M)> {
+    pub(crate) fn take_unexpected(&mut self, wanted: &MatchCriteria) -> Option<(Envelope, M)> {
         let at = self.find(wanted)?;
         self.waiting -= 1;
         self.queues[self.last].messages.remove(at)
     }
 
     /// The message that a new receive would get.
-    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<&(Envelope, M)> {
+    pub(crate) fn probe(&mut self, wanted: &MatchCriteria) -> Option<&(Envelope, M)> {
         let at = self.find(wanted)?;
         self.queues[self.last].messages.get(at)
     }
 
     /// The index of a message in the context's queue, which becomes the queue used last.
     #[inline]
-    fn find(&mut self, wanted: &Wanted) -> Option<usize> {
-        let messages = &self.known(wanted.context)?.messages;
+    fn find(&mut self, wanted: &MatchCriteria) -> Option<usize> {
+        let messages = &self.find_queue(wanted.context)?.messages;
         if messages.is_empty() {
             return None;
         }
@@ -184,30 +184,30 @@ impl<R: PartialEq, M> Matching<R, M> {
     /// Whether unexpected messages of a context wait.
     #[inline]
     pub(crate) fn has_unexpected(&mut self, context: u64) -> bool {
-        self.known(context).is_some_and(|queue| !queue.messages.is_empty())
+        self.find_queue(context).is_some_and(|queue| !queue.messages.is_empty())
     }
 
     /// Whether a context has neither posted receives nor unexpected messages.
     #[inline]
     pub(crate) fn is_idle(&mut self, context: u64) -> bool {
-        self.known(context).is_none_or(|queue| queue.receives.is_empty() && queue.messages.is_empty())
+        self.find_queue(context).is_none_or(|queue| queue.receives.is_empty() && queue.messages.is_empty())
     }
 
     /// Adds a posted receive.
     #[inline]
-    pub(crate) fn post(&mut self, wanted: Wanted, receive: R) {
-        self.queue(wanted.context).receives.push_back((wanted, receive));
+    pub(crate) fn post(&mut self, wanted: MatchCriteria, receive: R) {
+        self.queue_of(wanted.context).receives.push_back((wanted, receive));
     }
 
     /// The queue of a context's posted receives; `None` if unexpected messages of the context wait.
     #[inline]
-    pub(crate) fn receives(&mut self, context: u64) -> Option<&mut VecDeque<(Wanted, R)>> {
-        let queue = self.queue(context);
+    pub(crate) fn posted_receives(&mut self, context: u64) -> Option<&mut VecDeque<(MatchCriteria, R)>> {
+        let queue = self.queue_of(context);
         if queue.messages.is_empty() { Some(&mut queue.receives) } else { None }
     }
 
     /// The messages that a posted receive accepts.
-    pub(crate) fn wanted_by(&self, receive: &R) -> Option<&Wanted> {
+    pub(crate) fn criteria_of(&self, receive: &R) -> Option<&MatchCriteria> {
         let mut all = self.queues.iter().flat_map(|queue| &queue.receives);
         all.find(|(_, waiting)| waiting == receive).map(|(wanted, _)| wanted)
     }
@@ -221,7 +221,7 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Removes the sender's first message for which `is` returns true; `None` if none waits.
-    pub(crate) fn withdraw(&mut self, source: u32, is: impl Fn(&M) -> bool) -> Option<M> {
+    pub(crate) fn remove_unexpected(&mut self, source: u32, is: impl Fn(&M) -> bool) -> Option<M> {
         let is = |(envelope, message): &(Envelope, M)| envelope.source == source && is(message);
         let (_, message) = self.queues.iter_mut().find_map(|queue| {
             let at = queue.messages.iter().position(is)?;
@@ -232,23 +232,23 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// Removes and returns the receives for which `lost` returns true, in the order of contexts and posting.
-    pub(crate) fn give_up(&mut self, mut lost: impl FnMut(&Wanted, &R) -> bool) -> Vec<R> {
-        let mut given_up = Vec::new();
+    pub(crate) fn remove_receives(&mut self, mut lost: impl FnMut(&MatchCriteria, &R) -> bool) -> Vec<R> {
+        let mut removed = Vec::new();
         for queue in &mut self.queues {
             for (wanted, receive) in std::mem::take(&mut queue.receives) {
                 if lost(&wanted, &receive) {
-                    given_up.push(receive);
+                    removed.push(receive);
                 } else {
                     queue.receives.push_back((wanted, receive));
                 }
             }
         }
-        given_up
+        removed
     }
 
     /// Removes a context without posted receives; returns its unexpected messages.
-    pub(crate) fn forget(&mut self, context: u64) -> Vec<(Envelope, M)> {
-        match self.known(context) {
+    pub(crate) fn remove_context(&mut self, context: u64) -> Vec<(Envelope, M)> {
+        match self.find_queue(context) {
             Some(queue) if queue.receives.is_empty() => {
                 let messages = self.queues.remove(self.last).messages;
                 self.waiting -= messages.len();
@@ -259,17 +259,17 @@ impl<R: PartialEq, M> Matching<R, M> {
     }
 
     /// The numbers of posted receives and of unexpected messages.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
+    pub(crate) fn queue_lengths(&self) -> (usize, usize) {
         (self.queues.iter().map(|queue| queue.receives.len()).sum(), self.waiting)
     }
 
     /// How many messages were kept in total, and the most at a time.
-    pub(crate) fn kept(&self) -> (u64, usize) {
+    pub(crate) fn unexpected_counts(&self) -> (u64, usize) {
         (self.kept, self.most)
     }
 
     /// How many entries were compared since this was last called.
-    pub(crate) fn compared(&mut self) -> u64 {
+    pub(crate) fn take_comparisons(&mut self) -> u64 {
         std::mem::take(&mut self.compared)
     }
 }
@@ -282,16 +282,16 @@ mod tests {
 
     /// A reference implementation of MPI's rules: two lists in the order of events.
     #[derive(Default)]
-    struct Plain {
-        receives: Vec<(Wanted, u32)>,
+    struct ReferenceMatching {
+        receives: Vec<(MatchCriteria, u32)>,
         messages: Vec<(Envelope, u32)>,
     }
 
-    impl Plain {
-        fn fits(wanted: &Wanted, envelope: &Envelope) -> bool {
-            wanted.context == envelope.label.context
+    impl ReferenceMatching {
+        fn fits(wanted: &MatchCriteria, envelope: &Envelope) -> bool {
+            wanted.context == envelope.match_key.context
                 && [None, Some(envelope.source)].contains(&wanted.source)
-                && [None, Some(envelope.label.tag)].contains(&wanted.tag)
+                && [None, Some(envelope.match_key.tag)].contains(&wanted.tag)
         }
 
         fn arrive(&mut self, envelope: Envelope, number: u32) -> Option<u32> {
@@ -302,7 +302,7 @@ mod tests {
             at.map(|at| self.receives.remove(at).1)
         }
 
-        fn receive(&mut self, wanted: Wanted, number: u32) -> Option<u32> {
+        fn receive(&mut self, wanted: MatchCriteria, number: u32) -> Option<u32> {
             let at = self.messages.iter().position(|(envelope, _)| Self::fits(&wanted, envelope));
             if at.is_none() {
                 self.receives.push((wanted, number));
@@ -314,8 +314,8 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Event {
         Arrive(Envelope),
-        Receive(Wanted),
-        Probe(Wanted),
+        Receive(MatchCriteria),
+        Probe(MatchCriteria),
         Cancel(u8),
         Withdraw(u8),
         Lose(u32),
@@ -323,9 +323,9 @@ mod tests {
 
     fn events() -> impl Strategy<Value = Vec<Event>> {
         let envelope = (0..3_u32, 0..2_u64, 0..3_i32)
-            .prop_map(|(source, context, tag)| Envelope { source, label: Label { context, tag } });
+            .prop_map(|(source, context, tag)| Envelope { source, match_key: MatchKey { context, tag } });
         let wanted = (prop::option::of(0..3_u32), 0..2_u64, prop::option::of(0..3_i32))
-            .prop_map(|(source, context, tag)| Wanted { context, source, tag });
+            .prop_map(|(source, context, tag)| MatchCriteria { context, source, tag });
         let event = prop_oneof![
             5 => envelope.prop_map(Event::Arrive),
             5 => wanted.clone().prop_map(Event::Receive),
@@ -339,45 +339,45 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matching_agrees_with_the_reference(events in events()) {
-            let (mut matching, mut plain) = (Matching::<u32, u32>::default(), Plain::default());
+        fn matching_agrees_with_reference(events in events()) {
+            let (mut matching, mut reference) = (Matching::<u32, u32>::default(), ReferenceMatching::default());
             for (number, event) in (0_u32..).zip(events) {
                 match event {
                     Event::Arrive(envelope) => {
-                        let got = matching.arrive(&envelope);
+                        let got = matching.match_arrival(&envelope);
                         if got.is_none() {
-                            matching.keep(envelope, number);
+                            matching.add_unexpected(envelope, number);
                         }
-                        prop_assert_eq!(got, plain.arrive(envelope, number));
+                        prop_assert_eq!(got, reference.arrive(envelope, number));
                     }
                     Event::Receive(wanted) => {
-                        let got = matching.receive(&wanted).map(|(_, message)| message);
+                        let got = matching.take_unexpected(&wanted).map(|(_, message)| message);
                         if got.is_none() {
                             matching.post(wanted, number);
                         }
-                        prop_assert_eq!(got, plain.receive(wanted, number));
+                        prop_assert_eq!(got, reference.receive(wanted, number));
                     }
                     Event::Probe(wanted) => {
-                        let seen = plain.messages.iter().find(|(envelope, _)| Plain::fits(&wanted, envelope));
+                        let seen = reference.messages.iter().find(|(envelope, _)| ReferenceMatching::fits(&wanted, envelope));
                         prop_assert_eq!(matching.probe(&wanted), seen);
                     }
-                    Event::Cancel(which) if !plain.receives.is_empty() => {
-                        let (wanted, receive) = plain.receives.remove(usize::from(which) % plain.receives.len());
-                        prop_assert_eq!(matching.wanted_by(&receive), Some(&wanted));
+                    Event::Cancel(which) if !reference.receives.is_empty() => {
+                        let (wanted, receive) = reference.receives.remove(usize::from(which) % reference.receives.len());
+                        prop_assert_eq!(matching.criteria_of(&receive), Some(&wanted));
                         prop_assert!(matching.cancel(&receive));
                         prop_assert!(!matching.cancel(&receive));
                     }
                     Event::Cancel(_) => prop_assert!(!matching.cancel(&number)),
-                    Event::Withdraw(which) if !plain.messages.is_empty() => {
-                        let (envelope, message) = plain.messages.remove(usize::from(which) % plain.messages.len());
-                        prop_assert_eq!(matching.withdraw(envelope.source + 1, |one| *one == message), None);
-                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), Some(message));
-                        prop_assert_eq!(matching.withdraw(envelope.source, |one| *one == message), None);
+                    Event::Withdraw(which) if !reference.messages.is_empty() => {
+                        let (envelope, message) = reference.messages.remove(usize::from(which) % reference.messages.len());
+                        prop_assert_eq!(matching.remove_unexpected(envelope.source + 1, |one| *one == message), None);
+                        prop_assert_eq!(matching.remove_unexpected(envelope.source, |one| *one == message), Some(message));
+                        prop_assert_eq!(matching.remove_unexpected(envelope.source, |one| *one == message), None);
                     }
-                    Event::Withdraw(_) => prop_assert_eq!(matching.withdraw(0, |_| true), None),
+                    Event::Withdraw(_) => prop_assert_eq!(matching.remove_unexpected(0, |_| true), None),
                     Event::Lose(source) => {
-                        let mut lost = matching.give_up(|wanted, _| wanted.source == Some(source));
-                        let gone = plain.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));
+                        let mut lost = matching.remove_receives(|wanted, _| wanted.source == Some(source));
+                        let gone = reference.receives.extract_if(.., |(wanted, _)| wanted.source == Some(source));
                         let mut gone: Vec<u32> = gone.map(|(_, receive)| receive).collect();
                         lost.sort_unstable();
                         gone.sort_unstable();
@@ -386,20 +386,20 @@ mod tests {
                 }
             }
             for context in 0..2 {
-                let busy = plain.receives.iter().any(|(wanted, _)| wanted.context == context);
-                let left = plain.messages.iter().filter(|(e, _)| e.label.context == context && !busy);
-                prop_assert_eq!(matching.forget(context), left.copied().collect::<Vec<_>>());
+                let busy = reference.receives.iter().any(|(wanted, _)| wanted.context == context);
+                let left = reference.messages.iter().filter(|(e, _)| e.match_key.context == context && !busy);
+                prop_assert_eq!(matching.remove_context(context), left.copied().collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
-    fn comparisons_are_counted() {
+    fn match_counts_compared_entries() {
         let mut matching = Matching::<u32, u32>::default();
-        let wanted = |tag| Wanted { context: 0, source: None, tag: Some(tag) };
+        let wanted = |tag| MatchCriteria { context: 0, source: None, tag: Some(tag) };
         (0..10).for_each(|tag| matching.post(wanted(tag), tag as u32));
-        let envelope = Envelope { source: 0, label: Label { context: 0, tag: 4 } };
-        assert_eq!(matching.arrive(&envelope), Some(4));
-        assert_eq!((matching.compared(), matching.compared()), (5, 0));
+        let envelope = Envelope { source: 0, match_key: MatchKey { context: 0, tag: 4 } };
+        assert_eq!(matching.match_arrival(&envelope), Some(4));
+        assert_eq!((matching.take_comparisons(), matching.take_comparisons()), (5, 0));
     }
 }

@@ -18,9 +18,9 @@ pub(crate) mod bsend;
 pub(crate) mod bsend_space;
 pub(crate) mod calls;
 pub(crate) mod engine;
-pub(crate) mod fragments;
 #[cfg(test)]
-pub(crate) mod lies;
+pub(crate) mod false_messages;
+pub(crate) mod fragments;
 pub(crate) mod matching;
 pub(crate) mod operation;
 pub(crate) mod over_portals;

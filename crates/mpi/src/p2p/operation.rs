@@ -7,8 +7,8 @@ use crate::comm::group::Group;
 use crate::error::{Class, Error};
 use crate::memory::{Buffer, Piece};
 use crate::p2p::bsend_space::SpaceShare;
-use crate::p2p::matching::{Envelope, Wanted};
-use crate::p2p::over_portals::{Found, Name};
+use crate::p2p::matching::{Envelope, MatchCriteria};
+use crate::p2p::over_portals::{FoundMessage, PortalsKey};
 use crate::p2p::proto::Proto;
 use crate::p2p::shm_copy::Copying;
 use crate::p2p::wire::Exposed;
@@ -93,7 +93,7 @@ pub(crate) struct RtsInfo {
 
 impl RtsInfo {
     /// How many of the first `wanted` bytes do not arrive without a CTS.
-    pub(crate) fn rest(&self, wanted: u64) -> u64 {
+    pub(crate) fn bytes_after_fragments(&self, wanted: u64) -> u64 {
         wanted.saturating_sub(self.frag_bytes.into())
     }
 }
@@ -106,7 +106,7 @@ pub(crate) enum UnexpectedBody {
     /// The address of its data.
     Rts(RtsInfo),
     /// A message that Portals holds.
-    Found(Found),
+    FoundMessage(FoundMessage),
 }
 
 impl UnexpectedBody {
@@ -115,57 +115,59 @@ impl UnexpectedBody {
         match self {
             Self::Data { bytes, .. } => bytes.len() as u64,
             Self::Rts(rts) => rts.at.length,
-            Self::Found(found) => found.len,
+            Self::FoundMessage(found) => found.len,
         }
     }
 }
 
 /// Maps the possible senders of a receive to their ranks.
 #[derive(Clone, Debug)]
-pub(crate) enum Names {
+pub(crate) enum SourceRanks {
     /// The rank of the only possible sender.
     One(i32),
     /// The possible senders are the members of this group.
-    Of(Group),
+    Group(Group),
 }
 
 /// Maps the possible senders of a plain receive to their ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PlainNames {
+pub(crate) enum PlainSourceRanks {
     /// The rank of the only possible sender.
     One(i32),
     /// Process numbers are ranks, all less than this.
-    Numbers(u32),
+    Identity(u32),
 }
 
-impl PlainNames {
+impl PlainSourceRanks {
     /// The rank of a sender.
     #[inline]
     fn rank_of(self, process: u32) -> i32 {
         match self {
             Self::One(rank) => rank,
-            Self::Numbers(count) if process < count => process as i32,
-            Self::Numbers(_) => UNDEFINED,
+            Self::Identity(count) if process < count => process as i32,
+            Self::Identity(_) => UNDEFINED,
         }
     }
 }
 
-impl From<PlainNames> for Names {
-    fn from(names: PlainNames) -> Self {
-        match names {
-            PlainNames::One(rank) => Self::One(rank),
-            PlainNames::Numbers(count) => Self::Of(Group::of_all(count)),
+impl From<PlainSourceRanks> for SourceRanks {
+    fn from(sources: PlainSourceRanks) -> Self {
+        match sources {
+            PlainSourceRanks::One(rank) => Self::One(rank),
+            PlainSourceRanks::Identity(count) => Self::Group(Group::of_all(count)),
         }
     }
 }
 
-impl Names {
-    /// These names in the form for a plain receive, if they fit.
+impl SourceRanks {
+    /// These sources in the form for a plain receive, if they fit.
     #[inline]
-    fn plain(&self) -> Option<PlainNames> {
+    fn plain(&self) -> Option<PlainSourceRanks> {
         match self {
-            Self::One(rank) => Some(PlainNames::One(*rank)),
-            Self::Of(group) => group.is_numbered().then(|| PlainNames::Numbers(group.size() as u32)),
+            Self::One(rank) => Some(PlainSourceRanks::One(*rank)),
+            Self::Group(group) => {
+                group.has_world_ranks().then(|| PlainSourceRanks::Identity(group.size() as u32))
+            }
         }
     }
 
@@ -174,20 +176,20 @@ impl Names {
     fn rank_of(&self, process: u32) -> Option<i32> {
         match self {
             Self::One(rank) => Some(*rank),
-            Self::Of(group) => group.rank_of(process),
+            Self::Group(group) => group.rank_of(process),
         }
     }
 
     /// Whether a process is a possible sender, for a receive from any source.
-    pub(crate) fn contain(&self, process: u32) -> bool {
-        matches!(self, Self::Of(group) if group.rank_of(process).is_some())
+    pub(crate) fn include_any_source(&self, process: u32) -> bool {
+        matches!(self, Self::Group(group) if group.rank_of(process).is_some())
     }
 
     /// Whether `is` holds for all processes of the group; false without a group.
     pub(crate) fn all(&self, is: impl Fn(u32) -> bool) -> bool {
         match self {
             Self::One(_) => false,
-            Self::Of(group) => (0..group.size()).filter_map(|rank| group.process(rank)).all(is),
+            Self::Group(group) => (0..group.size()).filter_map(|rank| group.process(rank)).all(is),
         }
     }
 }
@@ -195,28 +197,28 @@ impl Names {
 /// A receive: which messages it accepts, its buffer, and the ranks of its possible senders.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: MatchCriteria,
     pub(crate) buffer: Buffer,
-    pub(crate) names: Names,
+    pub(crate) sources: SourceRanks,
 }
 
 impl Receive {
     /// The status of a message of `len` bytes for this receive.
     #[inline]
     pub(crate) fn status(&self, envelope: &Envelope, len: u64) -> Status {
-        let source = self.names.rank_of(envelope.source).unwrap_or(UNDEFINED);
-        received(source, envelope.label.tag, len, self.buffer.len())
+        let source = self.sources.rank_of(envelope.source).unwrap_or(UNDEFINED);
+        status_of(source, envelope.match_key.tag, len, self.buffer.len())
     }
 
     /// This receive as a plain one, if it can be.
     #[inline]
-    pub(crate) fn plain(&self) -> Option<Plain> {
-        Some(Plain { into: self.buffer.bare_piece()?, names: self.names.plain()? })
+    pub(crate) fn plain(&self) -> Option<PlainReceive> {
+        Some(PlainReceive { into: self.buffer.bare_piece()?, sources: self.sources.plain()? })
     }
 
     /// Stores a message's data, which completes the receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
+    pub(crate) fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store(&self.buffer) {
             Ok(()) => self.status(envelope, data.len() as u64),
             Err(error) => Status::failed(error.into()),
@@ -226,13 +228,13 @@ impl Receive {
 
 /// The status of a message of `len` bytes that was received into `room` bytes.
 #[inline]
-fn received(source: i32, tag: i32, len: u64, room: u64) -> Status {
-    let error = (len > room).then(|| cut(len, room).into());
+fn status_of(source: i32, tag: i32, len: u64, room: u64) -> Status {
+    let error = (len > room).then(|| truncate_error(len, room).into());
     Status { source, tag, error, bytes: len.min(room), cancelled: false }
 }
 
 #[cold]
-fn cut(len: u64, room: u64) -> Error {
+fn truncate_error(len: u64, room: u64) -> Error {
     Error::new(
         Class::TRUNCATE,
         format_args!("the message has {len} bytes, but the receive has room for {room}"),
@@ -240,10 +242,10 @@ fn cut(len: u64, room: u64) -> Error {
 }
 
 /// The status that a probe returns.
-pub(crate) fn envelope_status(envelope: &Envelope, len: u64, names: &Group) -> Status {
+pub(crate) fn envelope_status(envelope: &Envelope, len: u64, sources: &Group) -> Status {
     Status {
-        source: names.rank_of(envelope.source).unwrap_or(UNDEFINED),
-        tag: envelope.label.tag,
+        source: sources.rank_of(envelope.source).unwrap_or(UNDEFINED),
+        tag: envelope.match_key.tag,
         bytes: len,
         ..Status::empty()
     }
@@ -257,17 +259,17 @@ pub(crate) struct LongReceive {
     /// The message's RTS.
     pub(crate) rts: RtsInfo,
     /// The sender has yet to write the rest of it.
-    pub(crate) is_open: bool,
+    pub(crate) awaits_write: bool,
     /// Bytes that have arrived in fragments.
-    pub(crate) brought: u64,
+    pub(crate) frag_arrived: u64,
     /// Pieces that have not arrived (or bytes, before copying starts), and pieces that this side copies now. The memory is in use
     /// until both are zero.
     pub(crate) left: u64,
-    pub(crate) under_way: u64,
+    pub(crate) in_flight: u64,
     /// This side's part, if the sender also copies.
     pub(crate) copying: Option<Copying>,
     /// The registration of the destination, and its address.
-    pub(crate) reach: Registration,
+    pub(crate) registration: Registration,
     pub(crate) addr: u64,
     /// The destination of the data, if the program's memory is not contiguous.
     pub(crate) staging: Option<Buf>,
@@ -278,29 +280,41 @@ impl LongReceive {
     pub(crate) fn new(
         receive: Receive,
         (envelope, rts): (Envelope, RtsInfo),
-        reach: Registration,
+        registration: Registration,
         (addr, staging): (u64, Option<Buf>),
     ) -> Self {
-        let (is_open, brought, left, under_way, copying) = (false, 0, 0, 0, None);
-        Self { receive, envelope, rts, is_open, brought, left, under_way, copying, reach, addr, staging }
+        let (awaits_write, frag_arrived, left, in_flight, copying) = (false, 0, 0, 0, None);
+        Self {
+            receive,
+            envelope,
+            rts,
+            awaits_write,
+            frag_arrived,
+            left,
+            in_flight,
+            copying,
+            registration,
+            addr,
+            staging,
+        }
     }
 
     /// Whether all pieces have arrived, as far as either side reports, and nothing writes to the memory any more.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.left == 0 && self.under_way == 0
+    pub(crate) fn is_complete(&self) -> bool {
+        self.left == 0 && self.in_flight == 0
     }
 }
 
 /// Local memory that RDMA requests use until they complete.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct RdmaBuffer {
     pub(crate) buffer: Buffer,
     /// The contiguous memory that is written from or read into, if the buffer is not contiguous.
     pub(crate) staging: Option<Buf>,
     /// Whether data are read into `staging`, and then copied to the buffer.
     pub(crate) is_read: bool,
     /// Keeps the memory registered.
-    pub(crate) _reach: Registration,
+    pub(crate) _registration: Registration,
 }
 
 /// RDMA requests to a peer's memory.
@@ -309,13 +323,13 @@ pub(crate) struct Access {
     pub(crate) process: u32,
     /// Requests in flight.
     pub(crate) left: usize,
-    pub(crate) lent: Option<Lent>,
+    pub(crate) rdma_buffer: Option<RdmaBuffer>,
 }
 
 /// A long message, whose data the receiver can access.
 #[derive(Debug)]
 pub(crate) struct LongSend {
-    pub(crate) reach: Registration,
+    pub(crate) registration: Registration,
     /// A copy of the data, if they are not sent from the program's memory.
     pub(crate) staging: Option<Buf>,
     pub(crate) buffer: Buffer,
@@ -329,14 +343,14 @@ pub(crate) struct LongSend {
 
 impl LongSend {
     /// The send of contiguous data of the program; counted as `uncounted` when the receiver answers.
-    pub(crate) fn new(reach: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
-        Self { reach, staging: None, buffer, sender_copy: None, writing: None, uncounted }
+    pub(crate) fn new(registration: Registration, buffer: Buffer, uncounted: Option<Proto>) -> Self {
+        Self { registration, staging: None, buffer, sender_copy: None, writing: None, uncounted }
     }
 
     /// Whether this process's device is copying pieces of the data.
     pub(crate) fn is_copied_from(&self) -> bool {
-        self.sender_copy.as_ref().is_some_and(|sender_copy| sender_copy.under_way > 0)
-            || self.writing.as_ref().is_some_and(|writing| writing.under_way > 0)
+        self.sender_copy.as_ref().is_some_and(|sender_copy| sender_copy.in_flight > 0)
+            || self.writing.as_ref().is_some_and(|writing| writing.in_flight > 0)
     }
 }
 
@@ -346,7 +360,7 @@ pub(crate) struct PutSend {
     /// The data to write.
     pub(crate) rest: Piece,
     /// Writes in flight.
-    pub(crate) under_way: u32,
+    pub(crate) in_flight: u32,
 }
 
 /// The part of a message that its sender copies on the receiver's invitation.
@@ -356,25 +370,25 @@ pub(crate) struct SenderCopy {
     /// The receiver's number for its request.
     pub(crate) key: u64,
     /// Pieces in progress, and copied pieces.
-    pub(crate) under_way: u32,
+    pub(crate) in_flight: u32,
     pub(crate) copied: u32,
 }
 
 /// A receive of contiguous bytes of the program, as most are. The matching queue holds its source and tag. It owns nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plain {
+pub(crate) struct PlainReceive {
     pub(crate) into: Piece,
-    pub(crate) names: PlainNames,
+    pub(crate) sources: PlainSourceRanks,
 }
 
-impl Plain {
+impl PlainReceive {
     /// Stores a message's data, which completes the receive.
     #[inline]
-    fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
+    fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Status {
         match data.store_in(self.into) {
             Ok(()) => {
-                let source = self.names.rank_of(envelope.source);
-                received(source, envelope.label.tag, data.len() as u64, self.into.len() as u64)
+                let source = self.sources.rank_of(envelope.source);
+                status_of(source, envelope.match_key.tag, data.len() as u64, self.into.len() as u64)
             }
             Err(error) => Status::failed(error.into()),
         }
@@ -383,7 +397,7 @@ impl Plain {
     /// The status of a message that was received whole, with `len` bytes.
     #[inline]
     pub(crate) fn status(&self, source: u32, tag: i32, len: usize) -> Status {
-        let source = self.names.rank_of(source);
+        let source = self.sources.rank_of(source);
         Status { source, tag, bytes: len as u64, cancelled: false, error: None }
     }
 }
@@ -391,19 +405,19 @@ impl Plain {
 /// The kind of an operation, and its state.
 #[derive(Debug)]
 pub(crate) enum OpState {
-    /// A send, complete when its answer arrives, or without one when the message has been sent. `held` keeps the data accessible
-    /// for the peer.
-    Send { to: u32, answered: bool, held: Option<Box<LongSend>> },
+    /// A send, complete when its answer arrives, or without one when the message has been sent. `long_send` keeps the data
+    /// accessible for the peer.
+    Send { to: u32, awaits_fin: bool, long_send: Option<Box<LongSend>> },
     /// An unmatched receive. Boxed: receives that are not plain are rare, and large.
     Receive(Box<Receive>),
     /// An unmatched plain receive.
-    Plain(Plain),
+    PlainReceive(PlainReceive),
     /// A receive that is moving the data of its message.
     LongReceive(Box<LongReceive>),
     /// RDMA to a peer's memory.
     Access(Box<Access>),
     /// A send or a receive over Portals.
-    Portals(Name),
+    Portals(PortalsKey),
     /// An operation in several steps.
     Task,
     /// Completed.
@@ -415,9 +429,9 @@ pub(crate) enum OpState {
 pub(crate) struct Operation {
     pub(crate) state: OpState,
     /// Detached: removed when it completes, since no caller asks for its status.
-    pub(crate) free: bool,
+    pub(crate) is_detached: bool,
     /// A send whose receiver was asked to drop the message.
-    pub(crate) withdrawing: bool,
+    pub(crate) cancel_requested: bool,
     /// The part of a space for buffered sends that it uses.
     pub(crate) buffered: Option<Box<SpaceShare>>,
     comm: u64,
@@ -433,7 +447,7 @@ impl Operation {
     /// Creates an operation whose status a caller will ask for.
     #[inline]
     pub(crate) fn new(state: OpState) -> Self {
-        Self { state, free: false, withdrawing: false, buffered: None, comm: NO_COMM }
+        Self { state, is_detached: false, cancel_requested: false, buffered: None, comm: NO_COMM }
     }
 
     /// Creates an operation as [`Operation::new`] does, for a communicator.
@@ -455,10 +469,10 @@ impl Operation {
     }
 
     /// The ranks of its possible senders, if it is an unmatched receive.
-    pub(crate) fn names(&self) -> Option<Names> {
+    pub(crate) fn names(&self) -> Option<SourceRanks> {
         match &self.state {
-            OpState::Receive(receive) => Some(receive.names.clone()),
-            OpState::Plain(plain) => Some(plain.names.into()),
+            OpState::Receive(receive) => Some(receive.sources.clone()),
+            OpState::PlainReceive(plain) => Some(plain.sources.into()),
             _ => None,
         }
     }
@@ -467,10 +481,14 @@ impl Operation {
     pub(crate) fn receive(&self, envelope: &Envelope) -> Option<Receive> {
         match &self.state {
             OpState::Receive(receive) => Some(Receive::clone(receive)),
-            OpState::Plain(Plain { into, names }) => {
-                let Envelope { source, label } = *envelope;
-                let wanted = Wanted { context: label.context, source: Some(source), tag: Some(label.tag) };
-                Some(Receive { wanted, buffer: into.buffer(), names: (*names).into() })
+            OpState::PlainReceive(PlainReceive { into, sources }) => {
+                let Envelope { source, match_key } = *envelope;
+                let wanted = MatchCriteria {
+                    context: match_key.context,
+                    source: Some(source),
+                    tag: Some(match_key.tag),
+                };
+                Some(Receive { wanted, buffer: into.buffer(), sources: (*sources).into() })
             }
             _ => None,
         }
@@ -478,10 +496,10 @@ impl Operation {
 
     /// Stores the data of the message that a receive has matched. Returns its status; `None` if the operation is not a receive.
     #[inline]
-    pub(crate) fn take(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Option<Status> {
+    pub(crate) fn store(&self, envelope: &Envelope, data: ArrivedData<'_>) -> Option<Status> {
         match &self.state {
-            OpState::Plain(plain) => Some(plain.take(envelope, data)),
-            OpState::Receive(receive) => Some(receive.take(envelope, data)),
+            OpState::PlainReceive(plain) => Some(plain.store(envelope, data)),
+            OpState::Receive(receive) => Some(receive.store(envelope, data)),
             _ => None,
         }
     }
@@ -490,10 +508,10 @@ impl Operation {
     ///
     /// # Errors
     /// The memory's.
-    pub(crate) fn take_part(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
-        let OpState::LongReceive(reading) = &mut self.state else { return Ok(false) };
-        let at = reading.brought as usize;
-        match (&reading.staging, reading.receive.buffer.piece()) {
+    pub(crate) fn store_fragment(&mut self, data: ArrivedData<'_>) -> verbs::Result<bool> {
+        let OpState::LongReceive(long_receive) = &mut self.state else { return Ok(false) };
+        let at = long_receive.frag_arrived as usize;
+        match (&long_receive.staging, long_receive.receive.buffer.piece()) {
             (None, Some(all)) => {
                 let [_, behind] = all.split(at);
                 data.store_in(behind)?;
@@ -505,23 +523,23 @@ impl Operation {
             // The receive has no room for it.
             _ => {}
         }
-        let before = reading.brought;
-        reading.brought += data.len() as u64;
-        let all = u64::from(reading.rts.frag_bytes);
-        if before < all && all <= reading.brought {
-            reading.left = reading.left.saturating_sub(1);
+        let before = long_receive.frag_arrived;
+        long_receive.frag_arrived += data.len() as u64;
+        let all = u64::from(long_receive.rts.frag_bytes);
+        if before < all && all <= long_receive.frag_arrived {
+            long_receive.left = long_receive.left.saturating_sub(1);
         }
-        Ok(reading.is_whole())
+        Ok(long_receive.is_complete())
     }
 
     /// Whether it cannot complete successfully without this process.
-    pub(crate) fn needs(&self, process: u32) -> bool {
+    pub(crate) fn depends_on(&self, process: u32) -> bool {
         match &self.state {
             OpState::Send { to, .. } => *to == process,
-            OpState::LongReceive(reading) => reading.envelope.source == process,
+            OpState::LongReceive(long_receive) => long_receive.envelope.source == process,
             OpState::Access(access) => access.process == process,
             OpState::Receive(_)
-            | OpState::Plain(_)
+            | OpState::PlainReceive(_)
             | OpState::Portals(_)
             | OpState::Task
             | OpState::Completed(_) => false,

@@ -94,14 +94,14 @@ pub(crate) struct Traits {
 
 /// Limits that a program has set, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ProtocolLimits {
     /// The longest message that may be sent eagerly.
     pub(crate) eager_max: u64,
     /// The shortest message that both sides copy.
     pub(crate) both_sides_min: u64,
 }
 
-impl Default for Chosen {
+impl Default for ProtocolLimits {
     fn default() -> Self {
         Self { eager_max: u64::MAX, both_sides_min: SHARED_MIN }
     }
@@ -131,7 +131,7 @@ pub(crate) struct Protocols {
 
 impl Protocols {
     /// Computes the table of an endpoint.
-    pub(crate) fn new(traits: Traits, chosen: &Chosen) -> Self {
+    pub(crate) fn new(traits: Traits, chosen: &ProtocolLimits) -> Self {
         let Traits { short, room, zcopy, both } = traits;
         let eager = if zcopy { room.min(COPIED_MAX) } else { room };
         let eager_max = (eager as u64).min(chosen.eager_max);
@@ -179,18 +179,18 @@ impl Protocols {
     }
 
     /// The protocols of a send that meets these conditions, each with its first size.
-    fn bands(&self, has: Conditions) -> Vec<(u64, Proto)> {
-        let mut bands: Vec<(u64, Proto)> = Vec::new();
+    fn size_ranges(&self, has: Conditions) -> Vec<(u64, Proto)> {
+        let mut size_ranges: Vec<(u64, Proto)> = Vec::new();
         let ends = self.rows.iter().map(|row| row.max.saturating_add(1));
         let mut froms: Vec<u64> = std::iter::once(0).chain(ends).filter(|from| *from < u64::MAX).collect();
         froms.sort_unstable();
         for from in froms {
             let proto = self.select(from, has);
-            if bands.last().is_none_or(|(_, last)| *last != proto) {
-                bands.push((from, proto));
+            if size_ranges.last().is_none_or(|(_, last)| *last != proto) {
+                size_ranges.push((from, proto));
             }
         }
-        bands
+        size_ranges
     }
 }
 
@@ -216,10 +216,10 @@ pub fn protocols(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<Protocol>
         zcopy: attr.implicit_mr.is_some() && !attr.maps_peers && !is_model,
         both: attr.implicit_mr.is_some_and(|access| access.contains(Access::ALL)),
     };
-    let table = Protocols::new(traits, &Chosen::default());
-    let bands = table.bands(Conditions::new(true, true, true));
+    let table = Protocols::new(traits, &ProtocolLimits::default());
+    let size_ranges = table.size_ranges(Conditions::new(true, true, true));
     let of = |(from, proto)| Protocol { from, proto, why: why(proto, attr, (sizes, ranks), table.fragment) };
-    bands.into_iter().map(of).collect()
+    size_ranges.into_iter().map(of).collect()
 }
 
 /// Explains what a protocol does, and why it begins at its first size.
@@ -271,7 +271,7 @@ fn why(proto: Proto, attr: &DeviceAttr, (sizes, ranks): (Sizes, u32), fragment: 
 mod tests {
     use super::*;
 
-    fn firsts(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<(u64, &'static str)> {
+    fn first_sizes(attr: &DeviceAttr, ranks: u32, is_model: bool) -> Vec<(u64, &'static str)> {
         let rows = protocols(attr, ranks, is_model);
         rows.iter().map(|row| (row.from, row.proto.name())).collect()
     }
@@ -281,8 +281,8 @@ mod tests {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
         let names =
             |rows: Vec<(u64, &'static str)>| rows.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
-        assert_eq!(names(firsts(&attr, 4, true)), ["eager/inline", "eager/copy", "rndv/get"]);
-        let last = |ranks, is_model| firsts(&attr, ranks, is_model).last().expect("some").0;
+        assert_eq!(names(first_sizes(&attr, 4, true)), ["eager/inline", "eager/copy", "rndv/get"]);
+        let last = |ranks, is_model| first_sizes(&attr, ranks, is_model).last().expect("some").0;
         assert!(last(4096, true) < last(4, true));
         assert_eq!(
             [8, 9, 65].map(|ranks| last(ranks, false)),
@@ -294,10 +294,10 @@ mod tests {
     fn devices_that_send_from_all_memory_send_fragments() {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
         let attr = DeviceAttr { implicit_mr: Some(Access::LOCAL_WRITE), ..attr };
-        let rows = firsts(&attr, 8, false);
+        let rows = first_sizes(&attr, 8, false);
         let begins = [(32 << 10) + 1, (128 << 10) + 1];
         assert_eq!(rows[2..], [(begins[0], "eager/frag"), (begins[1], "rndv/put")]);
-        let rows = firsts(&attr, 9, false);
+        let rows = first_sizes(&attr, 9, false);
         assert_eq!(rows[2..], [((8 << 10) + 17, "eager/frag"), ((32 << 10) + 65, "rndv/put")]);
     }
 
@@ -306,17 +306,17 @@ mod tests {
         let attr = fabric::attr("model:mt23108-vapi").expect("a card");
         let mapped = DeviceAttr { maps_peers: true, implicit_mr: None, ..attr.clone() };
         let short = [(0, "eager/line"), (17, "eager/ring"), ((16 << 10) + 1, "rndv/get")];
-        assert_eq!(firsts(&mapped, 4, false), short);
+        assert_eq!(first_sizes(&mapped, 4, false), short);
         let reached = DeviceAttr { implicit_mr: Some(Access::ALL), ..mapped };
         let both = [&short[..], &[(SHARED_MIN, "rndv/shm-both")]].concat();
-        assert_eq!(firsts(&reached, 4, false), both);
+        assert_eq!(first_sizes(&reached, 4, false), both);
     }
 
     /// A send that lacks the conditions of a protocol uses another protocol.
     #[test]
     fn sends_without_the_conditions_of_a_protocol_take_another() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
-        let table = Protocols::new(traits, &Chosen::default());
+        let table = Protocols::new(traits, &ProtocolLimits::default());
         let of = |len, in_place, is_local, is_blocking| {
             table.select(len, Conditions::new(in_place, is_local, is_blocking))
         };
@@ -330,16 +330,16 @@ mod tests {
 
     /// A limit set by the program moves the size limits, and every size still has a protocol.
     #[test]
-    fn a_lower_eager_limit_sends_less_eagerly() {
+    fn lower_eager_limit_moves_the_size_limits() {
         let traits = Traits { short: ShortPath::Sent, room: 64 << 10, zcopy: true, both: false };
-        let chosen = Chosen { eager_max: 1000, ..Chosen::default() };
+        let chosen = ProtocolLimits { eager_max: 1000, ..ProtocolLimits::default() };
         let table = Protocols::new(traits, &chosen);
-        let bands = table.bands(Conditions::new(true, true, true));
-        assert_eq!(bands, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvPut)]);
+        let size_ranges = table.size_ranges(Conditions::new(true, true, true));
+        assert_eq!(size_ranges, [(0, Proto::EagerInline), (81, Proto::EagerCopy), (1001, Proto::RndvPut)]);
         assert_eq!(table.eager_max(), 1000);
-        let none = Protocols::new(traits, &Chosen { eager_max: 0, ..chosen });
+        let none = Protocols::new(traits, &ProtocolLimits { eager_max: 0, ..chosen });
         assert_eq!(
-            none.bands(Conditions::new(true, true, true)),
+            none.size_ranges(Conditions::new(true, true, true)),
             [(0, Proto::EagerInline), (1, Proto::RndvPut)]
         );
     }

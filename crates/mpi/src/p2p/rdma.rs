@@ -4,8 +4,8 @@ use verbs::{Buf, RemoteAddr, SendOp};
 
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine};
-use crate::p2p::operation::Lent;
+use crate::p2p::engine::{Engine, Started};
+use crate::p2p::operation::RdmaBuffer;
 use crate::status::Status;
 
 impl Engine {
@@ -14,16 +14,16 @@ impl Engine {
     ///
     /// # Errors
     /// The process is lost, or cannot be reached; there is no memory for a copy.
-    pub(crate) fn move_bytes(
+    pub(crate) fn rdma_transfer(
         &mut self,
         process: u32,
         places: &[(RemoteAddr, u64)],
         buffer: &Buffer,
         op: fn(RemoteAddr) -> SendOp,
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         let (len, is_read) = (buffer.len(), op(RemoteAddr::default()).fetches());
         if len == 0 {
-            return Ok(Begun::Over(Status::empty()));
+            return Ok(Started::Completed(Status::empty()));
         }
         let (address, staging) = match buffer.one_piece() {
             Some((address, _)) => (address as u64, None),
@@ -37,17 +37,19 @@ impl Engine {
             }
         };
         let memory = if staging.is_none() { buffer.memory() } else { None };
-        let reach = self.transport.register_in(process, (address as usize, len as usize), memory, false)?;
+        let registration =
+            self.transport.register_in(process, (address as usize, len as usize), memory, false)?;
         let step = self.transport.nic_of(process)?.shared.access_max();
         let (mut requests, mut done) = (Vec::with_capacity(places.len()), 0);
         for (place, length) in places {
             for begin in (0..*length).step_by(step as usize) {
                 let length = (length - begin).min(step);
-                requests.push((op(place.offset(begin)), reach.sge(address + done, length as u32)));
+                requests.push((op(place.offset(begin)), registration.sge(address + done, length as u32)));
                 done += length;
             }
         }
-        let lent = Lent { buffer: buffer.clone(), staging, is_read, _reach: reach };
-        self.access(process, &requests, Some(lent))
+        let rdma_buffer =
+            RdmaBuffer { buffer: buffer.clone(), staging, is_read, _registration: registration };
+        self.start_rdma(process, &requests, Some(rdma_buffer))
     }
 }

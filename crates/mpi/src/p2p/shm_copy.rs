@@ -139,10 +139,10 @@ impl Copying {
         share: SharedMessage,
         receives: bool,
         local: u64,
-        reach: &Registration,
+        registration: &Registration,
         remote: Exposed,
     ) -> Self {
-        Self { share, receives, local, lkey: reach.sge(local, 0).lkey, remote }
+        Self { share, receives, local, lkey: registration.sge(local, 0).lkey, remote }
     }
 
     /// The local and the remote memory of a piece.

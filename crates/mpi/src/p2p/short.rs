@@ -5,10 +5,10 @@
 use crate::comm::communicator::Comm;
 use crate::comm::context::Plane;
 use crate::memory::Piece;
-use crate::p2p::calls::With;
-use crate::p2p::matching::{Match, Wanted};
-use crate::p2p::operation::{Plain, PlainNames};
-use crate::p2p::wire::Label;
+use crate::p2p::calls::PeerTag;
+use crate::p2p::matching::{MatchCriteria, TagCriteria};
+use crate::p2p::operation::{PlainReceive, PlainSourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::req::request::RequestId;
 use crate::status::{ANY_SOURCE, ANY_TAG};
 
@@ -30,37 +30,44 @@ impl Comm {
     /// Sends bytes as [`Comm::send`] does, if they can be stored into the receiver's memory immediately. Returns whether they were;
     /// if not, nothing has happened.
     #[inline]
-    pub fn send_at_once(&self, piece: Piece, to: With) -> bool {
-        let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::Point)) else {
+    pub fn try_send(&self, piece: Piece, to: PeerTag) -> bool {
+        let (Some(process), Ok(context)) = (self.peers().process(to.rank), self.context(Plane::PointToPoint))
+        else {
             return false;
         };
-        let label = Label { context, tag: to.tag };
-        to.tag >= 0 && self.core().with(|engine| engine.send_piece(process, label, piece))
+        let match_key = MatchKey { context, tag: to.tag };
+        to.tag >= 0 && self.core().with(|engine| engine.try_send(process, match_key, piece))
     }
 
     /// Posts a receive of bytes as [`Comm::begin_receive`] does, if no unexpected message could match it; returns `None` otherwise,
     /// and nothing has happened.
     #[inline]
-    pub fn begin_receive_at_once(&self, into: Piece, from: With) -> Option<RequestId> {
-        let (source, names) = match from.rank {
-            ANY_SOURCE if self.peers().is_numbered() => {
-                (None, PlainNames::Numbers(self.peers().size() as u32))
+    pub fn try_post_receive(&self, into: Piece, from: PeerTag) -> Option<RequestId> {
+        let (source, sources) = match from.rank {
+            ANY_SOURCE if self.peers().has_world_ranks() => {
+                (None, PlainSourceRanks::Identity(self.peers().size() as u32))
             }
-            rank => (Some(self.peers().process(rank)?), PlainNames::One(rank)),
+            rank => (Some(self.peers().process(rank)?), PlainSourceRanks::One(rank)),
         };
-        let wanted = Wanted { context: self.context(Plane::Point).ok()?, source, tag: wanted_tag(from.tag)? };
-        let plain = Plain { into, names };
-        self.core().with(|engine| engine.post_plain(wanted, plain, self.id())).map(RequestId::operation)
+        let wanted = MatchCriteria {
+            context: self.context(Plane::PointToPoint).ok()?,
+            source,
+            tag: wanted_tag(from.tag)?,
+        };
+        let plain = PlainReceive { into, sources };
+        self.core()
+            .with(|engine| engine.post_plain_receive(wanted, plain, self.id()))
+            .map(RequestId::operation)
     }
 
     /// Receives bytes as [`Comm::receive`] does, if the next message that the source stores within a few polls matches and is not
     /// too long. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
-    pub fn receive_at_once(&self, into: Piece, from: With) -> Option<(i32, usize)> {
-        let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::Point).ok()?);
+    pub fn try_receive(&self, into: Piece, from: PeerTag) -> Option<(i32, usize)> {
+        let (process, context) = (self.peers().process(from.rank)?, self.context(Plane::PointToPoint).ok()?);
         let tag = wanted_tag(from.tag)?;
         self.core().with(|engine| {
-            engine.take_piece(process, &Match { context, tag }, into, self.core().looks(POLLS))
+            engine.try_receive(process, &TagCriteria { context, tag }, into, self.core().polls(POLLS))
         })
     }
 }

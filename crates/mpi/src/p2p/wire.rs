@@ -13,7 +13,7 @@ pub(crate) const HEAD_MAX: usize = HEAD + 32;
 /// What a receive matches besides the source: the communicator's context and the sender's tag. The connection identifies the
 /// sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Label {
+pub(crate) struct MatchKey {
     /// The communicator's context.
     pub(crate) context: u64,
     /// The message's tag.
@@ -22,7 +22,7 @@ pub(crate) struct Label {
 
 /// The parameters of a collective operation on which all members must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Called {
+pub(crate) struct CollCall {
     /// The kind of operation.
     pub(crate) kind: u8,
     /// The root's rank; -1 where the root is not compared.
@@ -48,14 +48,14 @@ pub(crate) enum Message {
     /// The payload follows.
     Eager {
         /// Its context and tag.
-        label: Label,
+        match_key: MatchKey,
         /// The sender's number for its request, if it waits for a [`Message::Fin`] that reports a match (`MPI_Ssend`).
         answer: Option<u64>,
     },
     /// Ready to send: announces a long message.
     Rts {
         /// Its context and tag.
-        label: Label,
+        match_key: MatchKey,
         /// The sender's number for its request.
         id: u64,
         /// The payload in the sender's memory, which the receiver reads, unless `put`.
@@ -120,16 +120,16 @@ pub(crate) enum Message {
     /// The sender waits for the receiver in a collective operation, and asks whether the receiver has called the same operation.
     CollCheck {
         /// The operation's context and tag.
-        label: Label,
+        match_key: MatchKey,
         /// The operation that the sender has called.
-        called: Called,
+        called: CollCall,
     },
     /// The receiver of a [`Message::CollCheck`] has called a different operation, or has given up.
     CollMismatch {
         /// The operation's context and tag.
-        label: Label,
+        match_key: MatchKey,
         /// The operation that the sender of this message has called.
-        called: Called,
+        called: CollCall,
     },
     /// Nothing but credits.
     Credit,
@@ -157,9 +157,9 @@ const PUT: u32 = 1 << 31;
 
 /// Encodes the first two words of a short message with payload, as stored in a ring; `len` is the length of the whole message.
 #[inline]
-pub(crate) fn eager_words(label: Label, len: u16) -> [u64; 2] {
-    let first = u64::from(EAGER) | u64::from(len) << 16 | u64::from(label.tag as u32) << 32;
-    [first.to_le(), label.context.to_le()]
+pub(crate) fn eager_words(match_key: MatchKey, len: u16) -> [u64; 2] {
+    let first = u64::from(EAGER) | u64::from(len) << 16 | u64::from(match_key.tag as u32) << 32;
+    [first.to_le(), match_key.context.to_le()]
 }
 
 /// Whether a first word belongs to a short message with payload.
@@ -170,11 +170,11 @@ pub(crate) fn is_eager(first: u64) -> bool {
 
 /// Decodes the words of [`eager_words`]; `None` if they are not valid.
 #[inline]
-pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(Label, usize)> {
+pub(crate) fn parse_eager([first, context]: [u64; 2]) -> Option<(MatchKey, usize)> {
     let first = u64::from_le(first);
     let (len, tag) = (usize::from((first >> 16) as u16), (first >> 32) as i32);
     (is_eager(first.to_le()) && len >= HEAD && tag >= 0)
-        .then(|| (Label { context: u64::from_le(context), tag }, len))
+        .then(|| (MatchKey { context: u64::from_le(context), tag }, len))
 }
 
 impl Message {
@@ -198,20 +198,20 @@ impl Message {
     pub(crate) fn bytes(&self, credits: u16) -> HeaderBytes {
         let mut bytes = [0; HEADER_MAX];
         let mut store = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-        let (kind, label) = match *self {
-            Self::Eager { label, answer: None } => (EAGER, label),
-            Self::Eager { label, answer: Some(id) } => {
+        let (kind, match_key) = match *self {
+            Self::Eager { match_key, answer: None } => (EAGER, match_key),
+            Self::Eager { match_key, answer: Some(id) } => {
                 store(HEAD, &id.to_le_bytes());
-                (EAGER_SYNC, label)
+                (EAGER_SYNC, match_key)
             }
-            Self::Rts { label, id, at, frag_bytes, put } => {
+            Self::Rts { match_key, id, at, frag_bytes, put } => {
                 let more = frag_bytes | if put { PUT } else { 0 };
                 store(HEAD, &id.to_le_bytes());
                 store(HEAD + 8, &at.length.to_le_bytes());
                 store(HEAD + 16, &at.addr.to_le_bytes());
                 store(HEAD + 24, &at.rkey.to_le_bytes());
                 store(HEAD + 28, &more.to_le_bytes());
-                (RTS, label)
+                (RTS, match_key)
             }
             Self::Frag { id } | Self::CancelReq { id } | Self::CancelRsp { id } => {
                 store(HEAD, &id.to_le_bytes());
@@ -220,7 +220,7 @@ impl Message {
                     Self::CancelRsp { .. } => CANCEL_RSP,
                     _ => FRAG,
                 };
-                (kind, Label::default())
+                (kind, MatchKey::default())
             }
             Self::Cts { id, at, place } => {
                 store(HEAD, &id.to_le_bytes());
@@ -228,7 +228,7 @@ impl Message {
                 store(HEAD + 16, &at.addr.to_le_bytes());
                 store(HEAD + 24, &at.rkey.to_le_bytes());
                 store(HEAD + 28, &place.to_le_bytes());
-                (CTS, Label::default())
+                (CTS, MatchKey::default())
             }
             Self::ShmCts { id, key, at, place, turn } => {
                 store(HEAD, &id.to_le_bytes());
@@ -236,65 +236,71 @@ impl Message {
                 store(HEAD + 16, &at.addr.to_le_bytes());
                 store(HEAD + 24, &at.rkey.to_le_bytes());
                 store(HEAD + 28, &turn.to_le_bytes());
-                (SHM_CTS, Label { context: key, tag: place as i32 })
+                (SHM_CTS, MatchKey { context: key, tag: place as i32 })
             }
             Self::ShmFin { key, pieces } => {
                 store(HEAD, &key.to_le_bytes());
-                (SHM_FIN, Label { context: 0, tag: pieces as i32 })
+                (SHM_FIN, MatchKey { context: 0, tag: pieces as i32 })
             }
             Self::Fin { id, ok } => {
                 store(HEAD, &id.to_le_bytes());
-                (FIN, Label { context: 0, tag: i32::from(!ok) })
+                (FIN, MatchKey { context: 0, tag: i32::from(!ok) })
             }
-            Self::CollCheck { label, called } | Self::CollMismatch { label, called } => {
+            Self::CollCheck { match_key, called } | Self::CollMismatch { match_key, called } => {
                 store(HEAD, &called.bytes.to_le_bytes());
                 store(HEAD + 8, &called.root.to_le_bytes());
                 store(HEAD + 12, &[called.kind]);
-                (if matches!(self, Self::CollCheck { .. }) { COLL_CHECK } else { COLL_MISMATCH }, label)
+                (if matches!(self, Self::CollCheck { .. }) { COLL_CHECK } else { COLL_MISMATCH }, match_key)
             }
-            Self::Credit => (CREDIT, Label::default()),
-            Self::Leave => (LEAVE, Label::default()),
+            Self::Credit => (CREDIT, MatchKey::default()),
+            Self::Leave => (LEAVE, MatchKey::default()),
         };
         store(0, &[kind]);
         store(2, &credits.to_le_bytes());
-        store(4, &label.tag.to_le_bytes());
-        store(8, &label.context.to_le_bytes());
+        store(4, &match_key.tag.to_le_bytes());
+        store(8, &match_key.context.to_le_bytes());
         HeaderBytes::new(bytes, self.head_len())
     }
 
     /// Decodes the header at the start of `bytes`, of a message of `len` bytes in all, and the credits with it; `None` if it is not
     /// valid.
     pub(crate) fn parse(bytes: &[u8; HEAD_MAX], len: usize) -> Option<(Self, u16)> {
-        let label = Label { context: u64_at(bytes, 8), tag: i32::from_le_bytes(part(bytes, 4)) };
+        let match_key = MatchKey { context: u64_at(bytes, 8), tag: i32::from_le_bytes(part(bytes, 4)) };
         let id = u64_at(bytes, HEAD);
         let message = match bytes[0] {
-            EAGER => Self::Eager { label, answer: None },
-            EAGER_SYNC => Self::Eager { label, answer: Some(id) },
+            EAGER => Self::Eager { match_key, answer: None },
+            EAGER_SYNC => Self::Eager { match_key, answer: Some(id) },
             RTS => {
                 let more = u32::from_le_bytes(part(bytes, HEAD + 28));
                 let (at, frag_bytes, put) = (exposed(bytes)?, more & !PUT, more & PUT != 0);
                 if u64::from(frag_bytes) > at.length {
                     return None;
                 }
-                Self::Rts { label, id, at, frag_bytes, put }
+                Self::Rts { match_key, id, at, frag_bytes, put }
             }
             FRAG => Self::Frag { id },
             CTS => Self::Cts { id, at: exposed(bytes)?, place: u32::from_le_bytes(part(bytes, HEAD + 28)) },
             SHM_CTS => {
                 let turn = u32::from_le_bytes(part(bytes, HEAD + 28));
-                Self::ShmCts { id, key: label.context, at: exposed(bytes)?, place: label.tag as u32, turn }
+                Self::ShmCts {
+                    id,
+                    key: match_key.context,
+                    at: exposed(bytes)?,
+                    place: match_key.tag as u32,
+                    turn,
+                }
             }
-            SHM_FIN => Self::ShmFin { key: id, pieces: label.tag as u32 },
-            FIN => Self::Fin { id, ok: label.tag == 0 },
+            SHM_FIN => Self::ShmFin { key: id, pieces: match_key.tag as u32 },
+            FIN => Self::Fin { id, ok: match_key.tag == 0 },
             CANCEL_REQ => Self::CancelReq { id },
             CANCEL_RSP => Self::CancelRsp { id },
             COLL_CHECK | COLL_MISMATCH => {
                 let (kind, root) = (bytes[HEAD + 12], i32::from_le_bytes(part(bytes, HEAD + 8)));
-                let called = Called { kind, root, bytes: id };
+                let called = CollCall { kind, root, bytes: id };
                 if bytes[0] == COLL_CHECK {
-                    Self::CollCheck { label, called }
+                    Self::CollCheck { match_key, called }
                 } else {
-                    Self::CollMismatch { label, called }
+                    Self::CollMismatch { match_key, called }
                 }
             }
             CREDIT => Self::Credit,
@@ -307,7 +313,7 @@ impl Message {
             Self::Rts { frag_bytes, .. } => payload <= frag_bytes as usize,
             _ => payload == 0,
         };
-        let named = label.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Rts { .. });
+        let named = match_key.tag >= 0 || !matches!(message, Self::Eager { .. } | Self::Rts { .. });
         (whole && named).then_some((message, u16::from_le_bytes(part(bytes, 2))))
     }
 }
@@ -318,7 +324,11 @@ impl Header for Message {
     /// Encodes messages with payload that need no answer.
     #[inline]
     fn encode_short(&self) -> Option<[u64; 2]> {
-        if let Self::Eager { label, answer: None } = self { Some(eager_words(*label, 0)) } else { None }
+        if let Self::Eager { match_key, answer: None } = self {
+            Some(eager_words(*match_key, 0))
+        } else {
+            None
+        }
     }
 
     #[inline]
@@ -328,8 +338,8 @@ impl Header for Message {
 
     #[inline]
     fn decode_short(&mut self, line: &[u64; LINE_WORDS], _: usize) -> Option<usize> {
-        let (label, _) = parse_eager([line[0], line[1]])?;
-        *self = Self::Eager { label, answer: None };
+        let (match_key, _) = parse_eager([line[0], line[1]])?;
+        *self = Self::Eager { match_key, answer: None };
         Some(HEAD)
     }
 
@@ -349,17 +359,17 @@ pub(crate) const LINE_PAYLOAD: usize = 1;
 
 /// Encodes a short message for a [line](transport::DuplexLine). The length of the payload is the kind; the payload fills two words.
 #[inline]
-pub(crate) fn line_message(label: Label, payload: [u64; 2], len: usize, records: u16) -> LineMessage {
-    let words = [label.context, payload[0], payload[1]];
-    LineMessage { kind: len as u8, records, label: label.tag as u32, words }
+pub(crate) fn line_message(match_key: MatchKey, payload: [u64; 2], len: usize, records: u16) -> LineMessage {
+    let words = [match_key.context, payload[0], payload[1]];
+    LineMessage { kind: len as u8, records, label: match_key.tag as u32, words }
 }
 
-/// Decodes a message of a line: its label, and the length of its payload; `None` for what no process of this version sends.
+/// Decodes a message of a line: its key, and the length of its payload; `None` for what no process of this version sends.
 #[inline]
-pub(crate) fn parse_line(message: &LineMessage) -> Option<(Label, usize)> {
-    let (label, len) =
-        (Label { context: message.words[0], tag: message.label as i32 }, usize::from(message.kind));
-    (label.tag >= 0 && len <= LINE_MAX).then_some((label, len))
+pub(crate) fn parse_line(message: &LineMessage) -> Option<(MatchKey, usize)> {
+    let (match_key, len) =
+        (MatchKey { context: message.words[0], tag: message.label as i32 }, usize::from(message.kind));
+    (match_key.tag >= 0 && len <= LINE_MAX).then_some((match_key, len))
 }
 
 /// The memory that an RTS or CTS names; `None` if it wraps around the end of the address space.
@@ -395,19 +405,19 @@ mod tests {
     use super::*;
 
     fn messages() -> impl Strategy<Value = Message> {
-        let label = (any::<u64>(), 0..=i32::MAX).prop_map(|(context, tag)| Label { context, tag });
+        let match_key = (any::<u64>(), 0..=i32::MAX).prop_map(|(context, tag)| MatchKey { context, tag });
         let at = (0..u64::MAX / 2, any::<u32>(), 0..u64::MAX / 2).prop_map(|(addr, rkey, length)| Exposed {
             addr,
             rkey,
             length,
         });
         prop_oneof![
-            (label.clone(), any::<Option<u64>>())
-                .prop_map(|(label, answer)| Message::Eager { label, answer }),
-            (label, any::<u64>(), at.clone(), any::<u32>(), any::<bool>()).prop_map(
-                |(label, id, at, frag_bytes, put)| {
+            (match_key.clone(), any::<Option<u64>>())
+                .prop_map(|(match_key, answer)| Message::Eager { match_key, answer }),
+            (match_key, any::<u64>(), at.clone(), any::<u32>(), any::<bool>()).prop_map(
+                |(match_key, id, at, frag_bytes, put)| {
                     let frag_bytes = (u64::from(frag_bytes & !PUT)).min(at.length) as u32;
-                    Message::Rts { label, id, at, frag_bytes, put }
+                    Message::Rts { match_key, id, at, frag_bytes, put }
                 }
             ),
             any::<u64>().prop_map(|id| Message::Frag { id }),
@@ -429,11 +439,11 @@ mod tests {
             any::<u64>().prop_map(|id| Message::CancelRsp { id }),
             (any::<(u64, i32, u64, u8)>(), any::<(i32, bool)>()).prop_map(
                 |((context, tag, bytes, kind), (root, asks))| {
-                    let (label, called) = (Label { context, tag }, Called { kind, root, bytes });
+                    let (match_key, called) = (MatchKey { context, tag }, CollCall { kind, root, bytes });
                     if asks {
-                        Message::CollCheck { label, called }
+                        Message::CollCheck { match_key, called }
                     } else {
-                        Message::CollMismatch { label, called }
+                        Message::CollMismatch { match_key, called }
                     }
                 }
             ),
@@ -484,10 +494,10 @@ mod tests {
 
         /// The short encoder and parser agree with the general ones.
         #[test]
-        fn short_encoding_equals_the_general_one(label in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
-            let label = Label { context: label.0, tag: label.1 };
-            let said = eager_words(label, len);
-            let bytes = Message::Eager { label, answer: None }.bytes(len);
+        fn short_encoding_equals_the_general_one(match_key in any::<(u64, i32)>(), words in any::<[u64; 2]>(), len in any::<u16>(), is_said in any::<bool>()) {
+            let match_key = MatchKey { context: match_key.0, tag: match_key.1 };
+            let said = eager_words(match_key, len);
+            let bytes = Message::Eager { match_key, answer: None }.bytes(len);
             let (first, second) = bytes.as_slice().split_at(8);
             prop_assert_eq!(said, [first, second].map(|word| u64::from_ne_bytes(word.try_into().expect("eight"))));
             let words = if is_said { said } else { words };
@@ -496,17 +506,17 @@ mod tests {
             all[8..16].copy_from_slice(&words[1].to_ne_bytes());
             let long = Message::parse(&all, length_of(&all)).filter(|_| is_eager(words[0]));
             let short = parse_eager(words);
-            let short = short.map(|(label, len)| (Message::Eager { label, answer: None }, len as u16));
+            let short = short.map(|(match_key, len)| (Message::Eager { match_key, answer: None }, len as u16));
             prop_assert_eq!(short, long);
         }
 
         #[test]
         fn line_messages_are_parsed_as_made(tag in 0..=i32::MAX, context in any::<u64>(), payload in any::<[u64; 2]>(), len in 0..128_usize) {
-            let label = Label { context, tag };
-            let message = line_message(label, payload, len, 5);
-            prop_assert_eq!(parse_line(&message), (len <= LINE_MAX).then_some((label, len)));
+            let match_key = MatchKey { context, tag };
+            let message = line_message(match_key, payload, len, 5);
+            prop_assert_eq!(parse_line(&message), (len <= LINE_MAX).then_some((match_key, len)));
             prop_assert_eq!(&message.words[LINE_PAYLOAD..], &payload[..]);
-            prop_assert_eq!(parse_line(&line_message(Label { tag: -1 - tag, ..label }, payload, 8, 5)), None);
+            prop_assert_eq!(parse_line(&line_message(MatchKey { tag: -1 - tag, ..match_key }, payload, 8, 5)), None);
         }
 
         #[test]
@@ -521,7 +531,8 @@ mod tests {
     #[test]
     fn exposed_memory_does_not_wrap() {
         let at = Exposed { addr: u64::MAX - 3, rkey: 1, length: 8 };
-        let bytes = Message::Rts { label: Label::default(), id: 1, at, frag_bytes: 0, put: false }.bytes(0);
+        let bytes =
+            Message::Rts { match_key: MatchKey::default(), id: 1, at, frag_bytes: 0, put: false }.bytes(0);
         assert_eq!(Message::parse(&padded(bytes.as_slice()), HEAD_MAX), None);
     }
 }

@@ -16,11 +16,12 @@ use verbs::{Buf, Data, Qp, QpState, RemoteAddr, SendFlags, SendOp, Sge};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
-use crate::p2p::matching::Match;
-use crate::p2p::proto::{Chosen, Proto, Protocols, ShortPath, Traits};
+use crate::p2p::matching::TagCriteria;
+use crate::p2p::proto::{Proto, ProtocolLimits, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{ClaimWords, Copying, SharedMessage};
 use crate::p2p::wire::{
-    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, Label, Message, is_eager, line_message, parse_eager, parse_line,
+    HEAD, HEAD_MAX, LINE_MAX, LINE_PAYLOAD, MatchKey, Message, is_eager, line_message, parse_eager,
+    parse_line,
 };
 use crate::peers::nic::{INLINE, Nic, Sizes};
 
@@ -119,7 +120,7 @@ pub(crate) struct Received {
 /// A message that the peer has stored with its payload, and that needs no answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Short {
-    pub(crate) label: Label,
+    pub(crate) match_key: MatchKey,
     /// The offset and the length of the payload.
     pub(crate) at: usize,
     pub(crate) len: usize,
@@ -163,12 +164,12 @@ pub(crate) enum Copied {
 
 /// Receives the message in a line, if it matches and fits.
 #[inline(always)]
-fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into: Piece) -> Taken {
+fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &TagCriteria, into: Piece) -> Taken {
     match parse_line(message) {
-        Some((label, len)) if wanted.accepts(&label) && len <= into.len() => {
+        Some((match_key, len)) if wanted.accepts(&match_key) && len <= into.len() => {
             into.put_words([message.words[LINE_PAYLOAD], message.words[LINE_PAYLOAD + 1]], len);
             line.consume();
-            Taken::Message { tag: label.tag, len }
+            Taken::Message { tag: match_key.tag, len }
         }
         _ => Taken::Unknown,
     }
@@ -176,14 +177,19 @@ fn take_line(line: &mut DuplexLine, message: &LineMessage, wanted: &Match, into:
 
 /// Copies the payload of the next message in a ring, if it is short, matches and fits. Returns its tag and the payload's length.
 #[inline(always)]
-fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Result<Option<(i32, usize)>> {
+fn copy_record(
+    inbox: &Inbox,
+    found: &Found,
+    wanted: &TagCriteria,
+    into: Piece,
+) -> Result<Option<(i32, usize)>> {
     if !is_eager(found.first) {
         return Ok(None);
     }
     let [first, second, one, two] = inbox.words(found);
-    let (label, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
+    let (match_key, whole) = parse_eager([first, second]).ok_or_else(nonsense)?;
     let len = whole - HEAD;
-    if !wanted.accepts(&label) || len > into.len() {
+    if !wanted.accepts(&match_key) || len > into.len() {
         return Ok(None);
     }
     if len > LINE_MAX {
@@ -191,7 +197,7 @@ fn copy_record(inbox: &Inbox, found: &Found, wanted: &Match, into: Piece) -> Res
     } else {
         into.put_words([one, two], len);
     }
-    Ok(Some((label.tag, len)))
+    Ok(Some((match_key.tag, len)))
 }
 
 #[cold]
@@ -287,7 +293,7 @@ impl Connection {
             zcopy: nic.zcopy(),
             leaving: Leaving::No,
             traffic: Traffic::default(),
-            protocols: Protocols::new(before, &Chosen::default()),
+            protocols: Protocols::new(before, &ProtocolLimits::default()),
         })
     }
 
@@ -322,7 +328,7 @@ impl Connection {
 
     /// Opens the connection: messages may be sent from now on, by the protocols that both ends support. Credits for slots that were
     /// released before are sent.
-    pub(crate) fn opened(&mut self, both: bool, chosen: &Chosen) -> Result<()> {
+    pub(crate) fn opened(&mut self, both: bool, chosen: &ProtocolLimits) -> Result<()> {
         self.open = true;
         let offered = self.offered.take();
         self.fast = self.fast.take().and_then(|mut fast| fast.open(offered?).then_some(fast));
@@ -337,7 +343,7 @@ impl Connection {
     }
 
     /// Computes the table of protocols; `both` is true if each process can read and write all memory of the other.
-    pub(crate) fn choose(&mut self, both: bool, chosen: &Chosen) {
+    pub(crate) fn choose(&mut self, both: bool, chosen: &ProtocolLimits) {
         let short = match (&self.outbox, &self.fast) {
             (Some(_), _) => ShortPath::Stored,
             (None, Some(_)) => ShortPath::Written,
@@ -396,11 +402,11 @@ impl Connection {
     pub(crate) fn send(&mut self, host: &Host, message: &Message, payload: &Payload<'_>) -> Result<()> {
         if let Some(outbox) = &mut self.outbox {
             let len = payload.len();
-            if let (Message::Eager { label, answer: None }, Some(line)) = (message, &mut self.line)
+            if let (Message::Eager { match_key, answer: None }, Some(line)) = (message, &mut self.line)
                 && len <= LINE_MAX
                 && line.is_free()
             {
-                line.put(&line_message(*label, payload.line_words(), len, outbox.records()));
+                line.put(&line_message(*match_key, payload.line_words(), len, outbox.records()));
                 self.traffic.count(Proto::EagerLine, len);
             } else {
                 outbox.put(message, payload)?;
@@ -503,17 +509,17 @@ impl Connection {
 
     /// Sends an eager message of the program, if there is room for it. Returns whether it was sent.
     #[inline]
-    pub(crate) fn send_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
-        let Some(outbox) = &mut self.outbox else { return self.post_piece(host, label, piece) };
+    pub(crate) fn send_piece(&mut self, host: &Host, match_key: MatchKey, piece: Piece) -> Result<bool> {
+        let Some(outbox) = &mut self.outbox else { return self.post_piece(host, match_key, piece) };
         let len = piece.len();
         if let Some(line) = &mut self.line
             && len <= LINE_MAX
             && line.is_free()
         {
-            line.put(&line_message(label, piece.words(), len, outbox.records()));
+            line.put(&line_message(match_key, piece.words(), len, outbox.records()));
             self.traffic.count(Proto::EagerLine, len);
         } else {
-            return self.store_piece(label, piece);
+            return self.store_piece(match_key, piece);
         }
         self.queue.qp().ring()?;
         Ok(true)
@@ -521,8 +527,8 @@ impl Connection {
 
     /// Sends an eager message that cannot be stored, if there is room for it. Returns whether it was sent.
     #[inline(never)] // out of line, so that sends by the line save no registers for it
-    fn post_piece(&mut self, host: &Host, label: Label, piece: Piece) -> Result<bool> {
-        let (message, payload) = (Message::Eager { label, answer: None }, Payload::Piece(piece));
+    fn post_piece(&mut self, host: &Host, match_key: MatchKey, piece: Piece) -> Result<bool> {
+        let (message, payload) = (Message::Eager { match_key, answer: None }, Payload::Piece(piece));
         let may_send = self.may_send(&message, &payload);
         if may_send {
             self.send(host, &message, &payload)?;
@@ -532,12 +538,12 @@ impl Connection {
 
     /// Stores a short message of the program in the ring, if there is room. Returns whether it was stored.
     #[inline(never)] // out of line, so that sends by the line save no registers for it
-    fn store_piece(&mut self, label: Label, piece: Piece) -> Result<bool> {
+    fn store_piece(&mut self, match_key: MatchKey, piece: Piece) -> Result<bool> {
         let Some(outbox) = &mut self.outbox else { return Ok(false) };
         if !outbox.has_room(HEAD + piece.len()) {
             return Ok(false);
         }
-        outbox.put(&Message::Eager { label, answer: None }, &piece)?;
+        outbox.put(&Message::Eager { match_key, answer: None }, &piece)?;
         self.traffic.count(Proto::EagerRing, piece.len());
         self.queue.qp().ring()?;
         Ok(true)
@@ -548,7 +554,7 @@ impl Connection {
     /// # Errors
     /// [`Class::OTHER`] for an invalid message.
     #[inline]
-    pub(crate) fn take_piece(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+    pub(crate) fn take_piece(&mut self, wanted: &TagCriteria, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         if let Some(short) = line.poll(inbox.records()) {
             return Ok(take_line(line, &short, wanted, into));
@@ -564,7 +570,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::take_piece`].
     #[inline]
-    pub(crate) fn take_next(&mut self, wanted: &Match, into: Piece) -> Result<Taken> {
+    pub(crate) fn take_next(&mut self, wanted: &TagCriteria, into: Piece) -> Result<Taken> {
         let (Some(line), Some(inbox)) = (&mut self.line, &mut self.inbox) else { return Ok(Taken::Unknown) };
         // The ring is examined first, as in `next`: a line message sent before a ring record is visible once the record is.
         let found = inbox.peek()?;
@@ -702,17 +708,17 @@ impl Connection {
         if let Some(line) = &self.line
             && let Some(short) = line.poll(inbox.records())
         {
-            let (label, len) = parse_line(&short).ok_or_else(nonsense)?;
+            let (match_key, len) = parse_line(&short).ok_or_else(nonsense)?;
             let at = line.offset_of(LINE_PAYLOAD);
-            return Ok(Next::Short(Short { label, at, len, upto: None }));
+            return Ok(Next::Short(Short { match_key, at, len, upto: None }));
         }
         let Some(found) = found else { return Ok(Next::Nothing) };
         if !is_eager(found.first) {
             return Ok(Next::Other);
         }
-        let (label, whole) = parse_eager(inbox.words(&found)).ok_or_else(nonsense)?;
+        let (match_key, whole) = parse_eager(inbox.words(&found)).ok_or_else(nonsense)?;
         let (at, len) = (found.at + HEAD, whole - HEAD);
-        Ok(Next::Short(Short { label, at, len, upto: Some(found.upto) }))
+        Ok(Next::Short(Short { match_key, at, len, upto: Some(found.upto) }))
     }
 
     /// Releases a short message that [`Connection::next`] has returned.
@@ -758,9 +764,10 @@ impl Connection {
         if let Some(line) = &mut self.line
             && let Some(short) = line.poll(inbox.records())
         {
-            let ((label, len), at) = (parse_line(&short).ok_or_else(nonsense)?, line.offset_of(LINE_PAYLOAD));
+            let ((match_key, len), at) =
+                (parse_line(&short).ok_or_else(nonsense)?, line.offset_of(LINE_PAYLOAD));
             line.take();
-            let message = Message::Eager { label, answer: None };
+            let message = Message::Eager { match_key, answer: None };
             return Ok(Some((Received { message, at, len }, MessageMemory::Line)));
         }
         let Some(found) = found else { return Ok(None) };

@@ -10,12 +10,12 @@ use host::{Host, Span};
 use transport::Offer;
 use verbs::{Cm, CmEvent, ConnParam, Cq, Device, Listener, Qp, QpInit, RemoteAddr};
 
-use crate::bootstrap::{Board, Bootstrap as _};
+use crate::bootstrap::{Bootstrap as _, LocalKvs};
 use crate::dpm::remote_jobs::Identity;
 use crate::error::Class;
 use crate::memory::Buffer;
-use crate::p2p::calls::With;
-use crate::p2p::wire::{Label, Message, NOT_YET};
+use crate::p2p::calls::PeerTag;
+use crate::p2p::wire::{MatchKey, Message, NOT_YET};
 use crate::peers::address::Address;
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;
@@ -137,17 +137,17 @@ fn check_refusal(what: &str, said: &[u8], refusal: &[u8]) {
     assert_eq!(refusal.is_empty(), !is_request, "{what}");
 }
 
-fn start(host: &Host, board: &Arc<Board>, rank: u32, device: Device) -> Process {
+fn start(host: &Host, kvs: &Arc<LocalKvs>, rank: u32, device: Device) -> Process {
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: "fabric".into() }];
     let config = Config { ports, node: "here".into(), ..Config::default() };
-    Process::start(host, &config, board.seat(rank, host)).expect("a job")
+    Process::start(host, &config, kvs.bootstrap(rank, host)).expect("a job")
 }
 
 /// Two processes on a real device that have not connected.
 fn pair(device: &str) -> [Process; 2] {
-    let (host, board) = (host::real::host(), Board::new(2));
-    let open = |rank| start(&host, &board, rank, fabric::open(device, &host).expect("a device"));
+    let (host, kvs) = (host::real::host(), LocalKvs::new(2));
+    let open = |rank| start(&host, &kvs, rank, fabric::open(device, &host).expect("a device"));
     std::thread::scope(|scope| {
         let other = scope.spawn(|| open(1));
         let first = open(0);
@@ -156,7 +156,7 @@ fn pair(device: &str) -> [Process; 2] {
 }
 
 fn send_short(from: &Process, to: u32) {
-    let message = Message::Eager { label: Label { context: 77, tag: 1 }, answer: None };
+    let message = Message::Eager { match_key: MatchKey { context: 77, tag: 1 }, answer: None };
     let sent = from.core().with(|e| e.transport.send(to, message, Payload::Own(b"hi".to_vec()), None));
     sent.expect("begun");
 }
@@ -218,16 +218,16 @@ enum FakeReply {
     Starts,
 }
 
-/// An attacker that listens, and answers one request after the other until `is_over`.
+/// An attacker that listens, and answers one request after the other until `is_complete`.
 fn serve_fake_replies(
     attacker: &Attacker,
     how: FakeReply,
     own: Challenge,
     mut wait: impl FnMut(),
-    is_over: impl Fn() -> bool,
+    is_complete: impl Fn() -> bool,
 ) {
     let (mut qps, mut asked, patience) = (Vec::new(), 0_u8, std::time::Instant::now());
-    while !is_over() {
+    while !is_complete() {
         assert!(patience.elapsed().as_secs() < 60, "the attacker is not given up");
         let Some(CmEvent::ConnectRequest(request)) = attacker.cm.poll_event() else {
             wait();
@@ -279,11 +279,11 @@ fn connect_to_a_listener_without_the_key_fails(device: &str) {
         FakeReply::Starts,
     ] {
         let host = host::real::host();
-        let board = Board::new(2);
+        let kvs = LocalKvs::new(2);
         let open = || fabric::open(device, &host).expect("a device");
         let process = std::thread::scope(|scope| {
-            let other = scope.spawn(|| drop(start(&host, &board, 1, open())));
-            let process = start(&host, &board, 0, open());
+            let other = scope.spawn(|| drop(start(&host, &kvs, 1, open())));
+            let process = start(&host, &kvs, 0, open());
             other.join().expect("started");
             process
         });
@@ -292,7 +292,7 @@ fn connect_to_a_listener_without_the_key_fails(device: &str) {
         let listener: Listener = attacker.cm.listen(any, 4).expect("a listener");
         let mut note = address(&process, 1);
         note.ports[0].0 = listener.addr();
-        board.seat(1, &host).put("mpi-1", &note.note().expect("plain")).expect("put");
+        kvs.bootstrap(1, &host).put("mpi-1", &note.note().expect("plain")).expect("put");
         let own = note.seed.challenge(PROTOCOL, name(&process, 0), 0);
         send_short(&process, 1);
         let lost = || process.core().with(|engine| engine.transport.lost(1).cloned());
@@ -329,7 +329,7 @@ fn honest(process: &Process, plan: &Plan) {
     *plan.lock().expect("no panic") = Some((victim, tries(process, process), recorded(process, 0)));
     let host = process.host();
     pause(host, Span::from_ms(200));
-    let to = With { rank: 0, tag: 1 };
+    let to = PeerTag { rank: 0, tag: 1 };
     for _ in 0..2 {
         let byte = Buffer::own(&[1]).expect("memory");
         process.world().send(crate::p2p::engine::Mode::Standard, &byte, to).expect("sent");
@@ -356,17 +356,17 @@ fn attack(host: &Host, plan: &Plan, seed: u64) {
 /// Runs a world with a job of two and an attacker; returns its trace.
 fn world(seed: u64) -> u64 {
     let mut world = World::new(world::Config { seed, stack: 1 << 20, ..world::Config::default() });
-    let (board, plan) = (Board::new(2), Plan::default());
+    let (kvs, plan) = (LocalKvs::new(2), Plan::default());
     let refused = Arc::new(Mutex::new((0, Vec::new())));
     for rank in 0..2 {
         let node = world.node("node");
-        let (host, board, plan, refused) = (node.host(), board.clone(), plan.clone(), refused.clone());
+        let (host, kvs, plan, refused) = (node.host(), kvs.clone(), plan.clone(), refused.clone());
         let body = move || {
-            let process = start(&host, &board, rank, fabric::open(CARD, &host).expect("a card"));
+            let process = start(&host, &kvs, rank, fabric::open(CARD, &host).expect("a card"));
             if rank == 1 {
                 return honest(&process, &plan);
             }
-            let from = With { rank: 1, tag: 1 };
+            let from = PeerTag { rank: 1, tag: 1 };
             for _ in 0..2 {
                 let byte = Buffer::own(&[0]).expect("memory");
                 assert_eq!(process.world().receive(byte, from).expect("valid").bytes, 1);

@@ -13,13 +13,13 @@ use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target,
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::bootstrap::Bootstrap;
-use crate::dpm::remote_jobs::{Identity, Strangers};
+use crate::dpm::remote_jobs::{Identity, RemoteJobs};
 use crate::error::{Class, Error, Result};
 use crate::memory::Piece;
-use crate::p2p::matching::Match;
-use crate::p2p::proto::{Chosen, Conditions, Proto, Protocols, ShortPath, Traits};
+use crate::p2p::matching::TagCriteria;
+use crate::p2p::proto::{Conditions, Proto, ProtocolLimits, Protocols, ShortPath, Traits};
 use crate::p2p::shm_copy::{Copying, SharedMessage};
-use crate::p2p::wire::{CROSSED, Exposed, LEFT, Label, Message, NOT_YET, STRANGER};
+use crate::p2p::wire::{CROSSED, Exposed, LEFT, MatchKey, Message, NOT_YET, STRANGER};
 use crate::peers::address::{ADDRESSES_MAX, Address, common_ports};
 use crate::peers::connection::{Connection, Copied, MessageMemory, Next, Payload, Received, Short, Taken};
 use crate::peers::links::Links;
@@ -159,7 +159,7 @@ pub(crate) struct Transport {
     host: Host,
     bootstrap: Arc<dyn Bootstrap>,
     rank: u32,
-    strangers: Strangers,
+    strangers: RemoteJobs,
     address: Address,
     nics: Vec<Nic>,
     indices: PeerIndices,
@@ -191,7 +191,7 @@ pub(crate) struct Transport {
     /// Cached results of [`Transport::is_near`].
     near: BTreeMap<u32, bool>,
     /// The size limits of protocols that the program has set.
-    chosen: Chosen,
+    chosen: ProtocolLimits,
     /// How often memory was covered by the region of all memory (or the cache), and how often it was registered.
     pub(crate) reached: [u64; 2],
     /// A process is lost or has left.
@@ -219,7 +219,7 @@ impl Transport {
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Self> {
         let (rank, size) = (bootstrap.rank(), bootstrap.size());
-        let sizes = (size, bootstrap.strangers());
+        let sizes = (size, bootstrap.remote_procs_max());
         let (admission, own) = (trust::admission(), bootstrap.random_key()?);
         let seed = Seed::from_key(own.derive("seed", &[]));
         let published = &addresses[..addresses.len().min(ADDRESSES_MAX)];
@@ -242,7 +242,7 @@ impl Transport {
         Ok(Self {
             host: host.clone(),
             rank,
-            strangers: Strangers::new(me, size),
+            strangers: RemoteJobs::new(me, size),
             address,
             nics,
             indices: PeerIndices::new(size),
@@ -261,7 +261,7 @@ impl Transport {
             polls: 0,
             events: VecDeque::new(),
             near: BTreeMap::new(),
-            chosen: Chosen::default(),
+            chosen: ProtocolLimits::default(),
             reached: [0; 2],
             has_lost: false,
             leaves: false,
@@ -275,7 +275,7 @@ impl Transport {
     }
 
     /// The limits of protocols that were set.
-    pub(crate) fn chosen(&self) -> Chosen {
+    pub(crate) fn chosen(&self) -> ProtocolLimits {
         self.chosen
     }
 
@@ -318,7 +318,7 @@ impl Transport {
     }
 
     /// The processes of other jobs that this one knows.
-    pub(crate) fn strangers(&self) -> &Strangers {
+    pub(crate) fn strangers(&self) -> &RemoteJobs {
         &self.strangers
     }
 
@@ -351,7 +351,7 @@ impl Transport {
     /// [`Members::learn`].
     ///
     /// # Errors
-    /// As [`Strangers::introduce`].
+    /// As [`RemoteJobs::introduce`].
     pub(crate) fn introduce(&mut self, identity: Identity, address: Address) -> Result<u32> {
         let number = self.strangers.introduce(identity, address)?;
         self.indices.grow(number + 1);
@@ -407,7 +407,7 @@ impl Transport {
     }
 
     /// Sets size limits of protocols, for existing and future connections.
-    pub(crate) fn choose(&mut self, chosen: Chosen) {
+    pub(crate) fn choose(&mut self, chosen: ProtocolLimits) {
         self.chosen = chosen;
         for connection in self.connections.iter_mut() {
             connection.choose(self.nics[connection.port].reaches_both_ways(), &chosen);
@@ -491,7 +491,7 @@ impl Transport {
 
     /// Sends an eager message, if it can be sent immediately: to a connected peer with an empty queue. Returns whether it was sent.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
+    pub(crate) fn send_piece(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
         let at = self.indices.get(to);
         let Some(Peer { state: PeerState::Open(number), queue, .. }) = self.peers.get(at) else {
             return false;
@@ -500,7 +500,7 @@ impl Transport {
         if !queue.is_empty() || piece.len() as u64 > connection.protocols.eager_max() {
             return false;
         }
-        match connection.send_piece(&self.host, label, piece) {
+        match connection.send_piece(&self.host, match_key, piece) {
             Ok(has_left) => has_left,
             Err(error) => {
                 self.lose(at, error);
@@ -835,7 +835,7 @@ impl Transport {
 
     /// Receives the next message that a peer has stored, if it matches and fits.
     #[inline]
-    pub(crate) fn take_piece(&mut self, number: usize, wanted: &Match, into: Piece) -> Taken {
+    pub(crate) fn take_piece(&mut self, number: usize, wanted: &TagCriteria, into: Piece) -> Taken {
         self.connections[number].take_piece(wanted, into).unwrap_or_else(|error| {
             self.lose(self.indices.get(self.connections[number].process), error);
             Taken::Unknown

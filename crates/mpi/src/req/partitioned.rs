@@ -10,15 +10,15 @@ use host::{Host, Lock, SlotKey};
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::{Begun, Engine, Mode, Task};
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::Label;
+use crate::p2p::engine::{Engine, Mode, Started, Task};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::MatchKey;
 use crate::status::Status;
 
 /// The sender's announcement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartsInfo {
+pub(crate) struct PartitionInfo {
     pub(crate) parts: u32,
     /// The tag of the first part; the others have the following tags.
     pub(crate) first_tag: u32,
@@ -26,13 +26,13 @@ pub(crate) struct PartsInfo {
     pub(crate) bytes: u64,
 }
 
-/// Bytes of an encoded [`PartsInfo`].
-pub(crate) const PARTS_INFO_LEN: usize = 16;
+/// Bytes of an encoded [`PartitionInfo`].
+pub(crate) const PARTITION_INFO_LEN: usize = 16;
 
-impl PartsInfo {
+impl PartitionInfo {
     /// Encodes the announcement.
-    pub(crate) fn bytes(self) -> [u8; PARTS_INFO_LEN] {
-        let mut bytes = [0; PARTS_INFO_LEN];
+    pub(crate) fn bytes(self) -> [u8; PARTITION_INFO_LEN] {
+        let mut bytes = [0; PARTITION_INFO_LEN];
         bytes[..4].copy_from_slice(&self.parts.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.first_tag.to_le_bytes());
         bytes[8..].copy_from_slice(&self.bytes.to_le_bytes());
@@ -60,7 +60,7 @@ pub(crate) struct PartitionedSend {
     /// The context of the parts' messages.
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
-    pub(crate) announced: PartsInfo,
+    pub(crate) announced: PartitionInfo,
     pub(crate) state: Lock<SendProgress>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct PartitionedSend {
 pub(crate) struct SendProgress {
     ready: Vec<bool>,
     left: u32,
-    under_way: Vec<SlotKey>,
+    in_flight: Vec<SlotKey>,
     failed: Option<Error>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct PartitionedReceive {
     pub(crate) from: u32,
     /// The program's tag.
     pub(crate) tag: i32,
-    pub(crate) names: Group,
+    pub(crate) sources: Group,
     pub(crate) context: u64,
     pub(crate) buffer: Buffer,
     /// The number of parts on the receiver's side.
@@ -92,7 +92,7 @@ pub(crate) struct PartitionedReceive {
 pub(crate) struct ReceiveProgress {
     /// The receive of the sender's announcement, and its buffer.
     announcing: Option<(SlotKey, Buffer)>,
-    announced: Option<PartsInfo>,
+    announced: Option<PartitionInfo>,
     /// The receives of the sender's parts; `None` for parts that have arrived.
     pending: Vec<Option<SlotKey>>,
     posted: bool,
@@ -121,11 +121,11 @@ struct ReceiveTask(Arc<PartitionedReceive>, Host);
 
 impl PartitionedSend {
     /// Starts the send, which then waits for its parts.
-    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
+    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Started {
         let (host, parts) = (engine.host().clone(), self.announced.parts);
         *self.state.lock(&host) =
             SendProgress { ready: vec![false; parts as usize], left: parts, ..SendProgress::default() };
-        engine.begin(Box::new(SendTask(self.clone(), host)))
+        engine.start_task(Box::new(SendTask(self.clone(), host)))
     }
 
     /// Sends parts from `first` to `last`.
@@ -150,10 +150,11 @@ impl PartitionedSend {
             state.left -= 1;
             let len = self.buffer.len() / u64::from(self.announced.parts);
             let buffer = self.buffer.clone().window(part as u64 * len, len);
-            let label = Label { context: self.context, tag: tag_of(self.announced.first_tag, part as u32) };
-            match engine.send(self.to, label, &buffer, Mode::Standard) {
-                Ok(Begun::Over(status)) => state.failed = state.failed.take().or(status.ok().err()),
-                Ok(Begun::Under(key)) => state.under_way.push(key),
+            let match_key =
+                MatchKey { context: self.context, tag: tag_of(self.announced.first_tag, part as u32) };
+            match engine.send(self.to, match_key, &buffer, Mode::Standard) {
+                Ok(Started::Completed(status)) => state.failed = state.failed.take().or(status.ok().err()),
+                Ok(Started::InProgress(key)) => state.in_flight.push(key),
                 Err(error) => state.failed = Some(error),
             }
         }
@@ -165,25 +166,25 @@ impl PartitionedSend {
 impl Task for SendTask {
     fn advance(&mut self, engine: &mut Engine) -> Option<Status> {
         let mut state = self.0.state.lock(&self.1);
-        let SendProgress { under_way, failed, .. } = &mut *state;
-        under_way.retain(|key| match engine.take(*key) {
+        let SendProgress { in_flight, failed, .. } = &mut *state;
+        in_flight.retain(|key| match engine.take_status(*key) {
             Some(status) => {
                 *failed = failed.take().or(status.ok().err());
                 false
             }
             None => true,
         });
-        let over = state.left == 0 && state.under_way.is_empty();
-        over.then(|| state.failed.take().map_or_else(Status::empty, Status::failed))
+        let done = state.left == 0 && state.in_flight.is_empty();
+        done.then(|| state.failed.take().map_or_else(Status::empty, Status::failed))
     }
 }
 
 impl PartitionedReceive {
     /// Starts to receive.
-    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Begun {
+    pub(crate) fn start(self: &Arc<Self>, engine: &mut Engine) -> Started {
         let host = engine.host().clone();
         self.state.lock(&host).posted = false;
-        engine.begin(Box::new(ReceiveTask(self.clone(), host)))
+        engine.start_task(Box::new(ReceiveTask(self.clone(), host)))
     }
 
     /// Whether a part has arrived.
@@ -202,14 +203,15 @@ impl PartitionedReceive {
         Ok((first..end).all(|at| state.pending.get(at as usize).is_none_or(Option::is_none)))
     }
 
-    fn post(&self, engine: &mut Engine, state: &mut ReceiveProgress, announced: PartsInfo) {
+    fn post(&self, engine: &mut Engine, state: &mut ReceiveProgress, announced: PartitionInfo) {
         let len = announced.bytes / u64::from(announced.parts);
         let receive = |part: u32| {
             let tag = Some(tag_of(announced.first_tag, part));
-            let wanted = Wanted { context: self.context, source: Some(self.from), tag };
+            let wanted = MatchCriteria { context: self.context, source: Some(self.from), tag };
             let buffer = self.buffer.clone().window(u64::from(part) * len, len);
-            let begun = engine.receive(Receive { wanted, buffer, names: Names::Of(self.names.clone()) });
-            Some(engine.under(begun))
+            let started =
+                engine.receive(Receive { wanted, buffer, sources: SourceRanks::Group(self.sources.clone()) });
+            Some(engine.key_of(started))
         };
         state.pending = (0..announced.parts).map(receive).collect();
         state.posted = true;
@@ -217,9 +219,9 @@ impl PartitionedReceive {
 
     fn advance(&self, engine: &mut Engine, state: &mut ReceiveProgress) -> Result<bool> {
         if let Some((key, into)) = &state.announcing {
-            let Some(status) = engine.take(*key) else { return Ok(false) };
+            let Some(status) = engine.take_status(*key) else { return Ok(false) };
             status.ok()?;
-            let announced = PartsInfo::parse(&into.to_vec());
+            let announced = PartitionInfo::parse(&into.to_vec());
             let wrong = || {
                 Error::new(
                     Class::OTHER,
@@ -234,7 +236,7 @@ impl PartitionedReceive {
             self.post(engine, state, announced);
         }
         for pending in &mut state.pending {
-            if let Some(status) = pending.and_then(|key| engine.take(key)) {
+            if let Some(status) = pending.and_then(|key| engine.take_status(key)) {
                 *pending = None;
                 status.ok()?;
             }
@@ -251,7 +253,7 @@ impl Task for ReceiveTask {
             Ok(false) => None,
             Ok(true) => {
                 let bytes = state.announced.map_or(0, |announced| announced.bytes);
-                let source = receiving.names.rank_of(receiving.from);
+                let source = receiving.sources.rank_of(receiving.from);
                 let source = source.unwrap_or(crate::status::ANY_SOURCE);
                 let bytes = bytes.min(receiving.buffer.len());
                 Some(Status { source, tag: receiving.tag, bytes, ..Status::empty() })

@@ -11,10 +11,10 @@ use host::SlotKey;
 use crate::comm::communicator::Comm;
 use crate::core::Core;
 use crate::error::{Class, Error, Result};
-use crate::p2p::engine::{Begun, Engine};
+use crate::p2p::engine::{Engine, Started};
 use crate::req::partitioned::Parts;
-use crate::req::special::{Generalized, RequestKind, RequestState, Special, Starter};
-use crate::status::{Ended, Status};
+use crate::req::special::{Generalized, RequestKind, RequestState, Special, StartFn};
+use crate::status::{CompletedRequest, Status};
 
 /// The number of a request (`MPI_Request`), for interfaces whose programs hold numbers, as C does. [`Requests`] resolves it. The
 /// number of a completed request is not reused until 2^30 others have used its slot.
@@ -35,9 +35,10 @@ impl RequestId {
     /// The number of no request; waiting for it is allowed.
     pub const NULL: Self = Self(0);
     /// A request that completed when it was started, such as a short message that has been sent, with an empty status.
-    pub const OVER: Self = Self(1);
+    pub const COMPLETED: Self = Self(1);
 
-    /// The number for the program: odd and more than 2^32, except [`RequestId::NULL`] and [`RequestId::OVER`], which are 0 and 1.
+    /// The number for the program: odd and more than 2^32, except [`RequestId::NULL`] and [`RequestId::COMPLETED`], which are 0 and
+    /// 1.
     #[inline]
     pub fn number(self) -> u64 {
         self.0
@@ -61,7 +62,7 @@ impl RequestId {
     /// The operation, unless the request is special.
     #[inline]
     fn key(self) -> Option<SlotKey> {
-        (self.0 & 3 == 1 && self != Self::OVER).then(|| SlotKey::from_number(self.0 >> 2))
+        (self.0 & 3 == 1 && self != Self::COMPLETED).then(|| SlotKey::from_number(self.0 >> 2))
     }
 
     #[inline]
@@ -77,15 +78,15 @@ impl RequestId {
     }
 
     /// Bits of the slot and of the generation in a C integer; the mark above them makes it larger than 2^30.
-    const PLACE_BITS: u32 = 20;
-    const LAP_BITS: u32 = 9;
+    const SLOT_BITS: u32 = 20;
+    const GENERATION_BITS: u32 = 9;
     const MARK: u32 = 1 << 30;
 
     fn integer_of(key: SlotKey, is_special: bool) -> Option<i32> {
-        let (place, lap) = (key.slot(), key.generation());
-        let lap = lap & ((1 << Self::LAP_BITS) - 1);
-        let integer = Self::MARK | lap << (Self::PLACE_BITS + 1) | place << 1 | u32::from(is_special);
-        (place < 1 << Self::PLACE_BITS).then_some(integer as i32)
+        let (slot, generation) = (key.slot(), key.generation());
+        let generation = generation & ((1 << Self::GENERATION_BITS) - 1);
+        let integer = Self::MARK | generation << (Self::SLOT_BITS + 1) | slot << 1 | u32::from(is_special);
+        (slot < 1 << Self::SLOT_BITS).then_some(integer as i32)
     }
 }
 
@@ -99,9 +100,9 @@ enum WaitState {
 
 impl WaitState {
     #[inline]
-    fn is_over(self, engine: &mut Engine) -> bool {
+    fn is_complete(self, engine: &mut Engine) -> bool {
         match self {
-            Self::InProgress(key) => engine.is_over(key),
+            Self::InProgress(key) => engine.is_complete(key),
             Self::Inactive | Self::Completed => true,
         }
     }
@@ -113,13 +114,13 @@ impl WaitState {
 
 /// The result of [`Requests::test_any`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Any<T = Status> {
+pub enum TestAny<T = Status> {
     /// No request is active.
     Inactive,
     /// None has completed.
     Pending,
     /// This one has completed.
-    Over(usize, T),
+    Completed(usize, T),
 }
 
 #[cold]
@@ -140,11 +141,11 @@ impl<'a> Requests<'a> {
 
     /// Returns the request of a started operation.
     #[inline(always)]
-    pub(crate) fn from_started(engine: &mut Engine, begun: Begun, comm: Option<u64>) -> RequestId {
-        let key = match begun {
-            Begun::Under(key) => key,
-            Begun::Over(status) if status.is_empty() => return RequestId::OVER,
-            Begun::Over(_) => engine.under(begun),
+    pub(crate) fn from_started(engine: &mut Engine, started: Started, comm: Option<u64>) -> RequestId {
+        let key = match started {
+            Started::InProgress(key) => key,
+            Started::Completed(status) if status.is_empty() => return RequestId::COMPLETED,
+            Started::Completed(_) => engine.key_of(started),
         };
         if let Some(comm) = comm {
             engine.set_comm(key, comm);
@@ -195,73 +196,79 @@ impl<'a> Requests<'a> {
     pub fn is_persistent(self, id: RequestId) -> bool {
         let DecodedId::Special(key) = id.decode() else { return false };
         let mut specials = self.0.specials();
-        specials.get_mut(key).is_some_and(|special| !matches!(special.what, RequestKind::Program(_)))
+        specials.get_mut(key).is_some_and(|special| !matches!(special.kind, RequestKind::Program(_)))
     }
 
     /// Returns how completed requests ended; they become null, or inactive if persistent. If a number names no request, nothing
     /// changes.
-    fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<Ended>> {
+    fn gather(engine: &mut Engine, ids: &[RequestId]) -> Result<Vec<CompletedRequest>> {
         let is_there = |id: &RequestId| match id.decode() {
-            DecodedId::Operation(key) => engine.has(key),
+            DecodedId::Operation(key) => engine.contains(key),
             _ => true,
         };
         if !ids.iter().all(is_there) {
             return Err(invalid_request());
         }
-        let mut ended = Vec::with_capacity(ids.len());
+        let mut completed = Vec::with_capacity(ids.len());
         for id in ids {
-            ended.push(match id.decode() {
-                DecodedId::Operation(key) => engine.take_ended(key).ok_or_else(invalid_request)?,
+            completed.push(match id.decode() {
+                DecodedId::Operation(key) => {
+                    engine.take_completed_request(key).ok_or_else(invalid_request)?
+                }
                 // Placeholders: special requests are collected by [`Requests::collect_specials`].
-                _ => Ended::nothing(),
+                _ => CompletedRequest::nothing(),
             });
         }
-        Ok(ended)
+        Ok(completed)
     }
 
     /// Fills in the results of special requests, which [`Requests::gather`] has left empty.
-    fn collect_specials(self, ids: &[RequestId], mut ended: Vec<Ended>) -> Result<Vec<Ended>> {
-        for (id, ended) in ids.iter().zip(&mut ended) {
+    fn collect_specials(
+        self,
+        ids: &[RequestId],
+        mut completed: Vec<CompletedRequest>,
+    ) -> Result<Vec<CompletedRequest>> {
+        for (id, completed) in ids.iter().zip(&mut completed) {
             if let DecodedId::Special(key) = id.decode() {
-                *ended = self.collect_special(key)?;
+                *completed = self.collect_special(key)?;
             }
         }
-        Ok(ended)
+        Ok(completed)
     }
 
-    fn collect(self, id: RequestId) -> Result<Ended> {
+    fn collect(self, id: RequestId) -> Result<CompletedRequest> {
         match id.decode() {
             DecodedId::Special(key) => self.collect_special(key),
             DecodedId::Operation(key) => {
-                self.0.with(|engine| engine.take_ended(key)).ok_or_else(invalid_request)
+                self.0.with(|engine| engine.take_completed_request(key)).ok_or_else(invalid_request)
             }
-            _ => Ok(Ended::nothing()),
+            _ => Ok(CompletedRequest::nothing()),
         }
     }
 
-    fn collect_special(self, key: SlotKey) -> Result<Ended> {
-        let (state, what, comm) = {
+    fn collect_special(self, key: SlotKey) -> Result<CompletedRequest> {
+        let (state, kind, comm) = {
             let mut specials = self.0.specials();
             let special = specials.get_mut(key).ok_or_else(invalid_request)?;
             let state = std::mem::replace(&mut special.state, RequestState::Inactive);
-            (state, special.what.clone(), special.comm)
+            (state, special.kind.clone(), special.comm)
         };
         let status = match state {
             RequestState::Inactive => Status::empty(),
             RequestState::Completed(status) => status,
             RequestState::InProgress(key) => {
-                self.0.with(|engine| engine.take(key)).unwrap_or_else(Status::empty)
+                self.0.with(|engine| engine.take_status(key)).unwrap_or_else(Status::empty)
             }
         };
-        let RequestKind::Program(program) = what else {
-            return Ok(Ended { status, comm, is_persistent: true });
+        let RequestKind::Program(program) = kind else {
+            return Ok(CompletedRequest { status, comm, is_persistent: true });
         };
         self.remove(key);
         let mut status = program.query();
         if let Err(error) = program.free() {
             status.error.get_or_insert(error.into());
         }
-        Ok(Ended { status, comm, is_persistent: false })
+        Ok(CompletedRequest { status, comm, is_persistent: false })
     }
 
     /// Waits until the operation has completed. The request is then null, or inactive if it is persistent. Null and inactive
@@ -270,15 +277,16 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`]; [`Class::OTHER`] when the world of this process ends first.
     #[inline]
-    pub fn wait(self, id: RequestId) -> Result<Ended> {
+    pub fn wait(self, id: RequestId) -> Result<CompletedRequest> {
         match id.decode() {
             DecodedId::Operation(key) => {
-                let over = |engine: &mut Engine| engine.is_over(key).then(|| engine.take_ended(key));
-                self.0.wait("MPI_Wait", over)?.ok_or_else(invalid_request)
+                let done =
+                    |engine: &mut Engine| engine.is_complete(key).then(|| engine.take_completed_request(key));
+                self.0.wait("MPI_Wait", done)?.ok_or_else(invalid_request)
             }
             _ => {
                 if let WaitState::InProgress(key) = self.wait_state(id)? {
-                    self.0.wait("MPI_Wait", |engine| engine.is_over(key).then_some(()))?;
+                    self.0.wait("MPI_Wait", |engine| engine.is_complete(key).then_some(()))?;
                 }
                 self.collect(id)
             }
@@ -289,10 +297,10 @@ impl<'a> Requests<'a> {
     ///
     /// # Errors
     /// [`Class::REQUEST`].
-    pub fn test(self, id: RequestId) -> Result<Option<Ended>> {
+    pub fn test(self, id: RequestId) -> Result<Option<CompletedRequest>> {
         let now = self.wait_state(id)?;
-        let is_over = self.0.test(|engine| now.is_over(engine).then_some(()));
-        is_over.map(|()| self.collect(id)).transpose()
+        let is_complete = self.0.test(|engine| now.is_complete(engine).then_some(()));
+        is_complete.map(|()| self.collect(id)).transpose()
     }
 
     /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`).
@@ -300,43 +308,43 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`].
     pub fn peek(self, id: RequestId) -> Result<Option<Status>> {
-        let (over, what) = match id.decode() {
+        let (done, kind) = match id.decode() {
             DecodedId::Special(key) => {
                 let mut specials = self.0.specials();
                 let special = specials.get_mut(key).ok_or_else(invalid_request)?;
-                (special.state.clone(), Some(special.what.clone()))
+                (special.state.clone(), Some(special.kind.clone()))
             }
             DecodedId::Operation(key) => (RequestState::InProgress(key), None),
             DecodedId::Null | DecodedId::Completed => (RequestState::Inactive, None),
             DecodedId::Invalid => return Err(invalid_request()),
         };
-        let look = |engine: &mut Engine| match &over {
+        let check = |engine: &mut Engine| match &done {
             RequestState::Inactive => Some(Ok(Status::empty())),
             RequestState::Completed(status) => Some(Ok(status.clone())),
-            RequestState::InProgress(key) if engine.has(*key) => engine.peek(*key).map(Ok),
+            RequestState::InProgress(key) if engine.contains(*key) => engine.peek(*key).map(Ok),
             RequestState::InProgress(_) => Some(Err(invalid_request())),
         };
-        let Some(status) = self.0.test(look).transpose()? else { return Ok(None) };
-        Ok(Some(if let Some(RequestKind::Program(program)) = what { program.query() } else { status }))
+        let Some(status) = self.0.test(check).transpose()? else { return Ok(None) };
+        Ok(Some(if let Some(RequestKind::Program(program)) = kind { program.query() } else { status }))
     }
 
     /// Waits for all requests; returns how they ended, in their order.
     ///
     /// # Errors
     /// As [`Requests::wait`]; if a number names no request, nothing changes.
-    pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<Ended>> {
+    pub fn wait_all(self, ids: &[RequestId]) -> Result<Vec<CompletedRequest>> {
         if ids.iter().all(|id| matches!(id.decode(), DecodedId::Null | DecodedId::Completed)) {
-            return Ok(vec![Ended::nothing(); ids.len()]);
+            return Ok(vec![CompletedRequest::nothing(); ids.len()]);
         }
         let now = self.wait_states(ids)?;
         // A completed request stays completed.
-        let mut over = 0;
-        let all_over = |engine: &mut Engine| {
-            over += now[over..].iter().take_while(|now| now.is_over(engine)).count();
-            (over == now.len()).then(|| Self::gather(engine, ids))
+        let mut done = 0;
+        let all_done = |engine: &mut Engine| {
+            done += now[done..].iter().take_while(|now| now.is_complete(engine)).count();
+            (done == now.len()).then(|| Self::gather(engine, ids))
         };
-        let ended = self.0.wait("MPI_Waitall", all_over)??;
-        self.collect_specials(ids, ended)
+        let completed = self.0.wait("MPI_Waitall", all_done)??;
+        self.collect_specials(ids, completed)
     }
 
     /// Waits for `count` requests, as long as each completed when it was started, or is an operation that completes without an
@@ -345,31 +353,31 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::OTHER`] when the world of this process ends first.
     #[inline]
-    pub fn wait_all_well(
+    pub fn wait_all_successful(
         self,
         count: usize,
         id: impl Fn(usize) -> RequestId,
         mut put: impl FnMut(usize, &Status),
     ) -> Result<bool> {
-        let mut over = (0..count)
+        let mut done = (0..count)
             .take_while(|at| matches!(id(*at).decode(), DecodedId::Null | DecodedId::Completed))
             .count();
         let nothing = Status::empty();
-        if over == count {
+        if done == count {
             (0..count).for_each(|at| put(at, &nothing));
             return Ok(true);
         }
         self.0.wait("MPI_Waitall", |engine| {
-            while over < count {
-                let id = id(over);
-                let is_well = match id.key() {
+            while done < count {
+                let id = id(done);
+                let is_successful = match id.key() {
                     Some(key) => engine.has_succeeded(key)?,
                     None => matches!(id.decode(), DecodedId::Null | DecodedId::Completed),
                 };
-                if !is_well {
+                if !is_successful {
                     return Some(false);
                 }
-                over += 1;
+                done += 1;
             }
             for at in 0..count {
                 let is_given =
@@ -387,40 +395,40 @@ impl<'a> Requests<'a> {
     ///
     /// # Errors
     /// As [`Requests::wait_all`].
-    pub fn test_all(self, ids: &[RequestId]) -> Result<Option<Vec<Ended>>> {
+    pub fn test_all(self, ids: &[RequestId]) -> Result<Option<Vec<CompletedRequest>>> {
         let now = self.wait_states(ids)?;
-        let all_over = |engine: &mut Engine| {
-            now.iter().all(|now| now.is_over(engine)).then(|| Self::gather(engine, ids))
+        let all_done = |engine: &mut Engine| {
+            now.iter().all(|now| now.is_complete(engine)).then(|| Self::gather(engine, ids))
         };
-        let Some(ended) = self.0.test(all_over).transpose()? else { return Ok(None) };
-        self.collect_specials(ids, ended).map(Some)
+        let Some(completed) = self.0.test(all_done).transpose()? else { return Ok(None) };
+        self.collect_specials(ids, completed).map(Some)
     }
 
     /// Waits until one has completed; returns its index, and how it ended. `None` if none is active.
     ///
     /// # Errors
     /// As [`Requests::wait`].
-    pub fn wait_any(self, ids: &[RequestId]) -> Result<Option<(usize, Ended)>> {
+    pub fn wait_any(self, ids: &[RequestId]) -> Result<Option<(usize, CompletedRequest)>> {
         let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
         }
         let at = self.0.wait("MPI_Waitany", |engine| first_completed(&now, engine))?;
-        self.collect(ids[at]).map(|ended| Some((at, ended)))
+        self.collect(ids[at]).map(|completed| Some((at, completed)))
     }
 
     /// Checks whether one has completed.
     ///
     /// # Errors
     /// [`Class::REQUEST`].
-    pub fn test_any(self, ids: &[RequestId]) -> Result<Any<Ended>> {
+    pub fn test_any(self, ids: &[RequestId]) -> Result<TestAny<CompletedRequest>> {
         let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
-            return Ok(Any::Inactive);
+            return Ok(TestAny::Inactive);
         }
         match self.0.test(|engine| first_completed(&now, engine)) {
-            Some(at) => self.collect(ids[at]).map(|ended| Any::Over(at, ended)),
-            None => Ok(Any::Pending),
+            Some(at) => self.collect(ids[at]).map(|completed| TestAny::Completed(at, completed)),
+            None => Ok(TestAny::Pending),
         }
     }
 
@@ -429,7 +437,7 @@ impl<'a> Requests<'a> {
     ///
     /// # Errors
     /// As [`Requests::wait`].
-    pub fn wait_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+    pub fn wait_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, CompletedRequest)>>> {
         let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
@@ -443,7 +451,7 @@ impl<'a> Requests<'a> {
     ///
     /// # Errors
     /// [`Class::REQUEST`].
-    pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, Ended)>>> {
+    pub fn test_some(self, ids: &[RequestId]) -> Result<Option<Vec<(usize, CompletedRequest)>>> {
         let now = self.wait_states(ids)?;
         if !now.iter().any(|now| now.is_active()) {
             return Ok(None);
@@ -457,30 +465,30 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not persistent, or is active; the operation's.
     pub fn start(self, id: RequestId) -> Result<()> {
-        let wrong = |why| Error::new(Class::REQUEST, why);
+        let request_error = |why| Error::new(Class::REQUEST, why);
         let key = match id.decode() {
             DecodedId::Special(key) => key,
             DecodedId::Invalid => return Err(invalid_request()),
-            DecodedId::Null => return Err(wrong("a null request cannot be started")),
-            _ => return Err(wrong("only a persistent request can be started")),
+            DecodedId::Null => return Err(request_error("a null request cannot be started")),
+            _ => return Err(request_error("only a persistent request can be started")),
         };
         let starter = {
             let mut specials = self.0.specials();
             let special = specials.get_mut(key).ok_or_else(invalid_request)?;
-            match (&special.what, &special.state) {
+            match (&special.kind, &special.state) {
                 (RequestKind::Program(_), _) => {
-                    return Err(wrong("only a persistent request can be started"));
+                    return Err(request_error("only a persistent request can be started"));
                 }
                 (
                     RequestKind::Persistent(starter) | RequestKind::Parts(starter, _),
                     RequestState::Inactive,
                 ) => starter.clone(),
-                _ => return Err(wrong("the request is active already; wait for it first")),
+                _ => return Err(request_error("the request is active already; wait for it first")),
             }
         };
-        let begun = starter()?;
+        let started = starter()?;
         if let Some(special) = self.0.specials().get_mut(key) {
-            special.state = begun.into();
+            special.state = started.into();
         }
         Ok(())
     }
@@ -491,7 +499,7 @@ impl<'a> Requests<'a> {
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
     pub fn cancel(self, id: RequestId) -> Result<()> {
-        let program = self.what(id).and_then(|what| match what {
+        let program = self.special_kind(id).and_then(|kind| match kind {
             RequestKind::Program(program) => Some(program),
             _ => None,
         });
@@ -501,7 +509,7 @@ impl<'a> Requests<'a> {
             }
             (WaitState::InProgress(key), None) => self.0.with(|engine| {
                 engine.cancel(key);
-                engine.has(key).then_some(()).ok_or_else(invalid_request)
+                engine.contains(key).then_some(()).ok_or_else(invalid_request)
             }),
             (WaitState::Completed, _) => Ok(()),
             (WaitState::Inactive, _) => {
@@ -519,7 +527,7 @@ impl<'a> Requests<'a> {
             DecodedId::Null | DecodedId::Completed => Ok(()),
             DecodedId::Invalid => Err(invalid_request()),
             DecodedId::Operation(key) => self.0.with(|engine| {
-                let is_there = engine.has(key);
+                let is_there = engine.contains(key);
                 engine.free(key);
                 is_there.then_some(()).ok_or_else(invalid_request)
             }),
@@ -528,27 +536,27 @@ impl<'a> Requests<'a> {
     }
 
     fn free_special(self, key: SlotKey) -> Result<()> {
-        let (state, what) = {
+        let (state, kind) = {
             let mut specials = self.0.specials();
             let special = specials.get_mut(key).ok_or_else(invalid_request)?;
-            (special.state.clone(), special.what.clone())
+            (special.state.clone(), special.kind.clone())
         };
-        let has_ended = match state {
+        let is_complete = match state {
             RequestState::InProgress(operation) => self.0.with(|engine| {
-                let has_ended = engine.is_over(operation);
+                let is_complete = engine.is_complete(operation);
                 engine.free(operation);
-                has_ended
+                is_complete
             }),
             RequestState::Inactive | RequestState::Completed(_) => true,
         };
-        let is_programs = matches!(what, RequestKind::Program(_));
+        let is_generalized = matches!(kind, RequestKind::Program(_));
         // A generalized request stays in the table until the program completes it.
-        if has_ended || !is_programs {
+        if is_complete || !is_generalized {
             self.remove(key);
         }
-        match what {
+        match kind {
             // An error could no longer be reported to a caller.
-            RequestKind::Program(program) if has_ended => program.free().or(Ok(())),
+            RequestKind::Program(program) if is_complete => program.free().or(Ok(())),
             _ => Ok(()),
         }
     }
@@ -568,9 +576,9 @@ impl<'a> Requests<'a> {
         }
     }
 
-    fn what(self, id: RequestId) -> Option<RequestKind> {
+    fn special_kind(self, id: RequestId) -> Option<RequestKind> {
         let DecodedId::Special(key) = id.decode() else { return None };
-        self.0.specials().get_mut(key).map(|special| special.what.clone())
+        self.0.specials().get_mut(key).map(|special| special.kind.clone())
     }
 
     /// Completes a generalized request (`MPI_Grequest_complete`).
@@ -579,14 +587,14 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`] for another request; the error of the program's function, which is called here if the request was freed.
     pub fn complete(self, id: RequestId) -> Result<()> {
         let (Some(RequestKind::Program(program)), WaitState::InProgress(key)) =
-            (self.what(id), self.wait_state(id)?)
+            (self.special_kind(id), self.wait_state(id)?)
         else {
             return Err(Error::new(
                 Class::REQUEST,
                 "only a generalized request can be completed by the program",
             ));
         };
-        if !self.0.with(|engine| engine.complete(key)) {
+        if !self.0.with(|engine| engine.complete_generalized(key)) {
             return Ok(());
         }
         if let DecodedId::Special(key) = id.decode() {
@@ -601,7 +609,7 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`] for a request that is not a partitioned send; [`Class::ARG`] for parts that do not exist or cannot become
     /// ready: the request is not started, or they are ready already.
     pub fn parts_ready(self, id: RequestId, first: i32, last: i32) -> Result<()> {
-        match self.what(id) {
+        match self.special_kind(id) {
             Some(RequestKind::Parts(_, Parts::Null)) => Ok(()),
             Some(RequestKind::Parts(_, Parts::Send(sending))) => {
                 self.0.with(|engine| sending.ready(engine, first, last))
@@ -616,7 +624,7 @@ impl<'a> Requests<'a> {
     /// [`Class::REQUEST`] for a request that is not a partitioned receive; [`Class::ARG`] for a part that does not exist.
     pub fn part_arrived(self, id: RequestId, part: i32) -> Result<bool> {
         let is_inactive = matches!(self.wait_state(id)?, WaitState::Inactive);
-        match self.what(id) {
+        match self.special_kind(id) {
             None if is_inactive => Ok(true),
             Some(RequestKind::Parts(_, Parts::Null)) => Ok(true),
             Some(RequestKind::Parts(_, Parts::Receive(receiving))) => {
@@ -638,23 +646,23 @@ impl<'a> Requests<'a> {
 
     /// Converts an integer from [`Requests::integer`] back, if its request still exists.
     pub fn from_integer(self, integer: i32) -> Option<RequestId> {
-        let place = (integer as u32 >> 1) & ((1 << RequestId::PLACE_BITS) - 1);
+        let slot = (integer as u32 >> 1) & ((1 << RequestId::SLOT_BITS) - 1);
         let id = if integer & 1 == 0 {
-            RequestId::operation(self.0.with(|engine| engine.key_at(place))?)
+            RequestId::operation(self.0.with(|engine| engine.key_at(slot))?)
         } else {
-            RequestId::special(self.0.specials().key_at(place)?)
+            RequestId::special(self.0.specials().key_at(slot)?)
         };
         (self.integer(id) == Some(integer)).then_some(id)
     }
 }
 
 fn first_completed(now: &[WaitState], engine: &mut Engine) -> Option<usize> {
-    now.iter().position(|now| now.is_active() && now.is_over(engine))
+    now.iter().position(|now| now.is_active() && now.is_complete(engine))
 }
 
 fn all_completed(now: &[WaitState], engine: &mut Engine) -> Vec<usize> {
-    let over = |at: &usize| now[*at].is_active() && now[*at].is_over(engine);
-    (0..now.len()).filter(over).collect()
+    let done = |at: &usize| now[*at].is_active() && now[*at].is_complete(engine);
+    (0..now.len()).filter(done).collect()
 }
 
 /// An operation in progress, a persistent request, or null (`MPI_Request`). When dropped, its operation continues without it.
@@ -663,9 +671,9 @@ pub struct Request(Option<(Core, RequestId)>);
 
 /// A handle for threads that do not wait for the request; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Remote(Core, RequestId);
+pub struct RequestHandle(Core, RequestId);
 
-impl Remote {
+impl RequestHandle {
     /// Completes a request as [`Requests::complete`] does.
     ///
     /// # Errors
@@ -704,43 +712,43 @@ impl Request {
     }
 
     /// Creates a request for a started operation of a communicator.
-    pub(crate) fn new(comm: &Comm, begun: Begun) -> Self {
-        let id = comm.core().with(|engine| Requests::from_started(engine, begun, Some(comm.id())));
+    pub(crate) fn new(comm: &Comm, started: Started) -> Self {
+        let id = comm.core().with(|engine| Requests::from_started(engine, started, Some(comm.id())));
         Self::new_with_id(comm.core(), id)
     }
 
-    fn special(core: &Core, comm: Option<&Comm>, what: RequestKind, state: RequestState) -> Self {
-        let special = Special { state, what, comm: comm.map(Comm::id) };
+    fn special(core: &Core, comm: Option<&Comm>, kind: RequestKind, state: RequestState) -> Self {
+        let special = Special { state, kind, comm: comm.map(Comm::id) };
         Self::new_with_id(core, Requests(core).insert(special))
     }
 
     /// Creates an inactive persistent request.
-    pub(crate) fn persistent(comm: &Comm, starter: Starter) -> Self {
+    pub(crate) fn persistent(comm: &Comm, starter: StartFn) -> Self {
         Self::special(comm.core(), Some(comm), RequestKind::Persistent(starter), RequestState::Inactive)
     }
 
     /// Creates an inactive persistent request for a partitioned message.
-    pub(crate) fn partitioned(comm: &Comm, starter: Starter, parts: Parts) -> Self {
+    pub(crate) fn partitioned(comm: &Comm, starter: StartFn, parts: Parts) -> Self {
         Self::special(comm.core(), Some(comm), RequestKind::Parts(starter, parts), RequestState::Inactive)
     }
 
     /// Creates a request for an operation without a communicator.
-    pub(crate) fn of_process(core: &Core, begun: Begun) -> Self {
-        Self::new_with_id(core, core.with(|engine| Requests::from_started(engine, begun, None)))
+    pub(crate) fn of_process(core: &Core, started: Started) -> Self {
+        Self::new_with_id(core, core.with(|engine| Requests::from_started(engine, started, None)))
     }
 
     /// Creates a generalized request, which [`Requests::complete`] completes.
     pub(crate) fn generalized(core: &Core, program: Arc<dyn Generalized>) -> Self {
-        let begun = core.with(Engine::open);
-        Self::special(core, None, RequestKind::Program(program), begun.into())
+        let started = core.with(Engine::start_generalized);
+        Self::special(core, None, RequestKind::Program(program), started.into())
     }
 
     /// A handle for other threads, if they can affect the request while a thread waits for it.
-    pub fn remote(&self) -> Option<Remote> {
+    pub fn handle_for_threads(&self) -> Option<RequestHandle> {
         let (core, id) = self.0.as_ref()?;
         let is_for_others =
-            matches!(Requests(core).what(*id)?, RequestKind::Parts(..) | RequestKind::Program(_));
-        is_for_others.then(|| Remote(core.clone(), *id))
+            matches!(Requests(core).special_kind(*id)?, RequestKind::Parts(..) | RequestKind::Program(_));
+        is_for_others.then(|| RequestHandle(core.clone(), *id))
     }
 
     /// No request (`MPI_REQUEST_NULL`).
@@ -775,9 +783,9 @@ impl Request {
     }
 
     /// Updates the request after its operation has completed, and returns the status.
-    fn finish(&mut self, ended: Result<Ended>) -> Status {
-        match ended {
-            Ok(Ended { status, is_persistent, .. }) => {
+    fn finish(&mut self, completed: Result<CompletedRequest>) -> Status {
+        match completed {
+            Ok(CompletedRequest { status, is_persistent, .. }) => {
                 if !is_persistent {
                     self.0 = None;
                 }
@@ -790,8 +798,8 @@ impl Request {
     /// Tests as [`Requests::test`] does.
     pub fn test(&mut self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
-        let ended = Requests(core).test(*id).transpose()?;
-        Some(self.finish(ended))
+        let completed = Requests(core).test(*id).transpose()?;
+        Some(self.finish(completed))
     }
 
     /// Returns the status as [`Requests::peek`] does.
@@ -803,8 +811,8 @@ impl Request {
     /// Waits as [`Requests::wait`] does.
     pub fn wait(&mut self) -> Status {
         let Some((core, id)) = &self.0 else { return Status::empty() };
-        let ended = Requests(core).wait(*id);
-        self.finish(ended)
+        let completed = Requests(core).wait(*id);
+        self.finish(completed)
     }
 
     /// Starts as [`Requests::start`] does.
@@ -829,52 +837,54 @@ impl Request {
 
     /// Waits for all requests; returns the statuses in their order.
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
-        let Some((core, ids)) = several(requests) else { return empty(requests) };
+        let Some((core, ids)) = core_and_ids(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
-            Ok(ended) => finish_all(requests, ended),
+            Ok(completed) => wait_all_pending(requests, completed),
             Err(error) => requests.iter().map(|_| Status::failed(error.clone())).collect(),
         }
     }
 
     /// Returns how all ended, if all have completed; otherwise no request changes.
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
-        let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
+        let Some((core, ids)) = core_and_ids(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
-            Ok(ended) => ended.map(|ended| finish_all(requests, ended)),
+            Ok(completed) => completed.map(|completed| wait_all_pending(requests, completed)),
             Err(error) => Some(requests.iter().map(|_| Status::failed(error.clone())).collect()),
         }
     }
 
     /// Waits until one has completed; returns its index and its status. `None` if none is active.
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
-        let (core, ids) = several(requests)?;
+        let (core, ids) = core_and_ids(requests)?;
         match Requests(&core).wait_any(&ids) {
-            Ok(found) => found.map(|(at, ended)| (at, requests[at].finish(Ok(ended)))),
+            Ok(found) => found.map(|(at, completed)| (at, requests[at].finish(Ok(completed)))),
             Err(error) => Some((0, Status::failed(error))),
         }
     }
 
     /// Checks whether one has completed.
-    pub fn test_any(requests: &mut [&mut Self]) -> Any {
-        let Some((core, ids)) = several(requests) else { return Any::Inactive };
+    pub fn test_any(requests: &mut [&mut Self]) -> TestAny {
+        let Some((core, ids)) = core_and_ids(requests) else { return TestAny::Inactive };
         match Requests(&core).test_any(&ids) {
-            Ok(Any::Over(at, ended)) => Any::Over(at, requests[at].finish(Ok(ended))),
-            Ok(Any::Inactive) => Any::Inactive,
-            Ok(Any::Pending) => Any::Pending,
-            Err(error) => Any::Over(0, Status::failed(error)),
+            Ok(TestAny::Completed(at, completed)) => {
+                TestAny::Completed(at, requests[at].finish(Ok(completed)))
+            }
+            Ok(TestAny::Inactive) => TestAny::Inactive,
+            Ok(TestAny::Pending) => TestAny::Pending,
+            Err(error) => TestAny::Completed(0, Status::failed(error)),
         }
     }
 
     /// Waits until at least one has completed; returns the indices of all completed ones, and their statuses. `None` if none is
     /// active.
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let (core, ids) = several(requests)?;
+        let (core, ids) = core_and_ids(requests)?;
         finish_some(requests, Requests(&core).wait_some(&ids))
     }
 
     /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active.
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
-        let (core, ids) = several(requests)?;
+        let (core, ids) = core_and_ids(requests)?;
         finish_some(requests, Requests(&core).test_some(&ids))
     }
 }
@@ -889,7 +899,7 @@ impl Drop for Request {
 }
 
 /// The numbers of requests, and their process; `None` if all are null.
-fn several(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
+fn core_and_ids(requests: &[&mut Request]) -> Option<(Core, Vec<RequestId>)> {
     let (core, _) = requests.iter().find_map(|request| request.0.as_ref())?;
     Some((core.clone(), requests.iter().map(|request| request.id()).collect()))
 }
@@ -898,18 +908,18 @@ fn empty(requests: &[&mut Request]) -> Vec<Status> {
     requests.iter().map(|_| Status::empty()).collect()
 }
 
-fn finish_all(requests: &mut [&mut Request], ended: Vec<Ended>) -> Vec<Status> {
-    requests.iter_mut().zip(ended).map(|(request, ended)| request.finish(Ok(ended))).collect()
+fn wait_all_pending(requests: &mut [&mut Request], completed: Vec<CompletedRequest>) -> Vec<Status> {
+    requests.iter_mut().zip(completed).map(|(request, completed)| request.finish(Ok(completed))).collect()
 }
 
 fn finish_some(
     requests: &mut [&mut Request],
-    ended: Result<Option<Vec<(usize, Ended)>>>,
+    completed: Result<Option<Vec<(usize, CompletedRequest)>>>,
 ) -> Option<Vec<(usize, Status)>> {
-    match ended {
-        Ok(ended) => {
-            let ended = ended?.into_iter();
-            Some(ended.map(|(at, ended)| (at, requests[at].finish(Ok(ended)))).collect())
+    match completed {
+        Ok(completed) => {
+            let completed = completed?.into_iter();
+            Some(completed.map(|(at, completed)| (at, requests[at].finish(Ok(completed)))).collect())
         }
         Err(error) => Some(vec![(0, Status::failed(error))]),
     }
@@ -918,10 +928,10 @@ fn finish_some(
 impl Comm {
     /// Starts an operation, for a caller that keeps requests by number.
     #[inline(always)]
-    pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Begun>) -> Result<RequestId> {
+    pub(crate) fn begin(&self, act: impl FnOnce(&mut Engine) -> Result<Started>) -> Result<RequestId> {
         self.core().with(|engine| {
-            let begun = act(engine)?;
-            Ok(Requests::from_started(engine, begun, Some(self.id())))
+            let started = act(engine)?;
+            Ok(Requests::from_started(engine, started, Some(self.id())))
         })
     }
 }

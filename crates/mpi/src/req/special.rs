@@ -5,12 +5,12 @@ use std::sync::Arc;
 use host::SlotKey;
 
 use crate::error::Result;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::partitioned::Parts;
 use crate::status::Status;
 
 /// Starts a persistent operation again.
-pub(crate) type Starter = Arc<dyn Fn() -> Result<Begun> + Send + Sync>;
+pub(crate) type StartFn = Arc<dyn Fn() -> Result<Started> + Send + Sync>;
 
 /// The program's side of a generalized request (`MPI_Grequest_start`). No lock is held when its functions are called.
 pub trait Generalized: Send + Sync {
@@ -37,11 +37,11 @@ pub(crate) enum RequestState {
     InProgress(SlotKey),
 }
 
-impl From<Begun> for RequestState {
-    fn from(begun: Begun) -> Self {
-        match begun {
-            Begun::Over(status) => Self::Completed(status),
-            Begun::Under(key) => Self::InProgress(key),
+impl From<Started> for RequestState {
+    fn from(started: Started) -> Self {
+        match started {
+            Started::Completed(status) => Self::Completed(status),
+            Started::InProgress(key) => Self::InProgress(key),
         }
     }
 }
@@ -49,15 +49,15 @@ impl From<Begun> for RequestState {
 /// The kind of a special request.
 #[derive(Clone)]
 pub(crate) enum RequestKind {
-    Persistent(Starter),
-    Parts(Starter, Parts),
+    Persistent(StartFn),
+    Parts(StartFn, Parts),
     Program(Arc<dyn Generalized>),
 }
 
 /// A persistent, partitioned or generalized request.
 pub(crate) struct Special {
     pub(crate) state: RequestState,
-    pub(crate) what: RequestKind,
+    pub(crate) kind: RequestKind,
     /// The number of its communicator, if it has one.
     pub(crate) comm: Option<u64>,
 }

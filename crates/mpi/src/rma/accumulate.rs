@@ -6,11 +6,11 @@ use verbs::{RemoteAddr, SendOp};
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
 use crate::rma::object::Window;
-use crate::rma::target::{At, Elements, Target};
-use crate::rma::transfer::Form;
+use crate::rma::target::{Elements, Target, TargetRange};
+use crate::rma::transfer::CompleteBy;
 use crate::status::{PROC_NULL, Status};
 
 impl Window {
@@ -19,29 +19,35 @@ impl Window {
     /// # Errors
     /// As [`Window::put`]; [`Class::OP`] for a user-defined operator, for one that does not reduce the type, and for `MPI_NO_OP`;
     /// [`Class::TYPE`] for elements of several types, or of another type than the target's.
-    pub fn accumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<()> {
-        self.accumulate_as(origin, at, op, Form::Plain)
+    pub fn accumulate(&self, origin: &Buffer, at: &TargetRange, op: &Op) -> Result<()> {
+        self.accumulate_with(origin, at, op, CompleteBy::Flush)
     }
 
     /// As [`Window::accumulate`], with a request. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::accumulate`].
-    pub fn raccumulate(&self, origin: &Buffer, at: &At, op: &Op) -> Result<Request> {
-        self.accumulate_as(origin, at, op, Form::Requested)?;
-        Ok(self.request(Begun::Over(Status::empty())))
+    pub fn raccumulate(&self, origin: &Buffer, at: &TargetRange, op: &Op) -> Result<Request> {
+        self.accumulate_with(origin, at, op, CompleteBy::Request)?;
+        Ok(self.request(Started::Completed(Status::empty())))
     }
 
-    fn accumulate_as(&self, origin: &Buffer, at: &At, op: &Op, form: Form) -> Result<()> {
+    fn accumulate_with(
+        &self,
+        origin: &Buffer,
+        at: &TargetRange,
+        op: &Op,
+        complete_by: CompleteBy,
+    ) -> Result<()> {
         if matches!(op, Op::Predefined(Operator::NoOp)) {
             return Err(Error::new(Class::OP, "MPI_NO_OP only makes sense where something is fetched"));
         }
-        if form == Form::Plain && self.change_near(origin, None, at, op).is_some() {
+        if complete_by == CompleteBy::Flush && self.accumulate_mapped(origin, None, at, op).is_some() {
             return Ok(());
         }
         let reduction = Reduction::of(op, origin, at)?;
-        let Some(found) = self.reach(origin, at, form)? else { return Ok(()) };
-        self.change(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
+        let Some(found) = self.prepare_target(origin, at, complete_by)? else { return Ok(()) };
+        self.apply_at_target(found, origin.len(), (origin, None), |there| reduction.apply(origin, there))
     }
 
     /// Reduces a buffer's elements into a member's, and returns the former values (`MPI_Get_accumulate`, and `MPI_Fetch_and_op` for
@@ -49,38 +55,47 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::accumulate`]; [`Class::TRUNCATE`] for a result buffer of another size.
-    pub fn get_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<()> {
-        self.get_accumulate_as(origin, result, at, op, Form::Plain)
+    pub fn get_accumulate(&self, origin: &Buffer, result: &Buffer, at: &TargetRange, op: &Op) -> Result<()> {
+        self.get_accumulate_with(origin, result, at, op, CompleteBy::Flush)
     }
 
     /// As [`Window::get_accumulate`], with a request. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::get_accumulate`].
-    pub fn rget_accumulate(&self, origin: &Buffer, result: &Buffer, at: &At, op: &Op) -> Result<Request> {
-        self.get_accumulate_as(origin, result, at, op, Form::Requested)?;
-        Ok(self.request(Begun::Over(Status::empty())))
-    }
-
-    fn get_accumulate_as(
+    pub fn rget_accumulate(
         &self,
         origin: &Buffer,
         result: &Buffer,
-        at: &At,
+        at: &TargetRange,
         op: &Op,
-        form: Form,
+    ) -> Result<Request> {
+        self.get_accumulate_with(origin, result, at, op, CompleteBy::Request)?;
+        Ok(self.request(Started::Completed(Status::empty())))
+    }
+
+    fn get_accumulate_with(
+        &self,
+        origin: &Buffer,
+        result: &Buffer,
+        at: &TargetRange,
+        op: &Op,
+        complete_by: CompleteBy,
     ) -> Result<()> {
-        if form == Form::Plain && self.change_near(origin, Some(result), at, op).is_some() {
+        if complete_by == CompleteBy::Flush && self.accumulate_mapped(origin, Some(result), at, op).is_some()
+        {
             return Ok(());
         }
         let is_read = matches!(op, Op::Predefined(Operator::NoOp));
         let reduction = if is_read { Reduction::None } else { Reduction::of(op, origin, at)? };
-        let Some(found) = self.reach(result, at, form)? else { return Ok(()) };
+        let Some(found) = self.prepare_target(result, at, complete_by)? else { return Ok(()) };
         if !is_read && origin.len() != result.len() {
             let text = format!("the origin has {} bytes, but the result {}", origin.len(), result.len());
             return Err(Error::new(Class::TRUNCATE, text));
         }
-        self.change(found, result.len(), (origin, Some(result)), |there| reduction.apply(origin, there))
+        self.apply_at_target(found, result.len(), (origin, Some(result)), |there| {
+            reduction.apply(origin, there)
+        })
     }
 
     /// Replaces an element of a member's if it equals another one, and returns the former value (`MPI_Compare_and_swap`).
@@ -92,7 +107,7 @@ impl Window {
         origin: &Buffer,
         compare: &Buffer,
         result: &Buffer,
-        at: &At,
+        at: &TargetRange,
     ) -> Result<()> {
         if !at.datatype.basic().is_some_and(is_comparable) {
             let text = format!("{:?} is no integer, logical, byte or character", at.datatype);
@@ -101,8 +116,8 @@ impl Window {
         if origin.len() != result.len() || compare.len() != result.len() {
             return Err(Error::new(Class::TRUNCATE, "the three elements have not as many bytes"));
         }
-        let Some(found) = self.reach(result, at, Form::Plain)? else { return Ok(()) };
-        self.change(found, result.len(), (origin, Some(result)), |there| {
+        let Some(found) = self.prepare_target(result, at, CompleteBy::Flush)? else { return Ok(()) };
+        self.apply_at_target(found, result.len(), (origin, Some(result)), |there| {
             with_bytes(compare.len(), |expected| {
                 compare.load(expected);
                 let is_equal = there == expected;
@@ -116,7 +131,7 @@ impl Window {
 
     /// Changes elements of a member's memory by those of `origin`, while no other process does. `change` gets `len` bytes in
     /// type-map order, whose former values are stored into `result`, and returns whether it has changed them.
-    fn change(
+    fn apply_at_target(
         &self,
         (target, elements): (&Target, Elements),
         len: u64,
@@ -124,7 +139,7 @@ impl Window {
         change: impl FnOnce(&mut [u8]) -> Result<bool>,
     ) -> Result<()> {
         let core = self.core();
-        let words = &target.way(&self.0.comm)?.words;
+        let words = &target.access(&self.0.comm)?.words;
         core.host().charge_copy(len);
         let change = |bytes: &mut [u8]| {
             result.iter().for_each(|result| result.store(bytes));
@@ -135,50 +150,52 @@ impl Window {
                 && !there.overlaps(origin)
                 && !result.is_some_and(|result| there.overlaps(result) || origin.overlaps(result))
         };
-        words.take_turn(core)?;
+        words.lock_accumulate(core)?;
         let done = match elements {
             // Long contiguous data are changed in place.
-            Elements::Near(there) if len > FEW as u64 && is_apart(&there) => {
+            Elements::Mapped(there) if len > FEW as u64 && is_apart(&there) => {
                 there.fill(|bytes| change(bytes).map(|_| bytes.len())).map(drop)
             }
-            Elements::Near(there) => with_bytes(len, |bytes| {
+            Elements::Mapped(there) => with_bytes(len, |bytes| {
                 there.load(bytes);
                 if change(bytes)? {
                     there.store(bytes);
                 }
                 Ok(())
             }),
-            Elements::Far(places) => self.change_far((target, &places), len, change, words.is_behind()),
+            Elements::Remote(places) => {
+                self.apply_by_rdma((target, &places), len, change, words.orders_after_rdma())
+            }
         };
-        let ended = words.end_turn(core)?;
-        self.pend(target.rank(), ended, Form::Plain);
+        let ended = words.unlock_accumulate(core)?;
+        self.record_pending(target.rank(), ended, CompleteBy::Flush);
         done
     }
 
-    /// Reads a peer's memory, and writes it back if `change` has changed it. Waits for the write unless the turn still excludes
-    /// others until it is done.
-    fn change_far(
+    /// Reads a peer's memory, and writes it back if `change` has changed it. Waits for the write unless the accumulate lock
+    /// still excludes others until it is done.
+    fn apply_by_rdma(
         &self,
         (target, places): (&Target, &[(RemoteAddr, u64)]),
         len: u64,
         change: impl FnOnce(&mut [u8]) -> Result<bool>,
-        is_kept_away: bool,
+        write_is_ordered: bool,
     ) -> Result<()> {
         let core = self.core();
         let copy = Buffer::own(&vec![0; len as usize])?;
-        let transfer = |op| core.with(|engine| engine.move_bytes(target.process, places, &copy, op));
+        let transfer = |op| core.with(|engine| engine.rdma_transfer(target.process, places, &copy, op));
         core.finish("accumulating", transfer(SendOp::Read)?).ok()?;
         let mut bytes = copy.to_vec();
         if !change(&mut bytes)? {
             return Ok(());
         }
         copy.store(&bytes);
-        let begun = transfer(SendOp::Write)?;
-        if is_kept_away {
-            self.pend(target.rank(), begun, Form::Plain);
+        let started = transfer(SendOp::Write)?;
+        if write_is_ordered {
+            self.record_pending(target.rank(), started, CompleteBy::Flush);
             return Ok(());
         }
-        core.finish("accumulating", begun).ok().map(drop)
+        core.finish("accumulating", started).ok().map(drop)
     }
 }
 
@@ -205,7 +222,7 @@ enum Reduction<'a> {
 
 impl<'a> Reduction<'a> {
     /// How an operator changes elements of a member with those of a buffer.
-    fn of(op: &'a Op, origin: &Buffer, at: &At) -> Result<Self> {
+    fn of(op: &'a Op, origin: &Buffer, at: &TargetRange) -> Result<Self> {
         if let Op::User { .. } = op {
             return Err(Error::new(Class::OP, "only predefined operators accumulate"));
         }
@@ -217,7 +234,7 @@ impl<'a> Reduction<'a> {
             Error::new(Class::TYPE, format_args!("{:?} has elements of several types", at.datatype))
         })?;
         op.check(&element).map_err(|error| Error::new(Class::OP, error.text))?;
-        let is_same = origin.count() == at.count && origin.datatype().same(&at.datatype);
+        let is_same = origin.count() == at.count && origin.datatype().is_same_object(&at.datatype);
         let signature = || origin.datatype().signature(origin.count());
         if !is_same && signature() != at.datatype.signature(at.count) {
             return Err(Error::new(Class::TYPE, "the origin's elements have other types than the target's"));
@@ -271,7 +288,7 @@ fn element_of(datatype: &Datatype) -> Option<Datatype> {
 
 /// Whether elements of a type can be compared by their bytes.
 fn is_comparable(basic: Basic) -> bool {
-    use datatypes::Kind as K;
+    use datatypes::BasicKind as K;
     let kind = basic.kind();
     // MPI excludes characters (5.0, 12.3.4); other implementations accept them.
     matches!(kind, K::CSigned | K::CUnsigned | K::FInteger | K::Multi | K::Logical | K::Byte | K::Character)
@@ -287,14 +304,14 @@ mod tests {
         let vector = Datatype::vector(3, 2, 5, &int).expect("a vector");
         let nested = Datatype::hindexed(&[2, 1], &[100, 0], &vector).expect("blocks");
         for datatype in [&int, &vector, &nested, &Datatype::duplicate(&nested)] {
-            assert!(element_of(datatype).expect("of one type").same(&int), "{datatype:?}");
+            assert!(element_of(datatype).expect("of one type").is_same_object(&int), "{datatype:?}");
         }
         let mixed =
             Datatype::structure(&[1, 1], &[0, 8], &[int.clone(), Basic::Double.into()]).expect("a struct");
         assert!(element_of(&mixed).is_none());
         let pair = Datatype::from(Basic::DoubleInt);
         let pairs = Datatype::contiguous(4, &pair).expect("pairs");
-        assert!(element_of(&pairs).expect("pairs").same(&pair));
+        assert!(element_of(&pairs).expect("pairs").is_same_object(&pair));
         let empty = Datatype::contiguous(0, &int).expect("nothing");
         assert!(element_of(&empty).is_some());
     }

@@ -4,9 +4,9 @@ use verbs::RemoteAddr;
 
 use crate::error::{Class, Error, Result};
 use crate::memory::{ADDRESS_MIN, Buffer};
-use crate::rma::directory::{Block, REGIONS_MAX, Region};
+use crate::rma::directory::{MemberBlock, REGIONS_MAX, Region};
 use crate::rma::object::{Flavor, Window};
-use crate::rma::target::{At, Elements, Target, runs};
+use crate::rma::target::{Elements, Target, TargetRange, runs};
 
 impl Window {
     /// Attaches `size` bytes at an address to a dynamic window (`MPI_Win_attach`).
@@ -23,9 +23,10 @@ impl Window {
         let size = u64::try_from(size)
             .map_err(|_| Error::new(Class::SIZE, format_args!("a size of {size} bytes is negative")))?;
         let (begin, wrong) = (address as u64, |why: &str| Error::new(Class::RMA_ATTACH, why));
-        let end = begin.checked_add(size).ok_or_else(|| wrong("the memory has no end"))?;
+        let end =
+            begin.checked_add(size).ok_or_else(|| wrong("the memory extends beyond the address space"))?;
         if size > 0 && address < ADDRESS_MIN {
-            return Err(wrong("base: there is no memory at so low an address"));
+            return Err(wrong("base: no memory has such a low address"));
         }
         let keys = if size == 0 {
             Vec::new()
@@ -76,7 +77,7 @@ impl Window {
     }
 
     fn check_dynamic(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         match self.0.flavor {
             Flavor::Dynamic => Ok(()),
             _ => Err(Error::new(Class::RMA_FLAVOR, "memory is attached to dynamic windows only")),
@@ -87,7 +88,7 @@ impl Window {
     ///
     /// # Errors
     /// [`Class::RMA_RANGE`] unless all of the memory is in one attached region.
-    pub(super) fn attached_elements(&self, target: &Target, at: &At) -> Result<Elements> {
+    pub(super) fn attached_elements(&self, target: &Target, at: &TargetRange) -> Result<Elements> {
         let wrong = || {
             let text = format!(
                 "the elements at {:#x} are not in memory that rank {} has attached",
@@ -108,13 +109,14 @@ impl Window {
             // SAFETY: within attached memory, which stays until it is detached, as promised to `attach`. Test:
             // dynamic_windows_reach_what_is_attached.
             return unsafe { Buffer::new(address as usize, at.count, at.datatype.clone()) }
-                .map(Elements::Near);
+                .map(Elements::Mapped);
         }
-        let way = target.way(&self.0.comm)?;
-        let block = target.card.control[way.port];
-        let block = Block { process: target.process, words: &way.words, at: block, port: way.port };
+        let access = target.access(&self.0.comm)?;
+        let block = target.desc.control[access.port];
+        let block =
+            MemberBlock { process: target.process, words: &access.words, at: block, port: access.port };
         let key = target.attached.key(self.core(), &block, begin, end)?;
         let part = RemoteAddr { addr: address, rkey: key.ok_or_else(wrong)? };
-        runs(part, 0, at).map(Elements::Far)
+        runs(part, 0, at).map(Elements::Remote)
     }
 }

@@ -13,42 +13,43 @@ use crate::error::{Class, Error, Result};
 use crate::info::Info;
 use crate::memory::ADDRESS_MIN;
 use crate::peers::nic::Nic;
-use crate::rma::card::{CARD, Card, NO_PORT};
-use crate::rma::carried::Carrier;
 use crate::rma::control::{Control, DIRECTORY};
-use crate::rma::directory::Attached;
+use crate::rma::control_messages::ControlServer;
+use crate::rma::control_words::{ControlWords, OwnerWord};
+use crate::rma::desc::{DESC_LEN, NO_PORT, WindowDesc};
+use crate::rma::directory::AttachedRegions;
 use crate::rma::epoch::EpochNumber;
-use crate::rma::object::{Belongings, Flavor, Inner, Kept, State, Window};
+use crate::rma::message_rma::MessageRma;
+use crate::rma::object::{Flavor, Inner, Properties, Window, WindowResources, WindowState};
 use crate::rma::one_sided::OneSided;
-use crate::rma::segment::Segment;
-use crate::rma::served::Service;
+use crate::rma::segment::SharedSegment;
 use crate::rma::target::Target;
-use crate::rma::words::{Mark, Words};
 
 /// Memory of a new window: its address, size and owner.
-struct Part {
+struct LocalPart {
     address: usize,
     size: u64,
     unit: i64,
     memory: Option<Buf>,
     /// The registered region and its port, if the memory belongs to a port.
-    mapped: Mapped,
+    mapped: MappedRegion,
 }
 
 /// Registered memory that belongs to a port.
-type Mapped = Option<(Mr, usize)>;
+type MappedRegion = Option<(Mr, usize)>;
 
-impl Part {
+impl LocalPart {
     fn none(unit: i64) -> Self {
         Self { address: 0, size: 0, unit, memory: None, mapped: None }
     }
 
-    /// Registers the part and the control block with all devices. Returns the card for the other members, and the registrations.
-    fn expose(&self, core: &Core, block: (&Control, &Mapped)) -> Result<(Card, Vec<Mr>)> {
-        let (mut regions, mut card) = (Vec::new(), Card::of(self.size, self.unit as u64));
+    /// Registers the part and the control block with all devices. Returns the description for the other members, and the
+    /// registrations.
+    fn expose(&self, core: &Core, block: (&Control, &MappedRegion)) -> Result<(WindowDesc, Vec<Mr>)> {
+        let (mut regions, mut desc) = (Vec::new(), WindowDesc::new(self.size, self.unit as u64));
         let ports = core.with(|engine| engine.transport.nics().len());
         for port in 0..ports {
-            let mut expose = |address: usize, len: usize, known: &Mapped| -> Result<RemoteAddr> {
+            let mut expose = |address: usize, len: usize, known: &MappedRegion| -> Result<RemoteAddr> {
                 if let Some((region, of)) = known
                     && *of == port
                 {
@@ -58,19 +59,19 @@ impl Part {
                 Ok(regions[regions.len() - 1].remote(0))
             };
             if self.size > 0 {
-                card.data[port] = expose(self.address, self.size as usize, &self.mapped)?;
+                desc.data[port] = expose(self.address, self.size as usize, &self.mapped)?;
             }
             let memory = block.0.buf();
-            card.control[port] = expose(memory.as_ptr().expose_provenance(), memory.len(), block.1)?;
+            desc.control[port] = expose(memory.as_ptr().expose_provenance(), memory.len(), block.1)?;
         }
-        let port_of = |known: &Mapped| known.as_ref().map_or(NO_PORT, |(_, port)| *port as u8);
-        (card.data_port, card.control_port) = (port_of(&self.mapped), port_of(block.1));
-        Ok((card, regions))
+        let port_of = |known: &MappedRegion| known.as_ref().map_or(NO_PORT, |(_, port)| *port as u8);
+        (desc.data_port, desc.control_port) = (port_of(&self.mapped), port_of(block.1));
+        Ok((desc, regions))
     }
 }
 
 /// Parts of a shared window begin at multiples of this, if the program allows gaps.
-const APART: u64 = 64;
+const NONCONTIG_ALIGN: u64 = 64;
 
 impl Window {
     /// A window onto `size` bytes at an address, which others address by displacements in units of `unit` bytes (`MPI_Win_create`).
@@ -84,12 +85,18 @@ impl Window {
     /// [`Class::SIZE`] for a negative size, [`Class::DISP`] for a unit that is not positive, [`Class::BASE`] for bytes below
     /// [`ADDRESS_MIN`]; [`Class::COMM`] for an intercommunicator; [`Class::PROC_ABORTED`] when a member is lost.
     pub unsafe fn create(comm: &Comm, address: usize, size: i64, unit: i64, info: Info) -> Result<Self> {
-        let size = checked(size, unit)?;
+        let size = check_size(size, unit)?;
         if size > 0 && address < ADDRESS_MIN {
-            let text = format!("base: there is no memory at {address:#x}, where {size} bytes should be");
+            let text =
+                format!("base: {address:#x} is not the address of memory, but the size is {size} bytes");
             return Err(Error::new(Class::BASE, text));
         }
-        Self::make(comm, Flavor::Create, Part { address, size, ..Part::none(unit) }, info)
+        Self::create_from_part(
+            comm,
+            Flavor::Create,
+            LocalPart { address, size, ..LocalPart::none(unit) },
+            info,
+        )
     }
 
     /// A window with `size` zeroed bytes at this member (`MPI_Win_allocate`). The memory is a device's where others can map that
@@ -98,14 +105,14 @@ impl Window {
     /// # Errors
     /// As [`Window::create`]; [`Class::NO_MEM`].
     pub fn allocate(comm: &Comm, size: i64, unit: i64, info: Info) -> Result<Self> {
-        let size = checked(size, unit)?;
+        let size = check_size(size, unit)?;
         if size == 0 {
-            return Self::make(comm, Flavor::Allocate, Part::none(unit), info);
+            return Self::create_from_part(comm, Flavor::Allocate, LocalPart::none(unit), info);
         }
         let (memory, mapped) = new_memory(comm, size as usize)?;
         let address = memory.as_ptr().expose_provenance();
-        let part = Part { address, size, unit, memory: Some(memory), mapped };
-        Self::make(comm, Flavor::Allocate, part, info)
+        let part = LocalPart { address, size, unit, memory: Some(memory), mapped };
+        Self::create_from_part(comm, Flavor::Allocate, part, info)
     }
 
     /// A window with `size` bytes at this member in memory that all members load and store in (`MPI_Win_allocate_shared`). The
@@ -114,25 +121,28 @@ impl Window {
     /// # Errors
     /// As [`Window::allocate`]; [`Class::RMA_SHARED`] for members that are not on one host.
     pub fn allocate_shared(comm: &Comm, size: i64, unit: i64, info: Info) -> Result<Self> {
-        let size = checked(size, unit)?;
-        let own = own_comm(comm)?;
-        let is_apart = info.get("alloc_shared_noncontig").is_ok_and(|value| value == Some("true"));
-        let room = if is_apart { size.next_multiple_of(APART) } else { size };
-        let wishes = own.talk()?.told_by_all(own.rank(), &room.to_le_bytes())?;
-        let rooms: Vec<u64> =
-            wishes.chunks_exact(8).map(|room| room.try_into().map_or(0, u64::from_le_bytes)).collect();
-        let total = rooms.iter().try_fold(0_u64, |sum, room| sum.checked_add(*room));
+        let size = check_size(size, unit)?;
+        let own = dup_comm(comm)?;
+        let is_noncontig = info.get("alloc_shared_noncontig").is_ok_and(|value| value == Some("true"));
+        let part_size = if is_noncontig { size.next_multiple_of(NONCONTIG_ALIGN) } else { size };
+        let sizes = own.oob()?.allgather(own.rank(), &part_size.to_le_bytes())?;
+        let part_sizes: Vec<u64> = sizes
+            .chunks_exact(8)
+            .map(|part_size| part_size.try_into().map_or(0, u64::from_le_bytes))
+            .collect();
+        let total = part_sizes.iter().try_fold(0_u64, |sum, part_size| sum.checked_add(*part_size));
         let total = total.filter(|total| *total <= i64::MAX as u64);
-        let total =
-            total.ok_or_else(|| Error::new(Class::SIZE, "all parts have more bytes than there are"))?;
-        let segment = Segment::of_members(&own, total as usize)?;
+        let total = total.ok_or_else(|| {
+            Error::new(Class::SIZE, "the parts have more bytes in total than an address space")
+        })?;
+        let segment = SharedSegment::create_shared(&own, total as usize)?;
         let begins: Vec<u64> =
-            rooms.iter().scan(0, |at, room| Some(std::mem::replace(at, *at + room))).collect();
+            part_sizes.iter().scan(0, |at, part_size| Some(std::mem::replace(at, *at + part_size))).collect();
         let address = segment.address() + begins[own.rank() as usize] as usize;
-        let part = Part { address, size, memory: segment.into_memory(), ..Part::none(unit) };
+        let part = LocalPart { address, size, memory: segment.into_memory(), ..LocalPart::none(unit) };
         let first = address - begins[own.rank() as usize] as usize;
-        let places: Vec<usize> = begins.iter().map(|begin| first + *begin as usize).collect();
-        Self::make_in(own, Flavor::Shared, part, info, Some(&places))
+        let addresses: Vec<usize> = begins.iter().map(|begin| first + *begin as usize).collect();
+        Self::create_in(own, Flavor::Shared, part, info, Some(&addresses))
     }
 
     /// A window onto memory that members attach later (`MPI_Win_create_dynamic`). Displacements are addresses at the target.
@@ -141,43 +151,54 @@ impl Window {
     /// # Errors
     /// As [`Window::create`].
     pub fn create_dynamic(comm: &Comm, info: Info) -> Result<Self> {
-        Self::make(comm, Flavor::Dynamic, Part::none(1), info)
+        Self::create_from_part(comm, Flavor::Dynamic, LocalPart::none(1), info)
     }
 
-    fn make(comm: &Comm, flavor: Flavor, part: Part, info: Info) -> Result<Self> {
-        Self::make_in(own_comm(comm)?, flavor, part, info, None)
+    fn create_from_part(comm: &Comm, flavor: Flavor, part: LocalPart, info: Info) -> Result<Self> {
+        Self::create_in(dup_comm(comm)?, flavor, part, info, None)
     }
 
-    /// Creates the window on its own communicator. With `places` all parts are mapped here, at these addresses by rank.
-    fn make_in(comm: Comm, flavor: Flavor, part: Part, info: Info, places: Option<&[usize]>) -> Result<Self> {
+    /// Creates the window on its own communicator. With `addresses` all parts are mapped here, at these addresses by rank.
+    fn create_in(
+        comm: Comm,
+        flavor: Flavor,
+        part: LocalPart,
+        info: Info,
+        addresses: Option<&[usize]>,
+    ) -> Result<Self> {
         let (core, me) = (comm.core().clone(), comm.rank() as usize);
-        let block = DIRECTORY + if flavor == Flavor::Dynamic { Attached::BYTES } else { 0 };
+        let block = DIRECTORY + if flavor == Flavor::Dynamic { AttachedRegions::BYTES } else { 0 };
         let (memory, block_region) = new_memory(&comm, block)?;
         let control = Arc::new(Control::new(memory)?);
-        let (card, mut regions) = part.expose(&core, (&control, &block_region))?;
+        let (desc, mut regions) = part.expose(&core, (&control, &block_region))?;
         let known = [part.mapped, block_region].into_iter().flatten();
         regions.extend(known.map(|(region, _)| region));
-        let is_asked = core.with(|engine| !engine.transport.nics().iter().all(Nic::has_atomics));
-        let service = if is_asked { Some(Service::begin(&comm, &control)?) } else { None };
-        let cards = comm.talk()?.told_by_all(comm.rank(), &card.bytes())?;
+        let needs_server = core.with(|engine| !engine.transport.nics().iter().all(Nic::has_atomics));
+        let server = if needs_server { Some(ControlServer::start(&comm, &control)?) } else { None };
+        let descs = comm.oob()?.allgather(comm.rank(), &desc.bytes())?;
         let mut targets = Vec::with_capacity(comm.size() as usize);
-        for (rank, (card, process)) in cards.chunks_exact(CARD).zip(comm.group().members()).enumerate() {
-            let nonsense = "a member told of its memory what no process of this version tells";
-            let card = Card::parse(card).ok_or_else(|| Error::new(Class::OTHER, nonsense))?;
+        for (rank, (desc, process)) in descs.chunks_exact(DESC_LEN).zip(comm.group().members()).enumerate() {
+            let malformed = "a member has sent a window description that no process of this version sends";
+            let desc = WindowDesc::parse(desc).ok_or_else(|| Error::new(Class::OTHER, malformed))?;
             targets.push(if rank == me {
-                Target::own((rank as i32, *process), card, part.address, Words::near(control.buf().clone())?)
+                Target::own(
+                    (rank as i32, *process),
+                    desc,
+                    part.address,
+                    ControlWords::mapped(control.buf().clone())?,
+                )
             } else {
-                Target::new((rank as i32, *process), card, block, places.map(|places| places[rank]))
+                Target::new((rank as i32, *process), desc, block, addresses.map(|addresses| addresses[rank]))
             });
         }
-        let mut services: Vec<_> = service.into_iter().collect();
+        let mut servers: Vec<_> = server.into_iter().collect();
         let limits = core.one_sided();
-        let carrier = if limits == OneSided::default() || flavor == Flavor::Dynamic {
+        let message_rma = if limits == OneSided::default() || flavor == Flavor::Dynamic {
             None
         } else {
-            let (carrier, stop) = Carrier::begin(&comm, limits, &targets[me])?;
-            services.push(stop);
-            Some(carrier)
+            let (message_rma, stop_on_drop) = MessageRma::start(&comm, limits, &targets[me])?;
+            servers.push(stop_on_drop);
+            Some(message_rma)
         };
         let inner = Inner {
             id: core.next_id(),
@@ -187,18 +208,22 @@ impl Window {
             unit: part.unit,
             targets,
             control,
-            carrier,
-            kept: Lock::new(Some(Kept { _regions: regions, _memory: part.memory, _services: services })),
+            message_rma,
+            resources: Lock::new(Some(WindowResources {
+                _regions: regions,
+                _memory: part.memory,
+                _servers: servers,
+            })),
             is_freed: AtomicBool::new(false),
             attached: Lock::default(),
             posted: Lock::default(),
-            state: Lock::new(State::default()),
+            state: Lock::new(WindowState::default()),
             epoch: EpochNumber::default(),
             is_pending: AtomicBool::new(false),
             flushes: AtomicU32::new(0),
             is_ordered: AtomicBool::new(false),
-            mark: Mark::of(core.bootstrap().rank()),
-            belongings: Lock::new(Belongings { info, ..Belongings::default() }),
+            owner_word: OwnerWord::new(core.bootstrap().rank()),
+            properties: Lock::new(Properties { info, ..Properties::default() }),
             comm,
         };
         Ok(Self(Arc::new(inner)))
@@ -211,15 +236,15 @@ impl Window {
     /// [`Class::RMA_SYNC`] in an epoch that has not ended, except a fence epoch; a delete function's error; [`Class::PROC_ABORTED`]
     /// when a member is lost, in which case the window is freed all the same.
     pub fn free(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         self.with_state(|state| state.epochs.check_free())?;
         self.delete_attributes()?;
         self.0.is_freed.store(true, Ordering::Relaxed);
         self.change_epochs(|_| ());
-        let done = self.finish_all("MPI_Win_free").and_then(|()| self.meet());
+        let done = self.wait_all_pending("MPI_Win_free").and_then(|()| self.barrier());
         // Dropped without the lock, because this deregisters regions at devices.
-        let kept = self.0.kept.lock(self.core().host()).take();
-        drop(kept);
+        let resources = self.0.resources.lock(self.core().host()).take();
+        drop(resources);
         self.forget_attached();
         self.0.comm.free()?;
         done
@@ -227,7 +252,7 @@ impl Window {
 }
 
 /// Checks the arguments that all ways of creation share.
-fn checked(size: i64, unit: i64) -> Result<u64> {
+fn check_size(size: i64, unit: i64) -> Result<u64> {
     if unit <= 0 {
         return Err(Error::new(
             Class::DISP,
@@ -239,15 +264,15 @@ fn checked(size: i64, unit: i64) -> Result<u64> {
 }
 
 /// A new communicator for the window.
-fn own_comm(comm: &Comm) -> Result<Comm> {
+fn dup_comm(comm: &Comm) -> Result<Comm> {
     if comm.is_inter() {
         return Err(Error::new(Class::COMM, "a window needs an intracommunicator"));
     }
-    comm.copy(Some(comm.agree()?))
+    comm.copy(Some(comm.agree_context()?))
 }
 
 /// New zeroed memory, which others can map if a device has such memory.
-fn new_memory(comm: &Comm, len: usize) -> Result<(Buf, Mapped)> {
+fn new_memory(comm: &Comm, len: usize) -> Result<(Buf, MappedRegion)> {
     let mapped = comm.core().with(|engine| {
         let nics = engine.transport.nics().iter().enumerate();
         nics.filter(|_| comm.size() > 1).find_map(|(port, nic)| Some((nic.mapped(len)?, port)))

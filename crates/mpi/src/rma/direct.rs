@@ -3,12 +3,12 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use datatypes::{Basic, Kind, Op, Operator};
+use datatypes::{Basic, BasicKind, Op, Operator};
 
 use crate::memory::{Buffer, Piece};
+use crate::rma::control_words::{AccumulateLock, ControlWords};
 use crate::rma::object::Window;
-use crate::rma::target::At;
-use crate::rma::words::{Turn, Words};
+use crate::rma::target::TargetRange;
 
 /// Every this many flushes with nothing to wait for, one makes progress: a process that polls for others' stores calls flush in its
 /// loop, and others may wait for its replies.
@@ -20,8 +20,8 @@ const ELEMENT: usize = 16;
 impl Window {
     /// Does a put if it can complete immediately. Returns whether it did.
     #[inline]
-    pub(super) fn put_near(&self, origin: &Buffer, at: &At) -> bool {
-        let Some(there) = self.near(origin.len(), at) else { return false };
+    pub(super) fn put_mapped(&self, origin: &Buffer, at: &TargetRange) -> bool {
+        let Some(there) = self.mapped_elements(origin.len(), at) else { return false };
         self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         let is_done = unsafe { origin.copy_to(there.address) };
@@ -33,8 +33,8 @@ impl Window {
 
     /// Does a get if it can complete immediately. Returns whether it did.
     #[inline]
-    pub(super) fn get_near(&self, origin: &Buffer, at: &At) -> bool {
-        let Some(there) = self.near(origin.len(), at) else { return false };
+    pub(super) fn get_mapped(&self, origin: &Buffer, at: &TargetRange) -> bool {
+        let Some(there) = self.mapped_elements(origin.len(), at) else { return false };
         // SAFETY: as above.
         let is_done = unsafe { origin.copy_from(there.address) };
         self.charge_done(origin, is_done);
@@ -51,29 +51,29 @@ impl Window {
 
     /// Changes one element of a member by a predefined operator, and returns its former value in `result`, if there is one. Returns
     /// whether it did.
-    pub(super) fn change_near(
+    pub(super) fn accumulate_mapped(
         &self,
         origin: &Buffer,
         result: Option<&Buffer>,
-        at: &At,
+        at: &TargetRange,
         op: &Op,
     ) -> Option<()> {
         let is_read = matches!(op, Op::Predefined(Operator::NoOp));
         let len = result.unwrap_or(origin).len();
-        let near = self.near(len, at)?;
+        let mapped = self.mapped_elements(len, at)?;
         let is_one = at.count == 1 && at.datatype.basic().is_some() && len as usize <= ELEMENT;
-        let is_fitting = origin.count() == 1 && origin.datatype().same(&at.datatype);
+        let is_fitting = origin.count() == 1 && origin.datatype().is_same_object(&at.datatype);
         let is_legal = matches!(op, Op::Predefined(_)) && op.check(&at.datatype).is_ok();
         if !is_one || !(is_read || is_fitting && is_legal) {
             return None;
         }
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: accumulating_is_atomic.
-        let there = unsafe { Buffer::new(near.address, 1, at.datatype.clone()) }.ok()?;
+        let there = unsafe { Buffer::new(mapped.address, 1, at.datatype.clone()) }.ok()?;
         let (mut with, mut bytes) = ([0; ELEMENT], [0; ELEMENT]);
         let (with, bytes) = (&mut with[..len as usize], &mut bytes[..len as usize]);
         self.core().host().charge_copy(len);
         self.0.is_ordered.store(false, Ordering::Relaxed);
-        let _turn = near.words.turn_at_once(self.0.mark)?;
+        let _accumulate_lock = mapped.words.try_lock_accumulate(self.0.owner_word)?;
         there.load(bytes);
         result.iter().for_each(|result| result.store(bytes));
         if !is_read {
@@ -99,7 +99,7 @@ impl Window {
 
     /// As [`Window::is_flushed`], for bindings in real time of programs whose calls are sequential: it omits redundant fences.
     #[inline(always)]
-    pub fn is_flushed_at_once(&self, rank: i32) -> bool {
+    pub fn try_flush(&self, rank: i32) -> bool {
         if !self.is_idle(rank) {
             return false;
         }
@@ -118,7 +118,7 @@ impl Window {
     #[inline(always)]
     fn is_idle(&self, rank: i32) -> bool {
         let target = usize::try_from(rank).ok().and_then(|rank| self.0.targets.get(rank));
-        let is_granted = target.is_some_and(|target| self.0.epoch.has_passively(&target.grant));
+        let is_granted = target.is_some_and(|target| self.0.epoch.is_granted_in_lock_epoch(&target.grant));
         is_granted && !self.0.is_pending.load(Ordering::Relaxed)
     }
 
@@ -135,32 +135,32 @@ impl Window {
 
     /// Elements of this size in bytes, if they can be accessed immediately.
     #[inline]
-    pub(super) fn near(&self, bytes: u64, at: &At) -> Option<Near<'_>> {
-        let size = u64::try_from(at.datatype.dense().checked_mul(at.count)?).ok()?;
-        if size == bytes { self.near_bytes(size, at.rank, at.displacement) } else { None }
+    pub(super) fn mapped_elements(&self, bytes: u64, at: &TargetRange) -> Option<MappedElements<'_>> {
+        let size = u64::try_from(at.datatype.contiguous_size().checked_mul(at.count)?).ok()?;
+        if size == bytes { self.mapped_bytes(size, at.rank, at.displacement) } else { None }
     }
 
     /// Bytes of a member's part, if they can be accessed immediately.
     #[inline(always)]
-    fn near_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<Near<'_>> {
+    fn mapped_bytes(&self, bytes: u64, rank: i32, displacement: i64) -> Option<MappedElements<'_>> {
         let target = self.0.targets.get(usize::try_from(rank).ok()?)?;
-        if !self.0.epoch.has(&target.grant) {
+        if !self.0.epoch.is_granted(&target.grant) {
             return None;
         }
-        let begin = u64::try_from(displacement).ok()?.checked_mul(target.card.unit)?;
-        let is_inside = begin.checked_add(bytes)? <= target.card.size;
+        let begin = u64::try_from(displacement).ok()?.checked_mul(target.desc.unit)?;
+        let is_inside = begin.checked_add(bytes)? <= target.desc.size;
         if bytes == 0 || !is_inside {
             return None;
         }
-        let (address, words) = target.known_near()?;
-        Some(Near { address: address + begin as usize, words })
+        let (address, words) = target.mapped_part()?;
+        Some(MappedElements { address: address + begin as usize, words })
     }
 
     /// Writes bytes into a member's memory as [`Window::put`] does, if it can complete immediately. Returns whether it did; if not,
     /// nothing was changed. For bindings in real time: nothing is charged.
     #[inline(always)]
-    pub fn put_at_once(&self, from: Piece, rank: i32, displacement: i64) -> bool {
-        let Some(there) = self.near_bytes(from.len() as u64, rank, displacement) else { return false };
+    pub fn try_put(&self, from: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.mapped_bytes(from.len() as u64, rank, displacement) else { return false };
         self.0.is_ordered.store(false, Ordering::Relaxed);
         // SAFETY: within the member's part, which is mapped here until the window is freed. Test: puts_and_gets_move_elements.
         unsafe { from.copy_to(there.address) };
@@ -169,34 +169,34 @@ impl Window {
         true
     }
 
-    /// Reads bytes of a member's memory as [`Window::get`] does, on the terms of [`Window::put_at_once`].
+    /// Reads bytes of a member's memory as [`Window::get`] does, on the terms of [`Window::try_put`].
     #[inline(always)]
-    pub fn get_at_once(&self, into: Piece, rank: i32, displacement: i64) -> bool {
-        let Some(there) = self.near_bytes(into.len() as u64, rank, displacement) else { return false };
+    pub fn try_get(&self, into: Piece, rank: i32, displacement: i64) -> bool {
+        let Some(there) = self.mapped_bytes(into.len() as u64, rank, displacement) else { return false };
         // SAFETY: as above.
         unsafe { into.copy_from(there.address) };
         true
     }
 
     /// Changes an integer of a member by one of this process's, and returns the former value if `into` is given, as
-    /// [`Window::get_accumulate`] and [`Window::accumulate`] do, on the terms of [`Window::put_at_once`]. All have `len` bytes, 4
+    /// [`Window::get_accumulate`] and [`Window::accumulate`] do, on the terms of [`Window::try_put`]. All have `len` bytes, 4
     /// or 8.
     #[inline(always)]
-    pub fn change_at_once(
+    pub fn try_integer_op(
         &self,
-        change: Change,
+        op: IntegerOp,
         (from, into): (Option<Piece>, Option<Piece>),
         len: usize,
         rank: i32,
         displacement: i64,
     ) -> bool {
-        self.in_turn(len, rank, displacement, |there| {
-            let was = there.words();
+        self.with_accumulate_lock(len, rank, displacement, |there| {
+            let old = there.words();
             let with = from.map_or(0, |from| from.words()[0]);
             if let Some(into) = into {
-                into.put_words(was, len);
+                into.put_words(old, len);
             }
-            if let Some(now) = change.of(was[0], with) {
+            if let Some(now) = op.apply(old[0], with) {
                 there.put_words([now, 0], len);
             }
             true
@@ -204,9 +204,9 @@ impl Window {
     }
 
     /// Reduces elements of a predefined type into a member's in place, and returns the former values if `into` is given, as
-    /// [`Window::accumulate`] and [`Window::get_accumulate`] do, on the terms of [`Window::put_at_once`]. All have the same size;
+    /// [`Window::accumulate`] and [`Window::get_accumulate`] do, on the terms of [`Window::try_put`]. All have the same size;
     /// without an origin nothing changes.
-    pub fn reduce_at_once(
+    pub fn try_accumulate(
         &self,
         (operator, basic): (Operator, Basic),
         (from, into): (Option<Piece>, Option<Piece>),
@@ -214,11 +214,11 @@ impl Window {
         displacement: i64,
     ) -> bool {
         let Some(len) = into.or(from).map(Piece::len) else { return false };
-        let is_legal = basic.kind() != Kind::Pair && basic.is_reduced_by(operator);
+        let is_legal = basic.kind() != BasicKind::Pair && basic.is_reduced_by(operator);
         if !is_legal || from.is_some_and(|from| from.len() != len) {
             return false;
         }
-        self.in_turn(len, rank, displacement, |there| {
+        self.with_accumulate_lock(len, rank, displacement, |there| {
             let pairs = [(from, into), (from, Some(there)), (into, Some(there))];
             if pairs.iter().any(|pair| matches!(pair, (Some(one), Some(other)) if one.overlaps(*other))) {
                 return false;
@@ -234,19 +234,19 @@ impl Window {
     }
 
     /// Replaces an integer of a member by one of this process's if it equals `compare`, and returns the former value, as
-    /// [`Window::compare_and_swap`] does, on the terms of [`Window::put_at_once`].
+    /// [`Window::compare_and_swap`] does, on the terms of [`Window::try_put`].
     #[inline(always)]
-    pub fn swap_at_once(
+    pub fn try_compare_and_swap(
         &self,
         (from, compare, into): (Piece, Piece, Piece),
         rank: i32,
         displacement: i64,
     ) -> bool {
         let len = into.len();
-        self.in_turn(len, rank, displacement, |there| {
-            let (was, expected, with) = (there.words(), compare.words(), from.words());
-            into.put_words(was, len);
-            if was == expected {
+        self.with_accumulate_lock(len, rank, displacement, |there| {
+            let (old, expected, with) = (there.words(), compare.words(), from.words());
+            into.put_words(old, len);
+            if old == expected {
                 there.put_words(with, len);
             }
             true
@@ -256,21 +256,27 @@ impl Window {
     /// Calls `act` with bytes of a member while nobody else accumulates there, if that is possible immediately. Returns whether it
     /// was done.
     #[inline(always)]
-    fn in_turn(&self, len: usize, rank: i32, displacement: i64, act: impl FnOnce(Piece) -> bool) -> bool {
-        let Some(near) = self.near_bytes(len as u64, rank, displacement) else { return false };
-        let Some(turn) = near.words.turn_at_once(self.0.mark) else { return false };
+    fn with_accumulate_lock(
+        &self,
+        len: usize,
+        rank: i32,
+        displacement: i64,
+        act: impl FnOnce(Piece) -> bool,
+    ) -> bool {
+        let Some(mapped) = self.mapped_bytes(len as u64, rank, displacement) else { return false };
+        let Some(accumulate_lock) = mapped.words.try_lock_accumulate(self.0.owner_word) else { return false };
         // SAFETY: within the member's part, which is mapped here until the window is freed; for as long as this call takes. Test:
         // accumulating_is_atomic.
-        let is_done = act(unsafe { Piece::new(near.address, len) });
-        drop(turn);
-        self.0.is_ordered.store(Turn::ORDERS, Ordering::Relaxed);
+        let is_done = act(unsafe { Piece::new(mapped.address, len) });
+        drop(accumulate_lock);
+        self.0.is_ordered.store(AccumulateLock::ORDERS_STORES, Ordering::Relaxed);
         is_done
     }
 }
 
 /// An immediate change of an integer, signed or unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum IntegerOp {
     /// No change (`MPI_NO_OP`).
     None,
     /// Replacement by the operand.
@@ -285,23 +291,23 @@ pub enum Change {
     Xor,
 }
 
-impl Change {
+impl IntegerOp {
     /// The new value. Of a shorter integer only the lower bytes count, which come first on little-endian hosts.
     #[inline(always)]
-    fn of(self, was: u64, with: u64) -> Option<u64> {
+    fn apply(self, old: u64, with: u64) -> Option<u64> {
         Some(match self {
             Self::None => return None,
             Self::Replace => with,
-            Self::Add => was.wrapping_add(with),
-            Self::And => was & with,
-            Self::Or => was | with,
-            Self::Xor => was ^ with,
+            Self::Add => old.wrapping_add(with),
+            Self::And => old & with,
+            Self::Or => old | with,
+            Self::Xor => old ^ with,
         })
     }
 }
 
 /// Elements in mapped memory.
-pub(super) struct Near<'a> {
+pub(super) struct MappedElements<'a> {
     pub(super) address: usize,
-    pub(super) words: &'a Words,
+    pub(super) words: &'a ControlWords,
 }

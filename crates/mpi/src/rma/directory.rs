@@ -1,5 +1,5 @@
-//! [`Attached`]: the memory that a member of a dynamic window has attached, as kept by its owner; and its directory in the member's
-//! control block, which others read. They cache the directory as long as its version stays the same.
+//! [`AttachedRegions`]: the memory that a member of a dynamic window has attached, as kept by its owner; and its directory in the
+//! member's control block, which others read. They cache the directory as long as its version stays the same.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -11,7 +11,7 @@ use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 use crate::peers::address::PORTS_MAX;
 use crate::rma::control::DIRECTORY;
-use crate::rma::words::Words;
+use crate::rma::control_words::ControlWords;
 
 /// Maximum number of regions that a member may have attached at a time.
 pub(super) const REGIONS_MAX: usize = 1024;
@@ -25,7 +25,7 @@ const REGION: usize = 16 + 8 * PORTS_MAX;
 
 /// The attached regions.
 #[derive(Default)]
-pub(super) struct Attached {
+pub(super) struct AttachedRegions {
     pub(super) regions: Vec<Region>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Region {
     pub(super) keys: Vec<Mr>,
 }
 
-impl Attached {
+impl AttachedRegions {
     /// Bytes of the directory.
     pub(super) const BYTES: usize = 16 + REGIONS_MAX * REGION;
 
@@ -47,8 +47,8 @@ impl Attached {
             Ok(())
         };
         let version = block.word(VERSION)?;
-        let was = version.load(Ordering::Relaxed);
-        version.store(was + 1, Ordering::SeqCst);
+        let old = version.load(Ordering::Relaxed);
+        version.store(old + 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         store(COUNT, self.regions.len() as u64)?;
         for (region, at) in self.regions.iter().zip((FIRST..).step_by(REGION)) {
@@ -59,7 +59,7 @@ impl Attached {
             }
         }
         fence(Ordering::SeqCst);
-        version.store(was + 2, Ordering::SeqCst);
+        version.store(old + 2, Ordering::SeqCst);
         Ok(())
     }
 
@@ -100,33 +100,44 @@ impl Directory {
 }
 
 /// How long a reader waits while the directory is being changed: its owner may be descheduled for a while.
-const PATIENCE: Span = Span::from_secs(60);
+const READ_TIMEOUT: Span = Span::from_secs(60);
 /// Number of reads without a pause, and the pause before each further one.
-const READS: usize = 100;
-const REST: Span = Span::from_us(50);
+const READS_WITHOUT_PAUSE: usize = 100;
+const READ_PAUSE: Span = Span::from_us(50);
 
 /// The cached directory of a member.
 #[derive(Default)]
-pub(super) struct Known(Lock<Option<Directory>>);
+pub(super) struct DirectoryCache(Lock<Option<Directory>>);
 
 /// A member's control block, and how to reach it.
-pub(super) struct Block<'a> {
+pub(super) struct MemberBlock<'a> {
     pub(super) process: u32,
-    pub(super) words: &'a Words,
+    pub(super) words: &'a ControlWords,
     pub(super) at: RemoteAddr,
     /// The member's port.
     pub(super) port: usize,
 }
 
-impl Known {
+impl DirectoryCache {
     /// The key of the region that contains all bytes from `begin` to `end`; `None` if no region does at present.
-    pub(super) fn key(&self, core: &Core, block: &Block<'_>, begin: u64, end: u64) -> Result<Option<u32>> {
+    pub(super) fn key(
+        &self,
+        core: &Core,
+        block: &MemberBlock<'_>,
+        begin: u64,
+        end: u64,
+    ) -> Result<Option<u32>> {
         let (host, mut reads) = (core.host(), 0);
-        let end_of_patience = host.after(PATIENCE);
-        while reads < READS || end_of_patience.is_none_or(|end| host.now() < end) {
+        let deadline = host.after(READ_TIMEOUT);
+        while reads < READS_WITHOUT_PAUSE || deadline.is_none_or(|end| host.now() < end) {
             reads += 1;
-            if reads > READS {
-                host.wait("a member that attaches memory", &Bell::new(), host.after(REST), || None::<()>);
+            if reads > READS_WITHOUT_PAUSE {
+                host.wait(
+                    "a member that attaches memory",
+                    &Bell::new(),
+                    host.after(READ_PAUSE),
+                    || None::<()>,
+                );
             }
             let head = block.read(core, VERSION, FIRST - VERSION)?;
             let word = |at: usize| head.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
@@ -144,26 +155,26 @@ impl Known {
             if block.read(core, VERSION, 8)? != version.to_ne_bytes() {
                 continue;
             }
-            let nonsense = || Error::new(Class::OTHER, "a member's directory is no directory");
-            let directory = Directory::parse(&bytes, block.port).ok_or_else(nonsense)?;
+            let malformed = || Error::new(Class::OTHER, "a member's directory is malformed");
+            let directory = Directory::parse(&bytes, block.port).ok_or_else(malformed)?;
             *self.0.lock(core.host()) = Some(directory);
         }
-        let text = format!("the directory of process {} does not come to rest", block.process);
+        let text = format!("the directory of process {} did not stop changing", block.process);
         Err(Error::new(Class::OTHER, text))
     }
 }
 
-impl Block<'_> {
+impl MemberBlock<'_> {
     fn read(&self, core: &Core, at: usize, len: usize) -> Result<Vec<u8>> {
-        if let Words::Near(block, _) = self.words {
+        if let ControlWords::Mapped(block, _) = self.words {
             let load = |at| Ok(block.word(at)?.load(Ordering::Acquire).to_ne_bytes());
             let words = (at..at + len).step_by(8).map(load);
             return words.collect::<Result<Vec<_>>>().map(|words| words.concat());
         }
         let into = Buffer::own(&vec![0; len])?;
         let from = [(self.at.offset(at as u64), len as u64)];
-        let begun = core.with(|engine| engine.move_bytes(self.process, &from, &into, SendOp::Read))?;
-        core.finish("reading a member's directory", begun).ok()?;
+        let started = core.with(|engine| engine.rdma_transfer(self.process, &from, &into, SendOp::Read))?;
+        core.finish("reading a member's directory", started).ok()?;
         Ok(into.to_vec())
     }
 }
@@ -174,11 +185,11 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::{Board, Config, Port, Process};
+    use crate::{Config, LocalKvs, Port, Process};
 
     #[test]
-    fn regions_are_found_by_their_bytes() {
-        let block = Buf::alloc(DIRECTORY + Attached::BYTES).expect("memory");
+    fn regions_are_found_by_address_range() {
+        let block = Buf::alloc(DIRECTORY + AttachedRegions::BYTES).expect("memory");
         let word = |at: usize, value: u64| block.word(at).expect("inside").store(value, Ordering::Relaxed);
         word(VERSION, 6);
         word(COUNT, 2);
@@ -188,7 +199,7 @@ mod tests {
             word(at + 8, size);
             word(at + 16 + 8, 70 + number as u64);
         }
-        let bytes = block.to_vec(DIRECTORY..DIRECTORY + Attached::BYTES).expect("inside");
+        let bytes = block.to_vec(DIRECTORY..DIRECTORY + AttachedRegions::BYTES).expect("inside");
         let directory = Directory::parse(&bytes, 1).expect("whole");
         assert_eq!(directory.key(1000, 1100), Some(70));
         for (begin, end) in [(999, 1001), (1099, 1101), (0, 1), (u64::MAX - 10, u64::MAX)] {
@@ -196,37 +207,38 @@ mod tests {
         }
         assert!(Directory::parse(&bytes[..20], 1).is_none());
         word(COUNT, u64::MAX);
-        let bytes = block.to_vec(DIRECTORY..DIRECTORY + Attached::BYTES).expect("inside");
+        let bytes = block.to_vec(DIRECTORY..DIRECTORY + AttachedRegions::BYTES).expect("inside");
         assert_eq!(Directory::parse(&bytes, 0).expect("cut").regions.len(), REGIONS_MAX);
     }
 
     /// A member may be descheduled during a write; the reader waits for it.
     #[test]
-    fn a_directory_that_is_being_written_is_waited_for() {
+    fn reader_waits_while_directory_is_written() {
         let host = host::real::host();
         let device = fabric::open("shm", &host).expect("a device");
         let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        let process = Process::start(&host, &config, Board::new(1).seat(0, &host)).expect("a job");
-        let memory = Buf::alloc(DIRECTORY + Attached::BYTES).expect("memory");
+        let process = Process::start(&host, &config, LocalKvs::new(1).bootstrap(0, &host)).expect("a job");
+        let memory = Buf::alloc(DIRECTORY + AttachedRegions::BYTES).expect("memory");
         let word = |at: usize, value: u64| memory.word(at).expect("inside").store(value, Ordering::SeqCst);
         for (at, value) in [(VERSION, 7), (COUNT, 1), (FIRST, 1000), (FIRST + 8, 100), (FIRST + 16, 70)] {
             word(at, value);
         }
-        let is_looked_at = AtomicBool::new(false);
+        let has_reader = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while !is_looked_at.load(Ordering::SeqCst) {
+                while !has_reader.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
                 // Longer than all reads without a pause take.
                 host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
                 word(VERSION, 8);
             });
-            let words = Words::near(memory.clone()).expect("words");
-            let block = Block { process: 0, words: &words, at: RemoteAddr { addr: 0, rkey: 0 }, port: 0 };
-            is_looked_at.store(true, Ordering::SeqCst);
-            assert_eq!(Known::default().key(process.core(), &block, 1000, 1100), Ok(Some(70)));
+            let words = ControlWords::mapped(memory.clone()).expect("words");
+            let block =
+                MemberBlock { process: 0, words: &words, at: RemoteAddr { addr: 0, rkey: 0 }, port: 0 };
+            has_reader.store(true, Ordering::SeqCst);
+            assert_eq!(DirectoryCache::default().key(process.core(), &block, 1000, 1100), Ok(Some(70)));
         });
         process.finalize().expect("an end");
     }

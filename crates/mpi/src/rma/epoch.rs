@@ -39,7 +39,7 @@ impl Assert {
         if number & !all != 0 {
             return Err(Error::new(
                 Class::ASSERT,
-                format_args!("{number} has assertions that this call does not know"),
+                format_args!("{number} has assertions that this call does not accept"),
             ));
         }
         Ok(Self(number))
@@ -53,7 +53,7 @@ impl Assert {
 
 /// The epoch in which this process may access others' memory.
 #[derive(Debug, Default)]
-enum Access {
+enum AccessEpoch {
     #[default]
     None,
     /// After a fence; whether an operation was started since.
@@ -69,7 +69,7 @@ enum Access {
 /// A process's open epochs: its access to others' memory, and others' access to its own.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
-    access: Access,
+    access: AccessEpoch,
     /// Others may access this process's memory, between post and wait.
     exposed: bool,
 }
@@ -94,79 +94,83 @@ impl Default for Grant {
 impl EpochNumber {
     /// The number that a new grant gets.
     #[inline]
-    pub(super) fn now(&self) -> u64 {
+    pub(super) fn current(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Starts the next number when an epoch begins or ends. Called under the lock of the epochs.
-    pub(super) fn next(&self, epochs: &Epochs) {
+    pub(super) fn advance(&self, epochs: &Epochs) {
         let passive = if epochs.check_passive().is_ok() { PASSIVE } else { 0 };
-        self.0.store((self.now() | PASSIVE) + 1 + passive, Ordering::Relaxed);
+        self.0.store((self.current() | PASSIVE) + 1 + passive, Ordering::Relaxed);
     }
 
     /// Whether the grant is valid in the current epoch.
     #[inline]
-    pub(super) fn has(&self, grant: &Grant) -> bool {
-        grant.0.load(Ordering::Relaxed) == self.now()
+    pub(super) fn is_granted(&self, grant: &Grant) -> bool {
+        grant.0.load(Ordering::Relaxed) == self.current()
     }
 
     /// Whether the grant is valid, and the epoch is a lock epoch.
     #[inline]
-    pub(super) fn has_passively(&self, grant: &Grant) -> bool {
-        self.has(grant) && self.now() & PASSIVE != 0
+    pub(super) fn is_granted_in_lock_epoch(&self, grant: &Grant) -> bool {
+        self.is_granted(grant) && self.current() & PASSIVE != 0
     }
 }
 
 impl Grant {
     /// Makes the grant valid in the epoch of this number.
-    pub(super) fn give(&self, number: u64) {
+    pub(super) fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 }
 
 /// What must happen before an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ready {
-    Now,
+pub(super) enum BeforeOp {
+    Nothing,
     /// The target's shared lock must be taken first.
-    Lock,
+    TakeLock,
 }
 
-fn wrong(text: &str) -> Error {
+fn sync_error(text: &str) -> Error {
     Error::new(Class::RMA_SYNC, text)
 }
 
 impl Epochs {
     /// Checks an operation on a rank, and records it.
-    pub(super) fn operate(&mut self, rank: i32) -> Result<Ready> {
+    pub(super) fn check_operation(&mut self, rank: i32) -> Result<BeforeOp> {
         match &mut self.access {
-            Access::Fence { is_used } => {
+            AccessEpoch::Fence { is_used } => {
                 *is_used = true;
-                Ok(Ready::Now)
+                Ok(BeforeOp::Nothing)
             }
-            Access::Start(ranks) if ranks.contains(&rank) => Ok(Ready::Now),
-            Access::Locks(locks) if locks.contains_key(&rank) => Ok(Ready::Now),
-            Access::All { is_checked, held } => {
-                Ok(if *is_checked && !held.contains_key(&rank) { Ready::Lock } else { Ready::Now })
+            AccessEpoch::Start(ranks) if ranks.contains(&rank) => Ok(BeforeOp::Nothing),
+            AccessEpoch::Locks(locks) if locks.contains_key(&rank) => Ok(BeforeOp::Nothing),
+            AccessEpoch::All { is_checked, held } => Ok(if *is_checked && !held.contains_key(&rank) {
+                BeforeOp::TakeLock
+            } else {
+                BeforeOp::Nothing
+            }),
+            AccessEpoch::None => {
+                Err(sync_error("no epoch is open; call MPI_Win_fence, MPI_Win_start or MPI_Win_lock first"))
             }
-            Access::None => Err(wrong("no epoch has begun: fence, start or lock first")),
-            Access::Start(_) => Err(wrong("the target is not in the group of MPI_Win_start")),
-            Access::Locks(_) => Err(wrong("the target is not locked")),
+            AccessEpoch::Start(_) => Err(sync_error("the target is not in the group of MPI_Win_start")),
+            AccessEpoch::Locks(_) => Err(sync_error("the target is not locked")),
         }
     }
 
-    /// As [`Epochs::operate`], for operations that are allowed only in lock epochs.
-    pub(super) fn operate_passively(&mut self, rank: i32) -> Result<Ready> {
+    /// As [`Epochs::check_operation`], for operations that are allowed only in lock epochs.
+    pub(super) fn check_lock_epoch_operation(&mut self, rank: i32) -> Result<BeforeOp> {
         self.check_passive()?;
-        self.operate(rank)
+        self.check_operation(rank)
     }
 
     /// Checks a flush, which is allowed only in lock epochs. A given rank must be locked.
-    pub(super) fn flush(&self, rank: Option<i32>) -> Result<()> {
+    pub(super) fn check_flush(&self, rank: Option<i32>) -> Result<()> {
         self.check_passive()?;
         match (&self.access, rank) {
-            (Access::Locks(locks), Some(rank)) if !locks.contains_key(&rank) => {
-                Err(wrong("the target is not locked"))
+            (AccessEpoch::Locks(locks), Some(rank)) if !locks.contains_key(&rank) => {
+                Err(sync_error("the target is not locked"))
             }
             _ => Ok(()),
         }
@@ -174,14 +178,14 @@ impl Epochs {
 
     fn check_passive(&self) -> Result<()> {
         match self.access {
-            Access::Locks(_) | Access::All { .. } => Ok(()),
-            _ => Err(wrong("this is for epochs that MPI_Win_lock or MPI_Win_lock_all has begun")),
+            AccessEpoch::Locks(_) | AccessEpoch::All { .. } => Ok(()),
+            _ => Err(sync_error("this call needs an epoch of MPI_Win_lock or MPI_Win_lock_all")),
         }
     }
 
-    /// Records that a rank was locked because [`Epochs::operate`] returned [`Ready::Lock`].
-    pub(super) fn locked_lazily(&mut self, rank: i32) {
-        if let Access::All { held, .. } = &mut self.access {
+    /// Records that a rank was locked because [`Epochs::check_operation`] returned [`BeforeOp::TakeLock`].
+    pub(super) fn record_lazy_lock(&mut self, rank: i32) {
+        if let AccessEpoch::All { held, .. } = &mut self.access {
             *held.entry(rank).or_default() += 1;
         }
     }
@@ -189,42 +193,45 @@ impl Epochs {
     /// Records a fence; `succeeds` if operations follow it.
     pub(super) fn fence(&mut self, succeeds: bool) -> Result<()> {
         match self.access {
-            Access::None | Access::Fence { .. } if !self.exposed => {
-                self.access = if succeeds { Access::Fence { is_used: false } } else { Access::None };
+            AccessEpoch::None | AccessEpoch::Fence { .. } if !self.exposed => {
+                self.access =
+                    if succeeds { AccessEpoch::Fence { is_used: false } } else { AccessEpoch::None };
                 Ok(())
             }
-            _ => Err(wrong("a fence comes between a start, a post or a lock and its end")),
+            _ => Err(sync_error("MPI_Win_fence is not allowed before the end of a start, a post or a lock")),
         }
     }
 
     /// Checks that no epoch is open, except a fence epoch without operations.
     fn check_idle(&self) -> Result<()> {
         match self.access {
-            Access::None | Access::Fence { is_used: false } => Ok(()),
-            Access::Fence { .. } => Err(wrong("operations since the last fence need another one first")),
-            _ => Err(wrong("the epoch that has begun must end first")),
+            AccessEpoch::None | AccessEpoch::Fence { is_used: false } => Ok(()),
+            AccessEpoch::Fence { .. } => Err(sync_error(
+                "the operations since the last fence must be completed by another fence first",
+            )),
+            _ => Err(sync_error("another epoch is open; end it first")),
         }
     }
 
     /// Opens an epoch on these ranks.
     pub(super) fn start(&mut self, ranks: Vec<i32>) -> Result<()> {
         self.check_idle()?;
-        self.access = Access::Start(ranks);
+        self.access = AccessEpoch::Start(ranks);
         Ok(())
     }
 
     /// Whether the open epoch was opened by a start.
     pub(super) fn is_started(&self) -> bool {
-        matches!(self.access, Access::Start(_))
+        matches!(self.access, AccessEpoch::Start(_))
     }
 
     /// Closes the epoch of a start. Returns its ranks.
     pub(super) fn complete(&mut self) -> Result<Vec<i32>> {
         match std::mem::take(&mut self.access) {
-            Access::Start(ranks) => Ok(ranks),
+            AccessEpoch::Start(ranks) => Ok(ranks),
             other => {
                 self.access = other;
-                Err(wrong("there was no MPI_Win_start"))
+                Err(sync_error("MPI_Win_start was not called"))
             }
         }
     }
@@ -232,7 +239,7 @@ impl Epochs {
     /// Exposes this process's memory to others.
     pub(super) fn post(&mut self) -> Result<()> {
         if self.exposed {
-            return Err(wrong("the last MPI_Win_post has no MPI_Win_wait yet"));
+            return Err(sync_error("MPI_Win_wait was not called for the last MPI_Win_post"));
         }
         self.exposed = true;
         Ok(())
@@ -240,47 +247,49 @@ impl Epochs {
 
     /// Checks that the memory is exposed.
     pub(super) fn check_posted(&self) -> Result<()> {
-        if self.exposed { Ok(()) } else { Err(wrong("there was no MPI_Win_post")) }
+        if self.exposed { Ok(()) } else { Err(sync_error("MPI_Win_post was not called")) }
     }
 
     /// Ends the exposure.
-    pub(super) fn withdraw(&mut self) {
+    pub(super) fn end_exposure(&mut self) {
         self.exposed = false;
     }
 
     /// Checks that a rank may be locked.
     pub(super) fn check_lock(&self, rank: i32) -> Result<()> {
         match &self.access {
-            Access::Locks(locks) if locks.contains_key(&rank) => Err(wrong("the target is locked already")),
-            Access::Locks(_) => Ok(()),
+            AccessEpoch::Locks(locks) if locks.contains_key(&rank) => {
+                Err(sync_error("the target is locked already"))
+            }
+            AccessEpoch::Locks(_) => Ok(()),
             _ => self.check_idle(),
         }
     }
 
     /// Records that a rank was locked.
-    pub(super) fn locked(&mut self, rank: i32, kind: Option<LockKind>) {
+    pub(super) fn record_lock(&mut self, rank: i32, kind: Option<LockKind>) {
         match &mut self.access {
-            Access::Locks(locks) => {
+            AccessEpoch::Locks(locks) => {
                 locks.insert(rank, kind);
             }
-            access => *access = Access::Locks(BTreeMap::from([(rank, kind)])),
+            access => *access = AccessEpoch::Locks(BTreeMap::from([(rank, kind)])),
         }
     }
 
     /// Checks that a rank is locked.
     pub(super) fn check_unlock(&self, rank: i32) -> Result<()> {
         match &self.access {
-            Access::Locks(locks) if locks.contains_key(&rank) => Ok(()),
-            _ => Err(wrong("the target is not locked")),
+            AccessEpoch::Locks(locks) if locks.contains_key(&rank) => Ok(()),
+            _ => Err(sync_error("the target is not locked")),
         }
     }
 
     /// Records that a rank was unlocked. Returns the kind of its lock.
     pub(super) fn unlock(&mut self, rank: i32) -> Option<LockKind> {
-        let Access::Locks(locks) = &mut self.access else { return None };
+        let AccessEpoch::Locks(locks) = &mut self.access else { return None };
         let kind = locks.remove(&rank).flatten();
         if locks.is_empty() {
-            self.access = Access::None;
+            self.access = AccessEpoch::None;
         }
         kind
     }
@@ -288,22 +297,22 @@ impl Epochs {
     /// Opens an epoch in which ranks are locked on first use.
     pub(super) fn lock_all(&mut self, is_checked: bool) -> Result<()> {
         self.check_idle()?;
-        self.access = Access::All { is_checked, held: BTreeMap::new() };
+        self.access = AccessEpoch::All { is_checked, held: BTreeMap::new() };
         Ok(())
     }
 
     /// Checks that this epoch is open.
     pub(super) fn check_unlock_all(&self) -> Result<()> {
         match self.access {
-            Access::All { .. } => Ok(()),
-            _ => Err(wrong("there was no MPI_Win_lock_all")),
+            AccessEpoch::All { .. } => Ok(()),
+            _ => Err(sync_error("MPI_Win_lock_all was not called")),
         }
     }
 
     /// Closes this epoch. Returns the locked ranks, and how often each was locked.
     pub(super) fn unlock_all(&mut self) -> BTreeMap<i32, u32> {
         match std::mem::take(&mut self.access) {
-            Access::All { held, .. } => held,
+            AccessEpoch::All { held, .. } => held,
             other => {
                 self.access = other;
                 BTreeMap::new()
@@ -314,8 +323,8 @@ impl Epochs {
     /// Checks that the window may be freed: no epoch is open, except a fence epoch.
     pub(super) fn check_free(&self) -> Result<()> {
         match self.access {
-            Access::None | Access::Fence { .. } if !self.exposed => Ok(()),
-            _ => Err(wrong("the epoch that has begun must end before the window is freed")),
+            AccessEpoch::None | AccessEpoch::Fence { .. } if !self.exposed => Ok(()),
+            _ => Err(sync_error("an epoch is open; end it before the window is freed")),
         }
     }
 }
@@ -329,54 +338,60 @@ mod tests {
     }
 
     #[test]
-    fn operations_need_an_epoch_that_has_their_target() {
+    fn operations_outside_of_their_epoch_are_errors() {
         let mut epochs = Epochs::default();
-        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC);
+        assert_eq!(class(epochs.check_operation(0)), Class::RMA_SYNC);
         epochs.fence(true).expect("at any time");
-        assert_eq!(epochs.operate(3), Ok(Ready::Now));
-        assert_eq!(class(epochs.operate_passively(3)), Class::RMA_SYNC);
+        assert_eq!(epochs.check_operation(3), Ok(BeforeOp::Nothing));
+        assert_eq!(class(epochs.check_lock_epoch_operation(3)), Class::RMA_SYNC);
         assert_eq!(class(epochs.check_lock(1)), Class::RMA_SYNC, "it has operated since the fence");
         epochs.fence(true).expect("again");
         epochs.start(vec![1, 2]).expect("nothing happened behind the fence");
-        assert_eq!((epochs.operate(1), class(epochs.operate(0))), (Ok(Ready::Now), Class::RMA_SYNC));
+        assert_eq!(
+            (epochs.check_operation(1), class(epochs.check_operation(0))),
+            (Ok(BeforeOp::Nothing), Class::RMA_SYNC)
+        );
         assert_eq!(class(epochs.fence(true)), Class::RMA_SYNC);
         assert_eq!(class(epochs.lock_all(true)), Class::RMA_SYNC);
         assert_eq!(epochs.complete(), Ok(vec![1, 2]));
         assert_eq!(class(epochs.complete()), Class::RMA_SYNC);
         epochs.fence(false).expect("at any time");
-        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC, "nothing succeeds");
+        assert_eq!(class(epochs.check_operation(0)), Class::RMA_SYNC, "nothing succeeds");
     }
 
     #[test]
     fn locks_are_per_target_or_of_all() {
         let mut epochs = Epochs::default();
         epochs.check_lock(1).expect("free");
-        epochs.locked(1, Some(LockKind::Exclusive));
+        epochs.record_lock(1, Some(LockKind::Exclusive));
         assert_eq!(class(epochs.check_lock(1)), Class::RMA_SYNC);
         epochs.check_lock(2).expect("another one");
-        epochs.locked(2, None);
-        assert_eq!((epochs.operate(2), class(epochs.operate(0))), (Ok(Ready::Now), Class::RMA_SYNC));
+        epochs.record_lock(2, None);
         assert_eq!(
-            (class(epochs.flush(Some(0))), epochs.flush(Some(1)), epochs.flush(None)),
+            (epochs.check_operation(2), class(epochs.check_operation(0))),
+            (Ok(BeforeOp::Nothing), Class::RMA_SYNC)
+        );
+        assert_eq!(
+            (class(epochs.check_flush(Some(0))), epochs.check_flush(Some(1)), epochs.check_flush(None)),
             (Class::RMA_SYNC, Ok(()), Ok(()))
         );
         assert_eq!(class(epochs.check_free()), Class::RMA_SYNC);
         assert_eq!(class(epochs.check_unlock(0)), Class::RMA_SYNC);
         assert_eq!((epochs.unlock(1), epochs.unlock(2)), (Some(LockKind::Exclusive), None));
-        assert_eq!(class(epochs.flush(None)), Class::RMA_SYNC);
+        assert_eq!(class(epochs.check_flush(None)), Class::RMA_SYNC);
         epochs.lock_all(true).expect("free again");
-        assert_eq!(epochs.operate(5), Ok(Ready::Lock));
-        epochs.locked_lazily(5);
-        assert_eq!(epochs.operate_passively(5), Ok(Ready::Now));
+        assert_eq!(epochs.check_operation(5), Ok(BeforeOp::TakeLock));
+        epochs.record_lazy_lock(5);
+        assert_eq!(epochs.check_lock_epoch_operation(5), Ok(BeforeOp::Nothing));
         assert_eq!(class(epochs.check_unlock(5)), Class::RMA_SYNC);
         assert_eq!(epochs.unlock_all(), BTreeMap::from([(5, 1)]));
         assert_eq!(class(epochs.check_unlock_all()), Class::RMA_SYNC);
         epochs.lock_all(false).expect("free again");
-        assert_eq!(epochs.operate(5), Ok(Ready::Now), "nobody checks");
+        assert_eq!(epochs.check_operation(5), Ok(BeforeOp::Nothing), "nobody checks");
     }
 
     #[test]
-    fn posts_are_withdrawn_before_the_next() {
+    fn second_post_before_wait_is_an_error() {
         let mut epochs = Epochs::default();
         assert_eq!(class(epochs.check_posted()), Class::RMA_SYNC);
         epochs.post().expect("the first");
@@ -386,7 +401,7 @@ mod tests {
             (Class::RMA_SYNC, Class::RMA_SYNC)
         );
         epochs.start(vec![0]).expect("both may be open");
-        epochs.withdraw();
+        epochs.end_exposure();
         epochs.complete().expect("started");
         epochs.check_free().expect("all has ended");
     }
@@ -394,23 +409,23 @@ mod tests {
     #[test]
     fn grants_end_with_their_epoch() {
         let (mut epochs, number, grant) = (Epochs::default(), EpochNumber::default(), Grant::default());
-        assert!(!number.has(&grant), "nothing was granted yet");
+        assert!(!number.is_granted(&grant), "nothing was granted yet");
         for is_passive in [false, true, true, false, false] {
             epochs = Epochs::default();
             if is_passive {
                 epochs.lock_all(true).expect("nothing has begun");
             }
-            number.next(&epochs);
-            assert!(!number.has(&grant), "granted in the epoch before");
-            grant.give(number.now());
-            assert!(number.has(&grant));
-            assert_eq!(number.has_passively(&grant), is_passive);
+            number.advance(&epochs);
+            assert!(!number.is_granted(&grant), "granted in the epoch before");
+            grant.set(number.current());
+            assert!(number.is_granted(&grant));
+            assert_eq!(number.is_granted_in_lock_epoch(&grant), is_passive);
         }
-        assert_eq!(class(epochs.operate(0)), Class::RMA_SYNC, "and the epochs say so, too");
+        assert_eq!(class(epochs.check_operation(0)), Class::RMA_SYNC, "and the epochs say so, too");
     }
 
     #[test]
-    fn unknown_assertions_are_refused() {
+    fn unknown_assertions_are_errors() {
         let known = [Assert::NOCHECK, Assert::NOPUT];
         let both = Assert::new(1024 + 4096, &known).expect("known");
         assert!(both.has(Assert::NOCHECK) && both.has(Assert::NOPUT) && !both.has(Assert::NOSTORE));

@@ -9,9 +9,9 @@
 //! |---|---|
 //! | `object` | [`Window`]: its properties and attributes |
 //! | `creation` | creation and freeing of windows |
-//! | `card` | the description of a member's memory for the others |
-//! | `control`, `words` | the words that synchronize members, and how others change them |
-//! | `served` | the same by requests and replies, where the device has no atomics |
+//! | `desc` | the description of a member's memory for the others |
+//! | `control`, `control_words` | the words that synchronize members, and how others change them |
+//! | `control_messages` | the same by request and reply messages, where the device has no atomics |
 //! | `target` | access to another member's memory |
 //! | `segment` | memory that the processes of one host share |
 //! | `directory`, `attached` | attached memory of dynamic windows |
@@ -19,28 +19,28 @@
 //! | `sync` | fences, locks, flushes, and matching starts with posts |
 //! | `transfer`, `accumulate` | the operations |
 //! | `one_sided` | which one-sided operations are sent as messages |
-//! | `carried` | puts and gets as messages, where the configuration selects them |
+//! | `message_rma` | puts and gets as messages, where the configuration selects them |
 //! | `direct` | operations on mapped memory that complete immediately |
 
 mod accumulate;
 mod attached;
-mod card;
-mod carried;
 mod control;
+mod control_messages;
+mod control_words;
 mod creation;
+mod desc;
 mod direct;
 mod directory;
 mod epoch;
+mod message_rma;
 mod object;
 pub(crate) mod one_sided;
 mod segment;
-mod served;
 mod sync;
 mod target;
 mod transfer;
-mod words;
 
-pub use direct::Change;
+pub use direct::IntegerOp;
 pub use epoch::{Assert, LockKind};
-pub use object::{Flavor, Shared, Window};
-pub use target::At;
+pub use object::{Flavor, SharedPart, Window};
+pub use target::TargetRange;

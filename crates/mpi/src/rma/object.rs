@@ -14,13 +14,13 @@ use crate::errhandler::Errhandler;
 use crate::error::{Class, Error, Result};
 use crate::info::Info;
 use crate::req::request::Request;
-use crate::rma::carried::Carrier;
 use crate::rma::control::Control;
-use crate::rma::directory::Attached;
+use crate::rma::control_messages::StopOnDrop;
+use crate::rma::control_words::OwnerWord;
+use crate::rma::directory::AttachedRegions;
 use crate::rma::epoch::{EpochNumber, Epochs};
-use crate::rma::served::Stop;
+use crate::rma::message_rma::MessageRma;
 use crate::rma::target::Target;
-use crate::rma::words::Mark;
 use crate::status::PROC_NULL;
 
 /// How a window's memory was provided (`MPI_WIN_CREATE_FLAVOR`; the numbers are those of the standard ABI).
@@ -55,14 +55,14 @@ pub(super) struct Inner {
     pub(super) targets: Vec<Target>,
     pub(super) control: Arc<Control>,
     /// The path for operations that are sent as messages, if any are.
-    pub(super) carrier: Option<Carrier>,
+    pub(super) message_rma: Option<MessageRma>,
     /// Holds the memory, if the window owns it, and its registrations; empty after the window was freed.
-    pub(super) kept: Lock<Option<Kept>>,
+    pub(super) resources: Lock<Option<WindowResources>>,
     pub(super) is_freed: AtomicBool,
-    pub(super) attached: Lock<Attached>,
+    pub(super) attached: Lock<AttachedRegions>,
     /// Requests that complete when the processes of the last post have completed their epochs.
     pub(super) posted: Lock<Vec<Request>>,
-    pub(super) state: Lock<State>,
+    pub(super) state: Lock<WindowState>,
     pub(super) epoch: EpochNumber,
     /// Whether an operation may be pending. Exact for a caller that has started them all itself.
     pub(super) is_pending: AtomicBool,
@@ -72,20 +72,20 @@ pub(super) struct Inner {
     /// callers whose calls are sequential.
     pub(super) is_ordered: AtomicBool,
     /// The value that this process writes into words that it owns exclusively.
-    pub(super) mark: Mark,
-    pub(super) belongings: Lock<Belongings>,
+    pub(super) owner_word: OwnerWord,
+    pub(super) properties: Lock<Properties>,
 }
 
 /// Keeps a member's memory registered, and serves others' requests.
-pub(super) struct Kept {
+pub(super) struct WindowResources {
     pub(super) _regions: Vec<Mr>,
     pub(super) _memory: Option<verbs::Buf>,
-    pub(super) _services: Vec<Stop>,
+    pub(super) _servers: Vec<StopOnDrop>,
 }
 
 /// The state of a window's operations at this process.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct WindowState {
     pub(super) epochs: Epochs,
     /// Operations on others' memory that may not have completed.
     pub(super) pending: Vec<Pending>,
@@ -100,7 +100,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Default)]
-pub(super) struct Belongings {
+pub(super) struct Properties {
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) errhandler: Errhandler,
@@ -119,7 +119,7 @@ impl Window {
     }
 
     /// Accesses the operations' state under its lock. `act` must not wait.
-    pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with_state<T>(&self, act: impl FnOnce(&mut WindowState) -> T) -> T {
         act(&mut self.core().hold(&self.0.state))
     }
 
@@ -127,17 +127,17 @@ impl Window {
     pub(super) fn change_epochs<T>(&self, act: impl FnOnce(&mut Epochs) -> T) -> T {
         self.with_state(|state| {
             let done = act(&mut state.epochs);
-            self.0.epoch.next(&state.epochs);
+            self.0.epoch.advance(&state.epochs);
             done
         })
     }
 
-    fn with_belongings<T>(&self, act: impl FnOnce(&mut Belongings) -> T) -> T {
-        act(&mut self.0.belongings.lock(self.core().host()))
+    fn with_properties<T>(&self, act: impl FnOnce(&mut Properties) -> T) -> T {
+        act(&mut self.0.properties.lock(self.core().host()))
     }
 
     /// Starts a call: charges it, and checks that the window was not freed.
-    pub(super) fn enter(&self) -> Result<()> {
+    pub(super) fn begin_call(&self) -> Result<()> {
         self.core().host().charge_step(Step::Call, 1);
         if self.0.is_freed.load(Ordering::Relaxed) {
             return Err(Error::new(Class::WIN, "the window was freed"));
@@ -186,7 +186,7 @@ impl Window {
 
     /// The name; empty if it has none.
     pub fn name(&self) -> String {
-        self.with_belongings(|belongings| belongings.name.clone())
+        self.with_properties(|properties| properties.name.clone())
     }
 
     /// Sets the name.
@@ -198,33 +198,33 @@ impl Window {
             let text = format!("the name has {} bytes, but at most {NAME_MAX} are possible", name.len());
             return Err(Error::new(Class::ARG, text));
         }
-        self.with_belongings(|belongings| belongings.name = name.to_owned());
+        self.with_properties(|properties| properties.name = name.to_owned());
         Ok(())
     }
 
     /// The hints from its creation or set since.
     pub fn info(&self) -> Info {
-        self.with_belongings(|belongings| belongings.info.clone())
+        self.with_properties(|properties| properties.info.clone())
     }
 
     /// Sets its hints.
     pub fn set_info(&self, info: Info) {
-        self.with_belongings(|belongings| belongings.info = info);
+        self.with_properties(|properties| properties.info = info);
     }
 
     /// The error handler of its operations.
     pub fn errhandler(&self) -> Errhandler {
-        self.with_belongings(|belongings| belongings.errhandler.clone())
+        self.with_properties(|properties| properties.errhandler.clone())
     }
 
     /// Sets the error handler of its operations.
     pub fn set_errhandler(&self, errhandler: Errhandler) {
-        self.with_belongings(|belongings| belongings.errhandler = errhandler);
+        self.with_properties(|properties| properties.errhandler = errhandler);
     }
 
     /// The value of an attribute, if it is set.
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
-        self.with_belongings(|belongings| belongings.attributes.get(key))
+        self.with_properties(|properties| properties.attributes.get(key))
     }
 
     /// Sets an attribute. The delete function is called with an old value.
@@ -233,7 +233,7 @@ impl Window {
     /// The delete function's; the old value is then kept.
     pub fn set_attribute(&self, key: &Keyval<Self>, value: usize) -> Result<()> {
         self.delete_attribute(key)?;
-        self.with_belongings(|belongings| belongings.attributes.set(key.clone(), value));
+        self.with_properties(|properties| properties.attributes.set(key.clone(), value));
         Ok(())
     }
 
@@ -244,14 +244,14 @@ impl Window {
     pub fn delete_attribute(&self, key: &Keyval<Self>) -> Result<()> {
         if let Some(value) = self.attribute(key) {
             key.delete(self, value)?;
-            self.with_belongings(|belongings| belongings.attributes.take(key));
+            self.with_properties(|properties| properties.attributes.take(key));
         }
         Ok(())
     }
 
     /// Calls the delete functions of all attributes, in reverse order of setting.
     pub(super) fn delete_attributes(&self) -> Result<()> {
-        while let Some((key, _)) = self.with_belongings(|belongings| belongings.attributes.all().pop()) {
+        while let Some((key, _)) = self.with_properties(|properties| properties.attributes.all().pop()) {
             self.delete_attribute(&key)?;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Window {
 
 /// A member's part of a window, as mapped by this process (`MPI_Win_shared_query`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedPart {
     /// Its address.
     pub address: usize,
     /// Its size in bytes.
@@ -275,18 +275,18 @@ impl Window {
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_FLAVOR`] for a dynamic window.
-    pub fn shared(&self, rank: i32) -> Result<Shared> {
-        self.enter()?;
+    pub fn shared(&self, rank: i32) -> Result<SharedPart> {
+        self.begin_call()?;
         if self.0.flavor == Flavor::Dynamic {
             return Err(Error::new(Class::RMA_FLAVOR, "a dynamic window has no part at a member"));
         }
-        let first = || self.0.targets.iter().find(|target| target.card.size > 0).or(self.0.targets.first());
+        let first = || self.0.targets.iter().find(|target| target.desc.size > 0).or(self.0.targets.first());
         let nobody = || Error::new(Class::RANK, "the window has no members");
         let target = if rank == PROC_NULL { first().ok_or_else(nobody)? } else { self.target(rank)? };
-        let unit = target.card.unit as i64;
-        Ok(match target.near() {
-            Some(address) if target.card.size > 0 => Shared { address, size: target.card.size, unit },
-            _ => Shared { address: 0, size: 0, unit },
+        let unit = target.desc.unit as i64;
+        Ok(match target.mapped_at() {
+            Some(address) if target.desc.size > 0 => SharedPart { address, size: target.desc.size, unit },
+            _ => SharedPart { address: 0, size: 0, unit },
         })
     }
 }

@@ -1,6 +1,6 @@
-//! [`Segment`]: memory that the members of a shared window map. It is an anonymous file that rank 0 creates, and that the others
-//! open by its path under /proc. Its size is sealed, so that no member can truncate it. The others accept only the file that rank 0
-//! has named.
+//! [`SharedSegment`]: memory that the members of a shared window map. It is an anonymous file that rank 0 creates, and that the
+//! others open by its path under /proc. Its size is sealed, so that no member can truncate it. The others accept only the file that
+//! rank 0 has named.
 
 use std::ffi::c_void;
 use std::fs::OpenOptions;
@@ -18,40 +18,40 @@ use crate::error::{Class, Error, Result};
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
 /// The mapped memory; `None` if it is empty.
-pub(super) struct Segment(Option<Buf>);
+pub(super) struct SharedSegment(Option<Buf>);
 
 /// Bytes in which rank 0 announces its file: process, descriptor, and inode number. All zero if there is none.
-const TOLD: usize = 16;
+const ANNOUNCEMENT_LEN: usize = 16;
 
-impl Segment {
+impl SharedSegment {
     /// `len` zeroed bytes, shared by all members. Collective.
     ///
     /// # Errors
     /// [`Class::RMA_SHARED`] for members that are not on one host, and if one of them cannot map it; the same at all members.
-    pub(super) fn of_members(comm: &Comm, len: usize) -> Result<Self> {
-        let not_shared =
-            |why: &str| Error::new(Class::RMA_SHARED, format_args!("no memory can be shared: {why}"));
+    pub(super) fn create_shared(comm: &Comm, len: usize) -> Result<Self> {
+        let cannot_share =
+            |why: &str| Error::new(Class::RMA_SHARED, format_args!("memory cannot be shared: {why}"));
         if !is_one_host(comm)? {
-            return Err(not_shared("the members are on several hosts"));
+            return Err(cannot_share("the members are on several hosts"));
         }
         if len == 0 {
             return Ok(Self(None));
         }
         let file = if comm.rank() == 0 { create(len).ok() } else { None };
-        let mut told = [0; TOLD];
+        let mut announced = [0; ANNOUNCEMENT_LEN];
         if let Some(file) = &file {
-            told[..4].copy_from_slice(&std::process::id().to_le_bytes());
-            told[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
-            told[8..].copy_from_slice(&number_of(file.as_fd()).unwrap_or(0).to_le_bytes());
+            announced[..4].copy_from_slice(&std::process::id().to_le_bytes());
+            announced[4..8].copy_from_slice(&file.as_raw_fd().to_le_bytes());
+            announced[8..].copy_from_slice(&inode_of(file.as_fd()).unwrap_or(0).to_le_bytes());
         }
-        let told = comm.talk()?.told_by_first(comm.rank(), &told)?;
+        let announced = comm.oob()?.broadcast(comm.rank(), &announced)?;
         let memory = match &file {
             Some(file) => map(file.as_fd(), len),
-            None => open(&told, len).and_then(|file| map(file.as_fd(), len)),
+            None => open(&announced, len).and_then(|file| map(file.as_fd(), len)),
         };
-        let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(memory.is_ok())])?;
+        let all = comm.oob()?.allgather(comm.rank(), &[u8::from(memory.is_ok())])?;
         if all.contains(&0) {
-            return Err(memory.err().unwrap_or_else(|| not_shared("another member could not map it")));
+            return Err(memory.err().unwrap_or_else(|| cannot_share("another member could not map it")));
         }
         memory.map(|memory| Self(Some(memory)))
     }
@@ -88,17 +88,17 @@ fn create(len: usize) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn number_of(file: BorrowedFd<'_>) -> Result<u64> {
+fn inode_of(file: BorrowedFd<'_>) -> Result<u64> {
     fstat(file).map(|stat| stat.st_ino).map_err(|error| failed("fstat", error))
 }
 
 /// Opens the file that another process has announced.
-fn open(told: &[u8], len: usize) -> Result<OwnedFd> {
+fn open(announced: &[u8], len: usize) -> Result<OwnedFd> {
     let none = || Error::new(Class::RMA_SHARED, "rank 0 has no memory to share");
-    let told: &[u8; TOLD] = told.try_into().map_err(|_| none())?;
-    let [process, descriptor] =
-        [0, 4].map(|at: usize| told[at..at + 4].first_chunk().map_or(0, |part| i32::from_le_bytes(*part)));
-    let number = told[8..].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
+    let announced: &[u8; ANNOUNCEMENT_LEN] = announced.try_into().map_err(|_| none())?;
+    let [process, descriptor] = [0, 4]
+        .map(|at: usize| announced[at..at + 4].first_chunk().map_or(0, |part| i32::from_le_bytes(*part)));
+    let number = announced[8..].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
     if process <= 0 || descriptor < 0 {
         return Err(none());
     }
@@ -109,7 +109,7 @@ fn open(told: &[u8], len: usize) -> Result<OwnedFd> {
     // Only files in memory have seals.
     let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
     if !is_sealed || stat.st_ino != number || stat.st_size as u64 != len as u64 {
-        return Err(Error::new(Class::RMA_SHARED, format_args!("{path} is not what rank 0 shares")));
+        return Err(Error::new(Class::RMA_SHARED, format_args!("{path} is not the file that rank 0 shares")));
     }
     Ok(file)
 }

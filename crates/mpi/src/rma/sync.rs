@@ -6,13 +6,13 @@ use crate::coll::collective::Collective;
 use crate::comm::group::Group;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::calls::With;
-use crate::p2p::engine::{Begun, Engine, Mode};
+use crate::p2p::calls::PeerTag;
+use crate::p2p::engine::{Engine, Mode, Started};
 use crate::req::request::Request;
-use crate::rma::carried::{Carrier, Within};
 use crate::rma::epoch::{Assert, Epochs, LockKind};
+use crate::rma::message_rma::{MessageRma, SyncOverhead};
 use crate::rma::object::{Pending, Window};
-use crate::rma::transfer::Form;
+use crate::rma::transfer::CompleteBy;
 use crate::status::{PROC_NULL, Status};
 
 /// Tags of the messages between members: the receiver may access the sender's memory; the sender has completed its access.
@@ -21,18 +21,18 @@ const COMPLETED: i32 = 1;
 
 impl Pending {
     /// Forgets the operation if it has completed, unless a flush must report its error. Returns whether it did.
-    pub(super) fn is_forgotten(&self, engine: &mut Engine) -> bool {
+    pub(super) fn try_forget(&self, engine: &mut Engine) -> bool {
         if self.is_requested {
-            return engine.is_over(self.key);
+            return engine.is_complete(self.key);
         }
         let is_good = engine.peek(self.key).is_some_and(|status| status.error.is_none());
-        is_good && engine.take(self.key).is_some()
+        is_good && engine.take_status(self.key).is_some()
     }
 }
 
 impl Window {
     /// Waits until this process's operations on a rank, or on all ranks, have completed.
-    fn finish(&self, call: &'static str, rank: Option<i32>) -> Result<()> {
+    fn wait_pending(&self, call: &'static str, rank: Option<i32>) -> Result<()> {
         fence(Ordering::SeqCst);
         if self.with_state(|state| state.pending.is_empty()) {
             // A program that polls for others' stores calls this in its loop, and others may wait for its replies.
@@ -48,9 +48,9 @@ impl Window {
                         return true;
                     }
                     if pending.is_requested {
-                        return !engine.is_over(pending.key);
+                        return !engine.is_complete(pending.key);
                     }
-                    match engine.take(pending.key) {
+                    match engine.take_status(pending.key) {
                         Some(status) => {
                             failed = failed.take().or(status.error);
                             false
@@ -68,12 +68,12 @@ impl Window {
     }
 
     /// Waits until all of this process's operations have completed.
-    pub(super) fn finish_all(&self, call: &'static str) -> Result<()> {
-        self.finish(call, None)
+    pub(super) fn wait_all_pending(&self, call: &'static str) -> Result<()> {
+        self.wait_pending(call, None)
     }
 
     /// Waits for all members.
-    pub(super) fn meet(&self) -> Result<()> {
+    pub(super) fn barrier(&self) -> Result<()> {
         self.0.comm.collective(&Collective::Barrier)
     }
 
@@ -83,12 +83,12 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn fence(&self, assert: Assert) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         self.change_epochs(|epochs| epochs.fence(!assert.has(Assert::NOSUCCEED)))?;
-        let done = self.finish_all("MPI_Win_fence");
-        let met = self.meet();
+        let done = self.wait_all_pending("MPI_Win_fence");
+        let synchronized = self.barrier();
         fence(Ordering::SeqCst);
-        done.and(met)
+        done.and(synchronized)
     }
 
     /// The ranks of a group's members.
@@ -100,9 +100,9 @@ impl Window {
         group.members().iter().map(rank).collect()
     }
 
-    fn say(&self, rank: i32, tag: i32) -> Result<()> {
+    fn notify(&self, rank: i32, tag: i32) -> Result<()> {
         // Nobody waits for this request; the send completes in the background.
-        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), With { rank, tag }).map(drop)
+        self.0.comm.isend(Mode::Standard, &Buffer::nothing(), PeerTag { rank, tag }).map(drop)
     }
 
     /// Exposes this process's memory to the members of a group (`MPI_Win_post`).
@@ -111,27 +111,28 @@ impl Window {
     /// [`Class::RMA_SYNC`] if the previous post has not ended; [`Class::GROUP`] for members that the window does not have;
     /// [`Class::PROC_ABORTED`].
     pub fn post(&self, group: &Group, assert: Assert) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         let ranks = self.ranks_of(group)?;
         self.with_state(|state| state.epochs.post())?;
         fence(Ordering::SeqCst);
-        match &self.0.carrier {
-            Some(carrier) => carrier.post(self.core().host(), ranks.clone()),
-            None => self.hear_of_ends(&ranks)?,
+        match &self.0.message_rma {
+            Some(message_rma) => message_rma.post(self.core().host(), ranks.clone()),
+            None => self.post_complete_receives(&ranks)?,
         }
         if assert.has(Assert::NOCHECK) {
             return Ok(());
         }
-        if let Some(carrier) = &self.0.carrier {
-            carrier.charge(self.core().host(), Within::POST);
+        if let Some(message_rma) = &self.0.message_rma {
+            message_rma.charge(self.core().host(), SyncOverhead::POST);
         }
-        ranks.iter().try_for_each(|rank| self.say(*rank, POSTED))
+        ranks.iter().try_for_each(|rank| self.notify(*rank, POSTED))
     }
 
     /// Posts receives for the completion messages of these ranks.
-    fn hear_of_ends(&self, ranks: &[i32]) -> Result<()> {
-        let hear = |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), With { rank: *rank, tag: COMPLETED });
-        *self.0.posted.lock(self.core().host()) = ranks.iter().map(hear).collect::<Result<_>>()?;
+    fn post_complete_receives(&self, ranks: &[i32]) -> Result<()> {
+        let post =
+            |rank: &i32| self.0.comm.ireceive(Buffer::nothing(), PeerTag { rank: *rank, tag: COMPLETED });
+        *self.0.posted.lock(self.core().host()) = ranks.iter().map(post).collect::<Result<_>>()?;
         Ok(())
     }
 
@@ -140,14 +141,14 @@ impl Window {
     /// # Errors
     /// As [`Window::post`].
     pub fn start(&self, group: &Group, assert: Assert) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         let ranks = self.ranks_of(group)?;
         self.change_epochs(|epochs| epochs.start(ranks.clone()))?;
         if assert.has(Assert::NOCHECK) {
             return Ok(());
         }
         for rank in ranks {
-            self.0.comm.receive(Buffer::nothing(), With { rank, tag: POSTED })?.ok()?;
+            self.0.comm.receive(Buffer::nothing(), PeerTag { rank, tag: POSTED })?.ok()?;
         }
         fence(Ordering::SeqCst);
         Ok(())
@@ -158,28 +159,28 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn complete(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         let ranks = self.change_epochs(Epochs::complete)?;
-        if let Some(carrier) = &self.0.carrier {
-            return self.complete_by(carrier, &ranks);
+        if let Some(message_rma) = &self.0.message_rma {
+            return self.complete_with_messages(message_rma, &ranks);
         }
-        let done = self.finish_all("MPI_Win_complete");
-        ranks.iter().try_for_each(|rank| self.say(*rank, COMPLETED))?;
+        let done = self.wait_all_pending("MPI_Win_complete");
+        ranks.iter().try_for_each(|rank| self.notify(*rank, COMPLETED))?;
         done
     }
 
     /// As [`Window::complete`], for operations sent as messages: after those that the device carries out.
-    fn complete_by(&self, carrier: &Carrier, ranks: &[i32]) -> Result<()> {
-        carrier.charge(self.core().host(), Within::COMPLETE);
+    fn complete_with_messages(&self, message_rma: &MessageRma, ranks: &[i32]) -> Result<()> {
+        message_rma.charge(self.core().host(), SyncOverhead::COMPLETE);
         let is_pending = || self.with_state(|state| !state.pending.is_empty());
-        let done = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
-        for (rank, begun) in carrier.deliver(self.core(), ranks)? {
-            match begun {
-                Begun::Over(status) => status.ok().map(drop)?,
-                under => drop(self.pend(rank, under, Form::Plain)),
+        let done = if is_pending() { self.wait_all_pending("MPI_Win_complete") } else { Ok(()) };
+        for (rank, started) in message_rma.send_queued(self.core(), ranks)? {
+            match started {
+                Started::Completed(status) => status.ok().map(drop)?,
+                in_progress => drop(self.record_pending(rank, in_progress, CompleteBy::Flush)),
             }
         }
-        let sent = if is_pending() { self.finish_all("MPI_Win_complete") } else { Ok(()) };
+        let sent = if is_pending() { self.wait_all_pending("MPI_Win_complete") } else { Ok(()) };
         done.and(sent)
     }
 
@@ -188,15 +189,15 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
     pub fn wait(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         self.with_state(|state| state.epochs.check_posted())?;
-        if let Some(carrier) = &self.0.carrier {
-            let done = self.core().wait("MPI_Win_wait", |engine| carrier.look(engine))?;
-            return done.and(self.exposed_no_more(Vec::new()));
+        if let Some(message_rma) = &self.0.message_rma {
+            let done = self.core().wait("MPI_Win_wait", |engine| message_rma.check_completed(engine))?;
+            return done.and(self.end_exposure(Vec::new()));
         }
         let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
         let statuses = Request::wait_all(&mut posted.iter_mut().collect::<Vec<_>>());
-        self.exposed_no_more(statuses)
+        self.end_exposure(statuses)
     }
 
     /// As [`Window::wait`], without waiting: returns whether all have completed.
@@ -204,15 +205,15 @@ impl Window {
     /// # Errors
     /// As [`Window::wait`].
     pub fn test(&self) -> Result<bool> {
-        self.enter()?;
+        self.begin_call()?;
         self.with_state(|state| state.epochs.check_posted())?;
-        if let Some(carrier) = &self.0.carrier {
-            let done = self.core().test(|engine| carrier.look(engine)).transpose()?;
-            return done.map_or(Ok(false), |()| self.exposed_no_more(Vec::new()).map(|()| true));
+        if let Some(message_rma) = &self.0.message_rma {
+            let done = self.core().test(|engine| message_rma.check_completed(engine)).transpose()?;
+            return done.map_or(Ok(false), |()| self.end_exposure(Vec::new()).map(|()| true));
         }
         let mut posted = std::mem::take(&mut *self.0.posted.lock(self.core().host()));
         match Request::test_all(&mut posted.iter_mut().collect::<Vec<_>>()) {
-            Some(statuses) => self.exposed_no_more(statuses).map(|()| true),
+            Some(statuses) => self.end_exposure(statuses).map(|()| true),
             None => {
                 *self.0.posted.lock(self.core().host()) = posted;
                 Ok(false)
@@ -220,8 +221,8 @@ impl Window {
         }
     }
 
-    fn exposed_no_more(&self, statuses: Vec<Status>) -> Result<()> {
-        self.with_state(|state| state.epochs.withdraw());
+    fn end_exposure(&self, statuses: Vec<Status>) -> Result<()> {
+        self.with_state(|state| state.epochs.end_exposure());
         fence(Ordering::SeqCst);
         statuses.into_iter().try_for_each(|status| status.ok().map(drop))
     }
@@ -232,7 +233,7 @@ impl Window {
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target
     /// or the holder of its lock is lost.
     pub fn lock(&self, kind: LockKind, rank: i32, assert: Assert) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         if rank == PROC_NULL {
             return Ok(());
         }
@@ -240,9 +241,9 @@ impl Window {
         self.with_state(|state| state.epochs.check_lock(rank))?;
         let is_checked = !assert.has(Assert::NOCHECK);
         if is_checked {
-            target.way(&self.0.comm)?.words.lock(self.core(), kind, self.group())?;
+            target.access(&self.0.comm)?.words.lock(self.core(), kind, self.group())?;
         }
-        self.change_epochs(|epochs| epochs.locked(rank, is_checked.then_some(kind)));
+        self.change_epochs(|epochs| epochs.record_lock(rank, is_checked.then_some(kind)));
         Ok(())
     }
 
@@ -251,16 +252,16 @@ impl Window {
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn unlock(&self, rank: i32) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         if rank == PROC_NULL {
             return Ok(());
         }
         let target = self.target(rank)?;
         self.with_state(|state| state.epochs.check_unlock(rank))?;
-        let done = self.finish("MPI_Win_unlock", Some(rank));
+        let done = self.wait_pending("MPI_Win_unlock", Some(rank));
         if let Some(kind) = self.change_epochs(|epochs| epochs.unlock(rank)) {
-            let begun = target.way(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
-            self.pend(rank, begun, Form::Plain);
+            let started = target.access(&self.0.comm)?.words.unlock(self.core(), kind, 1)?;
+            self.record_pending(rank, started, CompleteBy::Flush);
         }
         done
     }
@@ -271,7 +272,7 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] in another epoch.
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
     }
 
@@ -280,14 +281,14 @@ impl Window {
     /// # Errors
     /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; errors of operations.
     pub fn unlock_all(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         self.with_state(|state| state.epochs.check_unlock_all())?;
-        let mut done = self.finish_all("MPI_Win_unlock_all");
+        let mut done = self.wait_all_pending("MPI_Win_unlock_all");
         for (rank, times) in self.change_epochs(Epochs::unlock_all) {
             let unlock = || {
-                let words = &self.target(rank)?.way(&self.0.comm)?.words;
-                let begun = words.unlock(self.core(), LockKind::Shared, times)?;
-                self.pend(rank, begun, Form::Plain);
+                let words = &self.target(rank)?.access(&self.0.comm)?.words;
+                let started = words.unlock(self.core(), LockKind::Shared, times)?;
+                self.record_pending(rank, started, CompleteBy::Flush);
                 Ok(())
             };
             done = done.and(unlock());
@@ -309,13 +310,13 @@ impl Window {
     }
 
     fn flush_pending(&self, rank: i32) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         if rank == PROC_NULL {
             return Ok(());
         }
         self.target(rank)?;
-        self.with_state(|state| state.epochs.flush(Some(rank)))?;
-        self.finish("MPI_Win_flush", Some(rank))
+        self.with_state(|state| state.epochs.check_flush(Some(rank)))?;
+        self.wait_pending("MPI_Win_flush", Some(rank))
     }
 
     /// As [`Window::flush`], for all ranks.
@@ -323,9 +324,9 @@ impl Window {
     /// # Errors
     /// As [`Window::flush`].
     pub fn flush_all(&self) -> Result<()> {
-        self.enter()?;
-        self.with_state(|state| state.epochs.flush(None))?;
-        self.finish_all("MPI_Win_flush_all")
+        self.begin_call()?;
+        self.with_state(|state| state.epochs.check_flush(None))?;
+        self.wait_all_pending("MPI_Win_flush_all")
     }
 
     /// Orders this process's loads and stores in its memory with others' accesses to it (`MPI_Win_sync`).
@@ -333,7 +334,7 @@ impl Window {
     /// # Errors
     /// [`Class::WIN`] for a window that was freed.
     pub fn sync(&self) -> Result<()> {
-        self.enter()?;
+        self.begin_call()?;
         fence(Ordering::SeqCst);
         self.core().test(|_| None::<()>);
         Ok(())

@@ -8,15 +8,15 @@ use verbs::{Buf, RemoteAddr};
 use crate::comm::communicator::Comm;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::rma::card::Card;
-use crate::rma::directory::Known;
+use crate::rma::control_messages::ControlClient;
+use crate::rma::control_words::ControlWords;
+use crate::rma::desc::WindowDesc;
+use crate::rma::directory::DirectoryCache;
 use crate::rma::epoch::Grant;
-use crate::rma::served::Asking;
-use crate::rma::words::Words;
 
 /// Elements in a member's memory (`target_rank`, `target_disp`, `target_count`, `target_datatype`).
 #[derive(Clone, Debug)]
-pub struct At {
+pub struct TargetRange {
     /// The member's rank.
     pub rank: i32,
     /// Offset of the first element, in the member's displacement units; in a dynamic window, its address there.
@@ -30,15 +30,15 @@ pub struct At {
 /// The location of a member's part of the window.
 pub(super) enum Data {
     /// At an address in this process: its own part, or mapped here.
-    Near { address: usize, _mapped: Option<Buf> },
+    Mapped { address: usize, _mapped: Option<Buf> },
     /// At an address for the device.
-    Far(RemoteAddr),
+    Remote(RemoteAddr),
 }
 
 /// How to reach a member's memory, determined by the first operation on it.
-pub(super) struct Reach {
+pub(super) struct TargetAccess {
     pub(super) data: Data,
-    pub(super) words: Words,
+    pub(super) words: ControlWords,
     /// The member's port that is used.
     pub(super) port: usize,
 }
@@ -47,38 +47,43 @@ pub(super) struct Reach {
 pub(super) struct Target {
     rank: i32,
     pub(super) process: u32,
-    pub(super) card: Card,
+    pub(super) desc: WindowDesc,
     /// Bytes of its control block.
     block: usize,
     /// The address where its part is mapped here, if known from the start.
-    near: Option<usize>,
-    way: OnceLock<Reach>,
+    mapped_at: Option<usize>,
+    access: OnceLock<TargetAccess>,
     /// Valid if operations on its part may complete immediately.
     pub(super) grant: Grant,
     /// Its attached memory, as last read.
-    pub(super) attached: Known,
+    pub(super) attached: DirectoryCache,
 }
 
 /// The location of a member's elements.
 pub(super) enum Elements {
     /// In memory of this process.
-    Near(Buffer),
+    Mapped(Buffer),
     /// In a peer's memory: contiguous runs of bytes in type-map order.
-    Far(Vec<(RemoteAddr, u64)>),
+    Remote(Vec<(RemoteAddr, u64)>),
 }
 
 impl Target {
-    /// A member, by rank and process, with a control block of `block` bytes. Its part is mapped at `near`, if given.
-    pub(super) fn new((rank, process): (i32, u32), card: Card, block: usize, near: Option<usize>) -> Self {
-        let (way, grant, attached) = (OnceLock::new(), Grant::default(), Known::default());
-        Self { rank, process, card, block, near, way, grant, attached }
+    /// A member, by rank and process, with a control block of `block` bytes. Its part is mapped at `mapped_at`, if given.
+    pub(super) fn new(
+        (rank, process): (i32, u32),
+        desc: WindowDesc,
+        block: usize,
+        mapped_at: Option<usize>,
+    ) -> Self {
+        let (access, grant, attached) = (OnceLock::new(), Grant::default(), DirectoryCache::default());
+        Self { rank, process, desc, block, mapped_at, access, grant, attached }
     }
 
     /// This process itself.
-    pub(super) fn own(who: (i32, u32), card: Card, address: usize, words: Words) -> Self {
-        let target = Self::new(who, card, 0, Some(address));
-        let way = Reach { data: Data::Near { address, _mapped: None }, words, port: 0 };
-        Self { way: OnceLock::from(way), ..target }
+    pub(super) fn own(who: (i32, u32), desc: WindowDesc, address: usize, words: ControlWords) -> Self {
+        let target = Self::new(who, desc, 0, Some(address));
+        let access = TargetAccess { data: Data::Mapped { address, _mapped: None }, words, port: 0 };
+        Self { access: OnceLock::from(access), ..target }
     }
 
     /// Its rank in the window.
@@ -87,34 +92,34 @@ impl Target {
     }
 
     /// The address where its part is mapped here, if known without connecting.
-    pub(super) fn near(&self) -> Option<usize> {
-        self.near
+    pub(super) fn mapped_at(&self) -> Option<usize> {
+        self.mapped_at
     }
 
     /// How to reach it from a member of the window's communicator. The first call connects to it.
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when it is lost.
-    pub(super) fn way(&self, comm: &Comm) -> Result<&Reach> {
-        if let Some(way) = self.way.get() {
-            return Ok(way);
+    pub(super) fn access(&self, comm: &Comm) -> Result<&TargetAccess> {
+        if let Some(access) = self.access.get() {
+            return Ok(access);
         }
-        let found = self.find_way(comm)?;
+        let found = self.resolve_access(comm)?;
         // Another thread may have stored its result first.
-        Ok(self.way.get_or_init(|| found))
+        Ok(self.access.get_or_init(|| found))
     }
 
     /// The address where its part is mapped here, and its words, if they were determined before.
     #[inline(always)]
-    pub(super) fn known_near(&self) -> Option<(usize, &Words)> {
-        let way = self.way.get()?;
-        match way.data {
-            Data::Near { address, .. } => Some((address, &way.words)),
-            Data::Far(_) => None,
+    pub(super) fn mapped_part(&self) -> Option<(usize, &ControlWords)> {
+        let access = self.access.get()?;
+        match access.data {
+            Data::Mapped { address, .. } => Some((address, &access.words)),
+            Data::Remote(_) => None,
         }
     }
 
-    fn find_way(&self, comm: &Comm) -> Result<Reach> {
+    fn resolve_access(&self, comm: &Comm) -> Result<TargetAccess> {
         let (core, process) = (comm.core(), self.process);
         core.with(|engine| engine.transport.connect(process))?;
         core.wait("connecting to a member of a window", |engine| match engine.transport.lost(process) {
@@ -122,26 +127,28 @@ impl Target {
             None => engine.transport.is_open(process).then_some(Ok(())),
         })??;
         core.with(|engine| {
-            let (near, port) = engine.transport.ports_to(process)?;
-            let (data, control) = (self.card.data[port], self.card.control[port]);
+            let (local_port, port) = engine.transport.ports_to(process)?;
+            let (data, control) = (self.desc.data[port], self.desc.control[port]);
             let mapped = |of: u8, at: RemoteAddr, len: usize| {
                 (usize::from(of) == port && len > 0).then(|| engine.transport.map(process, at, len)).flatten()
             };
-            let map_data = || mapped(self.card.data_port, data, self.card.size as usize);
+            let map_data = || mapped(self.desc.data_port, data, self.desc.size as usize);
             let data = match self
-                .near
+                .mapped_at
                 .map(|address| (address, None))
                 .or_else(|| map_data().map(|memory| (memory.as_ptr().expose_provenance(), Some(memory))))
             {
-                Some((address, _mapped)) => Data::Near { address, _mapped },
-                None => Data::Far(data),
+                Some((address, _mapped)) => Data::Mapped { address, _mapped },
+                None => Data::Remote(data),
             };
-            let words = match mapped(self.card.control_port, control, self.block) {
-                Some(block) => Words::near(block)?,
-                None if engine.transport.nics()[near].has_atomics() => Words::far(process, control),
-                None => Words::Asked(Asking::new(comm, process)?),
+            let words = match mapped(self.desc.control_port, control, self.block) {
+                Some(block) => ControlWords::mapped(block)?,
+                None if engine.transport.nics()[local_port].has_atomics() => {
+                    ControlWords::remote(process, control)
+                }
+                None => ControlWords::ByMessage(ControlClient::new(comm, process)?),
             };
-            Ok(Reach { data, words, port })
+            Ok(TargetAccess { data, words, port })
         })
     }
 
@@ -149,7 +156,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Class::DISP`] for a negative displacement; [`Class::RMA_RANGE`] for elements outside of it.
-    pub(super) fn offset(&self, at: &At) -> Result<i64> {
+    pub(super) fn offset(&self, at: &TargetRange) -> Result<i64> {
         if at.displacement < 0 {
             let text = format!("the target's displacement {} is negative", at.displacement);
             return Err(Error::new(Class::DISP, text));
@@ -158,7 +165,7 @@ impl Target {
             Some(run) => run.offset..run.offset.saturating_add_unsigned(run.length),
             None => at.datatype.span(at.count).map_err(|error| Error::new(Class::COUNT, error.text))?,
         };
-        let (begin, size) = (at.displacement.checked_mul(self.card.unit as i64), self.card.size);
+        let (begin, size) = (at.displacement.checked_mul(self.desc.unit as i64), self.desc.size);
         let inside = |begin: &i64| {
             let (first, end) = (begin.checked_add(span.start), begin.checked_add(span.end));
             span.is_empty()
@@ -167,28 +174,28 @@ impl Target {
         begin.filter(inside).ok_or_else(|| {
             let text = format!(
                 "bytes {} to {} from displacement {} on, in units of {}, are not in the {size} bytes of rank {}",
-                span.start, span.end, at.displacement, self.card.unit, at.rank
+                span.start, span.end, at.displacement, self.desc.unit, at.rank
             );
             Error::new(Class::RMA_RANGE, text)
         })
     }
 
     /// The elements at an [`Target::offset`] in this member's part.
-    pub(super) fn elements(&self, comm: &Comm, at: &At, offset: i64) -> Result<Elements> {
-        match &self.way(comm)?.data {
-            Data::Near { address, .. } => {
+    pub(super) fn elements(&self, comm: &Comm, at: &TargetRange, offset: i64) -> Result<Elements> {
+        match &self.access(comm)?.data {
+            Data::Mapped { address, .. } => {
                 let begin = address.wrapping_add_signed(offset as isize);
                 // SAFETY: within the member's part, which was checked, and which is mapped here until the window is freed.
                 // Test: puts_and_gets_move_elements.
-                unsafe { Buffer::new(begin, at.count, at.datatype.clone()) }.map(Elements::Near)
+                unsafe { Buffer::new(begin, at.count, at.datatype.clone()) }.map(Elements::Mapped)
             }
-            Data::Far(part) => runs(*part, offset, at).map(Elements::Far),
+            Data::Remote(part) => runs(*part, offset, at).map(Elements::Remote),
         }
     }
 }
 
 /// The contiguous runs of elements that start `offset` bytes from `part`.
-pub(super) fn runs(part: RemoteAddr, offset: i64, at: &At) -> Result<Vec<(RemoteAddr, u64)>> {
+pub(super) fn runs(part: RemoteAddr, offset: i64, at: &TargetRange) -> Result<Vec<(RemoteAddr, u64)>> {
     if let Some(run) = at.datatype.single_run(at.count) {
         return Ok(vec![(part.offset((offset + run.offset) as u64), run.length)]);
     }

@@ -6,21 +6,21 @@ use verbs::SendOp;
 
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
-use crate::p2p::engine::Begun;
+use crate::p2p::engine::Started;
 use crate::req::request::Request;
-use crate::rma::epoch::{LockKind, Ready};
+use crate::rma::epoch::{BeforeOp, LockKind};
 use crate::rma::object::{Flavor, Pending, Window};
-use crate::rma::target::{At, Elements, Target};
+use crate::rma::target::{Elements, Target, TargetRange};
 use crate::status::{PROC_NULL, Status};
 
 /// Number of pending operations above which completed ones are dropped.
 const PENDING_MANY: usize = 256;
 
-/// Whether the program holds a request for an operation.
+/// How the program learns of the completion of an operation: by a flush or the end of the epoch, or by its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    Plain,
-    Requested,
+pub(super) enum CompleteBy {
+    Flush,
+    Request,
 }
 
 impl Window {
@@ -31,11 +31,11 @@ impl Window {
     /// for elements that do not exist; [`Class::TRUNCATE`] for more bytes than the target's elements have; [`Class::PROC_ABORTED`]
     /// when the target is lost.
     #[inline]
-    pub fn put(&self, origin: &Buffer, at: &At) -> Result<()> {
-        if self.put_near(origin, at) {
+    pub fn put(&self, origin: &Buffer, at: &TargetRange) -> Result<()> {
+        if self.put_mapped(origin, at) {
             return Ok(());
         }
-        self.copy(origin, at, SendOp::Write, Form::Plain).map(drop)
+        self.copy(origin, at, SendOp::Write, CompleteBy::Flush).map(drop)
     }
 
     /// Reads elements of a member's memory into a buffer (`MPI_Get`), which is filled after a flush, or the epoch's end.
@@ -43,90 +43,103 @@ impl Window {
     /// # Errors
     /// As [`Window::put`].
     #[inline]
-    pub fn get(&self, origin: &Buffer, at: &At) -> Result<()> {
-        if self.get_near(origin, at) {
+    pub fn get(&self, origin: &Buffer, at: &TargetRange) -> Result<()> {
+        if self.get_mapped(origin, at) {
             return Ok(());
         }
-        self.copy(origin, at, SendOp::Read, Form::Plain).map(drop)
+        self.copy(origin, at, SendOp::Read, CompleteBy::Flush).map(drop)
     }
 
     /// As [`Window::put`], with a request that completes when the buffer may be reused. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::put`].
-    pub fn rput(&self, origin: &Buffer, at: &At) -> Result<Request> {
-        self.copy(origin, at, SendOp::Write, Form::Requested).map(|begun| self.request(begun))
+    pub fn rput(&self, origin: &Buffer, at: &TargetRange) -> Result<Request> {
+        self.copy(origin, at, SendOp::Write, CompleteBy::Request).map(|started| self.request(started))
     }
 
     /// As [`Window::get`], with a request that completes when the buffer is filled. Only in lock epochs.
     ///
     /// # Errors
     /// As [`Window::put`].
-    pub fn rget(&self, origin: &Buffer, at: &At) -> Result<Request> {
-        self.copy(origin, at, SendOp::Read, Form::Requested).map(|begun| self.request(begun))
+    pub fn rget(&self, origin: &Buffer, at: &TargetRange) -> Result<Request> {
+        self.copy(origin, at, SendOp::Read, CompleteBy::Request).map(|started| self.request(started))
     }
 
-    pub(super) fn request(&self, begun: Begun) -> Request {
-        Request::new(&self.0.comm, begun)
+    pub(super) fn request(&self, started: Started) -> Request {
+        Request::new(&self.0.comm, started)
     }
 
     fn copy(
         &self,
         origin: &Buffer,
-        at: &At,
+        at: &TargetRange,
         op: fn(verbs::RemoteAddr) -> SendOp,
-        form: Form,
-    ) -> Result<Begun> {
-        let Some((target, elements)) = self.reach(origin, at, form)? else {
-            return Ok(Begun::Over(Status::empty()));
+        complete_by: CompleteBy,
+    ) -> Result<Started> {
+        let Some((target, elements)) = self.prepare_target(origin, at, complete_by)? else {
+            return Ok(Started::Completed(Status::empty()));
         };
         let is_read = op(verbs::RemoteAddr::default()).fetches();
         match elements {
-            Elements::Near(there) => {
+            Elements::Mapped(there) => {
                 self.core().host().charge_copy(origin.len());
                 let (from, to) = if is_read { (&there, origin) } else { (origin, &there) };
                 to.copy_apart(from);
                 // The program may next store a flag that another process polls.
                 fence(Ordering::Release);
-                Ok(Begun::Over(Status::empty()))
+                Ok(Started::Completed(Status::empty()))
             }
-            Elements::Far(places) => {
-                if form == Form::Plain && self.carry(origin, at, target, !is_read)? {
-                    return Ok(Begun::Over(Status::empty()));
+            Elements::Remote(places) => {
+                if complete_by == CompleteBy::Flush && self.queue_as_message(origin, at, target, !is_read)? {
+                    return Ok(Started::Completed(Status::empty()));
                 }
-                let begun =
-                    self.core().with(|engine| engine.move_bytes(target.process, &places, origin, op))?;
-                Ok(self.pend(at.rank, begun, form))
+                let started =
+                    self.core().with(|engine| engine.rdma_transfer(target.process, &places, origin, op))?;
+                Ok(self.record_pending(at.rank, started, complete_by))
             }
         }
     }
 
     /// Queues an operation that is sent as a message when its epoch completes. Returns whether it was queued.
-    fn carry(&self, origin: &Buffer, at: &At, target: &Target, is_put: bool) -> Result<bool> {
-        let (Some(carrier), Some(run)) = (&self.0.carrier, at.datatype.single_run(at.count)) else {
+    fn queue_as_message(
+        &self,
+        origin: &Buffer,
+        at: &TargetRange,
+        target: &Target,
+        is_put: bool,
+    ) -> Result<bool> {
+        let (Some(message_rma), Some(run)) = (&self.0.message_rma, at.datatype.single_run(at.count)) else {
             return Ok(false);
         };
-        if !carrier.takes(is_put, origin.len()) || !self.with_state(|state| state.epochs.is_started()) {
+        if !message_rma.sends_as_message(is_put, origin.len())
+            || !self.with_state(|state| state.epochs.is_started())
+        {
             return Ok(false);
         }
         let offset = (target.offset(at)? + run.offset) as u64;
-        carrier.keep(self.core().host(), at.rank, is_put, offset, origin);
+        message_rma.queue(self.core().host(), at.rank, is_put, offset, origin);
         Ok(true)
     }
 
     /// The target's elements, which have the origin's size in bytes; `None` for [`PROC_NULL`], and for no bytes. Takes the target's
     /// lock if the epoch requires it.
-    pub(super) fn reach(&self, origin: &Buffer, at: &At, form: Form) -> Result<Option<(&Target, Elements)>> {
-        self.enter()?;
+    pub(super) fn prepare_target(
+        &self,
+        origin: &Buffer,
+        at: &TargetRange,
+        complete_by: CompleteBy,
+    ) -> Result<Option<(&Target, Elements)>> {
+        self.begin_call()?;
         self.0.is_ordered.store(false, Ordering::Relaxed);
         if at.rank == PROC_NULL {
             return Ok(None);
         }
         let target = self.target(at.rank)?;
-        let epoch = self.0.epoch.now();
-        let ready = self.with_state(|state| match form {
-            Form::Plain => state.epochs.operate(at.rank),
-            Form::Requested => state.epochs.operate_passively(at.rank),
+        let epoch = self.0.epoch.current();
+        let before = self.with_state(|state| match complete_by {
+            CompleteBy::Flush => state.epochs.check_operation(at.rank),
+            CompleteBy::Request => state.epochs.check_lock_epoch_operation(at.rank),
         })?;
         if !at.datatype.is_committed() {
             return Err(Error::new(
@@ -148,24 +161,24 @@ impl Window {
         if bytes == 0 {
             return Ok(None);
         }
-        if ready == Ready::Lock {
-            target.way(&self.0.comm)?.words.lock(self.core(), LockKind::Shared, self.group())?;
-            self.with_state(|state| state.epochs.locked_lazily(at.rank));
+        if before == BeforeOp::TakeLock {
+            target.access(&self.0.comm)?.words.lock(self.core(), LockKind::Shared, self.group())?;
+            self.with_state(|state| state.epochs.record_lazy_lock(at.rank));
         }
         if is_dynamic {
             return Ok(Some((target, self.attached_elements(target, at)?)));
         }
         let elements = target.elements(&self.0.comm, at, offset)?;
-        if matches!(elements, Elements::Near(_)) {
-            target.grant.give(epoch);
+        if matches!(elements, Elements::Mapped(_)) {
+            target.grant.set(epoch);
         }
         Ok(Some((target, elements)))
     }
 
     /// Records a started operation, for flushes.
-    pub(super) fn pend(&self, rank: i32, begun: Begun, form: Form) -> Begun {
-        let Begun::Under(key) = begun else { return begun };
-        let pending = Pending { rank, key, is_requested: form == Form::Requested };
+    pub(super) fn record_pending(&self, rank: i32, started: Started, complete_by: CompleteBy) -> Started {
+        let Started::InProgress(key) = started else { return started };
+        let pending = Pending { rank, key, is_requested: complete_by == CompleteBy::Request };
         let is_many = self.with_state(|state| {
             state.pending.push(pending);
             self.0.is_pending.store(true, Ordering::Relaxed);
@@ -173,10 +186,10 @@ impl Window {
         });
         if is_many {
             self.core().test(|engine| {
-                self.with_state(|state| state.pending.retain(|pending| !pending.is_forgotten(engine)));
+                self.with_state(|state| state.pending.retain(|pending| !pending.try_forget(engine)));
                 None::<()>
             });
         }
-        Begun::Under(key)
+        Started::InProgress(key)
     }
 }

@@ -12,7 +12,7 @@ pub enum Gauge {
     /// Messages that arrived before their receive was posted.
     UnexpectedTotal,
     /// Entries of both queues that were examined.
-    MatchLooks,
+    MatchProbes,
     /// Started operations whose status was not read yet.
     Operations,
     /// Connected processes.
@@ -36,7 +36,7 @@ impl Gauge {
         Self::UnexpectedMessages,
         Self::UnexpectedMost,
         Self::UnexpectedTotal,
-        Self::MatchLooks,
+        Self::MatchProbes,
         Self::Operations,
         Self::Connections,
         Self::WaitingRequests,
@@ -47,10 +47,10 @@ impl Gauge {
     ];
 
     /// Whether it is a counter of events, and not a current level.
-    pub fn counts(self) -> bool {
+    pub fn is_counter(self) -> bool {
         match self {
             Self::UnexpectedTotal
-            | Self::MatchLooks
+            | Self::MatchProbes
             | Self::MemoryFound
             | Self::MemoryRegistered
             | Self::CollectivesScheduled

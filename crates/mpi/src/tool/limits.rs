@@ -2,7 +2,7 @@
 
 use crate::coll::shm;
 use crate::error::{Class, Error, Result};
-use crate::p2p::proto::Chosen;
+use crate::p2p::proto::ProtocolLimits;
 use crate::p2p::shm_copy::SHARED_MIN;
 use crate::p2p::wire::{HEAD, LINE_MAX};
 use crate::peers::nic::{INLINE, Nic, Sizes};
@@ -41,7 +41,7 @@ impl Process {
         });
         let sizes = first.unwrap_or_else(|| Sizes::of_job(self.bootstrap().size()));
         Limits {
-            eager_max: chosen.eager_max.min(self.eager_most()),
+            eager_max: chosen.eager_max.min(self.eager_limit_max()),
             both_sides_min: chosen.both_sides_min,
             line_max: LINE_MAX as u64,
             inline_max: (INLINE - HEAD) as u64,
@@ -49,12 +49,12 @@ impl Process {
             slots: sizes.slots.into(),
             ring_bytes: sizes.ring as u64,
             parts_max,
-            shared_max: shm::SHOWN_MAX as u64,
+            shared_max: shm::BCOPY_MAX as u64,
         }
     }
 
     /// The longest eager message of any of this process's devices, in bytes.
-    fn eager_most(&self) -> u64 {
+    fn eager_limit_max(&self) -> u64 {
         let most = |nics: &[Nic]| nics.iter().map(Nic::payload_max).max();
         self.core().with(|engine| most(engine.transport.nics())).unwrap_or_default() as u64
     }
@@ -64,15 +64,16 @@ impl Process {
     /// # Errors
     /// [`Class::ARG`] for more than the longest eager message.
     pub fn set_eager_max(&self, bytes: u64) -> Result<()> {
-        let most = self.eager_most();
+        let most = self.eager_limit_max();
         if bytes > most {
             return Err(Error::new(
                 Class::ARG,
                 format_args!("{bytes} bytes do not fit into a message; {most} do"),
             ));
         }
-        self.core()
-            .with(|engine| engine.transport.choose(Chosen { eager_max: bytes, ..engine.transport.chosen() }));
+        self.core().with(|engine| {
+            engine.transport.choose(ProtocolLimits { eager_max: bytes, ..engine.transport.chosen() })
+        });
         Ok(())
     }
 
@@ -88,7 +89,7 @@ impl Process {
             ));
         }
         self.core().with(|engine| {
-            engine.transport.choose(Chosen { both_sides_min: bytes, ..engine.transport.chosen() })
+            engine.transport.choose(ProtocolLimits { both_sides_min: bytes, ..engine.transport.chosen() })
         });
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `gauges` | [`Gauge`]: queue lengths and counters |
-//! | `happenings` | [`Happening`]: events for tools |
+//! | `events` | [`ToolEvent`]: events for tools |
 //! | `reports` | the reports of a [`Process`](crate::Process) and a [`Comm`](crate::Comm): gauges, events and messages sent |
 //! | `limits` | [`Limits`]: the message sizes at which the protocol changes |
 //!
@@ -11,13 +11,13 @@
 //!
 //! Counting happens under the engine's lock, so that a count is a plain addition.
 
+mod events;
 mod gauges;
-mod happenings;
 mod limits;
 mod reports;
 
+pub(crate) use events::EventRecorder;
+pub use events::{ToolEvent, ToolEvents};
 pub use gauges::Gauge;
-pub(crate) use happenings::Watch;
-pub use happenings::{Happened, Happening};
 pub use limits::Limits;
-pub use pmi::profile::{Carried, Traffic};
+pub use pmi::profile::{MessageTotals, Traffic};

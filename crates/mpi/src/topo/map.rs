@@ -1,4 +1,4 @@
-//! [`placed`]: assigns members to the places of a topology, so that neighbours are on the same host where the program allows
+//! [`map_ranks`]: assigns members to the places of a topology, so that neighbours are on the same host where the program allows
 //! reordering.
 
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ pub(crate) type Edge = (usize, usize, u64);
 /// among equal ones, the place closest to its first one, so that its block becomes about as wide as long. The result is used only
 /// if it has less traffic between hosts than the present order, and less than an order in which the members of each host are
 /// consecutive.
-pub(crate) fn placed(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
+pub(crate) fn map_ranks(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
     let members = hosts.len();
     let mut around = vec![Vec::new(); members];
     for (a, b, weight) in edges.iter().filter(|(a, b, _)| a != b) {
@@ -25,9 +25,9 @@ pub(crate) fn placed(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
     hosts.iter().enumerate().for_each(|(member, host)| of_host[*host].push(member));
     let sizes: Vec<usize> = of_host.iter().map(Vec::len).collect();
     let in_rows: Vec<usize> = (0..sizes.len()).flat_map(|host| vec![host; sizes[host]]).collect();
-    let grown = grown(&sizes, &around);
-    let best = [in_rows, grown].into_iter().min_by_key(|hosts| cut(hosts, edges))?;
-    if cut(&best, edges) >= cut(hosts, edges) {
+    let grown = grow_partitions(&sizes, &around);
+    let best = [in_rows, grown].into_iter().min_by_key(|hosts| edge_cut(hosts, edges))?;
+    if edge_cut(&best, edges) >= edge_cut(hosts, edges) {
         return None;
     }
     let mut left: Vec<_> = of_host.into_iter().map(Vec::into_iter).collect();
@@ -35,13 +35,13 @@ pub(crate) fn placed(hosts: &[usize], edges: &[Edge]) -> Option<Vec<usize>> {
 }
 
 /// The total weight of edges between hosts, if place `p` is on host `hosts[p]`.
-fn cut(hosts: &[usize], edges: &[Edge]) -> u64 {
+fn edge_cut(hosts: &[usize], edges: &[Edge]) -> u64 {
     let between = edges.iter().filter(|(a, b, _)| hosts[*a] != hosts[*b]);
     between.map(|(_, _, weight)| weight).sum()
 }
 
 /// The host of each place, where each host in turn takes as many places as it has members.
-fn grown(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
+fn grow_partitions(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
     const FREE: usize = usize::MAX;
     let mut hosts = vec![FREE; around.len()];
     for (host, size) in sizes.iter().enumerate() {
@@ -58,7 +58,7 @@ fn grown(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
                 break;
             };
             if number == 0 {
-                far = steps_from(next, around);
+                far = distances_from(next, around);
             }
             hosts[next] = host;
             around[next].iter().for_each(|(other, weight)| drawn[*other] += weight);
@@ -68,7 +68,7 @@ fn grown(sizes: &[usize], around: &[Vec<(usize, u64)>]) -> Vec<usize> {
 }
 
 /// The number of edges on the shortest path from a place to each other one.
-fn steps_from(first: usize, around: &[Vec<(usize, u64)>]) -> Vec<usize> {
+fn distances_from(first: usize, around: &[Vec<(usize, u64)>]) -> Vec<usize> {
     let mut far = vec![usize::MAX; around.len()];
     far[first] = 0;
     let mut next = VecDeque::from([first]);
@@ -101,16 +101,16 @@ mod tests {
 
     /// The weight between hosts before and after, for a valid permutation of the members.
     fn cuts(hosts: &[usize], edges: &[Edge]) -> (u64, u64) {
-        let order = placed(hosts, edges).unwrap_or_else(|| (0..hosts.len()).collect());
+        let order = map_ranks(hosts, edges).unwrap_or_else(|| (0..hosts.len()).collect());
         let mut all = order.clone();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..hosts.len()), "each member has one place");
         let behind: Vec<usize> = order.iter().map(|member| hosts[*member]).collect();
-        (cut(hosts, edges), cut(&behind, edges))
+        (edge_cut(hosts, edges), edge_cut(&behind, edges))
     }
 
     #[test]
-    fn neighbours_come_to_be_on_one_host() {
+    fn map_puts_neighbours_on_one_host() {
         let in_turn = |members: usize, hosts: usize| (0..members).map(|m| m % hosts).collect::<Vec<_>>();
         let in_rows =
             |members: usize, hosts: usize| (0..members).map(|m| m * hosts / members).collect::<Vec<_>>();
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_better_stays() {
-        assert_eq!(placed(&[0; 16], &grid(4, 4, true)), None, "one host");
-        assert_eq!(placed(&[0, 0, 1, 1], &[(0, 1, 5), (2, 3, 5), (1, 2, 1)]), None);
-        assert_eq!(placed(&[0, 1], &[]), None);
-        assert_eq!(placed(&[], &[]), None);
+    fn optimal_order_is_kept() {
+        assert_eq!(map_ranks(&[0; 16], &grid(4, 4, true)), None, "one host");
+        assert_eq!(map_ranks(&[0, 0, 1, 1], &[(0, 1, 5), (2, 3, 5), (1, 2, 1)]), None);
+        assert_eq!(map_ranks(&[0, 1], &[]), None);
+        assert_eq!(map_ranks(&[], &[]), None);
         // Weights decide.
-        let order = placed(&[0, 0, 1, 1], &[(0, 2, 9), (1, 3, 9), (0, 1, 1), (2, 3, 1)]).expect("better");
+        let order = map_ranks(&[0, 0, 1, 1], &[(0, 2, 9), (1, 3, 9), (0, 1, 1), (2, 3, 1)]).expect("better");
         assert_eq!(order, [0, 2, 1, 3]);
     }
 }

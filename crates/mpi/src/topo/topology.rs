@@ -13,7 +13,7 @@ pub enum Topology {
     /// A graph known to all processes (`MPI_GRAPH`).
     Graph(Graph),
     /// A graph in which each process knows only its own neighbours (`MPI_DIST_GRAPH`).
-    Distributed(Distributed),
+    DistGraph(DistGraph),
 }
 
 /// A grid of processes; consecutive ranks differ in the last dimension first.
@@ -32,7 +32,7 @@ pub struct Graph {
 
 /// The neighbours of one process, with the weights of its edges if they have any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Distributed {
+pub struct DistGraph {
     /// Ranks that send to this process.
     pub sources: Vec<i32>,
     /// Ranks that this process sends to.
@@ -48,7 +48,7 @@ impl Topology {
         let (sources, destinations) = match self {
             Self::Grid(grid) => (some(&grid.neighbours(rank)), some(&grid.neighbours(rank))),
             Self::Graph(graph) => (some(graph.neighbours(rank)), some(graph.neighbours(rank))),
-            Self::Distributed(edges) => (some(&edges.sources), some(&edges.destinations)),
+            Self::DistGraph(edges) => (some(&edges.sources), some(&edges.destinations)),
         };
         Neighbours { sources, destinations, is_grid: matches!(self, Self::Grid(_)) }
     }
@@ -60,7 +60,7 @@ impl Grid {
     /// # Errors
     /// [`Class::DIMS`] for a dimension below 1, more than `i32::MAX` processes, or different numbers of periods and dimensions.
     pub fn new(dims: &[i32], periods: &[bool]) -> Result<Self> {
-        let wrong = || Error::new(Class::DIMS, format_args!("{dims:?} are no dimensions of a grid"));
+        let wrong = || Error::new(Class::DIMS, format_args!("{dims:?} are not valid dimensions of a grid"));
         let size = dims.iter().try_fold(1_i32, |size, dim| size.checked_mul(*dim).filter(|_| *dim > 0));
         if size.is_none() || dims.len() != periods.len() {
             return Err(wrong());
@@ -151,7 +151,7 @@ impl Grid {
     }
 
     /// The grid of the remaining dimensions, and the number of the part that contains a rank.
-    pub(crate) fn part(&self, rank: i32, remain: &[bool]) -> Result<(Self, i32)> {
+    pub(crate) fn sub_grid(&self, rank: i32, remain: &[bool]) -> Result<(Self, i32)> {
         if remain.len() != self.dims.len() {
             return Err(Error::new(Class::DIMS, "there must be a flag for each dimension"));
         }
@@ -220,13 +220,13 @@ pub fn fill_dims(nodes: i32, dims: &mut [i32]) -> Result<()> {
     let divisors: Vec<i32> = divisors.into_iter().filter(|d| rest % d == 0).collect();
     let large = divisors.iter().rev().map(|d| rest / d).filter(|d| divisors.last() != Some(d));
     let divisors: Vec<i32> = divisors.iter().copied().chain(large).collect();
-    let best = even_factors(rest, free, rest, &divisors).ok_or_else(wrong)?;
+    let best = balanced_factors(rest, free, rest, &divisors).ok_or_else(wrong)?;
     dims.iter_mut().filter(|dim| **dim == 0).zip(best).for_each(|(dim, best)| *dim = best);
     Ok(())
 }
 
 /// `count` descending factors of `rest`, the first as small as possible, then the next; none above `most`.
-fn even_factors(rest: i32, count: usize, most: i32, divisors: &[i32]) -> Option<Vec<i32>> {
+fn balanced_factors(rest: i32, count: usize, most: i32, divisors: &[i32]) -> Option<Vec<i32>> {
     if count == 1 {
         return (rest <= most).then(|| vec![rest]);
     }
@@ -234,7 +234,7 @@ fn even_factors(rest: i32, count: usize, most: i32, divisors: &[i32]) -> Option<
         **d <= most && rest % **d == 0 && (**d as f64).powi(count as i32) >= f64::from(rest) * 0.999
     };
     divisors.iter().filter(fits).find_map(|d| {
-        let mut factors = even_factors(rest / d, count - 1, *d, divisors)?;
+        let mut factors = balanced_factors(rest / d, count - 1, *d, divisors)?;
         factors.insert(0, *d);
         Some(factors)
     })
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grids_know_their_places() {
+    fn grid_coordinates_and_shifts() {
         let grid = Grid::new(&[2, 3], &[false, true]).expect("dimensions");
         for rank in 0..6 {
             let coords = grid.coords(rank).expect("inside");
@@ -259,15 +259,15 @@ mod tests {
         assert_eq!(grid.shift(3, 1, i32::MIN), Ok((5, 4)));
         assert_eq!(grid.shift(0, 2, 1).expect_err("none").class, Class::DIMS);
         assert_eq!(grid.neighbours(0), [PROC_NULL, 3, 2, 1]);
-        assert_eq!(grid.part(4, &[false, true]), Ok((Grid::new(&[3], &[true]).expect("one"), 1)));
-        assert_eq!(grid.part(4, &[false, false]).map(|(grid, at)| (grid.size(), at)), Ok((1, 4)));
+        assert_eq!(grid.sub_grid(4, &[false, true]), Ok((Grid::new(&[3], &[true]).expect("one"), 1)));
+        assert_eq!(grid.sub_grid(4, &[false, false]).map(|(grid, at)| (grid.size(), at)), Ok((1, 4)));
         for wrong in [&[0, 3][..], &[-1, 3], &[1 << 16, 1 << 16], &[2]] {
             assert_eq!(Grid::new(wrong, &[false; 2]).expect_err("none").class, Class::DIMS);
         }
     }
 
     #[test]
-    fn graphs_are_checked() {
+    fn invalid_graphs_are_errors() {
         let graph = Graph::new(&[2, 3, 3], &[1, 2, 0]).expect("a graph");
         assert_eq!((graph.neighbours(0), graph.neighbours(1)), (&[1, 2][..], &[0][..]));
         assert_eq!((graph.neighbours(2), graph.neighbours(3)), (&[][..], &[][..]));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_are_even() {
+    fn dims_are_balanced() {
         let of = |nodes, dims: &[i32]| {
             let mut dims = dims.to_vec();
             fill_dims(nodes, &mut dims).map(|()| dims)

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use datatypes::{Basic, Datatype};
 use mpi::{
-    ANY_SOURCE, ANY_TAG, Board, Buffer, Comm, Config, Connect, Kind, Lane, OneSided, Port, Process, Status,
-    Tuning, With,
+    ANY_SOURCE, ANY_TAG, Buffer, CollKind, Comm, Config, Connect, LocalKvs, MatchEngine, OneSided, PeerTag,
+    Port, Process, Status, Tuning,
 };
 use verbs::host::world::{self, Ended, Factory, World};
 use verbs::host::{Host, Task};
@@ -55,9 +55,9 @@ pub(crate) struct Play {
     /// Which one-sided operations are sent as messages.
     pub(crate) one_sided: OneSided,
     /// The transport of messages.
-    pub(crate) lane: Lane,
+    pub(crate) match_engine: MatchEngine,
     /// Collective algorithms by name.
-    pub(crate) algorithms: &'static [(Kind, &'static str)],
+    pub(crate) algorithms: &'static [(CollKind, &'static str)],
 }
 
 impl Play {
@@ -71,7 +71,7 @@ impl Play {
             factory,
             fast_path: false,
             one_sided: OneSided::default(),
-            lane: Lane::Verbs,
+            match_engine: MatchEngine::Verbs,
             algorithms: &[],
         }
     }
@@ -81,11 +81,11 @@ impl Play {
         let config =
             world::Config { seed: self.seed, factory: self.factory, stack: 1 << 20, max_events: 200_000_000 };
         let mut world = World::new(config);
-        let board = Board::new(self.ranks);
+        let kvs = LocalKvs::new(self.ranks);
         for rank in 0..self.ranks {
             let name = format!("rank-{rank}");
             let node = world.node(&name);
-            let (host, board, body, name_of_node) = (node.host(), board.clone(), body.clone(), name.clone());
+            let (host, kvs, body, name_of_node) = (node.host(), kvs.clone(), body.clone(), name.clone());
             let run = move || {
                 let names = self.algorithms.iter().map(|(kind, name)| (*kind, (*name).to_owned()));
                 let tuning = Tuning { costs: None, algorithms: names.collect() };
@@ -94,10 +94,10 @@ impl Play {
                     tuning,
                     fast_path: self.fast_path,
                     one_sided: self.one_sided,
-                    lane: self.lane,
+                    match_engine: self.match_engine,
                     ..Config::default()
                 };
-                rank_body(&host, &board, rank, (self.card, "card", &name_of_node), how, body)
+                rank_body(&host, &kvs, rank, (self.card, "card", &name_of_node), how, body)
             };
             world.rank(&name, &[&node], run).expect("a rank");
         }
@@ -107,7 +107,7 @@ impl Play {
 
 fn rank_body(
     host: &Host,
-    board: &Arc<Board>,
+    kvs: &Arc<LocalKvs>,
     rank: u32,
     (device, fabric, node): (&str, &str, &str),
     how: Config,
@@ -117,7 +117,7 @@ fn rank_body(
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: fabric.into() }];
     let config = Config { ports, node: node.into(), ..how };
-    let process = Process::start(host, &config, board.seat(rank, host)).expect("a job");
+    let process = Process::start(host, &config, kvs.bootstrap(rank, host)).expect("a job");
     body(&process);
     process.finalize().expect("an end");
 }
@@ -139,8 +139,8 @@ pub(crate) fn in_threads(device: &'static str, ranks: u32, connect: Connect, bod
 }
 
 /// As [`in_threads`], with a message transport.
-pub(crate) fn in_threads_by(lane: Lane, device: &'static str, ranks: u32, body: Body) {
-    in_threads_with(vec![device], ranks, Config { lane, ..Config::default() }, body);
+pub(crate) fn in_threads_by(match_engine: MatchEngine, device: &'static str, ranks: u32, body: Body) {
+    in_threads_with(vec![device], ranks, Config { match_engine, ..Config::default() }, body);
 }
 
 /// As [`in_threads`] over iWARP, with messages by the fast path.
@@ -179,13 +179,13 @@ fn in_threads_at(
     node: impl Fn(u32) -> String,
     body: impl Fn(&Process) + Clone + Send + 'static,
 ) {
-    let (host, board) = (verbs::host::real::host(), Board::new(ranks));
+    let (host, kvs) = (verbs::host::real::host(), LocalKvs::new(ranks));
     let run = |rank: u32| {
-        let (host, board, how, body) = (host.clone(), board.clone(), how.clone(), body.clone());
+        let (host, kvs, how, body) = (host.clone(), kvs.clone(), how.clone(), body.clone());
         let (device, node) = (devices[rank as usize % devices.len()], node(rank));
         move || {
             let _alarm = Alarm;
-            rank_body(&host, &board, rank, (device, "fabric", &node), how, body);
+            rank_body(&host, &kvs, rank, (device, "fabric", &node), how, body);
         }
     };
     let threads: Vec<Task> =
@@ -210,19 +210,19 @@ pub(crate) fn pattern(rank: i32, number: usize, len: usize) -> Vec<u8> {
 }
 
 /// Any source, any tag.
-pub(crate) const ANY: With = With { rank: ANY_SOURCE, tag: ANY_TAG };
+pub(crate) const ANY: PeerTag = PeerTag { rank: ANY_SOURCE, tag: ANY_TAG };
 
-pub(crate) fn with(rank: i32, tag: i32) -> With {
-    With { rank, tag }
+pub(crate) fn with(rank: i32, tag: i32) -> PeerTag {
+    PeerTag { rank, tag }
 }
 
 /// Sends bytes in the standard mode.
-pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: With) {
+pub(crate) fn send(comm: &Comm, mut bytes: Vec<u8>, to: PeerTag) {
     comm.send(mpi::Mode::Standard, &buffer(&mut bytes), to).expect("sent");
 }
 
 /// Receives a message of at most `room` bytes.
-pub(crate) fn receive(comm: &Comm, room: usize, from: With) -> (Vec<u8>, Status) {
+pub(crate) fn receive(comm: &Comm, room: usize, from: PeerTag) -> (Vec<u8>, Status) {
     let mut bytes = vec![0xee; room];
     let status = comm.receive(buffer(&mut bytes), from).expect("valid");
     bytes.truncate(status.bytes as usize);

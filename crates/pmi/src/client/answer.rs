@@ -5,7 +5,7 @@ use crate::wire::{Message, WireError, excerpt};
 
 /// The next step of joining.
 pub(super) enum Next {
-    Say(Vec<u8>),
+    Send(Vec<u8>),
     /// Wait, because the server has more to send.
     Wait,
     Joined,
@@ -15,11 +15,11 @@ pub(super) enum Next {
 pub(super) fn refusal(message: &Message<'_>) -> Result<Option<String>, WireError> {
     let code = message.number::<i64>("rc")?.unwrap_or(0);
     let words = || message.get("msg").or_else(|| message.get("errmsg")).map(excerpt);
-    Ok((code != 0).then(|| words().unwrap_or_else(|| format!("error {code}, without a word"))))
+    Ok((code != 0).then(|| words().unwrap_or_else(|| format!("error {code}, without a message"))))
 }
 
 /// Checks that the answer to a step of joining is of the expected kind, and positive.
-pub(super) fn granted(
+pub(super) fn check_granted(
     message: &Message<'_>,
     expected: &'static str,
     what: &'static str,
@@ -40,12 +40,12 @@ pub(super) fn version_of(message: &Message<'_>, wanted: u32) -> Result<(u32, u32
     if message.name() == EXPECTED && number != wanted {
         return Err(Failure::Version(number, message.number("pmi_subversion")?.unwrap_or(0)));
     }
-    granted(message, EXPECTED, "to let this rank join")?;
+    check_granted(message, EXPECTED, "to let this rank join")?;
     Ok((message.need_number("pmi_version")?, message.need_number("pmi_subversion")?))
 }
 
 /// The name of the job's key-value space.
-pub(super) fn name_of(message: &Message<'_>, key: &'static str) -> Result<String, Failure> {
+pub(super) fn kvs_name(message: &Message<'_>, key: &'static str) -> Result<String, Failure> {
     let name = message.need(key)?;
     if (1..=NAME_LEN_MAX).contains(&name.len()) {
         Ok(name.to_owned())
@@ -55,6 +55,6 @@ pub(super) fn name_of(message: &Message<'_>, key: &'static str) -> Result<String
 }
 
 /// A number that is `None` if negative.
-pub(super) fn count_of(number: i64) -> Option<u32> {
+pub(super) fn non_negative(number: i64) -> Option<u32> {
     u32::try_from(number).ok()
 }

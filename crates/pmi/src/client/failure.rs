@@ -1,7 +1,7 @@
 //! [`Failure`] and [`RequestError`]: errors between a rank and its process manager.
 
 use crate::mapping::{MappingError, RANKS_MAX};
-use crate::spawn::OwnError;
+use crate::spawn::SpawnRequestError;
 use crate::value::TextError;
 use crate::wire::{COMMAND_LEN_MAX, WireError};
 use thiserror::Error;
@@ -17,7 +17,7 @@ pub enum Failure {
     #[error("the process manager's message cannot be read: {0}")]
     Wire(#[from] WireError),
     /// A message of another kind than the awaited one.
-    #[error("the process manager said {got:?} where {} was due: one of the two is out of step", expected.unwrap_or("nothing"))]
+    #[error("the process manager sent {got:?} where {} was expected", expected.unwrap_or("nothing"))]
     Unexpected {
         /// The received message.
         got: String,
@@ -34,12 +34,12 @@ pub enum Failure {
     },
     /// The server uses another version.
     #[error(
-        "the process manager speaks PMI {0}.{1}, which is not spoken here: try the other of PMI-1 and PMI-2"
+        "the process manager uses PMI {0}.{1}, which this rank does not support: try the other of PMI-1 and PMI-2"
     )]
     Version(u32, u32),
     /// An invalid rank, or a job with no ranks or too many.
     #[error(
-        "rank {rank} of {size} cannot be: a job has between 1 and {RANKS_MAX} ranks, numbered from 0; see PMI_RANK and PMI_SIZE"
+        "rank {rank} of {size} is invalid: a job has between 1 and {RANKS_MAX} ranks, numbered from 0; see PMI_RANK and PMI_SIZE"
     )]
     Placement {
         /// The rank.
@@ -68,16 +68,16 @@ pub enum RequestError {
     #[error("the last request is not answered yet: take its event first")]
     Busy,
     /// After the connection has ended, for any reason.
-    #[error("the connection to the process manager is over")]
-    Over,
+    #[error("the connection to the process manager has ended")]
+    Closed,
     /// A text that not every server can carry.
     #[error(transparent)]
     Text(#[from] TextError),
     /// A spawn that not every server understands.
     #[error(transparent)]
-    Spawn(#[from] OwnError),
+    Spawn(#[from] SpawnRequestError),
     /// A group barrier, which this server does not have.
-    #[error("the process manager speaks PMI {0}.{1}; barriers of groups need 1.2: use a fence")]
+    #[error("the process manager uses PMI {0}.{1}; barriers of groups need 1.2: use a fence")]
     NoGroups(u32, u32),
     /// An invalid group.
     #[error("this rank must be in the group, all of which must be of the job, and no rank twice")]

@@ -27,7 +27,7 @@ pub struct Job {
     pub version: (u32, u32),
     /// The longest key in bytes.
     pub key_len_max: usize,
-    /// The longest value in bytes; see [`Self::room`].
+    /// The longest value in bytes; see [`Self::value_len_max_for`].
     pub value_len_max: usize,
 }
 
@@ -41,14 +41,14 @@ impl Job {
 
     /// The longest value, in bytes, that fits into a put of this key.
     #[must_use]
-    pub fn room(&self, key: &str) -> usize {
+    pub fn value_len_max_for(&self, key: &str) -> usize {
         let command = "cmd=put kvsname= key= value=\n".len() + self.name.len() + key.len();
         self.value_len_max.min(COMMAND_LEN_MAX.saturating_sub(command.max(REPLY_OVERHEAD)))
     }
 }
 
 /// Checks the rank and the size.
-pub(super) fn checked(job: Job) -> Result<Job, Failure> {
+pub(super) fn check_placement(job: Job) -> Result<Job, Failure> {
     let Job { rank, size, .. } = job;
     if rank < size && size <= RANKS_MAX { Ok(job) } else { Err(Failure::Placement { rank, size }) }
 }

@@ -33,14 +33,14 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use crate::spawn::OwnError;
+use crate::spawn::SpawnRequestError;
 use crate::value::{check_key, check_line, check_value};
 use crate::wire::{COMMAND_LEN_MAX, Framing, Inbox, Message, Outbox, WireError, excerpt};
 use answer::{Next, refusal};
-use job::checked;
+use job::check_placement;
 use pmi1::Pmi1;
 use pmi2::Pmi2;
-use request::Awaited;
+use request::PendingReply;
 use std::collections::VecDeque;
 
 pub use failure::{BARRIERS_MAX, Failure, NAME_LEN_MAX, RequestError};
@@ -123,14 +123,14 @@ impl Dialect {
         }
     }
 
-    fn write(&self, request: &Request<'_>, job: &Job) -> Result<Vec<u8>, OwnError> {
+    fn write(&self, request: &Request<'_>, job: &Job) -> Result<Vec<u8>, SpawnRequestError> {
         match self {
             Self::One(pmi) => pmi.write(request, &job.name),
             Self::Two(_) => pmi2::write(request, &job.name),
         }
     }
 
-    fn reply_to(&self, awaited: Awaited) -> &'static str {
+    fn reply_to(&self, awaited: PendingReply) -> &'static str {
         match self {
             Self::One(_) => pmi1::reply_to(awaited),
             Self::Two(_) => pmi2::reply_to(awaited),
@@ -144,7 +144,7 @@ enum Phase {
     Joining,
     Ready,
     /// Finalized or aborted: nothing more is sent.
-    Over,
+    Closed,
     Failed(Failure),
 }
 
@@ -154,7 +154,7 @@ pub struct Client {
     dialect: Dialect,
     job: Job,
     phase: Phase,
-    awaited: Option<Awaited>,
+    awaited: Option<PendingReply>,
     /// Tags of the group barriers that this rank waits for.
     tags: Vec<u32>,
     inbox: Inbox,
@@ -171,7 +171,7 @@ impl Client {
         let (dialect, first, job) = match join {
             Join::Descriptor { rank, size } => {
                 let (pmi, first) = Pmi1::at_descriptor();
-                (Dialect::One(pmi), first, checked(Job::new(rank, size))?)
+                (Dialect::One(pmi), first, check_placement(Job::new(rank, size))?)
             }
             Join::Port { id } => {
                 let (pmi, first) = Pmi1::at_port(id);
@@ -180,7 +180,7 @@ impl Client {
             }
             Join::Pmi2 { rank, size } => {
                 let (pmi, first) = Pmi2::new();
-                (Dialect::Two(pmi), first, checked(Job::new(rank, size))?)
+                (Dialect::Two(pmi), first, check_placement(Job::new(rank, size))?)
             }
         };
         let mut outbox = Outbox::default();
@@ -217,7 +217,7 @@ impl Client {
         while !bytes.is_empty() {
             match &self.phase {
                 Phase::Failed(failure) => return Err(failure.clone()),
-                Phase::Over => return Ok(()),
+                Phase::Closed => return Ok(()),
                 Phase::Joining | Phase::Ready => {}
             }
             self.step(&mut bytes).inspect_err(|failure| self.phase = Phase::Failed(failure.clone()))?;
@@ -231,7 +231,7 @@ impl Client {
     /// If the rank was not finalized.
     pub fn handle_eof(&mut self) -> Result<(), Failure> {
         match &self.phase {
-            Phase::Over => Ok(()),
+            Phase::Closed => Ok(()),
             Phase::Failed(failure) => Err(failure.clone()),
             Phase::Joining | Phase::Ready => {
                 self.phase = Phase::Failed(Failure::Closed);
@@ -248,7 +248,7 @@ impl Client {
     /// The job, once this rank has joined it.
     #[must_use]
     pub fn job(&self) -> Option<&Job> {
-        matches!(self.phase, Phase::Ready | Phase::Over).then_some(&self.job)
+        matches!(self.phase, Phase::Ready | Phase::Closed).then_some(&self.job)
     }
 
     /// Sends a request.
@@ -258,10 +258,10 @@ impl Client {
     pub fn request(&mut self, request: &Request<'_>) -> Result<(), RequestError> {
         match self.phase {
             Phase::Joining => return Err(RequestError::NotJoined),
-            Phase::Over | Phase::Failed(_) => return Err(RequestError::Over),
+            Phase::Closed | Phase::Failed(_) => return Err(RequestError::Closed),
             Phase::Ready => {}
         }
-        let awaited = Awaited::of(request);
+        let awaited = PendingReply::for_request(request);
         if awaited.is_some() && self.awaited.is_some() {
             return Err(RequestError::Busy);
         }
@@ -274,7 +274,7 @@ impl Client {
         self.awaited = awaited.or(self.awaited);
         match *request {
             Request::Barrier { tag, .. } => self.tags.push(tag),
-            Request::Abort { .. } => self.phase = Phase::Over,
+            Request::Abort { .. } => self.phase = Phase::Closed,
             _ => {}
         }
         Ok(())
@@ -286,13 +286,13 @@ impl Client {
         match *request {
             Request::Put { key, value } => {
                 check_key(key, job.key_len_max)?;
-                check_value(value, job.room(key))?;
+                check_value(value, job.value_len_max_for(key))?;
             }
             // Keys of the process manager itself may be read.
             Request::Get { key } => check_key(key.strip_prefix("PMI_").unwrap_or(key), job.key_len_max)?,
             Request::Publish { service, port } => {
                 check_key(service, job.key_len_max)?;
-                check_value(port, job.room(service))?;
+                check_value(port, job.value_len_max_for(service))?;
             }
             Request::Unpublish { service } | Request::Lookup { service } => {
                 check_key(service, job.key_len_max)?
@@ -332,12 +332,12 @@ impl Client {
         let Some(text) = self.inbox.take(bytes)? else { return Ok(()) };
         let message = Message::parse(&text, framing)?;
         if self.phase == Phase::Ready {
-            let event = self.answer(&message)?;
+            let event = self.handle_answer(&message)?;
             self.events.push_back(event);
             return Ok(());
         }
         match self.dialect.join(&message, &mut self.job)? {
-            Next::Say(command) => self.outbox.push(command),
+            Next::Send(command) => self.outbox.push(command),
             Next::Wait => {}
             Next::Joined => {
                 self.phase = Phase::Ready;
@@ -348,8 +348,8 @@ impl Client {
     }
 
     /// The event for an answer.
-    fn answer(&mut self, message: &Message<'_>) -> Result<Event, Failure> {
-        if let Some(event) = self.group_answer(message)? {
+    fn handle_answer(&mut self, message: &Message<'_>) -> Result<Event, Failure> {
+        if let Some(event) = self.handle_barrier_answer(message)? {
             return Ok(event);
         }
         let expected = self.awaited.map(|awaited| self.dialect.reply_to(awaited));
@@ -359,26 +359,29 @@ impl Client {
         self.awaited = None;
         let refusal = refusal(message)?;
         Ok(match (awaited, refusal) {
-            (Awaited::Get | Awaited::Lookup, Some(_)) => Event::Value(None),
-            (Awaited::Get | Awaited::Lookup, None) if message.get("found") == Some("FALSE") => {
+            (PendingReply::Get | PendingReply::Lookup, Some(_)) => Event::Value(None),
+            (PendingReply::Get | PendingReply::Lookup, None) if message.get("found") == Some("FALSE") => {
                 Event::Value(None)
             }
-            (Awaited::Get, None) => Event::Value(Some(message.need("value")?.to_owned())),
-            (Awaited::Lookup, None) => Event::Value(Some(message.need("port")?.to_owned())),
-            (Awaited::Finalize, _) => {
+            (PendingReply::Get, None) => Event::Value(Some(message.need("value")?.to_owned())),
+            (PendingReply::Lookup, None) => Event::Value(Some(message.need("port")?.to_owned())),
+            (PendingReply::Finalize, _) => {
                 // A refused finalize is not repeated.
-                self.phase = Phase::Over;
+                self.phase = Phase::Closed;
                 Event::Finalized
             }
             (_, Some(why)) => Event::Refused(why),
-            (Awaited::Spawn, None) => Event::Spawned(errors_of(message)?),
-            (Awaited::Put | Awaited::Fence | Awaited::Publish | Awaited::Unpublish, None) => Event::Done,
+            (PendingReply::Spawn, None) => Event::Spawned(errors_of(message)?),
+            (
+                PendingReply::Put | PendingReply::Fence | PendingReply::Publish | PendingReply::Unpublish,
+                None,
+            ) => Event::Done,
         })
     }
 
     /// The event if this answers a group barrier.
-    fn group_answer(&mut self, message: &Message<'_>) -> Result<Option<Event>, Failure> {
-        if message.name() != pmi1::reply_to(Awaited::Fence) || self.tags.is_empty() {
+    fn handle_barrier_answer(&mut self, message: &Message<'_>) -> Result<Option<Event>, Failure> {
+        if message.name() != pmi1::reply_to(PendingReply::Fence) || self.tags.is_empty() {
             return Ok(None);
         }
         let tag: Option<u32> = message.number("tag")?;

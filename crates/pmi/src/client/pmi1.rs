@@ -1,11 +1,11 @@
 //! A rank's side of PMI-1: joins in seven steps, and encodes requests.
 
-use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
+use super::answer::{Next, check_granted, kvs_name, non_negative, refusal, version_of};
 use super::failure::Failure;
-use super::job::{Job, checked};
-use super::request::{Awaited, Group, Request};
+use super::job::{Job, check_placement};
+use super::request::{Group, PendingReply, Request};
 use crate::mapping;
-use crate::spawn::{CAN_DECODE, OwnError};
+use crate::spawn::{CAN_DECODE, SpawnRequestError};
 use crate::value::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use crate::wire::{Draft, Framing, Message};
 
@@ -44,7 +44,7 @@ impl Pmi1 {
     pub(super) fn join(&mut self, message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
         let (step, command) = match self.step {
             Step::Port => {
-                granted(message, "initack", "this rank's number")?;
+                check_granted(message, "initack", "this rank's number")?;
                 (Step::Version, init())
             }
             // After the answer to the number, lines with rank and size follow. Some servers include both in the answer, too.
@@ -55,11 +55,11 @@ impl Pmi1 {
             }
             Step::Version => {
                 job.version = version_of(message, 1)?;
-                checked(job.clone())?;
+                check_placement(job.clone())?;
                 (Step::Limits, draft("get_maxes").finish())
             }
             Step::Limits => {
-                granted(message, "maxes", "to say how long keys may be")?;
+                check_granted(message, "maxes", "to say how long keys may be")?;
                 // The server's limits include the terminating zero.
                 let below = |key, most: usize| {
                     message.need_number::<usize>(key).map(|len| most.min(len.saturating_sub(1)))
@@ -70,28 +70,28 @@ impl Pmi1 {
                 (Step::Name, draft("get_my_kvsname").finish())
             }
             Step::Name => {
-                granted(message, "my_kvsname", "the name of the job's key-value space")?;
-                job.name = name_of(message, "kvsname")?;
+                check_granted(message, "my_kvsname", "the name of the job's key-value space")?;
+                job.name = kvs_name(message, "kvsname")?;
                 (Step::Appnum, draft("get_appnum").finish())
             }
             Step::Appnum => {
-                granted(message, "appnum", "the number of this rank's program")?;
-                job.appnum = count_of(message.need_number("appnum")?);
+                check_granted(message, "appnum", "the number of this rank's program")?;
+                job.appnum = non_negative(message.need_number("appnum")?);
                 (Step::UniverseSize, draft("get_universe_size").finish())
             }
             Step::UniverseSize => {
-                granted(message, "universe_size", "the size of the universe")?;
-                job.universe_size = count_of(message.need_number("size")?);
+                check_granted(message, "universe_size", "the size of the universe")?;
+                job.universe_size = non_negative(message.need_number("size")?);
                 (Step::Mapping, get(&job.name, "PMI_process_mapping").finish())
             }
-            Step::Mapping => return mapped(message, job),
+            Step::Mapping => return read_mapping(message, job),
         };
         self.step = step;
-        Ok(Next::Say(command))
+        Ok(Next::Send(command))
     }
 
     /// Encodes a request.
-    pub(super) fn write(&self, request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
+    pub(super) fn write(&self, request: &Request<'_>, name: &str) -> Result<Vec<u8>, SpawnRequestError> {
         let draft = match *request {
             Request::Put { key, value } => {
                 draft("put").with("kvsname", name).with("key", key).with("value", value)
@@ -115,11 +115,11 @@ impl Pmi1 {
 }
 
 /// Reads the process mapping, which is optional for a server.
-fn mapped(message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
-    let expected = reply_to(Awaited::Get);
+fn read_mapping(message: &Message<'_>, job: &mut Job) -> Result<Next, Failure> {
+    let expected = reply_to(PendingReply::Get);
     if message.name() != expected || refusal(message)?.is_none() {
-        granted(message, expected, "the process mapping")?;
-        job.nodes = Some(mapping::nodes(message.need("value")?, job.size)?);
+        check_granted(message, expected, "the process mapping")?;
+        job.nodes = Some(mapping::parse(message.need("value")?, job.size)?);
     }
     Ok(Next::Joined)
 }
@@ -134,16 +134,16 @@ fn init() -> Vec<u8> {
 }
 
 /// The name of the message that answers a request.
-pub(super) fn reply_to(awaited: Awaited) -> &'static str {
+pub(super) fn reply_to(awaited: PendingReply) -> &'static str {
     match awaited {
-        Awaited::Put => "put_result",
-        Awaited::Get => "get_result",
-        Awaited::Fence => "barrier_out",
-        Awaited::Publish => "publish_result",
-        Awaited::Unpublish => "unpublish_result",
-        Awaited::Lookup => "lookup_result",
-        Awaited::Spawn => "spawn_result",
-        Awaited::Finalize => "finalize_ack",
+        PendingReply::Put => "put_result",
+        PendingReply::Get => "get_result",
+        PendingReply::Fence => "barrier_out",
+        PendingReply::Publish => "publish_result",
+        PendingReply::Unpublish => "unpublish_result",
+        PendingReply::Lookup => "lookup_result",
+        PendingReply::Spawn => "spawn_result",
+        PendingReply::Finalize => "finalize_ack",
     }
 }
 

@@ -1,11 +1,11 @@
 //! A rank's side of PMI-2: joins in five steps, and encodes requests.
 
-use super::answer::{Next, count_of, granted, name_of, refusal, version_of};
+use super::answer::{Next, check_granted, kvs_name, non_negative, refusal, version_of};
 use super::failure::Failure;
-use super::job::{Job, checked};
-use super::request::{Awaited, Request};
+use super::job::{Job, check_placement};
+use super::request::{PendingReply, Request};
 use crate::mapping;
-use crate::spawn::OwnError;
+use crate::spawn::SpawnRequestError;
 use crate::wire::{Draft, Framing, Message};
 
 /// The step of joining that the server's next answer completes.
@@ -44,33 +44,33 @@ impl Pmi2 {
                 (Step::Placement, draft("fullinit").with("pmirank", job.rank).with("threaded", "FALSE"))
             }
             Step::Placement => {
-                granted(message, "fullinit-response", "to let this rank join")?;
+                check_granted(message, "fullinit-response", "to let this rank join")?;
                 job.rank = message.need_number("rank")?;
                 job.size = message.need_number("size")?;
-                checked(job.clone())?;
-                job.appnum = message.number("appnum")?.and_then(count_of);
+                check_placement(job.clone())?;
+                job.appnum = message.number("appnum")?.and_then(non_negative);
                 (Step::Name, draft("job-getid"))
             }
             Step::Name => {
-                granted(message, "job-getid-response", "the job's name")?;
-                job.name = name_of(message, "jobid")?;
+                check_granted(message, "job-getid-response", "the job's name")?;
+                job.name = kvs_name(message, "jobid")?;
                 (Step::Mapping, attribute("PMI_process_mapping"))
             }
             Step::Mapping => {
                 if let Some(text) = found(message)? {
-                    job.nodes = Some(mapping::nodes(text, job.size)?);
+                    job.nodes = Some(mapping::parse(text, job.size)?);
                 }
                 (Step::UniverseSize, attribute("universeSize"))
             }
             Step::UniverseSize => {
                 if found(message)?.is_some() {
-                    job.universe_size = count_of(message.need_number("value")?);
+                    job.universe_size = non_negative(message.need_number("value")?);
                 }
                 return Ok(Next::Joined);
             }
         };
         self.step = step;
-        Ok(Next::Say(command.finish()))
+        Ok(Next::Send(command.finish()))
     }
 }
 
@@ -88,26 +88,26 @@ fn found<'a>(message: &Message<'a>) -> Result<Option<&'a str>, Failure> {
     if message.name() == EXPECTED && (refusal(message)?.is_some() || message.get("found") == Some("FALSE")) {
         return Ok(None);
     }
-    granted(message, EXPECTED, "an attribute of the job")?;
+    check_granted(message, EXPECTED, "an attribute of the job")?;
     Ok(Some(message.need("value")?))
 }
 
 /// The name of the message that answers a request.
-pub(super) fn reply_to(awaited: Awaited) -> &'static str {
+pub(super) fn reply_to(awaited: PendingReply) -> &'static str {
     match awaited {
-        Awaited::Put => "kvs-put-response",
-        Awaited::Get => "kvs-get-response",
-        Awaited::Fence => "kvs-fence-response",
-        Awaited::Publish => "name-publish-response",
-        Awaited::Unpublish => "name-unpublish-response",
-        Awaited::Lookup => "name-lookup-response",
-        Awaited::Spawn => "spawn-response",
-        Awaited::Finalize => "finalize-response",
+        PendingReply::Put => "kvs-put-response",
+        PendingReply::Get => "kvs-get-response",
+        PendingReply::Fence => "kvs-fence-response",
+        PendingReply::Publish => "name-publish-response",
+        PendingReply::Unpublish => "name-unpublish-response",
+        PendingReply::Lookup => "name-lookup-response",
+        PendingReply::Spawn => "spawn-response",
+        PendingReply::Finalize => "finalize-response",
     }
 }
 
 /// Encodes a request.
-pub(super) fn write(request: &Request<'_>, name: &str) -> Result<Vec<u8>, OwnError> {
+pub(super) fn write(request: &Request<'_>, name: &str) -> Result<Vec<u8>, SpawnRequestError> {
     let draft = match *request {
         Request::Put { key, value } => draft("kvs-put").with("key", key).with("value", value),
         Request::Get { key } => draft("kvs-get").with("jobid", name).with("srcid", -1).with("key", key),

@@ -69,7 +69,7 @@ pub enum Request<'a> {
 
 /// A request that is not answered yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Awaited {
+pub(super) enum PendingReply {
     Put,
     Get,
     Fence,
@@ -80,9 +80,9 @@ pub(super) enum Awaited {
     Finalize,
 }
 
-impl Awaited {
+impl PendingReply {
     /// The answer that a request waits for, if it must be answered before the next.
-    pub(super) fn of(request: &Request<'_>) -> Option<Self> {
+    pub(super) fn for_request(request: &Request<'_>) -> Option<Self> {
         Some(match request {
             Request::Put { .. } => Self::Put,
             Request::Get { .. } => Self::Get,

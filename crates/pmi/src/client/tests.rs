@@ -56,11 +56,14 @@ fn joining_under_hydra() {
     assert_eq!((job.appnum, job.universe_size, job.nodes.as_deref()), (Some(0), None, Some(&[0, 0][..])));
     assert_eq!((job.key_len_max, job.value_len_max), (63, 1023));
     // The first command has 40 characters around the value, and an answer up to 64.
-    assert_eq!((job.room("a"), job.room(&"k".repeat(63))), (960, 1024 - 29 - 10 - 63));
+    assert_eq!(
+        (job.value_len_max_for("a"), job.value_len_max_for(&"k".repeat(63))),
+        (960, 1024 - 29 - 10 - 63)
+    );
 }
 
 #[test]
-fn joining_under_gforker_which_says_less() {
+fn joining_under_gforker_with_fewer_attributes() {
     let mut client = Client::new(Join::Descriptor { rank: 1, size: 2 }).expect("a rank of two");
     for (command, answer) in [
         (
@@ -116,7 +119,7 @@ fn joining_by_a_port() {
 }
 
 #[test]
-fn a_port_must_say_how_many_there_are() {
+fn joining_by_a_port_needs_the_job_size() {
     let mut client = Client::new(Join::Port { id: 1 }).expect("a rank");
     exchange(&mut client, "cmd=initack pmiid=1\n", "cmd=initack\ncmd=set debug=0\n").expect("not wrong yet");
     let failure = exchange(&mut client, HYDRA[0].0, HYDRA[0].1);
@@ -176,7 +179,7 @@ fn requests_of_pmi_1() {
             Request::Put { key: "A", value: "V" },
             "cmd=put kvsname=kvs_1_0_vm key=A value=V\n",
             "cmd=put_result rc=1\n",
-            Event::Refused("error 1, without a word".into()),
+            Event::Refused("error 1, without a message".into()),
         ),
         (
             Request::Get { key: "A" },
@@ -222,7 +225,7 @@ fn requests_of_pmi_1() {
     ] {
         assert_eq!(ask(&mut client, &request, command, answer), event, "{request:?}");
     }
-    assert_eq!((client.handle_eof(), client.request(&Request::Fence)), (Ok(()), Err(RequestError::Over)));
+    assert_eq!((client.handle_eof(), client.request(&Request::Fence)), (Ok(()), Err(RequestError::Closed)));
 }
 
 #[test]
@@ -287,14 +290,14 @@ fn aborting_needs_no_answer() {
         assert_eq!(String::from_utf8_lossy(client.transmit()), command);
         assert_eq!(client.handle_bytes(b"\xff whatever \n"), Ok(()));
         assert_eq!((client.handle_eof(), client.poll_event()), (Ok(()), None));
-        assert_eq!(client.request(&abort), Err(RequestError::Over));
+        assert_eq!(client.request(&abort), Err(RequestError::Closed));
     }
 }
 
 /// Goal: the answer to a group barrier is recognized among other answers. Method: a barrier of two ranks, then a get and a fence,
 /// answered in an order that only the tags identify.
 #[test]
-fn barriers_of_groups_are_answered_when_they_like() {
+fn group_barriers_are_answered_in_any_order() {
     let mut client = joined(2);
     for (group, tag, word) in
         [(Group::Ranks(&[1, 0]), 19, "1,0:19"), (Group::Node, 18, "NODE:18"), (Group::World, 17, "WORLD:17")]
@@ -320,7 +323,7 @@ fn barriers_of_groups_are_answered_when_they_like() {
 }
 
 #[test]
-fn barriers_that_cannot_end_are_not_begun() {
+fn barriers_that_cannot_complete_are_refused() {
     let barrier = |group, tag| Request::Barrier { group, tag };
     assert_eq!(joined(1).request(&barrier(Group::World, 1)), Err(RequestError::NoGroups(1, 1)));
     let mut client = joined(2);
@@ -346,9 +349,9 @@ fn one_request_at_a_time() {
 
 /// Goal: texts that a server would truncate are refused, and nothing of them is sent.
 #[test]
-fn texts_that_servers_cut() {
+fn texts_that_servers_would_truncate_are_refused() {
     let mut client = joined(1);
-    let room = client.job().expect("joined").room("A");
+    let room = client.job().expect("joined").value_len_max_for("A");
     let (fits, too_long) = ("v".repeat(room), "v".repeat(room + 1));
     for request in [
         Request::Put { key: "A", value: "a b" },
@@ -371,7 +374,7 @@ fn texts_that_servers_cut() {
 }
 
 #[test]
-fn groups_of_more_ranks_than_a_command_has_room_for() {
+fn groups_too_large_for_a_command_are_refused() {
     let mut client = joined(2);
     client.job.size = 1000;
     let ranks: Vec<u32> = (0..1000).collect();
@@ -432,7 +435,7 @@ fn servers_of_other_versions() {
 }
 
 #[test]
-fn places_that_cannot_be() {
+fn invalid_ranks_and_sizes_are_refused() {
     for (rank, size) in [(0, 0), (1, 1), (0, RANKS_MAX + 1), (u32::MAX, u32::MAX)] {
         for join in [Join::Descriptor { rank, size }, Join::Pmi2 { rank, size }] {
             assert_eq!(Client::new(join).err(), Some(Failure::Placement { rank, size }));
@@ -443,7 +446,7 @@ fn places_that_cannot_be() {
 
 /// Goal: a server cannot make a rank buffer more than one message. Method: endless lines, keys, sizes, errors.
 #[test]
-fn what_a_server_says_is_bounded() {
+fn server_messages_have_a_length_limit() {
     let endless = vec![b'x'; MESSAGE_LEN_MAX + 1];
     assert_eq!(joined(1).handle_bytes(&endless), Err(Failure::Wire(WireError::TooLong)));
     assert_eq!(joined_2().handle_bytes(b"999999cmd="), Err(Failure::Wire(WireError::TooLong)));
@@ -472,11 +475,11 @@ fn names_of_jobs_have_a_limit() {
 }
 
 #[test]
-fn answers_without_a_question() {
+fn unexpected_answers_are_failures() {
     for answer in ["cmd=put_result rc=0", "cmd=barrier_out", "cmd=init", "mcmd=spawn", ""] {
         let mut client = joined(2);
         client.handle_bytes(format!("{answer}\n").as_bytes()).expect_err(answer);
-        assert_eq!(client.request(&Request::Fence), Err(RequestError::Over));
+        assert_eq!(client.request(&Request::Fence), Err(RequestError::Closed));
     }
     let mut client = joined(2);
     client.request(&Request::Fence).expect("it can be asked for");

@@ -59,7 +59,7 @@ impl Proto {
 
 /// A number of messages, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct MessageTotals {
     /// Number of messages.
     pub messages: u64,
     /// Bytes of their data.
@@ -68,34 +68,34 @@ pub struct Carried {
 
 /// Messages sent, by protocol. The owner counts under the engine's lock, so that a count costs an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic([Carried; Proto::ALL.len()]);
+pub struct Traffic([MessageTotals; Proto::ALL.len()]);
 
 impl Traffic {
     /// Counts a message with `bytes` bytes of data.
     #[inline(always)]
     pub fn count(&mut self, proto: Proto, bytes: usize) {
-        let carried = &mut self.0[proto as usize];
-        carried.messages += 1;
-        carried.bytes += bytes as u64;
+        let totals = &mut self.0[proto as usize];
+        totals.messages += 1;
+        totals.bytes += bytes as u64;
     }
 
     /// Sets the numbers of one protocol.
-    pub(super) fn set(&mut self, proto: Proto, carried: Carried) {
-        self.0[proto as usize] = carried;
+    pub(super) fn set(&mut self, proto: Proto, totals: MessageTotals) {
+        self.0[proto as usize] = totals;
     }
 
     /// The counts of one protocol.
-    pub fn by(&self, proto: Proto) -> Carried {
+    pub fn for_protocol(&self, proto: Proto) -> MessageTotals {
         self.0[proto as usize]
     }
 
     /// The total of all protocols.
-    pub fn all(&self) -> Carried {
-        let sum = |sum: Carried, of: &Carried| Carried {
+    pub fn all(&self) -> MessageTotals {
+        let sum = |sum: MessageTotals, of: &MessageTotals| MessageTotals {
             messages: sum.messages.saturating_add(of.messages),
             bytes: sum.bytes.saturating_add(of.bytes),
         };
-        self.0.iter().fold(Carried::default(), sum)
+        self.0.iter().fold(MessageTotals::default(), sum)
     }
 
     /// The difference from an earlier state.
@@ -122,20 +122,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_kept_by_way_and_add_up() {
+    fn counts_are_kept_by_protocol_and_add_up() {
         let mut traffic = Traffic::default();
         traffic.count(Proto::EagerLine, 8);
         traffic.count(Proto::EagerLine, 0);
         let mut other = Traffic::default();
         other.count(Proto::RndvGet, 1 << 20);
         traffic.add(&other);
-        assert_eq!(traffic.by(Proto::EagerLine), Carried { messages: 2, bytes: 8 });
-        assert_eq!(traffic.all(), Carried { messages: 3, bytes: (1 << 20) + 8 });
-        assert_eq!(traffic.since(&other).all(), Carried { messages: 2, bytes: 8 });
+        assert_eq!(traffic.for_protocol(Proto::EagerLine), MessageTotals { messages: 2, bytes: 8 });
+        assert_eq!(traffic.all(), MessageTotals { messages: 3, bytes: (1 << 20) + 8 });
+        assert_eq!(traffic.since(&other).all(), MessageTotals { messages: 2, bytes: 8 });
     }
 
     #[test]
-    fn protocols_are_at_their_places() {
+    fn each_protocol_is_at_its_index() {
         for (at, proto) in Proto::ALL.into_iter().enumerate() {
             assert_eq!(proto as usize, at, "{}", proto.name());
         }

@@ -7,17 +7,17 @@ use crate::spawn::CAN_DECODE;
 use crate::wire::{Draft, Framing, Message, excerpt};
 
 /// A positive answer.
-fn good(name: &str) -> Draft {
+fn success_reply(name: &str) -> Draft {
     Draft::new(Framing::Lines, name).with("rc", 0)
 }
 
 /// A refusal, with a reason in one word.
-fn bad(name: &str, why: &str) -> Draft {
+fn failure_reply(name: &str, why: &str) -> Draft {
     Draft::new(Framing::Lines, name).with("rc", 1).with("msg", why)
 }
 
-fn result(name: &str, done: Result<(), &str>) -> Draft {
-    done.map_or_else(|why| bad(name, why), |()| good(name))
+fn reply(name: &str, done: Result<(), &str>) -> Draft {
+    done.map_or_else(|why| failure_reply(name, why), |()| success_reply(name))
 }
 
 impl Server {
@@ -28,7 +28,7 @@ impl Server {
         if is_spoken {
             rank.phase = Phase::Joined;
         }
-        let answer = result("response_to_init", if is_spoken { Ok(()) } else { Err("speak_PMI_1") });
+        let answer = reply("response_to_init", if is_spoken { Ok(()) } else { Err("speak_PMI_1") });
         rank.outbox.push(answer.with("pmi_version", 1).with("pmi_subversion", 2).finish());
         Ok(())
     }
@@ -38,7 +38,7 @@ impl Server {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let rank = &mut job.ranks[id.rank as usize];
         rank.phase = Phase::Finalized;
-        rank.outbox.push(good("finalize_ack").finish());
+        rank.outbox.push(success_reply("finalize_ack").finish());
         job.leave_barriers(id.rank);
         self.events.push_back(super::Event::Finalized(id));
         Ok(())
@@ -48,23 +48,23 @@ impl Server {
     pub(super) fn answer(&mut self, id: RankId, message: &Message<'_>) -> Result<(), Violation> {
         let Some(job) = self.jobs.get(&id.job) else { return Ok(()) };
         let answer = match message.name() {
-            "get_maxes" => good("maxes")
+            "get_maxes" => success_reply("maxes")
                 .with("kvsname_max", NAME_ROOM)
                 .with("keylen_max", KEY_ROOM)
                 .with("vallen_max", VALUE_ROOM)
                 .with(CAN_DECODE, 1),
-            "get_my_kvsname" => good("my_kvsname").with("kvsname", &job.name),
-            "get_appnum" => good("appnum").with("appnum", job.ranks[id.rank as usize].place.appnum),
+            "get_my_kvsname" => success_reply("my_kvsname").with("kvsname", &job.name),
+            "get_appnum" => success_reply("appnum").with("appnum", job.ranks[id.rank as usize].place.appnum),
             "get_universe_size" => {
-                good("universe_size").with("size", job.universe_size.map_or(-1, i64::from))
+                success_reply("universe_size").with("size", job.universe_size.map_or(-1, i64::from))
             }
             "get" => self.get(id, message)?,
-            "put" => result("put_result", self.put(id, message)?),
-            "publish_name" => result("publish_result", self.publish(id, message)?),
-            "unpublish_name" => result("unpublish_result", self.unpublish(message)?),
+            "put" => reply("put_result", self.put(id, message)?),
+            "publish_name" => reply("publish_result", self.publish(id, message)?),
+            "unpublish_name" => reply("unpublish_result", self.unpublish(message)?),
             "lookup_name" => match self.names.get(message.need("service")?) {
-                Some(published) => good("lookup_result").with("port", &published.port),
-                None => bad("lookup_result", "no_such_service"),
+                Some(published) => success_reply("lookup_result").with("port", &published.port),
+                None => failure_reply("lookup_result", "no_such_service"),
             },
             other => return Err(Violation::Unknown(excerpt(other))),
         };
@@ -77,13 +77,16 @@ impl Server {
     fn get(&self, id: RankId, message: &Message<'_>) -> Result<Draft, Violation> {
         const NAME: &str = "get_result";
         let Some(job) = self.jobs.get(&id.job).filter(|job| message.get("kvsname") == Some(&job.name)) else {
-            return Ok(bad(NAME, "no_such_kvsname"));
+            return Ok(failure_reply(NAME, "no_such_kvsname"));
         };
         let value = match message.need("key")? {
             "PMI_process_mapping" => job.mapping.as_ref(),
             key => job.space.get(key),
         };
-        Ok(value.map_or_else(|| bad(NAME, "no_such_key"), |value| good(NAME).with("value", value)))
+        Ok(value.map_or_else(
+            || failure_reply(NAME, "no_such_key"),
+            |value| success_reply(NAME).with("value", value),
+        ))
     }
 
     fn put(&mut self, id: RankId, message: &Message<'_>) -> Result<Result<(), &'static str>, Violation> {

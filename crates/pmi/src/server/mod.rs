@@ -6,7 +6,7 @@
 //! rank. Any call may produce answers for any rank. [`Server::poll_event`] returns the events that the owner must handle.
 //!
 //! A rank can change its own job's keys and published names, and nothing else. The memory that it can use in the server is bounded
-//! by the constants here, and a rank that violates the protocol is [`Left::Broken`], whatever it sends after that.
+//! by the constants here, and a rank that violates the protocol is [`Departure::Broken`], whatever it sends after that.
 
 mod answers;
 mod barriers;
@@ -15,7 +15,7 @@ mod tests;
 mod violation;
 
 use crate::mapping::{self, RANKS_MAX};
-use crate::spawn::{Reader, Spawn};
+use crate::spawn::{Spawn, SpawnReader};
 use crate::wire::{Draft, Framing, Inbox, Message, Outbox, excerpt};
 use barriers::{Barriers, Release};
 use std::collections::{BTreeMap, VecDeque};
@@ -118,13 +118,13 @@ pub enum Event {
         /// The rank.
         rank: RankId,
         /// How it left.
-        how: Left,
+        how: Departure,
     },
 }
 
 /// How a rank left.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Left {
+pub enum Departure {
     /// Without sending anything: it is not a parallel program.
     Silent,
     /// Regularly, after [`Event::Finalized`].
@@ -165,7 +165,7 @@ struct Rank {
     /// Number of its keys and published names.
     keys: usize,
     names: usize,
-    spawn: Option<Reader>,
+    spawn: Option<SpawnReader>,
     inbox: Inbox,
     outbox: Outbox,
 }
@@ -187,7 +187,7 @@ impl Rank {
 
 /// The server's state of a job.
 #[derive(Debug)]
-struct Served {
+struct JobState {
     name: String,
     universe_size: Option<u32>,
     /// The text of its process mapping; `None` if it exceeds the length of a value.
@@ -199,7 +199,7 @@ struct Served {
     gone: usize,
 }
 
-impl Served {
+impl JobState {
     /// Answers the released ranks of a barrier.
     fn release(&mut self, release: &Release) {
         let answer = Draft::new(Framing::Lines, "barrier_out").with("rc", i32::from(!release.is_complete));
@@ -234,7 +234,7 @@ struct Published {
 /// A PMI server for the jobs of a launcher.
 #[derive(Debug, Default)]
 pub struct Server {
-    jobs: BTreeMap<u32, Served>,
+    jobs: BTreeMap<u32, JobState>,
     added: u32,
     names: BTreeMap<String, Published>,
     events: VecDeque<Event>,
@@ -265,10 +265,10 @@ impl Server {
             return Err(JobError::Preput(excerpt(&pair.0)));
         }
         let nodes: Vec<u32> = job.ranks.iter().map(|place| place.node).collect();
-        let served = Served {
+        let served = JobState {
             name: job.name,
             universe_size: job.universe_size,
-            mapping: Some(mapping::text(&nodes)).filter(|text| text.len() < VALUE_ROOM),
+            mapping: Some(mapping::format(&nodes)).filter(|text| text.len() < VALUE_ROOM),
             space: job.preput.into_iter().collect(),
             ranks: job.ranks.into_iter().map(Rank::new).collect(),
             barriers: Barriers::new(nodes),
@@ -302,9 +302,9 @@ impl Server {
                 return;
             }
             let line = rank.inbox.take(&mut bytes).map_err(Violation::from);
-            let done = line.and_then(|line| line.map_or(Ok(()), |line| self.line(id, &line)));
+            let done = line.and_then(|line| line.map_or(Ok(()), |line| self.handle_line(id, &line)));
             if let Err(violation) = done {
-                self.leave(id, Left::Broken(violation));
+                self.end_rank(id, Departure::Broken(violation));
             }
         }
     }
@@ -313,13 +313,13 @@ impl Server {
     pub fn handle_eof(&mut self, id: RankId) {
         let Some(rank) = self.rank(id) else { return };
         let how = match rank.phase {
-            Phase::Fresh => Left::Silent,
-            Phase::Joined => Left::Vanished,
-            Phase::Finalized => Left::Finalized,
-            Phase::Aborted => Left::Aborted,
+            Phase::Fresh => Departure::Silent,
+            Phase::Joined => Departure::Vanished,
+            Phase::Finalized => Departure::Finalized,
+            Phase::Aborted => Departure::Aborted,
             Phase::Gone => return,
         };
-        self.leave(id, how);
+        self.end_rank(id, how);
     }
 
     /// The next event, in order.
@@ -356,7 +356,7 @@ impl Server {
     }
 
     /// Marks a rank as gone, answers the ranks that wait for it, and removes its job after the last rank.
-    fn leave(&mut self, id: RankId, how: Left) {
+    fn end_rank(&mut self, id: RankId, how: Departure) {
         let Some(job) = self.jobs.get_mut(&id.job) else { return };
         let rank = &mut job.ranks[id.rank as usize];
         rank.phase = Phase::Gone;
@@ -372,12 +372,12 @@ impl Server {
     }
 
     /// Handles a line.
-    fn line(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
+    fn handle_line(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         let Some(rank) = self.rank_mut(id) else { return Ok(()) };
         if rank.outbox.len() >= UNREAD_MAX {
             return Err(Violation::Unread);
         }
-        if rank.spawn.is_some() || Reader::begins(line) {
+        if rank.spawn.is_some() || SpawnReader::starts_request(line) {
             return self.spawn_line(id, line);
         }
         if line.starts_with("cmd=abort ") || line == "cmd=abort" {
@@ -422,7 +422,8 @@ impl Server {
         Ok(())
     }
 
-    /// Ends a rank's job, at any time. The message is everything after its key, because aborting programs may not format it properly.
+    /// Ends a rank's job, at any time. The message is everything after its key, because aborting programs may not format it
+    /// properly.
     fn abort(&mut self, id: RankId, line: &str) -> Result<(), Violation> {
         let Some(job) = self.jobs.get_mut(&id.job) else { return Ok(()) };
         let rank = &mut job.ranks[id.rank as usize];

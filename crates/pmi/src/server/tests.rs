@@ -1,7 +1,7 @@
 //! Dialogues of ranks with the server, byte by byte as MPICH's client sends them; and with misbehaving ranks.
 
 use super::*;
-use crate::spawn::{PeerError, Program, REQUEST_LEN_MAX};
+use crate::spawn::{Program, REQUEST_LEN_MAX, SpawnParseError};
 use crate::wire::{MESSAGE_LEN_MAX, WireError};
 
 const INIT: &str = "cmd=init pmi_version=1 pmi_subversion=1\n";
@@ -13,19 +13,19 @@ fn job(name: &str, nodes: &[u32]) -> Job {
 }
 
 /// All pending output of the server for a rank.
-fn heard(server: &mut Server, id: RankId) -> String {
-    let mut heard = String::new();
+fn replies(server: &mut Server, id: RankId) -> String {
+    let mut replies = String::new();
     while !server.transmit(id).is_empty() {
-        heard += std::str::from_utf8(server.transmit(id)).expect("text");
+        replies += std::str::from_utf8(server.transmit(id)).expect("text");
         server.sent(id, server.transmit(id).len());
     }
-    heard
+    replies
 }
 
 /// The server's output for a rank after this input.
 fn ask(server: &mut Server, id: RankId, text: &str) -> String {
     server.handle_bytes(id, text.as_bytes());
-    heard(server, id)
+    replies(server, id)
 }
 
 /// Ranks on these nodes that have sent `init`.
@@ -47,13 +47,13 @@ fn broken_by(text: &str) -> Violation {
     let (mut server, ids) = joined(&[0, 0]);
     assert_eq!(ask(&mut server, ids[0], text), "", "{text:?}");
     match server.poll_event() {
-        Some(Event::Left { rank, how: Left::Broken(violation) }) if rank == ids[0] => violation,
+        Some(Event::Left { rank, how: Departure::Broken(violation) }) if rank == ids[0] => violation,
         other => panic!("{text:?} makes {other:?}"),
     }
 }
 
 #[test]
-fn the_owner_reads_what_ranks_have_put() {
+fn the_owner_reads_values_that_ranks_have_put() {
     let (mut server, ids) = joined(&[0, 0]);
     ask(&mut server, ids[1], "cmd=put kvsname=k key=A value=B\n");
     assert_eq!((server.value(ids[0], "A"), server.value(ids[0], "B")), (Some("B"), None));
@@ -66,7 +66,7 @@ fn the_owner_reads_what_ranks_have_put() {
 }
 
 #[test]
-fn what_mpich_asks() {
+fn requests_of_mpich() {
     let mut server = Server::new();
     let mut job = job("job-0", &[0, 0, 1, 1]);
     job.ranks[2].appnum = 1;
@@ -104,12 +104,12 @@ fn what_mpich_asks() {
         assert_eq!(ask(&mut server, ids[2], text), answer, "{text}");
     }
     server.handle_eof(ids[2]);
-    let left = Event::Left { rank: ids[2], how: Left::Finalized };
+    let left = Event::Left { rank: ids[2], how: Departure::Finalized };
     assert_eq!(events(&mut server), [Event::Finalized(ids[2]), left]);
 }
 
 #[test]
-fn who_asks_for_pmi_2_may_ask_again() {
+fn a_rank_refused_for_pmi_2_may_retry_with_pmi_1() {
     let mut server = Server::new();
     let ids = server.add_job(job("k", &[0])).expect("a job");
     let refusal = "cmd=response_to_init rc=1 msg=speak_PMI_1 pmi_version=1 pmi_subversion=2\n";
@@ -125,7 +125,7 @@ fn a_fence_waits_for_all() {
         assert_eq!(ask(&mut server, ids[0], "cmd=barrier_in\n"), "", "round {round}");
         assert_eq!(ask(&mut server, ids[1], "cmd=barrier_in\n"), "cmd=barrier_out rc=0\n");
         for &id in &[ids[0], ids[2]] {
-            assert_eq!(heard(&mut server, id), "cmd=barrier_out rc=0\n");
+            assert_eq!(replies(&mut server, id), "cmd=barrier_out rc=0\n");
         }
     }
 }
@@ -137,7 +137,7 @@ fn barriers_of_groups() {
     let (mut server, ids) = joined(&[0, 0, 1, 1]);
     let mut say = |rank: usize, text: &str| {
         server.handle_bytes(ids[rank], format!("{text}\n").as_bytes());
-        [0, 1, 2, 3].map(|rank| heard(&mut server, ids[rank]))
+        [0, 1, 2, 3].map(|rank| replies(&mut server, ids[rank]))
     };
     let out = |ranks: &[usize], tag: u32| {
         [0, 1, 2, 3].map(|rank| match ranks.contains(&rank) {
@@ -165,7 +165,7 @@ fn barriers_of_groups() {
 
 /// Goal: no rank waits for a rank that will not enter. Method: it finalizes, or vanishes, before and while others wait.
 #[test]
-fn barriers_with_ranks_that_left() {
+fn barriers_of_departed_ranks_are_refused() {
     const REFUSED: &str = "cmd=barrier_out rc=1 msg=a_rank_has_left\n";
     let finalize: fn(&mut Server, RankId) = |server, id| server.handle_bytes(id, FINALIZE.as_bytes());
     for leave in [finalize, Server::handle_eof] {
@@ -173,19 +173,19 @@ fn barriers_with_ranks_that_left() {
         assert_eq!(ask(&mut server, ids[0], "cmd=barrier_in\n"), "");
         assert_eq!(ask(&mut server, ids[1], "cmd=barrier_in group=0,1:5\n"), "");
         leave(&mut server, ids[2]);
-        assert_eq!(heard(&mut server, ids[0]), REFUSED);
+        assert_eq!(replies(&mut server, ids[0]), REFUSED);
         assert_eq!(ask(&mut server, ids[0], "cmd=barrier_in\n"), REFUSED);
         assert_eq!(
             ask(&mut server, ids[0], "cmd=barrier_in group=0,2:5\n").trim_end(),
             format!("{} tag=5", REFUSED.trim_end())
         );
         assert_eq!(ask(&mut server, ids[0], "cmd=barrier_in group=1,0:5\n"), "cmd=barrier_out rc=0 tag=5\n");
-        assert_eq!(heard(&mut server, ids[1]), "cmd=barrier_out rc=0 tag=5\n");
+        assert_eq!(replies(&mut server, ids[1]), "cmd=barrier_out rc=0 tag=5\n");
     }
 }
 
 #[test]
-fn what_becomes_of_ranks() {
+fn departures_are_reported() {
     let (mut server, ids) = joined(&[0; 5]);
     let silent = server.add_job(job("other", &[0])).expect("a job")[0];
     server.handle_eof(silent);
@@ -205,14 +205,14 @@ fn what_becomes_of_ranks() {
     assert_eq!(
         events(&mut server),
         [
-            left(silent, Left::Silent),
-            left(ids[0], Left::Vanished),
+            left(silent, Departure::Silent),
+            left(ids[0], Departure::Vanished),
             abort(ids[1], 7, "Fatal error (a=b; c)"),
-            left(ids[1], Left::Aborted),
+            left(ids[1], Departure::Aborted),
             abort(ids[2], 1, ""),
             Event::Finalized(ids[3]),
-            left(ids[3], Left::Finalized),
-            left(ids[4], Left::Broken(Violation::Unknown("nonsense".into()))),
+            left(ids[3], Departure::Finalized),
+            left(ids[4], Departure::Broken(Violation::Unknown("nonsense".into()))),
         ]
     );
 }
@@ -237,16 +237,16 @@ fn spawning() {
         let preput = vec![("PARENT_ROOT_PORT_NAME".to_owned(), "tag#0".to_owned())];
         let spawn = Spawn { programs: vec![program], preput };
         assert_eq!(events(&mut server), [Event::Spawn { rank: id, spawn }]);
-        assert_eq!(heard(&mut server, id), "");
+        assert_eq!(replies(&mut server, id), "");
         server.spawned(ids[0], errors);
         server.spawned(id, errors);
         server.spawned(id, errors);
-        assert_eq!((heard(&mut server, id).as_str(), heard(&mut server, ids[0]).as_str()), (answer, ""));
+        assert_eq!((replies(&mut server, id).as_str(), replies(&mut server, ids[0]).as_str()), (answer, ""));
     }
 }
 
 #[test]
-fn what_is_no_protocol() {
+fn malformed_commands_are_violations() {
     assert_eq!(broken_by("cmd=spawn nprocs=1\n"), Violation::Unknown("spawn".into()));
     assert_eq!(broken_by(INIT), Violation::Order("init".into()));
     assert_eq!(broken_by("cmd=barrier_in\ncmd=get_appnum\n"), Violation::OutOfTurn("get_appnum".into()));
@@ -286,7 +286,7 @@ fn init_comes_first_and_finalize_last() {
     let ids = server.add_job(job("k", &[0, 0])).expect("a job");
     server.handle_bytes(ids[0], b"cmd=get_maxes\n");
     server.handle_bytes(ids[1], format!("{INIT}{FINALIZE}cmd=get_maxes\n").as_bytes());
-    let broken = |rank| Event::Left { rank, how: Left::Broken(Violation::Order("get_maxes".into())) };
+    let broken = |rank| Event::Left { rank, how: Departure::Broken(Violation::Order("get_maxes".into())) };
     assert_eq!(events(&mut server), [broken(ids[0]), Event::Finalized(ids[1]), broken(ids[1])]);
 }
 
@@ -317,11 +317,11 @@ fn limits() {
 }
 
 #[test]
-fn limits_beyond_which_a_rank_is_broken() {
+fn exceeded_limits_are_violations() {
     assert_eq!(broken_by(&"x".repeat(MESSAGE_LEN_MAX + 1)), Violation::Wire(WireError::TooLong));
     let endless =
         format!("mcmd=spawn\n{}", (0..REQUEST_LEN_MAX / 8).map(|n| format!("arg{n}=\n")).collect::<String>());
-    assert_eq!(broken_by(&endless), Violation::Spawn(PeerError::TooLong));
+    assert_eq!(broken_by(&endless), Violation::Spawn(SpawnParseError::TooLong));
     assert_eq!(broken_by(&"cmd=get_maxes\n".repeat(UNREAD_MAX + 1)), Violation::Unread);
     let barriers =
         |n: usize| (0..n).map(|tag| format!("cmd=barrier_in group=WORLD:{tag}\n")).collect::<String>();
@@ -335,7 +335,7 @@ fn limits_beyond_which_a_rank_is_broken() {
 }
 
 #[test]
-fn jobs_that_cannot_be() {
+fn invalid_jobs_are_refused() {
     let mut server = Server::new();
     assert_eq!(server.add_job(job("k", &[])), Err(JobError::Ranks(0)));
     let long = "k".repeat(NAME_ROOM);
@@ -354,7 +354,7 @@ fn jobs_that_cannot_be() {
 /// Goal: nothing of a job remains after its end. Method: its published names and its own name are free again, and its ranks are
 /// invalid.
 #[test]
-fn jobs_are_forgotten() {
+fn ended_jobs_are_removed() {
     let (mut server, ids) = joined(&[0, 0]);
     let other = server.add_job(job("other", &[0])).expect("a job")[0];
     assert!(ask(&mut server, other, INIT).contains("rc=0"));
@@ -373,7 +373,7 @@ fn jobs_are_forgotten() {
 }
 
 #[test]
-fn a_mapping_longer_than_a_value_is_not_told() {
+fn a_mapping_longer_than_a_value_is_omitted() {
     let (mut server, ids) = joined(&(0..200).map(|rank| rank * 2).collect::<Vec<_>>());
     let answer = ask(&mut server, ids[0], "cmd=get kvsname=k key=PMI_process_mapping\n");
     assert_eq!(answer, "cmd=get_result rc=1 msg=no_such_key\n");

@@ -1,6 +1,6 @@
 //! [`Violation`]: how a rank violated the protocol.
 
-use crate::spawn::PeerError;
+use crate::spawn::SpawnParseError;
 use crate::wire::WireError;
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub enum Violation {
     Wire(#[from] WireError),
     /// Not a valid spawn request.
     #[error(transparent)]
-    Spawn(#[from] PeerError),
+    Spawn(#[from] SpawnParseError),
     /// An unknown message.
     #[error("it asks for {0:?}, which PMI 1.2 does not have")]
     Unknown(String),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use host::Span;
-use pmi::profile::{Called, Carried, Profile, Proto, Traffic};
+use pmi::profile::{CallStats, MessageTotals, Profile, Proto, Traffic};
 
 use super::super::number::plural;
 
@@ -18,7 +18,7 @@ pub struct JobProfile {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CallRow<'a> {
     pub(super) name: &'a str,
-    pub(super) all: Called,
+    pub(super) all: CallStats,
     /// The rank that spent most time in it, and how much.
     pub(super) most: (usize, Span),
 }
@@ -28,7 +28,7 @@ pub(super) struct CallRow<'a> {
 pub(super) struct Pair {
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) sent: Carried,
+    pub(super) sent: MessageTotals,
 }
 
 impl JobProfile {
@@ -44,14 +44,14 @@ impl JobProfile {
     pub(super) fn calls(&self) -> Vec<CallRow<'_>> {
         let mut rows: BTreeMap<&str, CallRow<'_>> = BTreeMap::new();
         for (rank, profile) in self.known() {
-            for (name, called) in &profile.calls {
-                let new = CallRow { name, all: Called::default(), most: (rank, Span::ZERO) };
+            for (name, stats) in &profile.calls {
+                let new = CallRow { name, all: CallStats::default(), most: (rank, Span::ZERO) };
                 let row = rows.entry(name).or_insert(new);
-                row.all.calls = row.all.calls.saturating_add(called.calls);
-                row.all.time += called.time;
-                row.all.bytes = row.all.bytes.saturating_add(called.bytes);
-                if called.time > row.most.1 {
-                    row.most = (rank, called.time);
+                row.all.calls = row.all.calls.saturating_add(stats.calls);
+                row.all.time += stats.time;
+                row.all.bytes = row.all.bytes.saturating_add(stats.bytes);
+                if stats.time > row.most.1 {
+                    row.most = (rank, stats.time);
                 }
             }
         }
@@ -61,10 +61,10 @@ impl JobProfile {
     }
 
     /// Traffic by protocol.
-    pub(super) fn protocols(&self) -> Vec<(Proto, Carried)> {
+    pub(super) fn protocols(&self) -> Vec<(Proto, MessageTotals)> {
         let mut all = Traffic::default();
         self.known().flat_map(|(_, profile)| &profile.sent).for_each(|sent| all.add(sent));
-        let by = Proto::ALL.into_iter().map(|way| (way, all.by(way)));
+        let by = Proto::ALL.into_iter().map(|way| (way, all.for_protocol(way)));
         by.filter(|(_, sent)| sent.messages > 0).collect()
     }
 
@@ -114,7 +114,7 @@ impl JobProfile {
 
 /// The time that a rank spent in calls.
 pub(super) fn in_mpi(profile: &Profile) -> Span {
-    profile.calls.values().fold(Span::ZERO, |sum, called| sum + called.time)
+    profile.calls.values().fold(Span::ZERO, |sum, stats| sum + stats.time)
 }
 
 /// A part in per cent.
@@ -133,7 +133,7 @@ pub(super) mod tests {
             "watched:2000000000,call:MPI_Send:10:{us}000000:5000,call:MPI_Wait:10:{us}00000000:0,sent:{next}:eager/ring:10:5000"
         );
         let notes = |key: &str| (key == format!("profile-{rank}-0")).then_some(text.as_str());
-        Profile::of_notes(rank as u32, size, notes).expect("a note").expect("a profile")
+        Profile::from_notes(rank as u32, size, notes).expect("a note").expect("a profile")
     }
 
     /// Three ranks; the middle one has no profile.
@@ -146,10 +146,10 @@ pub(super) mod tests {
         let job = three();
         let calls = job.calls();
         assert_eq!(calls.iter().map(|row| row.name).collect::<Vec<_>>(), ["MPI_Wait", "MPI_Send"]);
-        assert_eq!(calls[0].all, Called { calls: 20, time: Span::from_us(400), bytes: 0 });
+        assert_eq!(calls[0].all, CallStats { calls: 20, time: Span::from_us(400), bytes: 0 });
         assert_eq!((calls[0].most, calls[1].all.bytes), ((2, Span::from_us(300)), 10_000));
-        assert_eq!(job.protocols(), [(Proto::EagerRing, Carried { messages: 20, bytes: 10_000 })]);
-        let sent = Carried { messages: 10, bytes: 5000 };
+        assert_eq!(job.protocols(), [(Proto::EagerRing, MessageTotals { messages: 20, bytes: 10_000 })]);
+        let sent = MessageTotals { messages: 10, bytes: 5000 };
         assert_eq!(job.pairs(), [Pair { from: 0, to: 1, sent }, Pair { from: 2, to: 0, sent }]);
     }
 

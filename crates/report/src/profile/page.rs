@@ -145,7 +145,7 @@ mod tests {
              sent:0:eager/ring:{most}:{most},sent:0:eager/copy:{most}:{most},sent:2:eager/ring:{most}:{most}"
         );
         let note = |key: &str| key.ends_with("-0").then_some(text.as_str());
-        let rank = |at| pmi::profile::Profile::of_notes(at, 2, note).expect("a note").expect("a profile");
+        let rank = |at| pmi::profile::Profile::from_notes(at, 2, note).expect("a note").expect("a profile");
         let job = JobProfile { ranks: vec![Some(rank(0)), Some(rank(1))] };
         assert!(profile_page("p", std::slice::from_ref(&job)).contains("MPI_Send"));
         assert!(crate::profile_text(&[job], 80, false).contains("18,446,744,073,709,551,615"));

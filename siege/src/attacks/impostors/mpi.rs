@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use auth::{OFFER, Seed};
 use datatypes::{Basic, Datatype};
-use mpi::{Board, Bootstrap as _, Buffer, Config, Gauge, Mode, PROTOCOL, Port, Process, With};
+use mpi::{Bootstrap as _, Buffer, Config, Gauge, LocalKvs, Mode, PROTOCOL, PeerTag, Port, Process};
 use rustix::process::Pid;
 use verbs::Buf;
 
@@ -95,13 +95,13 @@ impl Listener for Job {
 pub(crate) fn job() -> Result<()> {
     let name = hear()?.context("a device's name")?;
     let host = host::real::host();
-    let board = Board::new(RANKS);
+    let kvs = LocalKvs::new(RANKS);
     let start = |rank| -> Result<Process> {
         let device = fabric::open(&name, &host)?;
         let address = device.attr().port_addrs.first().copied().unwrap_or(Ipv4Addr::LOCALHOST.into());
         let ports = vec![Port { device, address, fabric: "fabric".into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        Ok(Process::start(&host, &config, board.seat(rank, &host))?)
+        Ok(Process::start(&host, &config, kvs.bootstrap(rank, &host))?)
     };
     let processes: Vec<Process> = std::thread::scope(|scope| {
         let starting: Vec<_> = (0..RANKS).map(|rank| scope.spawn(move || start(rank))).collect();
@@ -112,7 +112,7 @@ pub(crate) fn job() -> Result<()> {
         starting.into_iter().map(join).collect::<Result<_>>()
     })?;
     // The note of a process, which all programs of the user are assumed to know: its host, its seed, and where it listens.
-    let note = board.seat(0, &host).get("mpi-0")?;
+    let note = kvs.bootstrap(0, &host).get("mpi-0")?;
     let mut words = note.split(',').skip(1);
     let (seed, port) = (words.next().context("a seed")?, words.next().context("a port")?);
     say(format!("{} {seed}", port.split(';').next().unwrap_or_default()))?;
@@ -138,9 +138,9 @@ fn exchange(attacked: &Process, honest: &Process) -> Result<u128> {
     let rank = honest.world().rank();
     std::thread::scope(|scope| -> Result<()> {
         let sender = scope.spawn(|| -> Result<()> {
-            Ok(honest.world().send(Mode::Standard, &bytes()?, With { rank: 0, tag: 1 })?)
+            Ok(honest.world().send(Mode::Standard, &bytes()?, PeerTag { rank: 0, tag: 1 })?)
         });
-        attacked.world().receive(bytes()?, With { rank, tag: 1 })?;
+        attacked.world().receive(bytes()?, PeerTag { rank, tag: 1 })?;
         match sender.join() {
             Ok(sent) => sent,
             Err(_) => bail!("the sender panicked"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use auth::Key;
-use auth::meeting::{CHALLENGE, Connecting};
+use auth::handshake::{CHALLENGE, Connector};
 use host::Rng;
 use rustix::process::Pid;
 
@@ -117,7 +117,7 @@ impl Speech for Guest {
     }
 
     fn foreign(&mut self, _: &mut Rng) -> Result<Vec<u8>> {
-        Ok(Connecting::new(&self.challenge)?.context("no challenge")?.answer(&self.key).to_vec())
+        Ok(Connector::new(&self.challenge)?.context("no challenge")?.answer(&self.key).to_vec())
     }
 
     /// A proof, followed by the beginning of a 4 GiB message.

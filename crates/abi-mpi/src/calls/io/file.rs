@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ffi::{Out, Text, lock};
 use mpi::{FileMode, Representation, Whence};
 
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::callback::ConversionFunctions;
 use crate::calls::group::new_group;
 use crate::calls::info::{hints, new_info};
@@ -29,13 +29,13 @@ pub(crate) fn file_open(comm: Comm, filename: Text, amode: i32, info: types::Inf
         Ok(())
     };
     // Errors of opening do not invoke the communicator's handler.
-    open().map_err(|fault: Fault| fault.at(Whose::no_file()))
+    open().map_err(|fault: Fault| fault.for_owner(ErrhandlerOwner::null_file()))
 }
 
 pub(crate) fn file_close(fh: Out<File>) -> Answer {
     let handle = fh.get().unwrap_or(Handle::new(c::MPI_FILE_NULL));
     let file = get(handle, "fh")?.clone();
-    file.close().map_err(|error| Fault::from(error).at(Whose::File(handle)))?;
+    file.close().map_err(|error| Fault::from(error).for_owner(ErrhandlerOwner::File(handle)))?;
     remove(handle);
     fh.set(Handle::new(c::MPI_FILE_NULL));
     Ok(())
@@ -103,7 +103,7 @@ fn register(datarep: Text, functions: ConversionFunctions) -> Answer {
         return Err(Fault::new(c::MPI_ERR_ARG, "dtype_file_extent_fn: it is NULL"));
     }
     let mut registered = lock(&REGISTERED);
-    if Representation::named(&name).is_some() || registered.iter().any(|known| known.name() == name) {
+    if Representation::from_name(&name).is_some() || registered.iter().any(|known| known.name() == name) {
         return Err(wrong(c::MPI_ERR_DUP_DATAREP, "there is one of this name"));
     }
     registered.push(Representation::User { name: name.into(), conversion: Arc::new(functions) });
@@ -133,7 +133,7 @@ pub(crate) fn register_datarep_c(
 fn representation(datarep: Text) -> Answer<Representation> {
     let name = datarep.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "datarep: it is NULL"))?;
     let own = || lock(&REGISTERED).iter().find(|known| known.name() == name).cloned();
-    Representation::named(&name).or_else(own).ok_or_else(|| {
+    Representation::from_name(&name).or_else(own).ok_or_else(|| {
         Fault::new(
             c::MPI_ERR_UNSUPPORTED_DATAREP,
             format!("datarep: there is no {name:?}; register it first"),

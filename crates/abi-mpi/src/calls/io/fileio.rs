@@ -1,10 +1,10 @@
-//! Reading and writing files in all forms: at an offset, at the individual and at the shared file pointer; independent and collective;
-//! blocking, nonblocking and split.
+//! Reading and writing files in all forms: at an offset, at the individual and at the shared file pointer; independent and
+//! collective; blocking, nonblocking and split.
 
 use ffi::Out;
 use mpi::Position;
 
-use crate::answer::{Answer, Whose};
+use crate::answer::{Answer, ErrhandlerOwner};
 use crate::calls::p2p::request::{answer_status, new_request};
 use crate::memory::buffer;
 use crate::objects::get;
@@ -23,7 +23,7 @@ macro_rules! waits {
                 status: Out<Status>,
             ) -> Answer {
                 let found = get(fh, "fh")?.$call(&buffer(buf, count, datatype)?, $place)?;
-                answer_status(found, status, Whose::File(fh))
+                answer_status(found, status, ErrhandlerOwner::File(fh))
             }
         )*
     };
@@ -90,7 +90,7 @@ macro_rules! halves {
             }
 
             pub(crate) fn $end(fh: File, _buf: Address, status: Out<Status>) -> Answer {
-                answer_status(get(fh, "fh")?.$ends($kind)?, status, Whose::File(fh))
+                answer_status(get(fh, "fh")?.$ends($kind)?, status, ErrhandlerOwner::File(fh))
             }
         )*
     };

@@ -16,7 +16,7 @@ fn space<N: Number>(buffer: Address, size: N) -> Answer<BsendSpace> {
     match buffer.0 {
         c::MPI_BUFFER_AUTOMATIC => Ok(BsendSpace::Automatic),
         address => {
-            let size = u64::try_from(size.wide()).map_err(negative)?;
+            let size = u64::try_from(size.to_i64()).map_err(negative)?;
             check_bytes("buffer", buffer, size)?;
             Ok(BsendSpace::Given { address, size })
         }
@@ -31,7 +31,7 @@ fn put<N: Number>(space: BsendSpace, buffer_addr: Address, size: Out<N>) {
         BsendSpace::None => (0, 0),
     };
     buffer_addr.out::<usize>().set(address);
-    N::narrow(bytes as i64).into_iter().for_each(|bytes| size.set(bytes));
+    N::from_i64(bytes as i64).into_iter().for_each(|bytes| size.set(bytes));
 }
 
 pub(crate) fn buffer_attach<N: Number>(buffer: Address, size: N) -> Answer {

@@ -1,23 +1,23 @@
 //! Sends and receives: blocking, nonblocking and persistent.
 
 use ffi::Out;
-use mpi::{Mode, RequestId, With};
+use mpi::{Mode, PeerTag, RequestId};
 
 use super::request::{answer_status, new_request, put_received, put_request};
-use crate::answer::{Answer, Whose};
+use crate::answer::{Answer, ErrhandlerOwner};
 use crate::memory::{RECEIVE, SEND, buffer, named_buffer, piece};
-use crate::objects::{comm_at_once, get};
+use crate::objects::{get, try_with_comm};
 use crate::types::{self, Address, Comm, Number, Status};
 
 /// The fast path: sends a short contiguous message; returns whether it was sent.
 #[inline(always)]
-fn sends_at_once<N: Number>(
+fn try_send<N: Number>(
     (buf, count, datatype): (Address, N, types::Datatype),
-    to: With,
+    to: PeerTag,
     comm: Comm,
 ) -> bool {
     piece(buf, count, datatype)
-        .is_some_and(|piece| comm_at_once(comm, |comm| comm.send_at_once(piece, to)) == Some(true))
+        .is_some_and(|piece| try_with_comm(comm, |comm| comm.try_send(piece, to)) == Some(true))
 }
 
 /// The calls of each send mode.
@@ -32,11 +32,11 @@ macro_rules! sends {
                 tag: i32,
                 comm: Comm,
             ) -> Answer {
-                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), With { rank: dest, tag }, comm) {
+                if Mode::$mode.is_plain() && try_send((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
                     return Ok(());
                 }
                 let comm = get(comm, "comm")?;
-                Ok(comm.send(Mode::$mode, &buffer(buf, count, datatype)?, With { rank: dest, tag })?)
+                Ok(comm.send(Mode::$mode, &buffer(buf, count, datatype)?, PeerTag { rank: dest, tag })?)
             }
 
             pub(crate) fn $isend<N: Number>(
@@ -48,13 +48,13 @@ macro_rules! sends {
                 comm: Comm,
                 request: Out<types::Request>,
             ) -> Answer {
-                if Mode::$mode.is_plain() && sends_at_once((buf, count, datatype), With { rank: dest, tag }, comm) {
-                    put_request(RequestId::OVER, request);
+                if Mode::$mode.is_plain() && try_send((buf, count, datatype), PeerTag { rank: dest, tag }, comm) {
+                    put_request(RequestId::COMPLETED, request);
                     return Ok(());
                 }
                 let comm = get(comm, "comm")?;
                 let buffer = buffer(buf, count, datatype)?;
-                put_request(comm.begin_send(Mode::$mode, &buffer, With { rank: dest, tag })?, request);
+                put_request(comm.begin_send(Mode::$mode, &buffer, PeerTag { rank: dest, tag })?, request);
                 Ok(())
             }
 
@@ -68,7 +68,7 @@ macro_rules! sends {
                 request: Out<types::Request>,
             ) -> Answer {
                 let comm = get(comm, "comm")?;
-                let made = comm.send_init(Mode::$mode, buffer(buf, count, datatype)?, With { rank: dest, tag })?;
+                let made = comm.send_init(Mode::$mode, buffer(buf, count, datatype)?, PeerTag { rank: dest, tag })?;
                 new_request(made, request)
             }
         )*
@@ -91,16 +91,16 @@ pub(crate) fn recv<N: Number>(
     comm: Comm,
     status: Out<Status>,
 ) -> Answer {
-    let from = With { rank: source, tag };
+    let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some((tag, len)) = comm_at_once(comm, |comm| comm.receive_at_once(piece, from)).flatten()
+        && let Some((tag, len)) = try_with_comm(comm, |comm| comm.try_receive(piece, from)).flatten()
     {
         put_received((source, tag), len, status);
         return Ok(());
     }
     let object = get(comm, "comm")?;
     let found = object.receive(buffer(buf, count, datatype)?, from)?;
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 pub(crate) fn irecv<N: Number>(
@@ -112,15 +112,15 @@ pub(crate) fn irecv<N: Number>(
     comm: Comm,
     request: Out<types::Request>,
 ) -> Answer {
-    let from = With { rank: source, tag };
+    let from = PeerTag { rank: source, tag };
     if let Some(piece) = piece(buf, count, datatype)
-        && let Some(begun) = comm_at_once(comm, |comm| comm.begin_receive_at_once(piece, from)).flatten()
+        && let Some(begun) = try_with_comm(comm, |comm| comm.try_post_receive(piece, from)).flatten()
     {
         put_request(begun, request);
         return Ok(());
     }
     let comm = get(comm, "comm")?;
-    put_request(comm.begin_receive(buffer(buf, count, datatype)?, With { rank: source, tag })?, request);
+    put_request(comm.begin_receive(buffer(buf, count, datatype)?, PeerTag { rank: source, tag })?, request);
     Ok(())
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn recv_init<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    new_request(comm.receive_init(buffer(buf, count, datatype)?, With { rank: source, tag })?, request)
+    new_request(comm.receive_init(buffer(buf, count, datatype)?, PeerTag { rank: source, tag })?, request)
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -155,8 +155,8 @@ pub(crate) fn sendrecv<N: Number>(
     let object = get(comm, "comm")?;
     let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
     let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
-    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
-    answer_status(object.sendrecv(&send, to, receive, from)?, status, Whose::Comm(comm))
+    let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
+    answer_status(object.sendrecv(&send, to, receive, from)?, status, ErrhandlerOwner::Comm(comm))
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -177,7 +177,7 @@ pub(crate) fn isendrecv<N: Number>(
     let comm = get(comm, "comm")?;
     let send = named_buffer(SEND, sendbuf, sendcount, sendtype)?;
     let receive = named_buffer(RECEIVE, recvbuf, recvcount, recvtype)?;
-    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
     new_request(comm.isendrecv(&send, to, receive, from)?, request)
 }
 
@@ -194,9 +194,9 @@ pub(crate) fn sendrecv_replace<N: Number>(
     status: Out<Status>,
 ) -> Answer {
     let object = get(comm, "comm")?;
-    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
     let found = object.sendrecv_replace(buffer(buf, count, datatype)?, to, from)?;
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -212,6 +212,6 @@ pub(crate) fn isendrecv_replace<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    let (to, from) = (With { rank: dest, tag: sendtag }, With { rank: source, tag: recvtag });
+    let (to, from) = (PeerTag { rank: dest, tag: sendtag }, PeerTag { rank: source, tag: recvtag });
     new_request(comm.isendrecv_replace(buffer(buf, count, datatype)?, to, from)?, request)
 }

@@ -1,7 +1,7 @@
 //! Partitioned communication.
 
 use ffi::{In, Out};
-use mpi::{Buffer, With};
+use mpi::{Buffer, PeerTag};
 
 use super::request::{new_request, pready_range};
 use crate::answer::{Answer, Fault};
@@ -35,7 +35,7 @@ pub(crate) fn psend_init(
 ) -> Answer {
     let comm = get(comm, "comm")?;
     let buffer = whole(buf, partitions, count, datatype)?;
-    new_request(comm.send_parts_init(buffer, partitions, With { rank: dest, tag })?, request)
+    new_request(comm.send_parts_init(buffer, partitions, PeerTag { rank: dest, tag })?, request)
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -52,7 +52,7 @@ pub(crate) fn precv_init(
 ) -> Answer {
     let comm = get(comm, "comm")?;
     let buffer = whole(buf, partitions, count, datatype)?;
-    new_request(comm.receive_parts_init(buffer, partitions, With { rank: source, tag })?, request)
+    new_request(comm.receive_parts_init(buffer, partitions, PeerTag { rank: source, tag })?, request)
 }
 
 pub(crate) fn pready(partition: i32, request: types::Request) -> Answer {

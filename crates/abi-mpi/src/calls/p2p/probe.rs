@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 
 use ffi::{Out, lock};
-use mpi::{Message, With};
+use mpi::{Message, PeerTag};
 
 use super::request::{answer_status, new_request};
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::constants as c;
 use crate::memory::buffer;
 use crate::objects::{comm_handle, get, insert, remove};
@@ -14,14 +14,14 @@ use crate::state;
 use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 
 pub(crate) fn probe(source: i32, tag: i32, comm: Comm, status: Out<Status>) -> Answer {
-    let found = get(comm, "comm")?.probe(With { rank: source, tag })?;
-    answer_status(found, status, Whose::Comm(comm))
+    let found = get(comm, "comm")?.probe(PeerTag { rank: source, tag })?;
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 pub(crate) fn iprobe(source: i32, tag: i32, comm: Comm, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let found = get(comm, "comm")?.iprobe(With { rank: source, tag })?;
+    let found = get(comm, "comm")?.iprobe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
-    found.map_or(Ok(()), |found| answer_status(found, status, Whose::Comm(comm)))
+    found.map_or(Ok(()), |found| answer_status(found, status, ErrhandlerOwner::Comm(comm)))
 }
 
 fn new_message(message: Message) -> Answer<types::Message> {
@@ -38,9 +38,9 @@ pub(crate) fn mprobe(
     message: Out<types::Message>,
     status: Out<Status>,
 ) -> Answer {
-    let (matched, found) = get(comm, "comm")?.mprobe(With { rank: source, tag })?;
+    let (matched, found) = get(comm, "comm")?.mprobe(PeerTag { rank: source, tag })?;
     message.set(new_message(matched)?);
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 pub(crate) fn improbe(
@@ -51,15 +51,15 @@ pub(crate) fn improbe(
     message: Out<types::Message>,
     status: Out<Status>,
 ) -> Answer {
-    let found = get(comm, "comm")?.improbe(With { rank: source, tag })?;
+    let found = get(comm, "comm")?.improbe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
     let Some((matched, found)) = found else { return Ok(()) };
     message.set(new_message(matched)?);
-    answer_status(found, status, Whose::Comm(comm))
+    answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
 /// Removes the message of a handle, and sets the handle to `MPI_MESSAGE_NULL`.
-fn take(place: Out<types::Message>) -> Answer<Message> {
+fn take_message(place: Out<types::Message>) -> Answer<Message> {
     let handle = place.get().unwrap_or(Handle::new(c::MPI_MESSAGE_NULL));
     let taken = if handle.value() == c::MPI_MESSAGE_NO_PROC {
         Message::no_proc()
@@ -73,8 +73,8 @@ fn take(place: Out<types::Message>) -> Answer<Message> {
     Ok(taken)
 }
 
-fn whose(message: &Message) -> Whose {
-    message.comm().map_or(Whose::Process, |comm| Whose::Comm(comm_handle(comm.id())))
+fn owner_of(message: &Message) -> ErrhandlerOwner {
+    message.comm().map_or(ErrhandlerOwner::Process, |comm| ErrhandlerOwner::Comm(comm_handle(comm.id())))
 }
 
 pub(crate) fn mrecv<N: Number>(
@@ -85,9 +85,9 @@ pub(crate) fn mrecv<N: Number>(
     status: Out<Status>,
 ) -> Answer {
     let buffer = buffer(buf, count, datatype)?;
-    let message = take(message)?;
-    let whose = whose(&message);
-    answer_status(message.receive(buffer), status, whose)
+    let message = take_message(message)?;
+    let owner = owner_of(&message);
+    answer_status(message.receive(buffer), status, owner)
 }
 
 pub(crate) fn imrecv<N: Number>(
@@ -98,11 +98,11 @@ pub(crate) fn imrecv<N: Number>(
     request: Out<types::Request>,
 ) -> Answer {
     let buffer = buffer(buf, count, datatype)?;
-    let message = take(message)?;
+    let message = take_message(message)?;
     if message.is_no_proc() {
         // A receive from `MPI_PROC_NULL`, which completes immediately but still has a request.
-        let nobody = With { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
-        return new_request(state::process()?.alone().ireceive(buffer, nobody)?, request);
+        let nobody = PeerTag { rank: mpi::PROC_NULL, tag: mpi::ANY_TAG };
+        return new_request(state::process()?.comm_self().ireceive(buffer, nobody)?, request);
     }
     new_request(message.ireceive(buffer), request)
 }

@@ -4,9 +4,9 @@
 //! completed at their start with an empty status.
 
 use ffi::{In, Out};
-use mpi::{Any, Ended, Request, RequestId};
+use mpi::{CompletedRequest, Request, RequestId, TestAny};
 
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::constants as c;
 use crate::handler::code_of;
 use crate::objects::comm_handle;
@@ -15,22 +15,22 @@ use crate::types::{self, Handle, Status};
 
 const NULL: types::Request = Handle::new(c::MPI_REQUEST_NULL);
 /// The value after null, in the part of the page that the standard leaves to requests.
-const OVER: types::Request = Handle::new(c::MPI_REQUEST_NULL + 1);
+const COMPLETED: types::Request = Handle::new(c::MPI_REQUEST_NULL + 1);
 /// A number of no request.
-const NOTHING: u64 = 2;
+const INVALID_NUMBER: u64 = 2;
 
 /// The request number of a handle, valid or not.
 #[inline]
-fn id_of(handle: types::Request) -> RequestId {
+fn id_of_handle(handle: types::Request) -> RequestId {
     if !handle.is_predefined() {
         return RequestId::from_number(handle.value() as u64);
     }
     if handle == NULL {
         RequestId::NULL
-    } else if handle == OVER {
-        RequestId::OVER
+    } else if handle == COMPLETED {
+        RequestId::COMPLETED
     } else {
-        RequestId::from_number(NOTHING)
+        RequestId::from_number(INVALID_NUMBER)
     }
 }
 
@@ -39,7 +39,7 @@ fn id_of(handle: types::Request) -> RequestId {
 pub(crate) fn put_request(id: RequestId, place: Out<types::Request>) {
     place.set(match id {
         RequestId::NULL => NULL,
-        RequestId::OVER => OVER,
+        RequestId::COMPLETED => COMPLETED,
         id => Handle::new(id.number() as usize),
     });
 }
@@ -55,7 +55,7 @@ pub(crate) fn request_toint(request: types::Request) -> i32 {
     if request.is_predefined() {
         return request.value() as i32;
     }
-    state::process().ok().and_then(|process| process.requests().integer(id_of(request))).unwrap_or(-1)
+    state::process().ok().and_then(|process| process.requests().integer(id_of_handle(request))).unwrap_or(-1)
 }
 
 /// The handle of an integer; an invalid integer gives a handle that no call accepts.
@@ -89,21 +89,21 @@ pub(crate) fn put_status(found: &mpi::Status, place: Out<Status>) {
 
 /// Stores the status of one operation, and returns its error.
 #[inline]
-pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, whose: Whose) -> Answer {
+pub(crate) fn answer_status(found: mpi::Status, place: Out<Status>, owner: ErrhandlerOwner) -> Answer {
     put_status(&found, place);
     match &found.error {
         None => Ok(()),
-        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose)),
+        Some(error) => Err(Fault::from(mpi::Error::clone(error)).for_owner(owner)),
     }
 }
 
 /// The error handler of a request that belongs to this communicator.
-fn whose(comm: Option<u64>) -> Whose {
-    comm.map_or(Whose::Process, |id| Whose::Comm(comm_handle(id)))
+fn owner_of(comm: Option<u64>) -> ErrhandlerOwner {
+    comm.map_or(ErrhandlerOwner::Process, |id| ErrhandlerOwner::Comm(comm_handle(id)))
 }
 
 /// Maps an error of a request number to the argument's name.
-fn wrong(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
+fn argument_error(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
     move |error| match error.class {
         mpi::Class::REQUEST => Fault::new(error.class.0, format!("{argument}: {}", error.text)),
         _ => error.into(),
@@ -113,55 +113,56 @@ fn wrong(argument: &'static str) -> impl Fn(mpi::Error) -> Fault {
 const ONE: &str = "request";
 const ARRAY: &str = "array_of_requests";
 
-fn given(place: Out<types::Request>) -> RequestId {
-    place.get().map_or(RequestId::NULL, id_of)
+fn request_id(place: Out<types::Request>) -> RequestId {
+    place.get().map_or(RequestId::NULL, id_of_handle)
 }
 
 /// Returns the status of a completed request; sets the handle to null, unless the request is persistent.
 #[inline]
-fn answer_ended(ended: Ended, request: Out<types::Request>, status: Out<Status>) -> Answer {
-    if !ended.is_persistent {
+fn put_completed(completed: CompletedRequest, request: Out<types::Request>, status: Out<Status>) -> Answer {
+    if !completed.is_persistent {
         request.set(NULL);
     }
-    put_status(&ended.status, status);
-    match &ended.status.error {
+    put_status(&completed.status, status);
+    match &completed.status.error {
         None => Ok(()),
-        Some(error) => Err(Fault::from(mpi::Error::clone(error)).at(whose(ended.comm))),
+        Some(error) => Err(Fault::from(mpi::Error::clone(error)).for_owner(owner_of(completed.comm))),
     }
 }
 
 pub(crate) fn wait(request: Out<types::Request>, status: Out<Status>) -> Answer {
-    let ended = state::process()?.requests().wait(given(request)).map_err(wrong(ONE))?;
-    answer_ended(ended, request, status)
+    let completed = state::process()?.requests().wait(request_id(request)).map_err(argument_error(ONE))?;
+    put_completed(completed, request, status)
 }
 
 pub(crate) fn test(request: Out<types::Request>, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let ended = state::process()?.requests().test(given(request)).map_err(wrong(ONE))?;
-    flag.set(ended.is_some().into());
-    ended.map_or(Ok(()), |ended| answer_ended(ended, request, status))
+    let completed = state::process()?.requests().test(request_id(request)).map_err(argument_error(ONE))?;
+    flag.set(completed.is_some().into());
+    completed.map_or(Ok(()), |completed| put_completed(completed, request, status))
 }
 
 /// Reads an array of request handles.
 #[inline]
-fn several(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> Answer<Vec<RequestId>> {
+fn request_ids(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> Answer<Vec<RequestId>> {
     let negative = |_| Fault::new(c::MPI_ERR_COUNT, format!("count: {count} is negative"));
     let count = usize::try_from(count).map_err(negative)?;
     let missing = || Fault::new(c::MPI_ERR_ARG, format!("{ARRAY}: it is NULL"));
     let mut ids = Vec::with_capacity(count);
     for at in 0..count {
-        ids.push(id_of(handle(at).ok_or_else(missing)?));
+        ids.push(id_of_handle(handle(at).ok_or_else(missing)?));
     }
     Ok(ids)
 }
 
-fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
-    several(count, |at| array.nth(at).get())
+fn request_ids_of_out(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
+    request_ids(count, |at| array.nth(at).get())
 }
 
-/// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns `MPI_ERR_IN_STATUS`.
-fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Answer {
-    let failed = found.iter().find_map(|ended| Some((ended.comm, ended.status.error.as_ref()?)));
-    for (nth, Ended { status, .. }) in found.iter().enumerate() {
+/// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns
+/// `MPI_ERR_IN_STATUS`.
+fn answer_statuses(found: &[CompletedRequest], place: impl Fn(usize) -> Out<Status>) -> Answer {
+    let failed = found.iter().find_map(|completed| Some((completed.comm, completed.status.error.as_ref()?)));
+    for (nth, CompletedRequest { status, .. }) in found.iter().enumerate() {
         if failed.is_some() {
             let code = |error: &mpi::Error| code_of(error.class.0, &error.text);
             place(nth).set(Status::of(status, status.error.as_deref().map_or(c::MPI_SUCCESS, code)));
@@ -171,18 +172,24 @@ fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Ans
     }
     match failed {
         None => Ok(()),
-        Some((comm, error)) => Err(Fault::new(c::MPI_ERR_IN_STATUS, error.text.clone()).at(whose(comm))),
+        Some((comm, error)) => {
+            Err(Fault::new(c::MPI_ERR_IN_STATUS, error.text.clone()).for_owner(owner_of(comm)))
+        }
     }
 }
 
 /// Returns the statuses of all completed operations of an array.
-fn answer_all(ended: &[Ended], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
-    for (at, ended) in ended.iter().enumerate() {
-        if !ended.is_persistent {
+fn answer_all(
+    completed: &[CompletedRequest],
+    requests: Out<types::Request>,
+    statuses: Out<Status>,
+) -> Answer {
+    for (at, completed) in completed.iter().enumerate() {
+        if !completed.is_persistent {
             requests.nth(at).set(NULL);
         }
     }
-    answer_statuses(ended, |at| statuses.nth(at))
+    answer_statuses(completed, |at| statuses.nth(at))
 }
 
 pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
@@ -194,12 +201,13 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
             requests.nth(at).set(NULL);
             put_status(status, statuses.nth(at));
         };
-        if process.requests().wait_all_well(many, |at| given(requests.nth(at)), put)? {
+        if process.requests().wait_all_successful(many, |at| request_id(requests.nth(at)), put)? {
             return Ok(());
         }
     }
-    let ended = process.requests().wait_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    answer_all(&ended, requests, statuses)
+    let completed =
+        process.requests().wait_all(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
+    answer_all(&completed, requests, statuses)
 }
 
 pub(crate) fn testall(
@@ -209,25 +217,26 @@ pub(crate) fn testall(
     statuses: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let ended = process.requests().test_all(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    flag.set(ended.is_some().into());
-    ended.map_or(Ok(()), |ended| answer_all(&ended, requests, statuses))
+    let completed =
+        process.requests().test_all(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
+    flag.set(completed.is_some().into());
+    completed.map_or(Ok(()), |completed| answer_all(&completed, requests, statuses))
 }
 
 /// Returns the index and status of a completed request; the index is `MPI_UNDEFINED` if none is active.
 fn answer_any(
-    found: Option<(usize, Ended)>,
+    found: Option<(usize, CompletedRequest)>,
     requests: Out<types::Request>,
     indx: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let Some((at, ended)) = found else {
+    let Some((at, completed)) = found else {
         indx.set(c::MPI_UNDEFINED);
         put_status(&mpi::Status::empty(), status);
         return Ok(());
     };
     indx.set(at as i32);
-    answer_ended(ended, requests.nth(at), status)
+    put_completed(completed, requests.nth(at), status)
 }
 
 pub(crate) fn waitany(
@@ -237,7 +246,8 @@ pub(crate) fn waitany(
     status: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let found = process.requests().wait_any(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
+    let found =
+        process.requests().wait_any(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
     answer_any(found, requests, indx, status)
 }
 
@@ -249,21 +259,22 @@ pub(crate) fn testany(
     status: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let found = process.requests().test_any(&several_of(count, requests)?).map_err(wrong(ARRAY))?;
-    flag.set((found != Any::Pending).into());
+    let found =
+        process.requests().test_any(&request_ids_of_out(count, requests)?).map_err(argument_error(ARRAY))?;
+    flag.set((found != TestAny::Pending).into());
     match found {
-        Any::Pending => {
+        TestAny::Pending => {
             indx.set(c::MPI_UNDEFINED);
             Ok(())
         }
-        Any::Inactive => answer_any(None, requests, indx, status),
-        Any::Over(at, ended) => answer_any(Some((at, ended)), requests, indx, status),
+        TestAny::Inactive => answer_any(None, requests, indx, status),
+        TestAny::Completed(at, completed) => answer_any(Some((at, completed)), requests, indx, status),
     }
 }
 
 /// Returns the indices and statuses of completed requests.
 fn answer_some(
-    found: Option<Vec<(usize, Ended)>>,
+    found: Option<Vec<(usize, CompletedRequest)>>,
     requests: Out<types::Request>,
     outcount: Out<i32>,
     indices: Out<i32>,
@@ -274,14 +285,14 @@ fn answer_some(
         return Ok(());
     };
     outcount.set(found.len() as i32);
-    for (nth, (at, ended)) in found.iter().enumerate() {
+    for (nth, (at, completed)) in found.iter().enumerate() {
         indices.nth(nth).set(*at as i32);
-        if !ended.is_persistent {
+        if !completed.is_persistent {
             requests.nth(*at).set(NULL);
         }
     }
-    let ended: Vec<Ended> = found.into_iter().map(|(_, ended)| ended).collect();
-    answer_statuses(&ended, |nth| statuses.nth(nth))
+    let completed: Vec<CompletedRequest> = found.into_iter().map(|(_, completed)| completed).collect();
+    answer_statuses(&completed, |nth| statuses.nth(nth))
 }
 
 pub(crate) fn waitsome(
@@ -292,7 +303,10 @@ pub(crate) fn waitsome(
     statuses: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let found = process.requests().wait_some(&several_of(incount, requests)?).map_err(wrong(ARRAY))?;
+    let found = process
+        .requests()
+        .wait_some(&request_ids_of_out(incount, requests)?)
+        .map_err(argument_error(ARRAY))?;
     answer_some(found, requests, outcount, indices, statuses)
 }
 
@@ -304,13 +318,16 @@ pub(crate) fn testsome(
     statuses: Out<Status>,
 ) -> Answer {
     let process = state::process()?;
-    let found = process.requests().test_some(&several_of(incount, requests)?).map_err(wrong(ARRAY))?;
+    let found = process
+        .requests()
+        .test_some(&request_ids_of_out(incount, requests)?)
+        .map_err(argument_error(ARRAY))?;
     answer_some(found, requests, outcount, indices, statuses)
 }
 
 /// The status of a request of an array, if it has completed; the request stays unchanged.
-fn peek(id: RequestId) -> Answer<Option<mpi::Status>> {
-    state::process()?.requests().peek(id).map_err(wrong(ARRAY))
+fn status_if_complete(id: RequestId) -> Answer<Option<mpi::Status>> {
+    state::process()?.requests().peek(id).map_err(argument_error(ARRAY))
 }
 
 /// The indices of requests that are neither null nor inactive.
@@ -318,7 +335,7 @@ fn active(ids: &[RequestId]) -> Answer<Vec<usize>> {
     let requests = state::process()?.requests();
     let mut active = Vec::new();
     for (at, id) in ids.iter().enumerate() {
-        if requests.is_active(*id).map_err(wrong(ARRAY))? {
+        if requests.is_active(*id).map_err(argument_error(ARRAY))? {
             active.push(at);
         }
     }
@@ -326,7 +343,7 @@ fn active(ids: &[RequestId]) -> Answer<Vec<usize>> {
 }
 
 pub(crate) fn request_get_status(request: types::Request, flag: Out<i32>, status: Out<Status>) -> Answer {
-    let found = state::process()?.requests().peek(id_of(request)).map_err(wrong(ONE))?;
+    let found = state::process()?.requests().peek(id_of_handle(request)).map_err(argument_error(ONE))?;
     flag.set(found.is_some().into());
     found.into_iter().for_each(|found| put_status(&found, status));
     Ok(())
@@ -338,7 +355,8 @@ pub(crate) fn request_get_status_all(
     flag: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let found: Vec<_> = several_in(count, requests)?.into_iter().map(peek).collect::<Answer<_>>()?;
+    let found: Vec<_> =
+        request_ids_of_in(count, requests)?.into_iter().map(status_if_complete).collect::<Answer<_>>()?;
     let found: Option<Vec<mpi::Status>> = found.into_iter().collect();
     flag.set(found.is_some().into());
     let found = found.unwrap_or_default();
@@ -346,12 +364,12 @@ pub(crate) fn request_get_status_all(
     Ok(())
 }
 
-fn several_in(count: i32, array: In<types::Request>) -> Answer<Vec<RequestId>> {
+fn request_ids_of_in(count: i32, array: In<types::Request>) -> Answer<Vec<RequestId>> {
     let handles: Vec<types::Request> = match usize::try_from(count) {
         Ok(count) => array.items(count).into_iter().flatten().collect(),
         Err(_) => Vec::new(),
     };
-    several(count, |at| handles.get(at).copied())
+    request_ids(count, |at| handles.get(at).copied())
 }
 
 pub(crate) fn request_get_status_any(
@@ -361,18 +379,18 @@ pub(crate) fn request_get_status_any(
     flag: Out<i32>,
     status: Out<Status>,
 ) -> Answer {
-    let ids = several_in(count, requests)?;
+    let ids = request_ids_of_in(count, requests)?;
     let active = active(&ids)?;
-    let mut over = None;
+    let mut completed = None;
     for at in &active {
-        if let Some(found) = peek(ids[*at])? {
-            over = Some((*at, found));
+        if let Some(found) = status_if_complete(ids[*at])? {
+            completed = Some((*at, found));
             break;
         }
     }
-    flag.set((over.is_some() || active.is_empty()).into());
-    indx.set(over.as_ref().map_or(c::MPI_UNDEFINED, |(at, _)| *at as i32));
-    match over {
+    flag.set((completed.is_some() || active.is_empty()).into());
+    indx.set(completed.as_ref().map_or(c::MPI_UNDEFINED, |(at, _)| *at as i32));
+    match completed {
         Some((_, found)) => put_status(&found, status),
         None if active.is_empty() => put_status(&mpi::Status::empty(), status),
         None => {}
@@ -387,14 +405,14 @@ pub(crate) fn request_get_status_some(
     indices: Out<i32>,
     statuses: Out<Status>,
 ) -> Answer {
-    let ids = several_in(incount, requests)?;
+    let ids = request_ids_of_in(incount, requests)?;
     let active = active(&ids)?;
-    let mut over = Vec::new();
+    let mut completed = Vec::new();
     for at in &active {
-        over.extend(peek(ids[*at])?.map(|found| (*at, found)));
+        completed.extend(status_if_complete(ids[*at])?.map(|found| (*at, found)));
     }
-    outcount.set(if active.is_empty() { c::MPI_UNDEFINED } else { over.len() as i32 });
-    for (nth, (at, found)) in over.iter().enumerate() {
+    outcount.set(if active.is_empty() { c::MPI_UNDEFINED } else { completed.len() as i32 });
+    for (nth, (at, found)) in completed.iter().enumerate() {
         indices.nth(nth).set(*at as i32);
         put_status(found, statuses.nth(nth));
     }
@@ -402,19 +420,19 @@ pub(crate) fn request_get_status_some(
 }
 
 /// Runs `act` for one request, which must not be null.
-fn with(
+fn with_request(
     place: Out<types::Request>,
     body: impl FnOnce(mpi::Requests<'_>, RequestId) -> mpi::Result<()>,
 ) -> Answer {
-    let (requests, id) = (state::process()?.requests(), given(place));
+    let (requests, id) = (state::process()?.requests(), request_id(place));
     if id == RequestId::NULL {
         return Err(Fault::new(c::MPI_ERR_REQUEST, "request: it is MPI_REQUEST_NULL"));
     }
-    body(requests, id).map_err(|error| wrong(ONE)(error).at(whose(requests.comm(id))))
+    body(requests, id).map_err(|error| argument_error(ONE)(error).for_owner(owner_of(requests.comm(id))))
 }
 
 pub(crate) fn start(request: Out<types::Request>) -> Answer {
-    with(request, |requests, id| requests.start(id))
+    with_request(request, |requests, id| requests.start(id))
 }
 
 pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
@@ -423,28 +441,28 @@ pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
 }
 
 pub(crate) fn cancel(request: Out<types::Request>) -> Answer {
-    with(request, |requests, id| requests.cancel(id))
+    with_request(request, |requests, id| requests.cancel(id))
 }
 
 /// The operation continues.
 pub(crate) fn request_free(request: Out<types::Request>) -> Answer {
-    with(request, |requests, id| requests.free(id))?;
+    with_request(request, |requests, id| requests.free(id))?;
     request.set(NULL);
     Ok(())
 }
 
 /// Another thread may be waiting for the request.
 pub(crate) fn grequest_complete(request: types::Request) -> Answer {
-    state::process()?.requests().complete(id_of(request)).map_err(wrong(ONE))
+    state::process()?.requests().complete(id_of_handle(request)).map_err(argument_error(ONE))
 }
 
 /// Marks partitions as ready. Other threads may be waiting for the request.
 pub(crate) fn pready_range(low: i32, high: i32, request: types::Request) -> Answer {
-    state::process()?.requests().parts_ready(id_of(request), low, high).map_err(wrong(ONE))
+    state::process()?.requests().parts_ready(id_of_handle(request), low, high).map_err(argument_error(ONE))
 }
 
 pub(crate) fn parrived(request: types::Request, partition: i32, flag: Out<i32>) -> Answer {
-    let has_arrived = state::process()?.requests().part_arrived(id_of(request), partition);
-    flag.set(has_arrived.map_err(wrong(ONE))?.into());
+    let has_arrived = state::process()?.requests().part_arrived(id_of_handle(request), partition);
+    flag.set(has_arrived.map_err(argument_error(ONE))?.into());
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::constants::MPI_ERR_ARG;
 use crate::types::Status;
 
 /// Reads a status argument, which must not be `MPI_STATUS_IGNORE`.
-pub(crate) fn given(status: In<Status>) -> Answer<Status> {
+pub(crate) fn required_status(status: In<Status>) -> Answer<Status> {
     status.required(Fault::new(MPI_ERR_ARG, "status: MPI_STATUS_IGNORE holds nothing"))
 }
 
@@ -21,22 +21,22 @@ pub(crate) fn change(status: Out<Status>, how: impl FnOnce(&mut Status)) -> Answ
 }
 
 pub(crate) fn status_get_source(status: In<Status>, source: Out<i32>) -> Answer {
-    source.set(given(status)?.source);
+    source.set(required_status(status)?.source);
     Ok(())
 }
 
 pub(crate) fn status_get_tag(status: In<Status>, tag: Out<i32>) -> Answer {
-    tag.set(given(status)?.tag);
+    tag.set(required_status(status)?.tag);
     Ok(())
 }
 
 pub(crate) fn status_get_error(status: In<Status>, error: Out<i32>) -> Answer {
-    error.set(given(status)?.error);
+    error.set(required_status(status)?.error);
     Ok(())
 }
 
 pub(crate) fn test_cancelled(status: In<Status>, flag: Out<i32>) -> Answer {
-    flag.set(given(status)?.is_cancelled().into());
+    flag.set(required_status(status)?.is_cancelled().into());
     Ok(())
 }
 

@@ -2,34 +2,42 @@
 
 use datatypes::{Datatype, Op, Operator};
 use ffi::Out;
-use mpi::{Assert, At, Buffer, Change, LockKind, Piece};
+use mpi::{Assert, Buffer, IntegerOp, LockKind, Piece, TargetRange};
 
 use crate::answer::{Answer, Fault};
 use crate::calls::p2p::request::new_request;
 use crate::constants as c;
 use crate::kinds::WinObject;
-use crate::memory::{Names, bytes_at, datatype_of, named_buffer, piece};
-use crate::objects::{self, at_once};
+use crate::memory::{ArgumentNames, bytes_at, datatype_of, named_buffer, piece};
+use crate::objects::{self, try_with};
 use crate::strict;
 use crate::types::{self, Address, Number, Win};
 
-const ORIGIN: Names = Names { address: "origin_addr", count: "origin_count", datatype: "origin_datatype" };
-const RESULT: Names = Names { address: "result_addr", count: "result_count", datatype: "result_datatype" };
+const ORIGIN: ArgumentNames =
+    ArgumentNames { address: "origin_addr", count: "origin_count", datatype: "origin_datatype" };
+const RESULT: ArgumentNames =
+    ArgumentNames { address: "result_addr", count: "result_count", datatype: "result_datatype" };
 /// Argument names of `MPI_Compare_and_swap`, whose count is always 1.
-const COMPARED: Names = Names { address: "compare_addr", count: "count", datatype: "datatype" };
+const COMPARED: ArgumentNames =
+    ArgumentNames { address: "compare_addr", count: "count", datatype: "datatype" };
 
-fn at<N: Number>(rank: i32, displacement: i64, count: N, handle: types::Datatype) -> Answer<At> {
-    let datatype = datatype_of("target_datatype", count.wide(), handle)?;
-    if count.wide() < 0 {
-        return Err(Fault::new(c::MPI_ERR_COUNT, format!("target_count: {} is negative", count.wide())));
+fn target_range<N: Number>(
+    rank: i32,
+    displacement: i64,
+    count: N,
+    handle: types::Datatype,
+) -> Answer<TargetRange> {
+    let datatype = datatype_of("target_datatype", count.to_i64(), handle)?;
+    if count.to_i64() < 0 {
+        return Err(Fault::new(c::MPI_ERR_COUNT, format!("target_count: {} is negative", count.to_i64())));
     }
-    Ok(At { rank, displacement, count: count.wide(), datatype })
+    Ok(TargetRange { rank, displacement, count: count.to_i64(), datatype })
 }
 
 /// An operator, checked for accumulating elements of a datatype, and whether it reads the origin buffer.
 fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
     let op = objects::get(op, "op")?.0.clone();
-    strict::check(&op, datatype)?;
+    strict::check_reduction(&op, datatype)?;
     let looks = !matches!(op, Op::Predefined(Operator::NoOp));
     Ok((op, looks))
 }
@@ -37,7 +45,8 @@ fn operator(op: types::Op, datatype: types::Datatype) -> Answer<(Op, bool)> {
 /// Whether `count` elements have the length of a piece.
 #[inline(always)]
 fn has_as_many<N: Number>(piece: Piece, count: N, handle: types::Datatype) -> bool {
-    Datatype::predefined_dense(handle.value()).checked_mul(count.wide()) == i64::try_from(piece.len()).ok()
+    Datatype::predefined_contiguous_size(handle.value()).checked_mul(count.to_i64())
+        == i64::try_from(piece.len()).ok()
 }
 
 /// The first handles of predefined datatypes and of predefined operators.
@@ -73,64 +82,64 @@ static INTEGERS: [u8; 256] = {
 };
 
 /// The atomic change of a predefined operator, by handle; `None` for operators without one.
-static CHANGES: [Option<Change>; 32] = {
+static INTEGER_OPS: [Option<IntegerOp>; 32] = {
     let mut changes = [None; 32];
-    changes[c::MPI_SUM - OPS] = Some(Change::Add);
-    changes[c::MPI_REPLACE - OPS] = Some(Change::Replace);
-    changes[c::MPI_NO_OP - OPS] = Some(Change::None);
-    changes[c::MPI_BAND - OPS] = Some(Change::And);
-    changes[c::MPI_BOR - OPS] = Some(Change::Or);
-    changes[c::MPI_BXOR - OPS] = Some(Change::Xor);
+    changes[c::MPI_SUM - OPS] = Some(IntegerOp::Add);
+    changes[c::MPI_REPLACE - OPS] = Some(IntegerOp::Replace);
+    changes[c::MPI_NO_OP - OPS] = Some(IntegerOp::None);
+    changes[c::MPI_BAND - OPS] = Some(IntegerOp::And);
+    changes[c::MPI_BOR - OPS] = Some(IntegerOp::Or);
+    changes[c::MPI_BXOR - OPS] = Some(IntegerOp::Xor);
     changes
 };
 
 /// The size of a datatype's integers, if the fast path supports it; `None` for other types.
 #[inline(always)]
-fn integer(datatype: types::Datatype) -> Option<usize> {
+fn integer_size(datatype: types::Datatype) -> Option<usize> {
     let bytes = INTEGERS.get(datatype.value().wrapping_sub(DATATYPES)).copied().unwrap_or(0);
     (bytes > 0).then_some(bytes.into())
 }
 
-/// [`is_changed_by`] out of line, for callers that are less sensitive to latency.
+/// [`try_integer_op_inline`] out of line, for callers that are less sensitive to latency.
 #[inline(never)]
-fn is_changed(
+fn try_integer_op(
     pieces: (Address, Option<Address>),
     datatype: types::Datatype,
     place: (i32, i64),
     op: types::Op,
     win: Win,
 ) -> bool {
-    is_changed_by::<false>(pieces, datatype, place, op, win)
+    try_integer_op_inline::<false>(pieces, datatype, place, op, win)
 }
 
-/// The fast path for one integer: changes it at the target, and fetches the old value if there is a result address. Returns whether that
-/// was done. The compiler inlines each of the two forms into its only caller.
+/// The fast path for one integer: changes it at the target, and fetches the old value if there is a result address. Returns whether
+/// that was done. The compiler inlines each of the two forms into its only caller.
 #[inline(always)]
-fn is_changed_by<const IS_FETCH: bool>(
+fn try_integer_op_inline<const IS_FETCH: bool>(
     (origin, result): (Address, Option<Address>),
     datatype: types::Datatype,
     (rank, displacement): (i32, i64),
     op: types::Op,
     win: Win,
 ) -> bool {
-    let Some(bytes) = integer(datatype) else { return false };
-    let Some(change) = CHANGES.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
+    let Some(bytes) = integer_size(datatype) else { return false };
+    let Some(change) = INTEGER_OPS.get(op.value().wrapping_sub(OPS)).copied().flatten() else { return false };
     let from = bytes_at(origin, bytes);
     let into = result.and_then(|result| bytes_at(result, bytes));
     // Without a result, `MPI_NO_OP` is an error; with one, the origin may be missing.
-    let is_complete = if change == Change::None { into.is_some() } else { from.is_some() };
+    let is_complete = if change == IntegerOp::None { into.is_some() } else { from.is_some() };
     if !is_complete || into.is_some() != result.is_some() {
         return false;
     }
-    let from = if change == Change::None { None } else { from };
-    let act = |win: &WinObject| win.window.change_at_once(change, (from, into), bytes, rank, displacement);
-    at_once(win, act) == Some(true)
+    let from = if change == IntegerOp::None { None } else { from };
+    let act = |win: &WinObject| win.window.try_integer_op(change, (from, into), bytes, rank, displacement);
+    try_with(win, act) == Some(true)
 }
 
-/// The fast path for arrays: reduces elements at the target, and fetches the old values if there is a result buffer. Returns whether that
-/// was done. All buffers have the same length and datatype; `MPI_NO_OP` does not read the origin.
+/// The fast path for arrays: reduces elements at the target, and fetches the old values if there is a result buffer. Returns
+/// whether that was done. All buffers have the same length and datatype; `MPI_NO_OP` does not read the origin.
 #[inline(never)]
-fn is_reduced(
+fn try_accumulate(
     (origin, result): (Option<Piece>, Option<Piece>),
     datatype: types::Datatype,
     (rank, displacement): (i32, i64),
@@ -141,7 +150,7 @@ fn is_reduced(
     let (Some(operator), Some(basic)) = (operator, Datatype::predefined_basic(datatype.value())) else {
         return false;
     };
-    if !operator.takes_a_side() && !strict::allows(basic) {
+    if !operator.selects_operand() && !strict::is_allowed(basic) {
         return false;
     }
     let origin = if operator == Operator::NoOp { None } else { origin };
@@ -149,20 +158,20 @@ fn is_reduced(
         return false;
     }
     let pieces = (origin, result);
-    let act = |win: &WinObject| win.window.reduce_at_once((operator, basic), pieces, rank, displacement);
-    at_once(win, act) == Some(true)
+    let act = |win: &WinObject| win.window.try_accumulate((operator, basic), pieces, rank, displacement);
+    try_with(win, act) == Some(true)
 }
 
 /// Runs the slow path out of line, so that the fast path reserves no stack for it.
 #[cold]
 #[inline(never)]
-fn long_way(act: impl FnOnce() -> Answer) -> Answer {
+fn run_slow_path(act: impl FnOnce() -> Answer) -> Answer {
     act()
 }
 
 /// Put and get, with and without a request.
 macro_rules! transfers {
-    ($($name:ident, $requested:ident, $at_once:ident;)*) => {
+    ($($name:ident, $requested:ident, $fast:ident;)*) => {
         $(
             #[allow(clippy::too_many_arguments)] // as many as the standard has
             #[inline(always)]
@@ -177,19 +186,19 @@ macro_rules! transfers {
                 win: Win,
             ) -> Answer {
                 let is_alike = |piece: Piece| {
-                    (target_datatype == origin_datatype && target_count.wide() == origin_count.wide())
+                    (target_datatype == origin_datatype && target_count.to_i64() == origin_count.to_i64())
                         || has_as_many(piece, target_count, target_datatype)
                 };
                 if let Some(piece) = piece(origin_addr, origin_count, origin_datatype)
                     && is_alike(piece)
-                    && at_once(win, |win| win.window.$at_once(piece, target_rank, target_disp)) == Some(true)
+                    && try_with(win, |win| win.window.$fast(piece, target_rank, target_disp)) == Some(true)
                 {
                     return Ok(());
                 }
-                long_way(move || {
+                run_slow_path(move || {
                     let win = objects::get(win, "win")?;
                     let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-                    let target = at(target_rank, target_disp, target_count, target_datatype)?;
+                    let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
                     Ok(win.window.$name(&origin, &target)?)
                 })
             }
@@ -208,7 +217,7 @@ macro_rules! transfers {
             ) -> Answer {
                 let win = objects::get(win, "win")?;
                 let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-                let target = at(target_rank, target_disp, target_count, target_datatype)?;
+                let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
                 new_request(win.window.$requested(&origin, &target)?, request)
             }
         )*
@@ -216,8 +225,8 @@ macro_rules! transfers {
 }
 
 transfers! {
-    put, rput, put_at_once;
-    get, rget, get_at_once;
+    put, rput, try_put;
+    get, rget, try_get;
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -234,21 +243,21 @@ pub(crate) fn accumulate<N: Number>(
     win: Win,
 ) -> Answer {
     let place = (target_rank, target_disp);
-    if origin_count.wide() == target_count.wide() && origin_datatype == target_datatype {
-        let is_done = if origin_count.wide() == 1 && integer(origin_datatype).is_some() {
-            is_changed_by::<false>((origin_addr, None), origin_datatype, place, op, win)
+    if origin_count.to_i64() == target_count.to_i64() && origin_datatype == target_datatype {
+        let is_done = if origin_count.to_i64() == 1 && integer_size(origin_datatype).is_some() {
+            try_integer_op_inline::<false>((origin_addr, None), origin_datatype, place, op, win)
         } else {
             let origin = piece(origin_addr, origin_count, origin_datatype);
-            is_reduced((origin, None), origin_datatype, place, op, win)
+            try_accumulate((origin, None), origin_datatype, place, op, win)
         };
         if is_done {
             return Ok(());
         }
     }
-    long_way(move || {
+    run_slow_path(move || {
         let (win, (op, _)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
         let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-        let target = at(target_rank, target_disp, target_count, target_datatype)?;
+        let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
         Ok(win.window.accumulate(&origin, &target, &op)?)
     })
 }
@@ -268,7 +277,7 @@ pub(crate) fn raccumulate<N: Number>(
 ) -> Answer {
     let (win, (op, _)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
     let origin = named_buffer(ORIGIN, origin_addr, origin_count, origin_datatype)?;
-    let target = at(target_rank, target_disp, target_count, target_datatype)?;
+    let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
     new_request(win.window.raccumulate(&origin, &target, &op)?, request)
 }
 
@@ -293,26 +302,26 @@ pub(crate) fn get_accumulate<N: Number>(
     op: types::Op,
     win: Win,
 ) -> Answer {
-    let is_as_result = result_count.wide() == target_count.wide() && result_datatype == target_datatype;
-    let is_alike = origin_count.wide() == target_count.wide() && origin_datatype == target_datatype;
+    let is_as_result = result_count.to_i64() == target_count.to_i64() && result_datatype == target_datatype;
+    let is_alike = origin_count.to_i64() == target_count.to_i64() && origin_datatype == target_datatype;
     let place = (target_rank, target_disp);
     if is_as_result && is_alike {
-        let is_done = if target_count.wide() == 1 && integer(target_datatype).is_some() {
-            is_changed((origin_addr, Some(result_addr)), target_datatype, place, op, win)
+        let is_done = if target_count.to_i64() == 1 && integer_size(target_datatype).is_some() {
+            try_integer_op((origin_addr, Some(result_addr)), target_datatype, place, op, win)
         } else {
             let result = piece(result_addr, result_count, result_datatype);
             let origin = piece(origin_addr, origin_count, origin_datatype);
-            result.is_some() && is_reduced((origin, result), target_datatype, place, op, win)
+            result.is_some() && try_accumulate((origin, result), target_datatype, place, op, win)
         };
         if is_done {
             return Ok(());
         }
     }
-    long_way(move || {
+    run_slow_path(move || {
         let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
         let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
         let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
-        let target = at(target_rank, target_disp, target_count, target_datatype)?;
+        let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
         Ok(win.window.get_accumulate(&origin, &result, &target, &op)?)
     })
 }
@@ -336,7 +345,7 @@ pub(crate) fn rget_accumulate<N: Number>(
     let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, target_datatype)?);
     let origin = origin_of(looks, origin_addr, origin_count, origin_datatype)?;
     let result = named_buffer(RESULT, result_addr, result_count, result_datatype)?;
-    let target = at(target_rank, target_disp, target_count, target_datatype)?;
+    let target = target_range(target_rank, target_disp, target_count, target_datatype)?;
     new_request(win.window.rget_accumulate(&origin, &result, &target, &op)?, request)
 }
 
@@ -351,14 +360,19 @@ pub(crate) fn fetch_and_op(
     win: Win,
 ) -> Answer {
     let pieces = (origin_addr, Some(result_addr));
-    if is_changed_by::<true>(pieces, datatype, (target_rank, target_disp), op, win) {
+    if try_integer_op_inline::<true>(pieces, datatype, (target_rank, target_disp), op, win) {
         return Ok(());
     }
-    long_way(move || {
+    run_slow_path(move || {
         let (win, (op, looks)) = (objects::get(win, "win")?, operator(op, datatype)?);
         let origin = origin_of(looks, origin_addr, 1, datatype)?;
         let result = named_buffer(RESULT, result_addr, 1, datatype)?;
-        Ok(win.window.get_accumulate(&origin, &result, &at(target_rank, target_disp, 1, datatype)?, &op)?)
+        Ok(win.window.get_accumulate(
+            &origin,
+            &result,
+            &target_range(target_rank, target_disp, 1, datatype)?,
+            &op,
+        )?)
     })
 }
 
@@ -372,24 +386,24 @@ pub(crate) fn compare_and_swap(
     target_disp: i64,
     win: Win,
 ) -> Answer {
-    if let Some(bytes) = integer(datatype)
+    if let Some(bytes) = integer_size(datatype)
         && let Some(origin) = bytes_at(origin_addr, bytes)
         && let Some(compare) = bytes_at(compare_addr, bytes)
         && let Some(result) = bytes_at(result_addr, bytes)
     {
         let pieces = (origin, compare, result);
-        let swap = |win: &WinObject| win.window.swap_at_once(pieces, target_rank, target_disp);
-        if at_once(win, swap) == Some(true) {
+        let swap = |win: &WinObject| win.window.try_compare_and_swap(pieces, target_rank, target_disp);
+        if try_with(win, swap) == Some(true) {
             return Ok(());
         }
     }
-    long_way(move || {
+    run_slow_path(move || {
         let win = objects::get(win, "win")?;
         strict::check_swap(datatype)?;
         let origin = named_buffer(ORIGIN, origin_addr, 1, datatype)?;
         let compare = named_buffer(COMPARED, compare_addr, 1, datatype)?;
         let result = named_buffer(RESULT, result_addr, 1, datatype)?;
-        let target = at(target_rank, target_disp, 1, datatype)?;
+        let target = target_range(target_rank, target_disp, 1, datatype)?;
         Ok(win.window.compare_and_swap(&origin, &compare, &result, &target)?)
     })
 }
@@ -449,10 +463,10 @@ pub(crate) fn win_unlock_all(win: Win) -> Answer {
 
 #[inline(always)]
 pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
-    if at_once(win, |win| win.window.is_flushed_at_once(rank)) == Some(true) {
+    if try_with(win, |win| win.window.try_flush(rank)) == Some(true) {
         return Ok(());
     }
-    long_way(move || Ok(objects::get(win, "win")?.window.flush(rank)?))
+    run_slow_path(move || Ok(objects::get(win, "win")?.window.flush(rank)?))
 }
 
 pub(crate) fn win_flush_all(win: Win) -> Answer {

@@ -3,7 +3,7 @@
 use ffi::{Out, Text};
 use mpi::Window;
 
-use crate::answer::{Answer, Fault, Whose};
+use crate::answer::{Answer, ErrhandlerOwner, Fault};
 use crate::calls::group::new_group;
 use crate::calls::info::{hints, new_info};
 use crate::constants as c;
@@ -21,7 +21,7 @@ pub(crate) fn win_create<N: Number>(
 ) -> Answer {
     let comm = get(comm, "comm")?;
     // SAFETY: MPI makes the same demands on a program that passes the memory. Test: `windows_are_used_on_shm`.
-    let window = unsafe { Window::create(&comm, base.0, size, disp_unit.wide(), hints(info)?) }?;
+    let window = unsafe { Window::create(&comm, base.0, size, disp_unit.to_i64(), hints(info)?) }?;
     win.set(insert_win(window)?);
     Ok(())
 }
@@ -42,7 +42,7 @@ pub(crate) fn win_allocate<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate(&comm, size, disp_unit.wide(), hints(info)?)?, baseptr, win)
+    answer_own(Window::allocate(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 pub(crate) fn win_allocate_shared<N: Number>(
@@ -54,7 +54,7 @@ pub(crate) fn win_allocate_shared<N: Number>(
     win: Out<Win>,
 ) -> Answer {
     let comm = get(comm, "comm")?;
-    answer_own(Window::allocate_shared(&comm, size, disp_unit.wide(), hints(info)?)?, baseptr, win)
+    answer_own(Window::allocate_shared(&comm, size, disp_unit.to_i64(), hints(info)?)?, baseptr, win)
 }
 
 pub(crate) fn win_create_dynamic(info: types::Info, comm: Comm, win: Out<Win>) -> Answer {
@@ -82,7 +82,7 @@ pub(crate) fn win_shared_query<N: Number>(
 ) -> Answer {
     let part = get(win, "win")?.window.shared(rank)?;
     let large = || Fault::new(c::MPI_ERR_VALUE_TOO_LARGE, format!("disp_unit: {} is no int", part.unit));
-    disp_unit.set(N::narrow(part.unit).ok_or_else(large)?);
+    disp_unit.set(N::from_i64(part.unit).ok_or_else(large)?);
     size.set(part.size as i64);
     baseptr.out::<usize>().set(part.address);
     Ok(())
@@ -91,7 +91,7 @@ pub(crate) fn win_shared_query<N: Number>(
 pub(crate) fn win_free(win: Out<Win>) -> Answer {
     let handle = win.get().unwrap_or(Handle::new(c::MPI_WIN_NULL));
     let window = get(handle, "win")?.window.clone();
-    window.free().map_err(|error| Fault::from(error).at(Whose::Win(handle)))?;
+    window.free().map_err(|error| Fault::from(error).for_owner(ErrhandlerOwner::Win(handle)))?;
     remove_win(handle, window.id());
     win.set(Handle::new(c::MPI_WIN_NULL));
     Ok(())

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use ffi::{Out, Text};
 
-use super::open::{answer_text, check_open, indexed, named};
+use super::open::{answer_text, check_open, index_of_name, item_at};
 use super::{cvar, pvar};
 use crate::answer::Answer;
 
 /// A category: ranges of control variables, performance variables and events.
 struct Category {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     controls: Range<usize>,
     measured: Range<usize>,
     events: Range<usize>,
@@ -20,21 +20,21 @@ struct Category {
 const CATEGORIES: [Category; 3] = [
     Category {
         name: "protocols",
-        about: "how messages go, and how many have gone so",
+        description: "how messages go, and how many have gone so",
         controls: 0..cvar::COLLECTIVES,
         measured: pvar::PROTOCOLS..pvar::COUNT,
         events: 2..3,
     },
     Category {
         name: "collectives",
-        about: "algorithms of collective operations, and by what they are chosen",
+        description: "algorithms of collective operations, and by what they are chosen",
         controls: cvar::COLLECTIVES..cvar::COUNT,
         measured: pvar::PROTOCOLS - 1..pvar::PROTOCOLS,
         events: 3..4,
     },
     Category {
         name: "queues",
-        about: "what waits, and memory that operations use",
+        description: "what waits, and memory that operations use",
         controls: 0..0,
         measured: 0..pvar::PROTOCOLS - 1,
         events: 1..2,
@@ -56,7 +56,7 @@ pub(crate) fn t_category_changed(update_number: Out<i32>) -> Answer {
 
 pub(crate) fn t_category_get_index(name: Text, index: Out<i32>) -> Answer {
     check_open()?;
-    index.set(named(CATEGORIES.iter().map(|category| category.name.to_owned()), name)?);
+    index.set(index_of_name(CATEGORIES.iter().map(|category| category.name.to_owned()), name)?);
     Ok(())
 }
 
@@ -72,9 +72,9 @@ pub(crate) fn t_category_get_info(
     num_categories: Out<i32>,
 ) -> Answer {
     check_open()?;
-    let category = indexed(&CATEGORIES, index)?;
+    let category = item_at(&CATEGORIES, index)?;
     answer_text(name, name_len, category.name);
-    answer_text(desc, desc_len, category.about);
+    answer_text(desc, desc_len, category.description);
     num_cvars.set(category.controls.len() as i32);
     num_pvars.set(category.measured.len() as i32);
     num_categories.set(0);
@@ -89,29 +89,29 @@ fn list(range: &Range<usize>, len: i32, indices: Out<i32>) {
 
 pub(crate) fn t_category_get_cvars(index: i32, len: i32, indices: Out<i32>) -> Answer {
     check_open()?;
-    list(&indexed(&CATEGORIES, index)?.controls, len, indices);
+    list(&item_at(&CATEGORIES, index)?.controls, len, indices);
     Ok(())
 }
 
 pub(crate) fn t_category_get_pvars(index: i32, len: i32, indices: Out<i32>) -> Answer {
     check_open()?;
-    list(&indexed(&CATEGORIES, index)?.measured, len, indices);
+    list(&item_at(&CATEGORIES, index)?.measured, len, indices);
     Ok(())
 }
 
 pub(crate) fn t_category_get_categories(index: i32, _len: i32, _indices: Out<i32>) -> Answer {
     check_open()?;
-    indexed(&CATEGORIES, index).map(drop)
+    item_at(&CATEGORIES, index).map(drop)
 }
 
 pub(crate) fn t_category_get_num_events(index: i32, num_events: Out<i32>) -> Answer {
     check_open()?;
-    num_events.set(indexed(&CATEGORIES, index)?.events.len() as i32);
+    num_events.set(item_at(&CATEGORIES, index)?.events.len() as i32);
     Ok(())
 }
 
 pub(crate) fn t_category_get_events(index: i32, len: i32, indices: Out<i32>) -> Answer {
     check_open()?;
-    list(&indexed(&CATEGORIES, index)?.events, len, indices);
+    list(&item_at(&CATEGORIES, index)?.events, len, indices);
     Ok(())
 }

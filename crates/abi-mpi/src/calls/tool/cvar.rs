@@ -1,9 +1,10 @@
-//! Control variables. Variables under the control of process 0 can be set only before `MPI_Init`; protocol limits at any time after it.
+//! Control variables. Variables under the control of process 0 can be set only before `MPI_Init`; protocol limits at any time after
+//! it.
 
 use ffi::{Out, Text, lock};
-use mpi::{Kind, Limits, Process, Tuning};
+use mpi::{CollKind, Limits, Process, Tuning};
 
-use super::open::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
@@ -18,7 +19,7 @@ enum Control {
     /// An assumed cost, in seconds, seconds per byte, or seconds per reduced byte.
     Cost(usize),
     /// The algorithm of a kind of collective: 0 for the cheapest, or 1 plus the index of a name among those of the kind.
-    Algorithm(Kind),
+    Algorithm(CollKind),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,25 +60,25 @@ const LIMITS: [(Limit, &str, &str); 9] = [
     ),
 ];
 const COSTS: [(&str, &str); 4] = [
-    ("cost_alpha", "seconds that a message takes, as algorithms are chosen by"),
-    ("cost_gap", "seconds between two messages, as algorithms are chosen by"),
-    ("cost_beta", "seconds that a byte takes, as algorithms are chosen by"),
-    ("cost_gamma", "seconds that a byte takes to be reduced, as algorithms are chosen by"),
+    ("cost_alpha", "seconds per message that the choice of algorithms assumes"),
+    ("cost_gap", "seconds between two messages that the choice of algorithms assumes"),
+    ("cost_beta", "seconds per byte that the choice of algorithms assumes"),
+    ("cost_gamma", "seconds per reduced byte that the choice of algorithms assumes"),
 ];
 
 /// The number of variables: limits, costs, and an algorithm for each kind.
-pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + Kind::ALL.len();
+pub(super) const COUNT: usize = LIMITS.len() + COSTS.len() + CollKind::ALL.len();
 /// The index of the first cost; algorithms follow the costs.
 pub(super) const COLLECTIVES: usize = LIMITS.len();
 
 fn controls() -> Vec<Control> {
     let limits = LIMITS.iter().map(|(limit, ..)| Control::Limit(*limit));
     let costs = (0..COSTS.len()).map(Control::Cost);
-    limits.chain(costs).chain(Kind::ALL.into_iter().map(Control::Algorithm)).collect()
+    limits.chain(costs).chain(CollKind::ALL.into_iter().map(Control::Algorithm)).collect()
 }
 
 /// The names of a kind's algorithms, after the word for the cheapest.
-fn algorithms(kind: Kind) -> Vec<&'static str> {
+fn algorithms(kind: CollKind) -> Vec<&'static str> {
     ["cheapest"].into_iter().chain(Tuning::algorithms_of(kind)).collect()
 }
 
@@ -90,7 +91,7 @@ impl Control {
         }
     }
 
-    fn about(self) -> String {
+    fn description(self) -> String {
         match self {
             Self::Limit(limit) => LIMITS[limit as usize].2.to_owned(),
             Self::Cost(cost) => COSTS[cost].1.to_owned(),
@@ -119,9 +120,10 @@ impl Control {
     /// Its value in the program's representation.
     fn read(self) -> Answer<Vec<u8>> {
         match self {
-            Self::Limit(limit) => Ok(limit.of(&process()?.limits()).to_ne_bytes().to_vec()),
+            Self::Limit(limit) => Ok(limit.value(&process()?.limits()).to_ne_bytes().to_vec()),
             Self::Cost(cost) => {
-                let costs = process()?.tuning().costs.ok_or_else(|| none(c::MPI_T_ERR_NOT_ACCESSIBLE))?;
+                let costs =
+                    process()?.tuning().costs.ok_or_else(|| tool_error(c::MPI_T_ERR_NOT_ACCESSIBLE))?;
                 let costs = [costs.alpha, costs.gap, costs.beta, costs.gamma];
                 Ok(costs[cost].to_ne_bytes().to_vec())
             }
@@ -129,7 +131,7 @@ impl Control {
             Self::Algorithm(kind) => {
                 let named = match state::process() {
                     Ok(process) => process.tuning().algorithms.get(&kind).cloned(),
-                    Err(_) => lock(&state::CHOSEN).get(&kind).cloned(),
+                    Err(_) => lock(&state::TOOL_ALGORITHMS).get(&kind).cloned(),
                 };
                 let at = algorithms(kind).iter().position(|name| Some(*name) == named.as_deref());
                 Ok((at.unwrap_or(0) as i32).to_ne_bytes().to_vec())
@@ -139,29 +141,29 @@ impl Control {
 
     fn write(self, value: Address) -> Answer {
         match self {
-            Self::Limit(Limit::EagerMax) => set(process()?.set_eager_max(number(value)?)),
-            Self::Limit(Limit::BothSidesMin) => set(process()?.set_both_sides_min(number(value)?)),
+            Self::Limit(Limit::EagerMax) => map_error(process()?.set_eager_max(load_u64(value)?)),
+            Self::Limit(Limit::BothSidesMin) => map_error(process()?.set_both_sides_min(load_u64(value)?)),
             Self::Algorithm(kind) => {
                 if state::is_initialized() {
-                    return Err(none(c::MPI_T_ERR_CVAR_SET_NOT_NOW));
+                    return Err(tool_error(c::MPI_T_ERR_CVAR_SET_NOT_NOW));
                 }
                 let mut bytes = [0; 4];
                 load(value, &mut bytes)?;
                 let names = algorithms(kind);
                 let at = usize::try_from(i32::from_ne_bytes(bytes)).ok().filter(|at| *at < names.len());
-                match at.ok_or_else(|| none(c::MPI_T_ERR_INVALID))? {
-                    0 => drop(lock(&state::CHOSEN).remove(&kind)),
-                    at => drop(lock(&state::CHOSEN).insert(kind, names[at].to_owned())),
+                match at.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID))? {
+                    0 => drop(lock(&state::TOOL_ALGORITHMS).remove(&kind)),
+                    at => drop(lock(&state::TOOL_ALGORITHMS).insert(kind, names[at].to_owned())),
                 }
                 Ok(())
             }
-            _ => Err(none(c::MPI_T_ERR_CVAR_SET_NEVER)),
+            _ => Err(tool_error(c::MPI_T_ERR_CVAR_SET_NEVER)),
         }
     }
 }
 
 impl Limit {
-    fn of(self, limits: &Limits) -> u64 {
+    fn value(self, limits: &Limits) -> u64 {
         match self {
             Self::EagerMax => limits.eager_max,
             Self::BothSidesMin => limits.both_sides_min,
@@ -177,22 +179,22 @@ impl Limit {
 }
 
 fn process() -> Answer<&'static Process> {
-    state::process().map_err(|_| none(c::MPI_T_ERR_NOT_ACCESSIBLE))
+    state::process().map_err(|_| tool_error(c::MPI_T_ERR_NOT_ACCESSIBLE))
 }
 
-fn set(done: mpi::Result<()>) -> Answer {
-    done.map_err(|_| none(c::MPI_T_ERR_INVALID))
+fn map_error(done: mpi::Result<()>) -> Answer {
+    done.map_err(|_| tool_error(c::MPI_T_ERR_INVALID))
 }
 
 fn load(from: Address, bytes: &mut [u8]) -> Answer {
     if from == Address(0) {
-        return Err(none(c::MPI_T_ERR_INVALID));
+        return Err(tool_error(c::MPI_T_ERR_INVALID));
     }
     copy_from(from, bytes);
     Ok(())
 }
 
-fn number(from: Address) -> Answer<u64> {
+fn load_u64(from: Address) -> Answer<u64> {
     let mut bytes = [0; 8];
     load(from, &mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
@@ -206,7 +208,7 @@ pub(crate) fn t_cvar_get_num(count: Out<i32>) -> Answer {
 
 pub(crate) fn t_cvar_get_index(name: Text, index: Out<i32>) -> Answer {
     check_open()?;
-    index.set(named(controls().into_iter().map(Control::name), name)?);
+    index.set(index_of_name(controls().into_iter().map(Control::name), name)?);
     Ok(())
 }
 
@@ -224,13 +226,13 @@ pub(crate) fn t_cvar_get_info(
     scope: Out<i32>,
 ) -> Answer {
     check_open()?;
-    let control = *indexed(&controls(), index)?;
+    let control = *item_at(&controls(), index)?;
     answer_text(name, name_len, &control.name());
-    answer_text(desc, desc_len, &control.about());
+    answer_text(desc, desc_len, &control.description());
     verbosity.set(c::MPI_T_VERBOSITY_TUNER_BASIC);
     datatype.set(Datatype::new(control.datatype()));
     enumtype.set(match control {
-        Control::Algorithm(kind) => enum_of(kind),
+        Control::Algorithm(kind) => enum_handle(kind),
         _ => Address(c::MPI_T_ENUM_NULL),
     });
     bind.set(c::MPI_T_BIND_NO_OBJECT);
@@ -246,7 +248,7 @@ pub(crate) fn t_cvar_handle_alloc(
     count: Out<i32>,
 ) -> Answer {
     check_open()?;
-    indexed(&controls(), index)?;
+    item_at(&controls(), index)?;
     handle.set(Address(index as usize + 1));
     count.set(1);
     Ok(())
@@ -255,7 +257,7 @@ pub(crate) fn t_cvar_handle_alloc(
 fn control(handle: Address) -> Answer<Control> {
     check_open()?;
     let at = handle.0.checked_sub(1).and_then(|at| controls().get(at).copied());
-    at.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+    at.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
 pub(crate) fn t_cvar_handle_free(handle: Out<Address>) -> Answer {
@@ -267,7 +269,7 @@ pub(crate) fn t_cvar_handle_free(handle: Out<Address>) -> Answer {
 pub(crate) fn t_cvar_read(handle: Address, buf: Address) -> Answer {
     let value = control(handle)?.read()?;
     if buf == Address(0) {
-        return Err(none(c::MPI_T_ERR_INVALID));
+        return Err(tool_error(c::MPI_T_ERR_INVALID));
     }
     copy_to(buf, &value);
     Ok(())
@@ -278,18 +280,18 @@ pub(crate) fn t_cvar_write(handle: Address, buf: Address) -> Answer {
 }
 
 /// Each kind has an enumeration of its algorithms: the number of the kind plus 1.
-fn enum_of(kind: Kind) -> Address {
+fn enum_handle(kind: CollKind) -> Address {
     Address(kind as usize + 1)
 }
 
-fn kind_of(handle: Address) -> Answer<Kind> {
+fn enum_kind(handle: Address) -> Answer<CollKind> {
     check_open()?;
-    let kind = handle.0.checked_sub(1).and_then(|at| Kind::ALL.get(at).copied());
-    kind.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+    let kind = handle.0.checked_sub(1).and_then(|at| CollKind::ALL.get(at).copied());
+    kind.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
 pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, name_len: Out<i32>) -> Answer {
-    let kind = kind_of(enumtype)?;
+    let kind = enum_kind(enumtype)?;
     num.set(algorithms(kind).len() as i32);
     answer_text(name, name_len, &format!("algorithms of {}", kind.name()));
     Ok(())
@@ -302,8 +304,8 @@ pub(crate) fn t_enum_get_item(
     name: Out<u8>,
     name_len: Out<i32>,
 ) -> Answer {
-    let names = algorithms(kind_of(enumtype)?);
-    let item = indexed(&names, index).map_err(|_| none(c::MPI_T_ERR_INVALID_ITEM))?;
+    let names = algorithms(enum_kind(enumtype)?);
+    let item = item_at(&names, index).map_err(|_| tool_error(c::MPI_T_ERR_INVALID_ITEM))?;
     value.set(index);
     answer_text(name, name_len, item);
     Ok(())
@@ -314,12 +316,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_in_the_order_of_their_kinds() {
+    fn tables_are_indexed_by_their_enums() {
         for (at, (limit, ..)) in LIMITS.iter().enumerate() {
             assert_eq!(*limit as usize, at);
         }
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(kind_of(enum_of(kind)).ok().or(Some(kind)), Some(Kind::ALL[at]));
+        for (at, kind) in CollKind::ALL.into_iter().enumerate() {
+            assert_eq!(enum_kind(enum_handle(kind)).ok().or(Some(kind)), Some(CollKind::ALL[at]));
         }
         let mut names: Vec<String> = controls().into_iter().map(Control::name).collect();
         assert_eq!(names.len(), COUNT);

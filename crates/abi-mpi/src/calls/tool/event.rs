@@ -1,7 +1,7 @@
-//! Events of the tool interface. All come from one source, this process, in the order in which they happened.
+//! Events of the tool interface. All come from one source, this process, in the order in which they occurred.
 //!
-//! Callbacks run at the end of the call that noticed the event, with no lock held and on its thread, so they may use MPI freely; events
-//! that occur meanwhile are reported afterwards. An instance is valid while its callback runs, on that thread.
+//! Callbacks run at the end of the call that noticed the event, with no lock held and on its thread, so they may use MPI freely;
+//! events that occur meanwhile are reported afterwards. An instance is valid while its callback runs, on that thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use std::sync::Mutex;
 
 use ffi::{Out, Text, lock};
 use host::Time;
-use mpi::{Happened, Happening};
+use mpi::{ToolEvent, ToolEvents};
 
-use super::open::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
 use crate::answer::Answer;
-use crate::callback::{EventFunction, EventGone, EventsDropped};
+use crate::callback::{EventFreed, EventFunction, EventsDropped};
 use crate::calls::info::{hints, new_info};
 use crate::clock::host;
 use crate::constants as c;
@@ -23,32 +23,36 @@ use crate::state;
 use crate::types::{Address, Datatype, Info};
 
 /// An event type: its elements are integers of four bytes, or unsigned integers of eight.
-struct Kind {
+struct EventType {
     name: &'static str,
-    about: &'static str,
+    description: &'static str,
     /// Bytes of each element.
     elements: &'static [usize],
 }
 
-const KINDS: [Kind; 4] = [
-    Kind {
+const EVENT_TYPES: [EventType; 4] = [
+    EventType {
         name: "error",
-        about: "a call of MPI has failed, and an error handler is about to be called: the error's class",
+        description: "a call of MPI has failed, and an error handler is about to be called: the error's class",
         elements: &[4],
     },
-    Kind {
+    EventType {
         name: "message_unexpected",
-        about: "a message has come before its receive: the process that sent it, its tag, its bytes",
+        description: "a message arrived before its receive was posted: the process that sent it, its tag, its bytes",
         elements: &[4, 4, 8],
     },
-    Kind { name: "process_lost", about: "a process is lost: which one of the job", elements: &[4] },
-    Kind {
+    EventType {
+        name: "process_lost",
+        description: "a process is lost: which one of the job",
+        elements: &[4],
+    },
+    EventType {
         name: "collective_scheduled",
-        about: "a collective operation has begun that goes by messages: its kind, and the bytes by which its algorithm was chosen",
+        description: "a collective operation that uses messages has started: its kind, and the bytes by which its algorithm was chosen",
         elements: &[4, 8],
     },
 ];
-const ERROR: usize = 0;
+const ERROR_TYPE: usize = 0;
 
 /// The offset of each element in a copied instance, and the total length.
 fn layout(elements: &[usize]) -> (Vec<usize>, usize) {
@@ -87,7 +91,7 @@ struct Registration {
 
 /// An event that is being reported.
 #[derive(Clone, Copy)]
-struct Instance {
+struct EventInstance {
     kind: usize,
     at: Time,
     values: [u64; 3],
@@ -95,93 +99,95 @@ struct Instance {
 
 thread_local! {
     /// The event that this thread is reporting, if any; and the errors that it has raised.
-    static TOLD: RefCell<Option<Instance>> = const { RefCell::new(None) };
-    static ERRORS: RefCell<Vec<Instance>> = const { RefCell::new(Vec::new()) };
+    static DELIVERED: RefCell<Option<EventInstance>> = const { RefCell::new(None) };
+    static ERRORS: RefCell<Vec<EventInstance>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The handle of the instance that a thread is reporting.
 const INSTANCE: Address = Address(1);
 
-fn instance(handle: Address) -> Answer<Instance> {
+fn instance(handle: Address) -> Answer<EventInstance> {
     check_open()?;
-    let told = TOLD.with_borrow(|told| *told).filter(|_| handle == INSTANCE);
-    told.ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))
+    let delivered = DELIVERED.with_borrow(|event| *event).filter(|_| handle == INSTANCE);
+    delivered.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
-fn registered<T>(handle: Address, act: impl FnOnce(&mut Registration) -> Answer<T>) -> Answer<T> {
+fn with_registration<T>(handle: Address, act: impl FnOnce(&mut Registration) -> Answer<T>) -> Answer<T> {
     check_open()?;
     let mut registrations = lock(&REGISTRATIONS);
-    let done = act(registrations.all.get_mut(&handle.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))?);
-    listen(&registrations);
+    let done =
+        act(registrations.all.get_mut(&handle.0).ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))?);
+    update_recording(&registrations);
     done
 }
 
 /// Enables event collection in calls while a callback is registered.
-fn listen(registrations: &Registrations) {
+fn update_recording(registrations: &Registrations) {
     let wants = |registration: &Registration| !registration.callbacks.is_empty();
     let is_wanted = registrations.all.values().any(wants);
-    if profile::tell_events(is_wanted)
+    if profile::set_events_enabled(is_wanted)
         && let Ok(process) = state::process()
     {
-        process.watch(is_wanted);
+        process.record_events(is_wanted);
     }
 }
 
 /// Enables event collection after MPI was initialized, for callbacks registered before.
-pub(crate) fn listen_to_events() {
+pub(crate) fn record_registered_events() {
     let registrations = lock(&REGISTRATIONS);
     if registrations.all.values().any(|registration| !registration.callbacks.is_empty())
         && let Ok(process) = state::process()
     {
-        process.watch(true);
+        process.record_events(true);
     }
 }
 
 /// Records the failure of a call with an error of this class.
-pub(crate) fn note_error(class: i32) {
+pub(crate) fn record_error(class: i32) {
     let values = [class as u32 as u64, 0, 0];
-    ERRORS.with_borrow_mut(|errors| errors.push(Instance { kind: ERROR, at: host().now(), values }));
+    ERRORS
+        .with_borrow_mut(|errors| errors.push(EventInstance { kind: ERROR_TYPE, at: host().now(), values }));
 }
 
 /// Reports all pending events. Runs at the end of a call.
-pub(crate) fn tell_of_events() {
-    if TOLD.with_borrow(Option::is_some) {
+pub(crate) fn deliver_events() {
+    if DELIVERED.with_borrow(Option::is_some) {
         return;
     }
-    let Happened { all, dropped } = state::process().map(mpi::Process::happened).unwrap_or_default();
-    let happened = all.into_iter().map(|(at, what)| {
+    let ToolEvents { events, dropped } = state::process().map(mpi::Process::take_events).unwrap_or_default();
+    let recorded = events.into_iter().map(|(at, what)| {
         let (kind, values) = match what {
-            Happening::Unexpected { from, tag, bytes } => (1, [from.into(), tag as u32 as u64, bytes]),
-            Happening::Lost { process } => (2, [process.into(), 0, 0]),
-            Happening::Scheduled { kind, bytes } => (3, [kind.into(), bytes, 0]),
+            ToolEvent::Unexpected { from, tag, bytes } => (1, [from.into(), tag as u32 as u64, bytes]),
+            ToolEvent::Lost { process } => (2, [process.into(), 0, 0]),
+            ToolEvent::Scheduled { kind, bytes } => (3, [kind.into(), bytes, 0]),
         };
-        Instance { kind, at, values }
+        EventInstance { kind, at, values }
     });
-    let events: Vec<Instance> = happened.chain(ERRORS.take()).collect();
+    let events: Vec<EventInstance> = recorded.chain(ERRORS.take()).collect();
     for event in events {
         let of_kind = |(_, registration): &(&usize, &Registration)| registration.kind == event.kind;
-        let told: Vec<(usize, Registration)> = lock(&REGISTRATIONS)
+        let registrations: Vec<(usize, Registration)> = lock(&REGISTRATIONS)
             .all
             .iter()
             .filter(of_kind)
             .map(|(handle, registration)| (*handle, registration.clone()))
             .collect();
-        for (handle, registration) in told {
+        for (handle, registration) in registrations {
             if let Some((safety, callback)) = registration.callbacks.first_key_value() {
-                TOLD.set(Some(event));
+                DELIVERED.set(Some(event));
                 callback.function.call(INSTANCE, Address(handle), *safety, callback.data);
-                TOLD.set(None);
+                DELIVERED.set(None);
             }
         }
     }
     if dropped > 0 {
-        tell_dropped(dropped);
+        deliver_dropped(dropped);
     }
 }
 
 /// Reports lost events to the callbacks of all types except errors: the types of the lost ones are unknown.
-fn tell_dropped(count: u64) {
-    let of_messages = |registration: &&Registration| registration.kind != ERROR;
+fn deliver_dropped(count: u64) {
+    let of_messages = |registration: &&Registration| registration.kind != ERROR_TYPE;
     let all = lock(&REGISTRATIONS).all.clone();
     for (handle, registration) in all.iter().filter(|(_, registration)| of_messages(registration)) {
         if let (Some(dropped), Some((safety, callback))) =
@@ -194,13 +200,13 @@ fn tell_dropped(count: u64) {
 
 pub(crate) fn t_event_get_num(count: Out<i32>) -> Answer {
     check_open()?;
-    count.set(KINDS.len() as i32);
+    count.set(EVENT_TYPES.len() as i32);
     Ok(())
 }
 
 pub(crate) fn t_event_get_index(name: Text, index: Out<i32>) -> Answer {
     check_open()?;
-    index.set(named(KINDS.iter().map(|kind| kind.name.to_owned()), name)?);
+    index.set(index_of_name(EVENT_TYPES.iter().map(|kind| kind.name.to_owned()), name)?);
     Ok(())
 }
 
@@ -220,9 +226,9 @@ pub(crate) fn t_event_get_info(
     bind: Out<i32>,
 ) -> Answer {
     check_open()?;
-    let kind = indexed(&KINDS, index)?;
+    let kind = item_at(&EVENT_TYPES, index)?;
     answer_text(name, name_len, kind.name);
-    answer_text(desc, desc_len, kind.about);
+    answer_text(desc, desc_len, kind.description);
     verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
     let room = num_elements.get().and_then(|room| usize::try_from(room).ok()).unwrap_or(0);
     let (places, _) = layout(kind.elements);
@@ -248,7 +254,7 @@ pub(crate) fn t_event_handle_alloc(
     registration: Out<Address>,
 ) -> Answer {
     check_open()?;
-    indexed(&KINDS, index)?;
+    item_at(&EVENT_TYPES, index)?;
     hints(info)?;
     let mut registrations = lock(&REGISTRATIONS);
     registrations.last += 1;
@@ -259,29 +265,29 @@ pub(crate) fn t_event_handle_alloc(
     Ok(())
 }
 
-pub(crate) fn t_event_handle_free(handle: Address, data: Address, gone: Address) -> Answer {
+pub(crate) fn t_event_handle_free(handle: Address, data: Address, freed: Address) -> Answer {
     check_open()?;
     {
         let mut registrations = lock(&REGISTRATIONS);
         if registrations.all.remove(&handle.0).is_none() {
-            return Err(none(c::MPI_T_ERR_INVALID_HANDLE));
+            return Err(tool_error(c::MPI_T_ERR_INVALID_HANDLE));
         }
-        listen(&registrations);
+        update_recording(&registrations);
     }
-    if gone.0 != 0 {
-        EventGone(gone).call(handle, c::MPI_T_CB_REQUIRE_NONE, data);
+    if freed.0 != 0 {
+        EventFreed(freed).call(handle, c::MPI_T_CB_REQUIRE_NONE, data);
     }
     Ok(())
 }
 
 pub(crate) fn t_event_handle_get_info(handle: Address, info: Out<Info>) -> Answer {
-    registered(handle, |_| Ok(()))?;
+    with_registration(handle, |_| Ok(()))?;
     info.set(new_info(mpi::Info::default())?);
     Ok(())
 }
 
 pub(crate) fn t_event_handle_set_info(handle: Address, info: Info) -> Answer {
-    registered(handle, |_| hints(info).map(drop))
+    with_registration(handle, |_| hints(info).map(drop))
 }
 
 pub(crate) fn t_event_callback_get_info(handle: Address, _safety: i32, info: Out<Info>) -> Answer {
@@ -307,9 +313,9 @@ pub(crate) fn t_event_register_callback(
         c::MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE,
     ];
     if !known.contains(&safety) {
-        return Err(none(c::MPI_T_ERR_INVALID));
+        return Err(tool_error(c::MPI_T_ERR_INVALID));
     }
-    registered(handle, |registration| {
+    with_registration(handle, |registration| {
         if function.0 == 0 {
             registration.callbacks.remove(&safety);
         } else {
@@ -321,16 +327,16 @@ pub(crate) fn t_event_register_callback(
 }
 
 pub(crate) fn t_event_set_dropped_handler(handle: Address, dropped: Address) -> Answer {
-    registered(handle, |registration| {
+    with_registration(handle, |registration| {
         registration.dropped = (dropped.0 != 0).then_some(EventsDropped(dropped));
         Ok(())
     })
 }
 
 /// The bytes of an element in native byte order.
-fn bytes_of(event: &Instance, element: usize) -> Vec<u8> {
+fn bytes_of(event: &EventInstance, element: usize) -> Vec<u8> {
     let value = event.values[element];
-    match KINDS[event.kind].elements[element] {
+    match EVENT_TYPES[event.kind].elements[element] {
         4 => (value as u32).to_ne_bytes().to_vec(),
         _ => value.to_ne_bytes().to_vec(),
     }
@@ -338,14 +344,14 @@ fn bytes_of(event: &Instance, element: usize) -> Vec<u8> {
 
 pub(crate) fn t_event_read(handle: Address, element: i32, buffer: Address) -> Answer {
     let event = instance(handle)?;
-    indexed(KINDS[event.kind].elements, element)?;
+    item_at(EVENT_TYPES[event.kind].elements, element)?;
     copy_to(buffer, &bytes_of(&event, element as usize));
     Ok(())
 }
 
 pub(crate) fn t_event_copy(handle: Address, buffer: Address) -> Answer {
     let event = instance(handle)?;
-    let elements = KINDS[event.kind].elements;
+    let elements = EVENT_TYPES[event.kind].elements;
     let (places, len) = layout(elements);
     let mut all = vec![0; len];
     for (element, (place, len)) in places.into_iter().zip(elements).enumerate() {
@@ -391,9 +397,9 @@ pub(crate) fn t_source_get_info(
     info: Out<Info>,
 ) -> Answer {
     check_open()?;
-    indexed(&["process"], index)?;
+    item_at(&["process"], index)?;
     answer_text(name, name_len, "process");
-    answer_text(desc, desc_len, "this process, in the order in which it notices what happens");
+    answer_text(desc, desc_len, "this process, in the order in which it detects events");
     ordering.set(c::MPI_T_SOURCE_ORDERED);
     ticks_per_second.set(1_000_000_000);
     max_ticks.set(i64::MAX);
@@ -405,7 +411,7 @@ pub(crate) fn t_source_get_info(
 
 pub(crate) fn t_source_get_timestamp(index: i32, timestamp: Out<i64>) -> Answer {
     check_open()?;
-    indexed(&["process"], index)?;
+    item_at(&["process"], index)?;
     timestamp.set(ticks(host().now()));
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use ffi::{Out, Text, lock};
 use mpi::{Gauge, Process, Proto};
 
-use super::open::{answer_text, check_open, indexed, named, none};
+use super::open::{answer_text, check_open, index_of_name, item_at, tool_error};
 use crate::answer::Answer;
 use crate::constants as c;
 use crate::memory::{copy_from, copy_to};
@@ -31,15 +31,15 @@ const GAUGES: [(&str, &str); Gauge::ALL.len()] = [
     ("posted_receives", "receives that wait for a message"),
     ("unexpected_messages", "messages that wait for a receive"),
     ("unexpected_most", "the most messages that waited for a receive at a time"),
-    ("unexpected_total", "messages that came before their receive"),
-    ("match_looks", "entries of the queues of receives and messages that were looked at"),
-    ("operations", "operations that have begun and were not completed by the program yet"),
-    ("connections", "processes that there is a connection to"),
+    ("unexpected_total", "messages that arrived before their receive was posted"),
+    ("match_looks", "entries of the queues of receives and messages that were compared in matching"),
+    ("operations", "operations that have started and that the program has not completed yet"),
+    ("connections", "processes that this one is connected to"),
     ("waiting_requests", "messages and accesses that wait for a connection, for credits or for room"),
-    ("memory_found", "times that memory was reached without registering it"),
+    ("memory_found", "times that memory was used without registering it again"),
     ("memory_registered", "times that memory was registered for an operation"),
     ("collectives_scheduled", "collective operations that were carried out by messages"),
-    ("connections_refused", "connect requests that did not prove that they come from a known process"),
+    ("connections_refused", "connect requests refused because they were not authenticated"),
 ];
 
 /// The index of the first variable of a protocol, and the number of variables.
@@ -69,42 +69,42 @@ impl Variable {
         }
     }
 
-    fn about(self) -> String {
+    fn description(self) -> String {
         match self {
             Self::Gauge(gauge) => GAUGES[gauge as usize].1.to_owned(),
-            Self::Messages(by) => format!("messages that have left by the protocol {}", by.name()),
-            Self::Bytes(by) => format!("bytes of messages that have left by the protocol {}", by.name()),
-            Self::MessagesTo => "messages that have left for each rank of the communicator".to_owned(),
-            Self::BytesTo => "bytes of messages that have left for each rank of the communicator".to_owned(),
+            Self::Messages(by) => format!("messages sent by the protocol {}", by.name()),
+            Self::Bytes(by) => format!("bytes of messages sent by the protocol {}", by.name()),
+            Self::MessagesTo => "messages sent to each rank of the communicator".to_owned(),
+            Self::BytesTo => "bytes of messages sent to each rank of the communicator".to_owned(),
         }
     }
 
     fn class(self) -> i32 {
         match self {
             Self::Gauge(Gauge::UnexpectedMost) => c::MPI_T_PVAR_CLASS_HIGHWATERMARK,
-            Self::Gauge(gauge) if !gauge.counts() => c::MPI_T_PVAR_CLASS_LEVEL,
+            Self::Gauge(gauge) if !gauge.is_counter() => c::MPI_T_PVAR_CLASS_LEVEL,
             Self::Gauge(_) | Self::Messages(_) | Self::MessagesTo => c::MPI_T_PVAR_CLASS_COUNTER,
             Self::Bytes(_) | Self::BytesTo => c::MPI_T_PVAR_CLASS_AGGREGATE,
         }
     }
 
     /// Whether handles count from their start; others show the current value and cannot be written.
-    fn counts(self) -> bool {
+    fn is_counter(self) -> bool {
         matches!(self.class(), c::MPI_T_PVAR_CLASS_COUNTER | c::MPI_T_PVAR_CLASS_AGGREGATE)
     }
 
-    fn is_of_comm(self) -> bool {
+    fn is_per_comm(self) -> bool {
         matches!(self, Self::MessagesTo | Self::BytesTo)
     }
 
     /// Its current values; zero before `MPI_Init`.
-    fn now(self, comm: Option<&mpi::Comm>) -> Vec<u64> {
+    fn current(self, comm: Option<&mpi::Comm>) -> Vec<u64> {
         let process = state::process().ok();
         let of = |read: &dyn Fn(&Process) -> u64| vec![process.map_or(0, read)];
         match self {
             Self::Gauge(gauge) => of(&|process| process.gauge(gauge)),
-            Self::Messages(by) => of(&|process| process.traffic().by(by).messages),
-            Self::Bytes(by) => of(&|process| process.traffic().by(by).bytes),
+            Self::Messages(by) => of(&|process| process.traffic().for_protocol(by).messages),
+            Self::Bytes(by) => of(&|process| process.traffic().for_protocol(by).bytes),
             Self::MessagesTo => {
                 comm.map_or_else(Vec::new, |comm| comm.sent().iter().map(|to| to.messages).collect())
             }
@@ -127,46 +127,46 @@ struct Handle {
 
 impl Handle {
     fn new(variable: Variable, comm: Option<mpi::Comm>) -> Self {
-        let len = variable.now(comm.as_ref()).len();
+        let len = variable.current(comm.as_ref()).len();
         Self { variable, comm, counted: vec![0; len], since: None }
     }
 
-    fn now(&self) -> Vec<u64> {
-        self.variable.now(self.comm.as_ref())
+    fn current(&self) -> Vec<u64> {
+        self.variable.current(self.comm.as_ref())
     }
 
     fn value(&self) -> Vec<u64> {
-        if !self.variable.counts() {
-            return self.now();
+        if !self.variable.is_counter() {
+            return self.current();
         }
         let Some(since) = &self.since else { return self.counted.clone() };
-        let more = self.now().into_iter().zip(since).map(|(now, since)| now.wrapping_sub(*since));
+        let more = self.current().into_iter().zip(since).map(|(current, since)| current.wrapping_sub(*since));
         self.counted.iter().zip(more).map(|(counted, more)| counted.wrapping_add(more)).collect()
     }
 
     fn start(&mut self) -> Answer {
-        if !self.variable.counts() {
-            return Err(none(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
+        if !self.variable.is_counter() {
+            return Err(tool_error(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
         }
         if self.since.is_none() {
-            self.since = Some(self.now());
+            self.since = Some(self.current());
         }
         Ok(())
     }
 
     fn stop(&mut self) -> Answer {
-        if !self.variable.counts() {
-            return Err(none(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
+        if !self.variable.is_counter() {
+            return Err(tool_error(c::MPI_T_ERR_PVAR_NO_STARTSTOP));
         }
         (self.counted, self.since) = (self.value(), None);
         Ok(())
     }
 
     fn set(&mut self, value: Vec<u64>) -> Answer {
-        if !self.variable.counts() {
-            return Err(none(c::MPI_T_ERR_PVAR_NO_WRITE));
+        if !self.variable.is_counter() {
+            return Err(tool_error(c::MPI_T_ERR_PVAR_NO_WRITE));
         }
-        self.since = self.since.is_some().then(|| self.now());
+        self.since = self.since.is_some().then(|| self.current());
         self.counted = value;
         Ok(())
     }
@@ -188,32 +188,36 @@ struct Sessions {
 const FIRST: usize = c::MPI_T_PVAR_ALL_HANDLES;
 
 impl Sessions {
-    fn number(&mut self) -> usize {
+    fn new_number(&mut self) -> usize {
         self.last += 1;
         self.last
     }
 
     fn session(&mut self, session: Address) -> Answer<&mut BTreeMap<usize, Handle>> {
-        self.open.get_mut(&session.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_SESSION))
+        self.open.get_mut(&session.0).ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_SESSION))
     }
 }
 
 /// Runs `act` with a handle.
-fn with<T>(session: Address, handle: Address, act: impl FnOnce(&mut Handle) -> Answer<T>) -> Answer<T> {
+fn with_handle<T>(
+    session: Address,
+    handle: Address,
+    act: impl FnOnce(&mut Handle) -> Answer<T>,
+) -> Answer<T> {
     check_open()?;
     let mut sessions = lock(&SESSIONS);
     let handles = sessions.session(session)?;
-    act(handles.get_mut(&handle.0).ok_or_else(|| none(c::MPI_T_ERR_INVALID_HANDLE))?)
+    act(handles.get_mut(&handle.0).ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))?)
 }
 
 /// Runs `act` with a handle, or with all handles of a session that support it.
-fn with_all(session: Address, handle: Address, act: impl Fn(&mut Handle) -> Answer) -> Answer {
+fn with_handles(session: Address, handle: Address, act: impl Fn(&mut Handle) -> Answer) -> Answer {
     if handle.0 != c::MPI_T_PVAR_ALL_HANDLES {
-        return with(session, handle, act);
+        return with_handle(session, handle, act);
     }
     check_open()?;
     let mut sessions = lock(&SESSIONS);
-    sessions.session(session)?.values_mut().filter(|handle| handle.variable.counts()).try_for_each(act)
+    sessions.session(session)?.values_mut().filter(|handle| handle.variable.is_counter()).try_for_each(act)
 }
 
 pub(crate) fn t_pvar_get_num(count: Out<i32>) -> Answer {
@@ -225,9 +229,9 @@ pub(crate) fn t_pvar_get_num(count: Out<i32>) -> Answer {
 pub(crate) fn t_pvar_get_index(name: Text, class: i32, index: Out<i32>) -> Answer {
     check_open()?;
     let variables = variables();
-    let at = named(variables.iter().map(|variable| variable.name()), name)?;
+    let at = index_of_name(variables.iter().map(|variable| variable.name()), name)?;
     if variables[at as usize].class() != class {
-        return Err(none(c::MPI_T_ERR_INVALID_NAME));
+        return Err(tool_error(c::MPI_T_ERR_INVALID_NAME));
     }
     index.set(at);
     Ok(())
@@ -250,16 +254,16 @@ pub(crate) fn t_pvar_get_info(
     atomic: Out<i32>,
 ) -> Answer {
     check_open()?;
-    let variable = *indexed(&variables(), index)?;
+    let variable = *item_at(&variables(), index)?;
     answer_text(name, name_len, &variable.name());
-    answer_text(desc, desc_len, &variable.about());
+    answer_text(desc, desc_len, &variable.description());
     verbosity.set(c::MPI_T_VERBOSITY_USER_BASIC);
     class.set(variable.class());
     datatype.set(Datatype::new(c::MPI_UNSIGNED_LONG));
     enumtype.set(Address(c::MPI_T_ENUM_NULL));
-    bind.set(if variable.is_of_comm() { c::MPI_T_BIND_MPI_COMM } else { c::MPI_T_BIND_NO_OBJECT });
-    readonly.set((!variable.counts()).into());
-    continuous.set((!variable.counts()).into());
+    bind.set(if variable.is_per_comm() { c::MPI_T_BIND_MPI_COMM } else { c::MPI_T_BIND_NO_OBJECT });
+    readonly.set((!variable.is_counter()).into());
+    continuous.set((!variable.is_counter()).into());
     atomic.set(0);
     Ok(())
 }
@@ -267,7 +271,7 @@ pub(crate) fn t_pvar_get_info(
 pub(crate) fn t_pvar_session_create(session: Out<Address>) -> Answer {
     check_open()?;
     let mut sessions = lock(&SESSIONS);
-    let new = sessions.number();
+    let new = sessions.new_number();
     sessions.open.insert(new, BTreeMap::new());
     session.set(Address(new));
     Ok(())
@@ -277,7 +281,7 @@ pub(crate) fn t_pvar_session_free(session: Out<Address>) -> Answer {
     check_open()?;
     let given = session.get().unwrap_or(Address(0));
     if lock(&SESSIONS).open.remove(&given.0).is_none() {
-        return Err(none(c::MPI_T_ERR_INVALID_SESSION));
+        return Err(tool_error(c::MPI_T_ERR_INVALID_SESSION));
     }
     session.set(Address(c::MPI_T_PVAR_SESSION_NULL));
     Ok(())
@@ -292,18 +296,18 @@ pub(crate) fn t_pvar_handle_alloc(
 ) -> Answer {
     check_open()?;
     lock(&SESSIONS).session(session)?;
-    let variable = *indexed(&variables(), index)?;
-    let comm = match variable.is_of_comm() {
+    let variable = *item_at(&variables(), index)?;
+    let comm = match variable.is_per_comm() {
         true => {
-            let given = object.out::<Comm>().get().ok_or_else(|| none(c::MPI_T_ERR_INVALID))?;
-            Some(get(given, "obj_handle").map_err(|_| none(c::MPI_T_ERR_INVALID))?.clone())
+            let given = object.out::<Comm>().get().ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID))?;
+            Some(get(given, "obj_handle").map_err(|_| tool_error(c::MPI_T_ERR_INVALID))?.clone())
         }
         false => None,
     };
     let made = Handle::new(variable, comm);
     count.set(made.counted.len() as i32);
     let mut sessions = lock(&SESSIONS);
-    let number = sessions.number();
+    let number = sessions.new_number();
     sessions.session(session)?.insert(number, made);
     handle.set(Address(number));
     Ok(())
@@ -313,27 +317,27 @@ pub(crate) fn t_pvar_handle_free(session: Address, handle: Out<Address>) -> Answ
     check_open()?;
     let given = handle.get().unwrap_or(Address(0));
     if lock(&SESSIONS).session(session)?.remove(&given.0).is_none() {
-        return Err(none(c::MPI_T_ERR_INVALID_HANDLE));
+        return Err(tool_error(c::MPI_T_ERR_INVALID_HANDLE));
     }
     handle.set(Address(c::MPI_T_PVAR_HANDLE_NULL));
     Ok(())
 }
 
 pub(crate) fn t_pvar_start(session: Address, handle: Address) -> Answer {
-    with_all(session, handle, Handle::start)
+    with_handles(session, handle, Handle::start)
 }
 
 pub(crate) fn t_pvar_stop(session: Address, handle: Address) -> Answer {
-    with_all(session, handle, Handle::stop)
+    with_handles(session, handle, Handle::stop)
 }
 
 pub(crate) fn t_pvar_reset(session: Address, handle: Address) -> Answer {
-    with_all(session, handle, Handle::reset)
+    with_handles(session, handle, Handle::reset)
 }
 
 fn store(value: &[u64], buf: Address) -> Answer {
     if buf == Address(0) {
-        return Err(none(c::MPI_T_ERR_INVALID));
+        return Err(tool_error(c::MPI_T_ERR_INVALID));
     }
     let bytes: Vec<u8> = value.iter().flat_map(|number| number.to_ne_bytes()).collect();
     copy_to(buf, &bytes);
@@ -341,11 +345,11 @@ fn store(value: &[u64], buf: Address) -> Answer {
 }
 
 pub(crate) fn t_pvar_read(session: Address, handle: Address, buf: Address) -> Answer {
-    with(session, handle, |handle| store(&handle.value(), buf))
+    with_handle(session, handle, |handle| store(&handle.value(), buf))
 }
 
 pub(crate) fn t_pvar_readreset(session: Address, handle: Address, buf: Address) -> Answer {
-    with(session, handle, |handle| {
+    with_handle(session, handle, |handle| {
         let value = handle.value();
         handle.reset()?;
         store(&value, buf)
@@ -353,9 +357,9 @@ pub(crate) fn t_pvar_readreset(session: Address, handle: Address, buf: Address) 
 }
 
 pub(crate) fn t_pvar_write(session: Address, handle: Address, buf: Address) -> Answer {
-    with(session, handle, |handle| {
+    with_handle(session, handle, |handle| {
         if buf == Address(0) {
-            return Err(none(c::MPI_T_ERR_INVALID));
+            return Err(tool_error(c::MPI_T_ERR_INVALID));
         }
         let mut bytes = vec![0; 8 * handle.counted.len()];
         copy_from(buf, &mut bytes);
@@ -369,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_variable_has_a_name_of_its_own() {
+    fn variable_names_are_unique() {
         for (at, gauge) in Gauge::ALL.into_iter().enumerate() {
             assert_eq!(gauge as usize, at);
         }

@@ -12,7 +12,7 @@ use crate::objects::{Ref, datatype, get, insert, remove, type_handle};
 use crate::types::{self, Handle, Number, kind};
 
 /// Returns a newly constructed type; `N` is the form of the constructor.
-fn made<N: Number>(datatype: Datatype, newtype: Out<types::Datatype>) -> Answer {
+fn store_new_type<N: Number>(datatype: Datatype, newtype: Out<types::Datatype>) -> Answer {
     let datatype = if N::IS_LARGE { datatype.with_large_counts() } else { datatype };
     newtype.set(insert::<kind::Datatype>(TypeObject::new(datatype))?);
     Ok(())
@@ -23,10 +23,10 @@ pub(crate) fn numbers<N: Number>(array: In<N>, count: i64, argument: &str) -> An
     let wrong = |code, why| Fault::new(code, format!("{argument}: {why}"));
     let count = usize::try_from(count).map_err(|_| wrong(c::MPI_ERR_COUNT, "their number is negative"))?;
     let items = array.items(count).ok_or_else(|| wrong(c::MPI_ERR_ARG, "it is NULL"))?;
-    Ok(items.map(Number::wide).collect())
+    Ok(items.map(Number::to_i64).collect())
 }
 
-fn old(handle: types::Datatype) -> Answer<Ref<kind::Datatype>> {
+fn get_oldtype(handle: types::Datatype) -> Answer<Ref<kind::Datatype>> {
     get(handle, "oldtype")
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn type_contiguous<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    made::<N>(Datatype::contiguous(count.wide(), &old(oldtype)?.datatype)?, newtype)
+    store_new_type::<N>(Datatype::contiguous(count.to_i64(), &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
 pub(crate) fn type_vector<N: Number>(
@@ -45,8 +45,8 @@ pub(crate) fn type_vector<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let (count, length, stride) = (count.wide(), blocklength.wide(), stride.wide());
-    made::<N>(Datatype::vector(count, length, stride, &old(oldtype)?.datatype)?, newtype)
+    let (count, length, stride) = (count.to_i64(), blocklength.to_i64(), stride.to_i64());
+    store_new_type::<N>(Datatype::vector(count, length, stride, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
 pub(crate) fn type_create_hvector<N: Number>(
@@ -56,8 +56,8 @@ pub(crate) fn type_create_hvector<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let (count, length) = (count.wide(), blocklength.wide());
-    made::<N>(Datatype::hvector(count, length, stride, &old(oldtype)?.datatype)?, newtype)
+    let (count, length) = (count.to_i64(), blocklength.to_i64());
+    store_new_type::<N>(Datatype::hvector(count, length, stride, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
 pub(crate) fn type_indexed<N: Number>(
@@ -67,9 +67,9 @@ pub(crate) fn type_indexed<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
-    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
-    made::<N>(Datatype::indexed(&lengths, &places, &old(oldtype)?.datatype)?, newtype)
+    let lengths = numbers(blocklengths, count.to_i64(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.to_i64(), "array_of_displacements")?;
+    store_new_type::<N>(Datatype::indexed(&lengths, &places, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
 pub(crate) fn type_create_hindexed<N: Number>(
@@ -79,9 +79,9 @@ pub(crate) fn type_create_hindexed<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
-    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
-    made::<N>(Datatype::hindexed(&lengths, &places, &old(oldtype)?.datatype)?, newtype)
+    let lengths = numbers(blocklengths, count.to_i64(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.to_i64(), "array_of_displacements")?;
+    store_new_type::<N>(Datatype::hindexed(&lengths, &places, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
 pub(crate) fn type_create_indexed_block<N: Number>(
@@ -91,8 +91,11 @@ pub(crate) fn type_create_indexed_block<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
-    made::<N>(Datatype::indexed_block(blocklength.wide(), &places, &old(oldtype)?.datatype)?, newtype)
+    let places = numbers(displacements, count.to_i64(), "array_of_displacements")?;
+    store_new_type::<N>(
+        Datatype::indexed_block(blocklength.to_i64(), &places, &get_oldtype(oldtype)?.datatype)?,
+        newtype,
+    )
 }
 
 pub(crate) fn type_create_hindexed_block<N: Number>(
@@ -102,8 +105,11 @@ pub(crate) fn type_create_hindexed_block<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
-    made::<N>(Datatype::hindexed_block(blocklength.wide(), &places, &old(oldtype)?.datatype)?, newtype)
+    let places = numbers(displacements, count.to_i64(), "array_of_displacements")?;
+    store_new_type::<N>(
+        Datatype::hindexed_block(blocklength.to_i64(), &places, &get_oldtype(oldtype)?.datatype)?,
+        newtype,
+    )
 }
 
 pub(crate) fn type_create_struct<N: Number>(
@@ -113,13 +119,13 @@ pub(crate) fn type_create_struct<N: Number>(
     types: In<types::Datatype>,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let lengths = numbers(blocklengths, count.wide(), "array_of_blocklengths")?;
-    let places = numbers(displacements, count.wide(), "array_of_displacements")?;
+    let lengths = numbers(blocklengths, count.to_i64(), "array_of_blocklengths")?;
+    let places = numbers(displacements, count.to_i64(), "array_of_displacements")?;
     let types =
         types.items(lengths.len()).ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "array_of_types: it is NULL"))?;
     let types: Vec<Datatype> =
         types.map(|handle| datatype(handle, "array_of_types")).collect::<Answer<_>>()?;
-    made::<N>(Datatype::structure(&lengths, &places, &types)?, newtype)
+    store_new_type::<N>(Datatype::structure(&lengths, &places, &types)?, newtype)
 }
 
 fn order(order: i32) -> Answer<Order> {
@@ -139,11 +145,14 @@ pub(crate) fn type_create_subarray<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let sizes = numbers(sizes, ndims.wide(), "array_of_sizes")?;
-    let subsizes = numbers(subsizes, ndims.wide(), "array_of_subsizes")?;
-    let starts = numbers(starts, ndims.wide(), "array_of_starts")?;
-    let old = old(oldtype)?;
-    made::<N>(Datatype::subarray(&sizes, &subsizes, &starts, order(order_of)?, &old.datatype)?, newtype)
+    let sizes = numbers(sizes, ndims.to_i64(), "array_of_sizes")?;
+    let subsizes = numbers(subsizes, ndims.to_i64(), "array_of_subsizes")?;
+    let starts = numbers(starts, ndims.to_i64(), "array_of_starts")?;
+    let old = get_oldtype(oldtype)?;
+    store_new_type::<N>(
+        Datatype::subarray(&sizes, &subsizes, &starts, order(order_of)?, &old.datatype)?,
+        newtype,
+    )
 }
 
 #[allow(clippy::too_many_arguments)] // as many as the standard has
@@ -159,7 +168,7 @@ pub(crate) fn type_create_darray<N: Number>(
     oldtype: types::Datatype,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    let sizes = numbers(gsizes, ndims.wide(), "array_of_gsizes")?;
+    let sizes = numbers(gsizes, ndims.to_i64(), "array_of_gsizes")?;
     let distribution = |number| match number {
         c::MPI_DISTRIBUTE_NONE => Ok(Distribution::None),
         c::MPI_DISTRIBUTE_BLOCK => Ok(Distribution::Block),
@@ -171,11 +180,11 @@ pub(crate) fn type_create_darray<N: Number>(
     let argument = |number| (number != c::MPI_DISTRIBUTE_DFLT_DARG).then_some(i64::from(number));
     let arguments: Vec<Option<i64>> =
         integers(dargs, ndims, "array_of_dargs")?.into_iter().map(argument).collect();
-    let processes = numbers(psizes, ndims.wide(), "array_of_psizes")?;
-    let (size, rank, order, old) = (size.wide(), rank.wide(), order(order_of)?, old(oldtype)?);
+    let processes = numbers(psizes, ndims.to_i64(), "array_of_psizes")?;
+    let (size, rank, order, old) = (size.to_i64(), rank.to_i64(), order(order_of)?, get_oldtype(oldtype)?);
     let old = &old.datatype;
     let made_of = Datatype::darray(size, rank, &sizes, &distributions, &arguments, &processes, order, old)?;
-    made::<N>(made_of, newtype)
+    store_new_type::<N>(made_of, newtype)
 }
 
 pub(crate) fn type_create_resized(
@@ -184,7 +193,7 @@ pub(crate) fn type_create_resized(
     extent: i64,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    made::<i32>(Datatype::resized(&old(oldtype)?.datatype, lb, extent)?, newtype)
+    store_new_type::<i32>(Datatype::resized(&get_oldtype(oldtype)?.datatype, lb, extent)?, newtype)
 }
 
 pub(crate) fn type_create_resized_c(
@@ -193,7 +202,7 @@ pub(crate) fn type_create_resized_c(
     extent: i64,
     newtype: Out<types::Datatype>,
 ) -> Answer {
-    made::<i64>(Datatype::resized(&old(oldtype)?.datatype, lb, extent)?, newtype)
+    store_new_type::<i64>(Datatype::resized(&get_oldtype(oldtype)?.datatype, lb, extent)?, newtype)
 }
 
 /// A number, or `None` for `MPI_UNDEFINED`.
@@ -242,7 +251,7 @@ pub(crate) fn type_match_size(typeclass: i32, size: i32, handle: Out<types::Data
 }
 
 pub(crate) fn type_dup(oldtype: types::Datatype, newtype: Out<types::Datatype>) -> Answer {
-    let object = old(oldtype)?;
+    let object = get_oldtype(oldtype)?;
     let copy = TypeObject::new(Datatype::duplicate(&object.datatype));
     // The functions are called without the lock.
     let attributes = lock(&object.attributes).all();
@@ -256,16 +265,16 @@ pub(crate) fn type_dup(oldtype: types::Datatype, newtype: Out<types::Datatype>) 
 }
 
 pub(crate) fn type_commit(handle: Out<types::Datatype>) -> Answer {
-    get(given(handle), "datatype")?.datatype.commit();
+    get(handle_or_null(handle), "datatype")?.datatype.commit();
     Ok(())
 }
 
-fn given(handle: Out<types::Datatype>) -> types::Datatype {
+fn handle_or_null(handle: Out<types::Datatype>) -> types::Datatype {
     handle.get().unwrap_or(Handle::new(c::MPI_DATATYPE_NULL))
 }
 
 pub(crate) fn type_free(place: Out<types::Datatype>) -> Answer {
-    let handle = given(place);
+    let handle = handle_or_null(place);
     let object = get(handle, "datatype")?;
     if handle.is_predefined() {
         return Err(Fault::new(c::MPI_ERR_TYPE, "datatype: a predefined datatype cannot be freed"));
@@ -282,15 +291,18 @@ pub(crate) fn type_free(place: Out<types::Datatype>) -> Answer {
 }
 
 /// The name that a program gave, or the standard's.
-fn name(handle: types::Datatype) -> Answer<String> {
+fn name_of(handle: types::Datatype) -> Answer<String> {
     let object = get(handle, "datatype")?;
     let own = lock(&object.name).clone();
     Ok(own.unwrap_or_else(|| object.datatype.basic().map_or("", Basic::name).to_owned()))
 }
 
 pub(crate) fn type_get_name(handle: types::Datatype, type_name: Out<u8>, resultlen: Out<i32>) -> Answer {
-    let name =
-        if handle.value() == c::MPI_DATATYPE_NULL { "MPI_DATATYPE_NULL".to_owned() } else { name(handle)? };
+    let name = if handle.value() == c::MPI_DATATYPE_NULL {
+        "MPI_DATATYPE_NULL".to_owned()
+    } else {
+        name_of(handle)?
+    };
     resultlen.set(put_text(type_name, &name, c::MPI_MAX_OBJECT_NAME as usize));
     Ok(())
 }

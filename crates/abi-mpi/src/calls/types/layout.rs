@@ -10,15 +10,15 @@ use crate::objects::{datatype, type_handle};
 use crate::types::{self, Number, Status};
 
 /// Stores a number, or `MPI_UNDEFINED` if there is none or it does not fit.
-fn put<N: Number>(place: Out<N>, value: Option<i64>) {
-    let undefined = || N::narrow(c::MPI_UNDEFINED.into());
-    if let Some(value) = value.and_then(N::narrow).or_else(undefined) {
+fn store_or_undefined<N: Number>(place: Out<N>, value: Option<i64>) {
+    let undefined = || N::from_i64(c::MPI_UNDEFINED.into());
+    if let Some(value) = value.and_then(N::from_i64).or_else(undefined) {
         place.set(value);
     }
 }
 
 pub(crate) fn type_size<N: Number>(handle: types::Datatype, size: Out<N>) -> Answer {
-    put(size, Some(datatype(handle, "datatype")?.size()));
+    store_or_undefined(size, Some(datatype(handle, "datatype")?.size()));
     Ok(())
 }
 
@@ -161,12 +161,12 @@ pub(crate) fn type_get_contents_c(
 }
 
 pub(crate) fn get_count<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
-    put(count, datatype(handle, "datatype")?.count_in(given(status)?.bytes()));
+    store_or_undefined(count, datatype(handle, "datatype")?.count_in(required_status(status)?.bytes()));
     Ok(())
 }
 
 pub(crate) fn get_elements<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
-    put(count, datatype(handle, "datatype")?.elements_in(given(status)?.bytes()));
+    store_or_undefined(count, datatype(handle, "datatype")?.elements_in(required_status(status)?.bytes()));
     Ok(())
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn status_set_elements<N: Number>(
     handle: types::Datatype,
     count: N,
 ) -> Answer {
-    let count = count.wide();
+    let count = count.to_i64();
     let none = || Fault::new(c::MPI_ERR_COUNT, format!("count: the datatype never has {count} elements"));
     let bytes = datatype(handle, "datatype")?.bytes_of_elements(count).ok_or_else(none)?;
     change(status, |status| status.set_bytes(bytes))

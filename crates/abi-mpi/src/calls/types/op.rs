@@ -9,7 +9,7 @@ use crate::answer::{Answer, Fault};
 use crate::callback;
 use crate::constants as c;
 use crate::kinds::OpObject;
-use crate::memory::{Names, copy_to, elements, whole};
+use crate::memory::{ArgumentNames, copy_span, copy_to, elements};
 use crate::objects::{get, insert, remove};
 use crate::strict;
 use crate::types::{self, Address, Handle, Number, kind};
@@ -46,8 +46,8 @@ pub(crate) fn op_commutative(op: types::Op, commute: Out<i32>) -> Answer {
     Ok(())
 }
 
-const INPUT: Names = Names { address: "inbuf", count: "count", datatype: "datatype" };
-const INOUT: Names = Names { address: "inoutbuf", ..INPUT };
+const INPUT: ArgumentNames = ArgumentNames { address: "inbuf", count: "count", datatype: "datatype" };
+const INOUT: ArgumentNames = ArgumentNames { address: "inoutbuf", ..INPUT };
 
 pub(crate) fn reduce_local<N: Number>(
     inbuf: Address,
@@ -56,7 +56,7 @@ pub(crate) fn reduce_local<N: Number>(
     handle: types::Datatype,
     op: types::Op,
 ) -> Answer {
-    let (op, count) = (get(op, "op")?, count.wide());
+    let (op, count) = (get(op, "op")?, count.to_i64());
     let (datatype, _) = elements(INPUT, inbuf, count, handle)?;
     elements(INOUT, inoutbuf, count, handle)?;
     if count == 0 || datatype.size() == 0 {
@@ -66,9 +66,9 @@ pub(crate) fn reduce_local<N: Number>(
         return Err(Fault::new(c::MPI_ERR_BUFFER, "inbuf and inoutbuf are the same memory"));
     }
     op.0.check_reduction(&datatype)?;
-    strict::check(&op.0, handle)?;
-    let (_, left) = whole(inbuf, &datatype, count)?;
-    let (place, mut right) = whole(inoutbuf, &datatype, count)?;
+    strict::check_reduction(&op.0, handle)?;
+    let (_, left) = copy_span(inbuf, &datatype, count)?;
+    let (place, mut right) = copy_span(inoutbuf, &datatype, count)?;
     op.0.apply(&left, &mut right, count, &datatype)?;
     copy_to(place, &right);
     Ok(())

@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 use datatypes::{Basic, Datatype, Op, Operator};
-use mpi::{Buffer, Collective, Comm, Process, With};
+use mpi::{Buffer, Collective, Comm, PeerTag, Process};
 use verbs::Buf;
 use verbs::host::{Host, Span, Time};
 
@@ -56,7 +56,7 @@ impl Job {
 
     /// Sends `out` to another rank, and gets as many bytes from it as `into` has.
     pub(super) fn exchange(&self, with: usize, out: &Buffer, into: Buffer) -> Result<(), Fault> {
-        let with = With { rank: with as i32, tag: TAG };
+        let with = PeerTag { rank: with as i32, tag: TAG };
         Ok(self.comm.sendrecv(out, with, into, with)?.ok().map(drop)?)
     }
 

@@ -204,7 +204,7 @@ impl Side for Run {
 
 #[cfg(test)]
 mod tests {
-    use mpi::{Board, Config, Port, Process};
+    use mpi::{Config, LocalKvs, Port, Process};
     use verbs::host::real;
 
     use super::Job;
@@ -216,7 +216,7 @@ mod tests {
         let address = std::net::Ipv4Addr::LOCALHOST.into();
         let ports = vec![Port { device, address, fabric: "test".into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        let process = Process::start(&host, &config, Board::new(1).seat(0, &host)).expect("a job");
+        let process = Process::start(&host, &config, LocalKvs::new(1).bootstrap(0, &host)).expect("a job");
         Job::new(process, rate).expect("memory")
     }
 }

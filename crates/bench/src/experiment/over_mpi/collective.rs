@@ -1,7 +1,7 @@
 //! [`Call`]: repeats one collective operation on all ranks.
 
 use datatypes::{Basic, Datatype, Op, Operator};
-use mpi::{Buffer, Collective, Comm, Kind, Process};
+use mpi::{Buffer, CollKind as Kind, Collective, Comm, Process};
 use verbs::Buf;
 use verbs::host::Span;
 

@@ -17,7 +17,7 @@ mod outside;
 mod pair;
 mod sided;
 
-use mpi::Kind;
+use mpi::CollKind as Kind;
 
 use super::harness::contract::level;
 use super::harness::variants::{over, placements};

@@ -1,7 +1,7 @@
 //! [`Pair`]: messages between pairs of ranks. Rank r of the first half sends to rank r of the second.
 
 use datatypes::{Basic, Datatype};
-use mpi::{Buffer, Collective, Comm, Mode, Process, Request, With};
+use mpi::{Buffer, Collective, Comm, Mode, PeerTag, Process, Request};
 use verbs::Buf;
 use verbs::host::Span;
 
@@ -88,8 +88,8 @@ impl Pair {
         })
     }
 
-    fn with(&self, tag: i32) -> With {
-        With { rank: self.peer, tag }
+    fn with(&self, tag: i32) -> PeerTag {
+        PeerTag { rank: self.peer, tag }
     }
 
     fn send(&self) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! [`Sided`]: puts and gets between two ranks. An epoch is a start and its completion at the origin, a post and a wait at the target.
 
 use datatypes::{Basic, Datatype};
-use mpi::{Assert, At, Buffer, Group, Info, Process, Window};
+use mpi::{Assert, Buffer, Group, Info, Process, TargetRange, Window};
 use verbs::Buf;
 use verbs::host::Span;
 
@@ -28,7 +28,7 @@ pub(super) struct Epochs {
     into: Buffer,
     source: Buf,
     sink: Buf,
-    at: At,
+    at: TargetRange,
     /// Operations of an epoch.
     count: u64,
     /// An epoch has begun that has not ended.
@@ -56,7 +56,7 @@ impl Epochs {
             into: Buffer::of(&sink, 0, size as i64, &bytes)?,
             source,
             sink,
-            at: At { rank: peer as i32, displacement: 0, count: size as i64, datatype: bytes },
+            at: TargetRange { rank: peer as i32, displacement: 0, count: size as i64, datatype: bytes },
             count,
             open: false,
             seed: session.settings.seed,

@@ -3,7 +3,9 @@
 //! finish early begin the next. A rooted operation uses the next root in each call, as in those benchmarks. With
 //! thousands of ranks a single call is timed, without synchronization beyond what is necessary.
 
-use collectives::{Algorithm, Blocks, Buffer, Case, Kind, Peer, Root, Schedule, Step, Task, Type};
+use collectives::{
+    Algorithm, Blocks, Case, CollKind as Kind, ElementType, Peer, Root, Schedule, SpanBuffer, Step, Task,
+};
 use verbs::host::{Span, Time};
 
 use super::super::harness::timing::sample_spans;
@@ -144,25 +146,25 @@ impl Plan {
             size: ranks,
             bytes: size,
             commutative: true,
-            even: true,
+            equal_blocks: true,
             segment: u64::MAX,
             shared: 0,
         };
-        let algorithm = Algorithm::named(algorithm(kind, ranks), &case);
-        let algorithm = algorithm.map_err(|unfit| Fault::Meaningless(unfit.to_string()))?;
+        let algorithm = Algorithm::by_name(algorithm(kind, ranks), &case);
+        let algorithm = algorithm.map_err(|error| Fault::Meaningless(error.to_string()))?;
         let one = |buffer| {
             let count = if kind.reduces() { size / NUMBER } else { size };
             let each = if kind.reduces() { NUMBER } else { 1 };
-            collectives::Span::new(buffer, Type::Send(0), 0, count as i64, each as i64, each)
+            collectives::Span::new(buffer, ElementType::Send(0), 0, count as i64, each as i64, each)
         };
         let gets = if kind == Kind::Allgather { ranks } else { 1 };
-        let output = Blocks::Even { first: one(Buffer::Output), count: gets };
+        let output = Blocks::Equal { first: one(SpanBuffer::Output), count: gets };
         let task = Task {
             rank,
             size: ranks,
-            remote: 0,
+            remote_size: 0,
             root: Root::Rank(root),
-            input: Blocks::one(one(Buffer::Input)),
+            input: Blocks::single(one(SpanBuffer::Input)),
             output,
             commutative: true,
             segment: u64::MAX,
@@ -177,14 +179,14 @@ impl Plan {
     fn read(schedule: &Schedule, own: [u64; 2], each: u64) -> Self {
         let mut starts = vec![0, own[0], own[0] + own[1]];
         for scratch in schedule.scratch() {
-            let each = if scratch.datatype == Type::Bytes { 1 } else { each };
+            let each = if scratch.datatype == ElementType::Bytes { 1 } else { each };
             starts.push(starts[starts.len() - 1] + scratch.count as u64 * each);
         }
         let at = |span: &collectives::Span| {
             let start = match span.buffer {
-                Buffer::Input => 0,
-                Buffer::Output => 1,
-                Buffer::Scratch(which) => 2 + which,
+                SpanBuffer::Input => 0,
+                SpanBuffer::Output => 1,
+                SpanBuffer::Scratch(which) => 2 + which,
             };
             starts[start] + span.displacement as u64 + span.from
         };
@@ -193,7 +195,7 @@ impl Plan {
             Part { peer: peer as u32, at: at(span), len: span.bytes }
         };
         let (mut acts, mut largest) = (Vec::new(), 0);
-        for round in 0..schedule.count() {
+        for round in 0..schedule.rounds() {
             let (mut receives, mut sends, mut work) = (Vec::new(), Vec::new(), 0);
             for step in schedule.steps(round) {
                 match step {

@@ -16,7 +16,7 @@ mod pair;
 mod port;
 mod posting;
 
-use collectives::Kind;
+use collectives::CollKind as Kind;
 
 use super::harness::contract::level;
 use super::harness::variants::over;

@@ -1,10 +1,10 @@
-//! The collective operations of an [`Exchange`].
+//! The collective operations in shared memory.
 
 use datatypes::Op;
 
 use crate::coll::collective::Collective;
-use crate::coll::shm::desks::SHOWN_MAX;
-use crate::coll::shm::exchange::{Exchange, MEMBERS_MAX};
+use crate::coll::shm::slots::BCOPY_MAX;
+use crate::coll::shm::state::{MEMBERS_MAX, ShmColl};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::shm_copy::SHARED_MIN;
@@ -20,7 +20,7 @@ pub(super) struct Reduction<'a> {
     pub(super) to_all: bool,
 }
 
-impl Exchange {
+impl ShmColl {
     /// Carries out an operation that [`super::choice`] accepts.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Exchange {
     /// [`Class::TRUNCATE`]: crate::error::Class::TRUNCATE
     /// [`Class::NOT_SAME`]: crate::error::Class::NOT_SAME
     /// [`Class::PROC_ABORTED`]: crate::error::Class::PROC_ABORTED
-    pub(super) fn carry_out(&mut self, call: &Collective) -> Result<()> {
+    pub(super) fn run(&mut self, call: &Collective) -> Result<()> {
         self.begin();
         let name = call.name();
         let done = match call {
@@ -53,13 +53,13 @@ impl Exchange {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.number += 1;
-        (self.has_shown, self.has_rung, self.meets_lender) = (false, false, false);
+        (self.has_published, self.has_notified, self.reads_zcopy) = (false, false, false);
     }
 
     /// Ends the operation.
     #[inline]
     pub(super) fn finish(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
-        let done = self.end(done, call);
+        let done = self.complete(done, call);
         if self.number.is_multiple_of(PROGRESS_EVERY) {
             self.core.test(|_| None::<()>);
         }
@@ -68,12 +68,12 @@ impl Exchange {
 
     /// No member leaves before all have entered.
     pub(super) fn barrier(&mut self, call: &'static str) -> Result<()> {
-        self.give_piece(Piece::nothing(), call)?;
-        self.others().try_for_each(|member| self.await_shown(member, call).map(drop))
+        self.publish_piece(Piece::nothing(), call)?;
+        self.others().try_for_each(|member| self.wait_published(member, call).map(drop))
     }
 
-    /// The root lends, and the others read. With two members both copy long data: the other member lends its destination, and the
-    /// root writes the second half there.
+    /// The root publishes, and the others read. With two members both copy long data: the other member publishes its destination,
+    /// and the root writes the second half there.
     fn bcast(&mut self, buffer: &Buffer, root: usize) -> Result<()> {
         const CALL: &str = "MPI_Bcast";
         let len = buffer.len();
@@ -81,28 +81,28 @@ impl Exchange {
         let by_both = len >= SHARED_MIN && self.processes.len() == 2 && self.may_write(1 - self.me)?;
         if root != self.me {
             if !by_both {
-                return self.take(root, (0, len), buffer, CALL);
+                return self.read(root, (0, len), buffer, CALL);
             }
             if buffer.is_scattered() {
-                self.give_piece(Piece::nothing(), CALL)?;
-                return self.take(root, (0, len), buffer, CALL);
+                self.publish_piece(Piece::nothing(), CALL)?;
+                return self.read(root, (0, len), buffer, CALL);
             }
-            self.give(buffer, CALL)?;
-            self.ring();
-            return self.take(root, (0, len), &buffer.clone().window(0, half), CALL);
+            self.publish(buffer, CALL)?;
+            self.notify_others();
+            return self.read(root, (0, len), &buffer.clone().window(0, half), CALL);
         }
-        self.give(buffer, CALL)?;
-        if by_both { self.put_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
+        self.publish(buffer, CALL)?;
+        if by_both { self.write_rest(1 - root, buffer, half, CALL) } else { Ok(()) }
     }
 
     fn allgather(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
         let len = output.len() / self.processes.len() as u64;
         let block = |member: usize| output.clone().window(member as u64 * len, len);
-        self.give(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
+        self.publish(input.unwrap_or(&block(self.me)), "MPI_Allgather")?;
         if let Some(input) = input {
-            self.keep(input, (0, len), &block(self.me))?;
+            self.copy_own(input, (0, len), &block(self.me))?;
         }
-        self.each_other(|exchange, member| exchange.take(member, (0, len), &block(member), "MPI_Allgather"))
+        self.for_each_ready(|shm, member| shm.read(member, (0, len), &block(member), "MPI_Allgather"))
     }
 
     fn alltoall(&mut self, input: Option<&Buffer>, output: &Buffer) -> Result<()> {
@@ -111,18 +111,18 @@ impl Exchange {
         let block = |member: usize| output.clone().window(member as u64 * len, len);
         let mine = (self.me as u64 * len, all);
         match input {
-            // Lent data must stay unchanged until all have read them.
-            None if all > SHOWN_MAX as u64 => self.give(&output.copied()?, "MPI_Alltoall")?,
-            None => self.give(output, "MPI_Alltoall")?,
+            // Zero-copy data must stay unchanged until all have read them.
+            None if all > BCOPY_MAX as u64 => self.publish(&output.copied()?, "MPI_Alltoall")?,
+            None => self.publish(output, "MPI_Alltoall")?,
             Some(input) => {
-                self.give(input, "MPI_Alltoall")?;
-                self.keep(input, mine, &block(self.me))?;
+                self.publish(input, "MPI_Alltoall")?;
+                self.copy_own(input, mine, &block(self.me))?;
             }
         }
-        self.each_other(|exchange, member| exchange.take(member, mine, &block(member), "MPI_Alltoall"))
+        self.for_each_ready(|shm, member| shm.read(member, mine, &block(member), "MPI_Alltoall"))
     }
 
-    /// All members give their operands. Members that get the result reduce the operands, from the last rank to the first. Long
+    /// All members publish their operands. Members that get the result reduce the operands, from the last rank to the first. Long
     /// contiguous operands are reduced piece by piece.
     fn reduce(
         &mut self,
@@ -132,15 +132,15 @@ impl Exchange {
     ) -> Result<()> {
         let (given, call) = (input.unwrap_or(output), reduction.call);
         let (count, datatype) = (output.count(), output.datatype());
-        // This member's own operand need not be read back from its desk, unless the result overwrites it.
-        let own = input.filter(|input| input.count() == count && input.datatype().same(datatype));
+        // This member's own operand need not be read back from its area, unless the result overwrites it.
+        let own = input.filter(|input| input.count() == count && input.datatype().is_same_object(datatype));
         let is_alike = !gets || input.is_none() || own.is_some();
-        if given.len() > SHOWN_MAX as u64 && given.one_piece().is_some() && is_alike {
+        if given.len() > BCOPY_MAX as u64 && given.one_piece().is_some() && is_alike {
             // In place, a result must not overwrite an operand that others still read.
             let in_parts = self.processes.len() > 2 || (reduction.to_all && input.is_none());
             return self.reduce_long(given, gets.then_some(output), reduction, in_parts);
         }
-        self.give(given, call)?;
+        self.publish(given, call)?;
         if !gets {
             return Ok(());
         }
@@ -148,33 +148,34 @@ impl Exchange {
         match own {
             Some(own) if last == self.me => output.copy_of(own),
             None if last == self.me && input.is_none() => {}
-            _ => self.take(last, (0, len), output, call)?,
+            _ => self.read(last, (0, len), output, call)?,
         }
-        let operand = self.room(0, datatype, count)?;
+        let operand = self.scratch(0, datatype, count)?;
         for member in (0..last).rev() {
             if let Some(own) = own.filter(|_| member == self.me) {
                 output.reduce(own, reduction.op)?;
                 continue;
             }
-            self.take(member, (0, len), &operand, call)?;
+            self.read(member, (0, len), &operand, call)?;
             output.reduce(&operand, reduction.op)?;
         }
         Ok(())
     }
 
-    /// Takes the data of all other members, in the order in which they become available. Waiting for a fixed member would waste the
+    /// Reads the data of all other members, in the order in which they become available. Waiting for a fixed member would waste the
     /// time in which another's data could be copied, and where ranks share cores each wait is a context switch.
-    fn each_other(&mut self, mut take: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
+    fn for_each_ready(&mut self, mut read: impl FnMut(&mut Self, usize) -> Result<()>) -> Result<()> {
         const { assert!(MEMBERS_MAX <= u32::BITS as usize) }
         let mut open: u32 = self.others().map(|member| 1 << member).sum();
         loop {
             let is_open = |member: &usize| open & (1 << member) != 0;
-            let is_ready = |member: &usize| is_open(member) && self.desks().has_shown(*member, self.number);
+            let is_ready =
+                |member: &usize| is_open(member) && self.slots().has_published(*member, self.number);
             let Some(member) = self.others().find(is_ready).or_else(|| self.others().find(is_open)) else {
                 return Ok(());
             };
             open &= !(1 << member);
-            take(self, member)?;
+            read(self, member)?;
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Creates the [`Exchange`] of a communicator: rank 0 allocates memory of its NIC, and the others map it.
+//! Creates the [`ShmColl`] of a communicator: rank 0 allocates memory of its NIC, and the others map it.
 
 use verbs::{Buf, Mr, RemoteAddr};
 
-use crate::coll::shm::desks::Desks;
-use crate::coll::shm::exchange::{Exchange, MEMBERS_MAX};
+use crate::coll::shm::slots::ShmSlots;
+use crate::coll::shm::state::{MEMBERS_MAX, ShmColl};
 use crate::comm::communicator::Comm;
 use crate::error::Result;
 use crate::peers::nic::Nic;
 
 /// Bytes in which rank 0 announces its memory: address and key. All zero if it has none.
-const TOLD: usize = 12;
+const ANNOUNCEMENT_LEN: usize = 12;
 
-/// Whether the members can have an exchange: few members on one host, each reachable through its first port, with a NIC that maps
+/// Whether the members can share memory: few members on one host, each reachable through its first port, with a NIC that maps
 /// peers' memory. All members reach the same result.
 pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
     if comm.is_inter() || !(2..=MEMBERS_MAX as i32).contains(&comm.size()) {
@@ -27,28 +27,28 @@ pub(super) fn is_possible(comm: &Comm) -> Result<bool> {
     })
 }
 
-/// Creates the exchange. Returns `None` if a member cannot map the memory. Collective.
-pub(super) fn make(comm: &Comm) -> Result<Option<Exchange>> {
+/// Creates the state. Returns `None` if a member cannot map the memory. Collective.
+pub(super) fn create(comm: &Comm) -> Result<Option<ShmColl>> {
     let (me, members) = (comm.rank() as usize, comm.size() as usize);
     connect(comm)?;
     let own = if me == 0 { new_memory(comm, members) } else { None };
-    let mut told = [0; TOLD];
+    let mut announced = [0; ANNOUNCEMENT_LEN];
     if let Some(region) = &own {
         let RemoteAddr { addr, rkey } = region.remote(0);
-        told[..8].copy_from_slice(&addr.to_le_bytes());
-        told[8..].copy_from_slice(&rkey.to_le_bytes());
+        announced[..8].copy_from_slice(&addr.to_le_bytes());
+        announced[8..].copy_from_slice(&rkey.to_le_bytes());
     }
-    let told = comm.talk()?.told_by_first(comm.rank(), &told)?;
+    let announced = comm.oob()?.broadcast(comm.rank(), &announced)?;
     let memory = match &own {
         Some(region) => Some(region.buf().clone()),
-        None => map(comm, &told, members),
+        None => map(comm, &announced, members),
     };
-    let desks = memory.and_then(|memory| Desks::new(memory, members).ok());
-    let all = comm.talk()?.told_by_all(comm.rank(), &[u8::from(desks.is_some())])?;
-    match desks.filter(|_| !all.contains(&0)) {
-        Some(desks) => {
+    let slots = memory.and_then(|memory| ShmSlots::new(memory, members).ok());
+    let all = comm.oob()?.allgather(comm.rank(), &[u8::from(slots.is_some())])?;
+    match slots.filter(|_| !all.contains(&0)) {
+        Some(slots) => {
             let processes = comm.group().members().to_vec();
-            Exchange::new(comm.core(), (me, processes), desks, own).map(Some)
+            ShmColl::new(comm.core(), (me, processes), slots, own).map(Some)
         }
         None => Ok(None),
     }
@@ -68,17 +68,17 @@ fn connect(comm: &Comm) -> Result<()> {
 }
 
 fn new_memory(comm: &Comm, members: usize) -> Option<Mr> {
-    let region = comm.core().with(|engine| engine.transport.nics()[0].mapped(Desks::len(members)))?;
-    Desks::new(region.buf().clone(), members).ok()?.clear();
+    let region = comm.core().with(|engine| engine.transport.nics()[0].mapped(ShmSlots::len(members)))?;
+    ShmSlots::new(region.buf().clone(), members).ok()?.clear();
     Some(region)
 }
 
-fn map(comm: &Comm, told: &[u8], members: usize) -> Option<Buf> {
-    let (addr, rkey) = told.split_first_chunk()?;
+fn map(comm: &Comm, announced: &[u8], members: usize) -> Option<Buf> {
+    let (addr, rkey) = announced.split_first_chunk()?;
     let (addr, rkey) = (u64::from_le_bytes(*addr), u32::from_le_bytes(*rkey.first_chunk()?));
-    if told.iter().all(|byte| *byte == 0) {
+    if announced.iter().all(|byte| *byte == 0) {
         return None;
     }
     let (at, first) = (RemoteAddr { addr, rkey }, comm.group().process(0)?);
-    comm.core().with(|engine| engine.transport.map(first, at, Desks::len(members)))
+    comm.core().with(|engine| engine.transport.map(first, at, ShmSlots::len(members)))
 }

@@ -13,9 +13,11 @@ impl Engine {
     /// Cancels an operation, if possible; otherwise it completes normally.
     pub(crate) fn cancel(&mut self, key: SlotKey) {
         let is_cancelled = match self.operations.get_mut(key).map(|operation| &operation.state) {
-            Some(OpState::Receive(_) | OpState::Plain(_)) => self.matching.cancel(&key),
-            Some(OpState::Send { to, answered: true, .. }) if *to == self.rank => self.take_from_self(key),
-            Some(OpState::Send { to, answered: true, .. }) => {
+            Some(OpState::Receive(_) | OpState::PlainReceive(_)) => self.matching.cancel(&key),
+            Some(OpState::Send { to, awaits_fin: true, .. }) if *to == self.rank => {
+                self.withdraw_own_message(key)
+            }
+            Some(OpState::Send { to, awaits_fin: true, .. }) => {
                 let to = *to;
                 return self.request_cancel(to, key);
             }
@@ -26,23 +28,23 @@ impl Engine {
             _ => false,
         };
         if is_cancelled {
-            self.end(key, cancelled());
+            self.complete(key, cancelled());
         }
     }
 
     /// Removes a message from this process to itself; returns whether no receive had matched it.
-    fn take_from_self(&mut self, key: SlotKey) -> bool {
+    fn withdraw_own_message(&mut self, key: SlotKey) -> bool {
         let is_it = |body: &UnexpectedBody| match body {
             UnexpectedBody::Data { answer: Some(MatchReport::Own(of)), .. } => *of == key,
             _ => false,
         };
-        self.matching.withdraw(self.rank, is_it).is_some()
+        self.matching.remove_unexpected(self.rank, is_it).is_some()
     }
 
     /// Asks the receiver of a message to drop it.
     fn request_cancel(&mut self, to: u32, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        if !std::mem::replace(&mut operation.withdrawing, true) {
+        if !std::mem::replace(&mut operation.cancel_requested, true) {
             // A send to a lost process is failed by the loss.
             drop(self.transport.send(to, Message::CancelReq { id: key.number() }, Payload::None, None));
         }
@@ -55,9 +57,9 @@ impl Engine {
             UnexpectedBody::Rts(rts) => rts.id == id,
             _ => false,
         };
-        let Some(body) = self.matching.withdraw(to, is_it) else { return };
+        let Some(body) = self.matching.remove_unexpected(to, is_it) else { return };
         if let UnexpectedBody::Rts(rts) = body {
-            self.fragments.give_up(to, rts.id);
+            self.fragments.discard(to, rts.id);
         }
         // A lost peer needs no reply.
         drop(self.transport.send(to, Message::CancelRsp { id }, Payload::None, None));
@@ -65,9 +67,9 @@ impl Engine {
 
     /// A peer has dropped a message; counts only if this process asked for it.
     pub(super) fn handle_cancel_rsp(&mut self, from: u32, key: SlotKey) {
-        let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.withdrawing);
-        if is_asked && self.awaits(key, from) {
-            self.end(key, cancelled());
+        let is_asked = self.operations.get_mut(key).is_some_and(|operation| operation.cancel_requested);
+        if is_asked && self.accepts_answer_of(key, from) {
+            self.complete(key, cancelled());
         }
     }
 }

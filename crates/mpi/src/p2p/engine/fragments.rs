@@ -3,11 +3,11 @@
 use host::Step;
 use verbs::Sge;
 
-use super::{Begun, Engine};
+use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::operation::{ArrivedData, LongSend, OpState, Operation};
-use crate::p2p::wire::{Exposed, Label, Message};
+use crate::p2p::wire::{Exposed, MatchKey, Message};
 use crate::peers::connection::{Payload, Received};
 use crate::peers::transport::MessagePlace;
 use crate::status::Status;
@@ -15,24 +15,29 @@ use host::SlotKey;
 
 impl Engine {
     /// Sends data in fragments.
-    pub(super) fn send_fragments(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
+    pub(super) fn send_fragments(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+    ) -> Result<Started> {
         self.host.charge_step(Step::Request, 1);
         let bytes = buffer.piece().unwrap_or(Piece::nothing());
         let (address, len) = bytes.place();
-        let reach = self.transport.reach(to, address as usize, len as usize, false)?;
-        let whole = reach.sge(address, len as u32);
+        let registration = self.transport.reach(to, address as usize, len as usize, false)?;
+        let whole = registration.sge(address, len as u32);
         let state = OpState::Send {
             to,
-            answered: false,
-            held: Some(Box::new(LongSend::new(reach, buffer.clone(), None))),
+            awaits_fin: false,
+            long_send: Some(Box::new(LongSend::new(registration, buffer.clone(), None))),
         };
         let key = self.operations.insert(Operation::new(state));
         let at = Exposed { addr: 0, rkey: 0, length: len };
-        let message = Message::Rts { label, id: key.number(), at, frag_bytes: len as u32, put: false };
-        let begun =
-            self.started(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;
+        let message = Message::Rts { match_key, id: key.number(), at, frag_bytes: len as u32, put: false };
+        let started = self
+            .start_or_remove(key, |engine| engine.post_fragments(to, message, (bytes, whole), Some(key)))?;
         self.long_sends += 1;
-        Ok(begun)
+        Ok(started)
     }
 
     /// Sends bytes of the program, registered as `whole`: the first fragment with the message `first`, the others after it. When
@@ -59,14 +64,14 @@ impl Engine {
     }
 
     /// A fragment of a message has arrived.
-    pub(super) fn fragment(&mut self, from: u32, id: u64, what: &Received, place: MessagePlace) {
+    pub(super) fn handle_fragment(&mut self, from: u32, id: u64, what: &Received, place: MessagePlace) {
         let (buf, range) = self.transport.payload(what, place);
-        let brought = ArrivedData::Slot(buf, range.start, range.len());
+        let data = ArrivedData::Slot(buf, range.start, range.len());
         self.host.charge_copy(range.len() as u64);
-        if let Some(key) = self.fragments.arrive(from, id, brought)
+        if let Some(key) = self.fragments.store(from, id, data)
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.take_part(brought);
+            let is_there = operation.store_fragment(data);
             self.fragment_stored(key, is_there);
         }
     }
@@ -75,8 +80,8 @@ impl Engine {
     pub(super) fn fragment_stored(&mut self, key: SlotKey, is_there: verbs::Result<bool>) {
         match is_there {
             Ok(false) => {}
-            Ok(true) => self.finish_reading(key),
-            Err(error) => self.end(key, Status::failed(error.into())),
+            Ok(true) => self.finish_long_receive(key),
+            Err(error) => self.complete(key, Status::failed(error.into())),
         }
     }
 }

@@ -5,7 +5,7 @@ use host::SlotKey;
 use super::Engine;
 use crate::p2p::operation::{OpState, Operation};
 use crate::p2p::over_portals::Portals;
-use crate::status::{Ended, Status};
+use crate::status::{CompletedRequest, Status};
 
 impl Engine {
     /// Whether an operation has completed successfully; `None` while it is in progress.
@@ -19,7 +19,7 @@ impl Engine {
     }
 
     /// Returns the status of a completed operation, and removes it.
-    pub(crate) fn take(&mut self, key: SlotKey) -> Option<Status> {
+    pub(crate) fn take_status(&mut self, key: SlotKey) -> Option<Status> {
         match self.operations.get_mut(key) {
             Some(Operation { state: OpState::Completed(_), .. }) => {}
             Some(_) => return None,
@@ -33,13 +33,13 @@ impl Engine {
 
     /// Returns the status of a request's completed operation, and removes it; `None` if there is none.
     #[inline(always)]
-    pub(crate) fn take_ended(&mut self, key: SlotKey) -> Option<Ended> {
+    pub(crate) fn take_completed_request(&mut self, key: SlotKey) -> Option<CompletedRequest> {
         self.operations.remove_by(key, |operation| {
             let comm = operation.comm();
             let OpState::Completed(status) = &mut operation.state else { return None };
             // The status is all that a completed operation holds.
             let status = std::mem::replace(status, Status::empty());
-            Some(Ended { status, comm, is_persistent: false })
+            Some(CompletedRequest { status, comm, is_persistent: false })
         })
     }
 
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Whether a communicator has an operation in progress.
-    pub(crate) fn is_busy(&self, comm: u64) -> bool {
+    pub(crate) fn has_active_operation(&self, comm: u64) -> bool {
         let is_of = |operation: &Operation| operation.comm() == Some(comm);
         self.operations
             .iter()
@@ -81,7 +81,7 @@ impl Engine {
 
     /// Whether the operation exists.
     #[inline]
-    pub(crate) fn has(&mut self, key: SlotKey) -> bool {
+    pub(crate) fn contains(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_some()
     }
 
@@ -92,7 +92,7 @@ impl Engine {
 
     /// Whether an operation has completed.
     #[inline]
-    pub(crate) fn is_over(&mut self, key: SlotKey) -> bool {
+    pub(crate) fn is_complete(&mut self, key: SlotKey) -> bool {
         self.operations.get_mut(key).is_none_or(|operation| matches!(operation.state, OpState::Completed(_)))
     }
 
@@ -108,7 +108,7 @@ impl Engine {
     /// Detaches an operation: no caller will ask for its status.
     pub(crate) fn free(&mut self, key: SlotKey) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        operation.free = true;
+        operation.is_detached = true;
         if let OpState::Completed(_) = operation.state {
             self.operations.remove(key);
         }

@@ -4,20 +4,21 @@ use std::ops::ControlFlow;
 
 use host::{SlotKey, Step};
 
-use super::{Begun, Engine};
+use super::{Engine, Started};
 use crate::comm::group::Group;
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
-use crate::p2p::matching::{Envelope, Match, Wanted};
+use crate::p2p::matching::{Envelope, MatchCriteria, TagCriteria};
 use crate::p2p::operation::{
-    ArrivedData, MatchReport, Names, OpState, Operation, Plain, Receive, UnexpectedBody, envelope_status,
+    ArrivedData, MatchReport, OpState, Operation, PlainReceive, Receive, SourceRanks, UnexpectedBody,
+    envelope_status,
 };
-use crate::p2p::over_portals::Started;
+use crate::p2p::over_portals::PortalsStarted;
 use crate::p2p::wire::Message;
 use crate::peers::connection::{Next, Payload, Short, Taken};
 use crate::peers::transport::STORED_MAX;
 use crate::status::Status;
-use crate::tool::Happening;
+use crate::tool::ToolEvent;
 
 /// After this many receives by the fast path, the next one makes progress first.
 const FAST_RECEIVES_MAX: u32 = 256;
@@ -38,10 +39,10 @@ pub(crate) enum Stored {
 
 /// A message that was taken out of matching for one receive (`MPI_Mprobe`).
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct MatchedMessage {
     envelope: Envelope,
     body: UnexpectedBody,
-    names: Group,
+    sources: Group,
 }
 
 impl Engine {
@@ -49,10 +50,10 @@ impl Engine {
     /// is the next one that the process has stored; polls `polls` times. Returns its tag and its length; if `None`, nothing has
     /// happened.
     #[inline]
-    pub(crate) fn take_piece(
+    pub(crate) fn try_receive(
         &mut self,
         from: u32,
-        wanted: &Match,
+        wanted: &TagCriteria,
         into: Piece,
         polls: u32,
     ) -> Option<(i32, usize)> {
@@ -67,8 +68,8 @@ impl Engine {
             return None;
         }
         if let Some(portals) = self.portals(wanted.context) {
-            let wanted = Wanted { context: wanted.context, source: Some(from), tag: wanted.tag };
-            return portals.take_piece(&wanted, into, polls);
+            let wanted = MatchCriteria { context: wanted.context, source: Some(from), tag: wanted.tag };
+            return portals.try_receive(&wanted, into, polls);
         }
         let number = stored?;
         for _ in 0..polls {
@@ -83,7 +84,7 @@ impl Engine {
 
     /// Starts a receive.
     #[inline(always)] // built in its final place, not copied
-    pub(crate) fn receive(&mut self, receive: Receive) -> Begun {
+    pub(crate) fn receive(&mut self, receive: Receive) -> Started {
         self.host.charge_step(Step::Call, 1);
         self.host.charge_step(Step::Request, 1);
         let wanted = receive.wanted;
@@ -91,62 +92,67 @@ impl Engine {
             || self.matching.has_unexpected(wanted.context)
             || self.lost(&wanted).is_some()
         {
-            return self.receive_early(receive);
+            return self.receive_or_fail_early(receive);
         }
-        self.await_message(receive)
+        self.post_receive(receive)
     }
 
     /// Posts a receive of contiguous bytes, if no unexpected message waits for it; otherwise does nothing and returns `None`.
     #[inline]
-    pub(crate) fn post_plain(&mut self, wanted: Wanted, plain: Plain, comm: u64) -> Option<SlotKey> {
+    pub(crate) fn post_plain_receive(
+        &mut self,
+        wanted: MatchCriteria,
+        plain: PlainReceive,
+        comm: u64,
+    ) -> Option<SlotKey> {
         if self.portals.is_some() || self.lost(&wanted).is_some() {
             return None;
         }
-        let receives = self.matching.receives(wanted.context)?;
-        let key = self.operations.insert_with(|| Operation::for_comm(OpState::Plain(plain), comm));
+        let receives = self.matching.posted_receives(wanted.context)?;
+        let key = self.operations.insert_with(|| Operation::for_comm(OpState::PlainReceive(plain), comm));
         receives.push_back((wanted, key));
         Some(key)
     }
 
     /// Starts a receive whose message may have arrived already, or can no longer arrive.
-    fn receive_early(&mut self, receive: Receive) -> Begun {
+    fn receive_or_fail_early(&mut self, receive: Receive) -> Started {
         if let Some(portals) = self.portals(receive.wanted.context) {
             let started = portals.receive(receive);
-            return self.received_by_portals(started);
+            return self.portals_receive_started(started);
         }
-        if let Some((envelope, body)) = self.matching.receive(&receive.wanted) {
-            return self.receive_kept(receive, envelope, body);
+        if let Some((envelope, body)) = self.matching.take_unexpected(&receive.wanted) {
+            return self.receive_unexpected(receive, envelope, body);
         }
         match self.lost(&receive.wanted) {
-            Some(error) => Begun::Over(Status::failed(error)),
-            None => self.await_message(receive),
+            Some(error) => Started::Completed(Status::failed(error)),
+            None => self.post_receive(receive),
         }
     }
 
     /// Returns how a receive over Portals started; an error becomes its status.
-    fn received_by_portals(&mut self, started: Result<Started>) -> Begun {
-        if let Ok(Started::Completed(status)) = started {
-            self.end_of_portals();
-            return Begun::Over(status);
+    fn portals_receive_started(&mut self, started: Result<PortalsStarted>) -> Started {
+        if let Ok(PortalsStarted::Completed(status)) = started {
+            self.complete_portals_operations();
+            return Started::Completed(status);
         }
-        self.begun_by_portals(started).unwrap_or_else(|error| Begun::Over(Status::failed(error)))
+        self.record_portals_start(started).unwrap_or_else(|error| Started::Completed(Status::failed(error)))
     }
 
     #[inline(always)]
-    fn await_message(&mut self, receive: Receive) -> Begun {
+    fn post_receive(&mut self, receive: Receive) -> Started {
         let wanted = receive.wanted;
         let state = match receive.plain() {
-            Some(plain) => OpState::Plain(plain),
+            Some(plain) => OpState::PlainReceive(plain),
             None => OpState::Receive(Box::new(receive)),
         };
         let key = self.operations.insert(Operation::new(state));
         self.matching.post(wanted, key);
-        Begun::Under(key)
+        Started::InProgress(key)
     }
 
     /// Receives a message without posting a receive, as [`Engine::receive_stored`] does, and polls `polls` times.
     #[inline]
-    pub(crate) fn await_stored(&mut self, receive: &Receive, polls: u32) -> Option<Status> {
+    pub(crate) fn poll_stored(&mut self, receive: &Receive, polls: u32) -> Option<Status> {
         if let Some(portals) = self.portals(receive.wanted.context) {
             return portals.receive_stored(receive, polls).break_value().flatten();
         }
@@ -182,15 +188,15 @@ impl Engine {
             match self.transport.next(number) {
                 Next::Short(short) => {
                     let (source, buf) = self.transport.origin(number, &short);
-                    let envelope = Envelope { source, label: short.label };
-                    if short.label.context == wanted.context && wanted.accepts(&envelope) {
-                        let status = receive.take(&envelope, ArrivedData::Slot(buf, short.at, short.len));
+                    let envelope = Envelope { source, match_key: short.match_key };
+                    if short.match_key.context == wanted.context && wanted.accepts(&envelope) {
+                        let status = receive.store(&envelope, ArrivedData::Slot(buf, short.at, short.len));
                         self.transport.pass(number, &short);
                         return Stored::Received(status);
                     }
-                    self.received_short(number, &short);
+                    self.receive_short(number, &short);
                 }
-                Next::Other if self.received_other(number) => {}
+                Next::Other if self.receive_next_message(number) => {}
                 Next::Other => return Stored::Unknown,
                 Next::Nothing => return Stored::Nothing(Some(number)),
             }
@@ -198,80 +204,92 @@ impl Engine {
         Stored::Unknown
     }
 
-    fn receive_kept(&mut self, receive: Receive, envelope: Envelope, body: UnexpectedBody) -> Begun {
+    fn receive_unexpected(&mut self, receive: Receive, envelope: Envelope, body: UnexpectedBody) -> Started {
         match body {
             UnexpectedBody::Data { bytes, answer } => {
-                let status = receive.take(&envelope, ArrivedData::Bytes(&bytes));
+                let status = receive.store(&envelope, ArrivedData::Bytes(&bytes));
                 self.host.charge_copy(status.bytes);
-                self.answer(envelope.source, answer);
-                Begun::Over(status)
+                self.report_match(envelope.source, answer);
+                Started::Completed(status)
             }
             UnexpectedBody::Rts(rts) => {
                 let key = self.operations.insert(Operation::new(OpState::Receive(Box::new(receive))));
-                self.fetch(key, envelope, rts);
-                Begun::Under(key)
+                self.start_long_receive(key, envelope, rts);
+                Started::InProgress(key)
             }
-            UnexpectedBody::Found(found) => match &mut self.portals {
+            UnexpectedBody::FoundMessage(found) => match &mut self.portals {
                 Some(portals) => {
                     let started = portals.receive_found(receive, &found);
-                    self.received_by_portals(started)
+                    self.portals_receive_started(started)
                 }
-                None => Begun::Over(receive.status(&envelope, 0)),
+                None => Started::Completed(receive.status(&envelope, 0)),
             },
         }
     }
 
     /// Returns the status of the message that a receive would get.
-    pub(crate) fn probe(&mut self, wanted: &Wanted, names: &Group) -> Option<Status> {
+    pub(crate) fn probe(&mut self, wanted: &MatchCriteria, sources: &Group) -> Option<Status> {
         if let Some(portals) = self.portals(wanted.context) {
             let found = portals.probe(wanted);
-            self.end_of_portals();
-            return found.map(|found| envelope_status(&found.envelope, found.len, names));
+            self.complete_portals_operations();
+            return found.map(|found| envelope_status(&found.envelope, found.len, sources));
         }
         let (envelope, body) = self.matching.probe(wanted)?;
-        Some(envelope_status(envelope, body.len(), names))
+        Some(envelope_status(envelope, body.len(), sources))
     }
 
     /// Takes the message that a receive would get out of matching.
-    pub(crate) fn claim(&mut self, wanted: &Wanted, names: &Group) -> Option<(Claimed, Status)> {
+    pub(crate) fn mprobe(
+        &mut self,
+        wanted: &MatchCriteria,
+        sources: &Group,
+    ) -> Option<(MatchedMessage, Status)> {
         let (envelope, body) = match self.portals(wanted.context) {
             Some(portals) => {
-                let found = portals.claim(wanted);
-                self.end_of_portals();
+                let found = portals.mprobe(wanted);
+                self.complete_portals_operations();
                 let found = found?;
-                (found.envelope, UnexpectedBody::Found(found))
+                (found.envelope, UnexpectedBody::FoundMessage(found))
             }
-            None => self.matching.receive(wanted)?,
+            None => self.matching.take_unexpected(wanted)?,
         };
-        let status = envelope_status(&envelope, body.len(), names);
-        Some((Claimed { envelope, body, names: names.clone() }, status))
+        let status = envelope_status(&envelope, body.len(), sources);
+        Some((MatchedMessage { envelope, body, sources: sources.clone() }, status))
     }
 
-    /// Receives a claimed message.
-    pub(crate) fn receive_claimed(&mut self, claimed: Claimed, buffer: Buffer) -> Begun {
-        let Claimed { envelope, body, names } = claimed;
-        let label = envelope.label;
-        let wanted = Wanted { context: label.context, source: Some(envelope.source), tag: Some(label.tag) };
-        self.receive_kept(Receive { wanted, buffer, names: Names::Of(names) }, envelope, body)
+    /// Receives a matched message.
+    pub(crate) fn mrecv(&mut self, matched: MatchedMessage, buffer: Buffer) -> Started {
+        let MatchedMessage { envelope, body, sources } = matched;
+        let match_key = envelope.match_key;
+        let wanted = MatchCriteria {
+            context: match_key.context,
+            source: Some(envelope.source),
+            tag: Some(match_key.tag),
+        };
+        self.receive_unexpected(
+            Receive { wanted, buffer, sources: SourceRanks::Group(sources) },
+            envelope,
+            body,
+        )
     }
 
     /// Receives what a peer has stored, for as long as the receives posted first are plain and match it: each message is then
     /// matched with the first receive.
     #[inline(never)] // out of line, so that it has all registers
-    fn take_posted(&mut self, number: usize) {
+    fn receive_into_posted(&mut self, number: usize) {
         let Self { transport, matching, operations, host, .. } = self;
         let mut count = 0;
         transport.take_from(number, |connection| {
             let (from, mut failed) = (connection.process, None);
-            matching.each_first(|wanted, key| {
-                let Some(Operation { state, free: false, .. }) = operations.get_mut(*key) else {
+            matching.offer_in_order(|wanted, key| {
+                let Some(Operation { state, is_detached: false, .. }) = operations.get_mut(*key) else {
                     return false;
                 };
-                let OpState::Plain(plain) = state else { return false };
+                let OpState::PlainReceive(plain) = state else { return false };
                 if count == STORED_MAX || wanted.source.is_some_and(|source| source != from) {
                     return false;
                 }
-                let wanted = Match { context: wanted.context, tag: wanted.tag };
+                let wanted = TagCriteria { context: wanted.context, tag: wanted.tag };
                 match connection.take_next(&wanted, plain.into) {
                     Ok(Taken::Message { tag, len }) => {
                         host.charge_copy(len as u64);
@@ -296,62 +314,61 @@ impl Engine {
     }
 
     /// Receives what a peer has stored.
-    pub(super) fn take_stored(&mut self, number: usize) {
-        self.take_posted(number);
+    pub(super) fn receive_all_stored(&mut self, number: usize) {
+        self.receive_into_posted(number);
         for _ in 0..STORED_MAX {
             match self.transport.next(number) {
-                Next::Short(short) => self.received_short(number, &short),
-                Next::Other if self.received_other(number) => {}
+                Next::Short(short) => self.receive_short(number, &short),
+                Next::Other if self.receive_next_message(number) => {}
                 Next::Other | Next::Nothing => return,
             }
         }
     }
 
     /// Receives the next message, of any kind; false if the connection was closed instead.
-    fn received_other(&mut self, number: usize) -> bool {
+    fn receive_next_message(&mut self, number: usize) -> bool {
         let Some((from, what, place)) = self.transport.next_stored(number) else { return false };
         self.host.charge_step(Step::Event, 1);
-        self.received(from, &what, place);
+        self.handle_message(from, &what, place);
         self.transport.release(place, &what.message);
         true
     }
 
     #[inline(always)]
-    fn received_short(&mut self, number: usize, short: &Short) {
+    fn receive_short(&mut self, number: usize, short: &Short) {
         let (source, buf) = self.transport.origin(number, short);
-        let envelope = Envelope { source, label: short.label };
+        let envelope = Envelope { source, match_key: short.match_key };
         self.host.charge_copy(short.len as u64);
-        let brought = ArrivedData::Slot(buf, short.at, short.len);
-        if let Some(key) = self.matching.arrive(&envelope) {
-            let status =
-                self.operations.get_mut(key).and_then(|operation| operation.take(&envelope, brought));
-            status.into_iter().for_each(|status| self.end(key, status));
-        } else if let Ok(bytes) = brought.to_vec() {
-            self.keep(envelope, UnexpectedBody::Data { bytes, answer: None });
+        let data = ArrivedData::Slot(buf, short.at, short.len);
+        if let Some(key) = self.matching.match_arrival(&envelope) {
+            let status = self.operations.get_mut(key).and_then(|operation| operation.store(&envelope, data));
+            status.into_iter().for_each(|status| self.complete(key, status));
+        } else if let Ok(bytes) = data.to_vec() {
+            self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer: None });
         }
         self.transport.pass(number, short);
     }
 
     /// Keeps an unexpected message.
-    pub(super) fn keep(&mut self, envelope: Envelope, body: UnexpectedBody) {
-        if self.watch.is_some() {
-            let (from, tag) = (envelope.source, envelope.label.tag);
-            self.note(Happening::Unexpected { from, tag, bytes: body.len() });
+    pub(super) fn add_unexpected(&mut self, envelope: Envelope, body: UnexpectedBody) {
+        if self.recorder.is_some() {
+            let (from, tag) = (envelope.source, envelope.match_key.tag);
+            self.record_event(ToolEvent::Unexpected { from, tag, bytes: body.len() });
         }
-        self.matching.keep(envelope, body);
+        self.matching.add_unexpected(envelope, body);
     }
 
     /// Completes a receive with its data.
     pub(super) fn complete_receive(&mut self, key: SlotKey, envelope: &Envelope, data: ArrivedData<'_>) {
-        let status = self.operations.get_mut(key).and_then(|operation| operation.take(envelope, data));
-        status.into_iter().for_each(|status| self.end(key, status));
+        let status = self.operations.get_mut(key).and_then(|operation| operation.store(envelope, data));
+        status.into_iter().for_each(|status| self.complete(key, status));
     }
 
     /// Reports a match to the sender, if it waits for that.
-    pub(super) fn answer(&mut self, from: u32, answer: Option<MatchReport>) {
+    pub(super) fn report_match(&mut self, from: u32, answer: Option<MatchReport>) {
         match answer {
             Some(MatchReport::Peer(id)) => self.send_fin(from, id, true),
-            Some(MatchReport::Own(key)) => self.end(key, Status::empty()),
+            Some(MatchReport::Own(key)) => self.complete(key, Status::empty()),
             None => {}
         }
     }

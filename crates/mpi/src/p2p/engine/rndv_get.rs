@@ -3,13 +3,13 @@
 use host::Step;
 use verbs::Buf;
 
-use super::{Begun, Engine};
+use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{ArrivedData, LongReceive, LongSend, OpState, Operation, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Exposed, Label, Message};
+use crate::p2p::wire::{Exposed, MatchKey, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
 use host::SlotKey;
@@ -20,32 +20,33 @@ impl Engine {
     pub(super) fn send_rndv_get(
         &mut self,
         to: u32,
-        label: Label,
+        match_key: MatchKey,
         buffer: &Buffer,
         copy: Option<Vec<u8>>,
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         let len = buffer.len() as usize;
-        let (addr, staging) = self.one_piece_of(buffer, copy)?;
+        let (addr, staging) = self.contiguous_data(buffer, copy)?;
         self.host.charge_step(Step::Request, 1);
         let memory = if staging.is_none() { buffer.memory() } else { None };
-        let reach = self.transport.register_in(to, (addr, len), memory, true)?;
-        let remote = reach.remote(addr as u64);
+        let registration = self.transport.register_in(to, (addr, len), memory, true)?;
+        let remote = registration.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: len as u64 };
-        let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvGet));
-        held.staging = staging;
+        let mut long_send = LongSend::new(registration, buffer.clone(), Some(Proto::RndvGet));
+        long_send.staging = staging;
         let key = self.operations.insert(Operation::new(OpState::Send {
             to,
-            answered: true,
-            held: Some(Box::new(held)),
+            awaits_fin: true,
+            long_send: Some(Box::new(long_send)),
         }));
-        let message = Message::Rts { label, id: key.number(), at, frag_bytes: 0, put: false };
-        let begun = self.started(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
+        let message = Message::Rts { match_key, id: key.number(), at, frag_bytes: 0, put: false };
+        let started =
+            self.start_or_remove(key, |engine| engine.transport.send(to, message, Payload::None, None))?;
         self.long_sends += 1;
-        Ok(begun)
+        Ok(started)
     }
 
     /// Returns the address of a buffer's bytes as one piece: in the program's memory, or in a staging copy.
-    fn one_piece_of(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
+    fn contiguous_data(&self, buffer: &Buffer, copy: Option<Vec<u8>>) -> Result<(usize, Option<Buf>)> {
         if let (Some((addr, _)), None) = (buffer.one_piece(), &copy) {
             return Ok((addr, None));
         }
@@ -59,35 +60,41 @@ impl Engine {
     }
 
     /// Starts to fetch the data of a message that a receive has matched.
-    pub(super) fn fetch(&mut self, key: SlotKey, envelope: Envelope, rts: RtsInfo) {
+    pub(super) fn start_long_receive(&mut self, key: SlotKey, envelope: Envelope, rts: RtsInfo) {
         let operation = self.operations.get_mut(key);
         let Some(receive) = operation.and_then(|operation| operation.receive(&envelope)) else { return };
         let (from, id) = (envelope.source, rts.id);
         if rts.at.length.min(receive.buffer.len()) == 0 && rts.frag_bytes == 0 {
             self.send_fin(from, id, true);
-            return self.end(key, receive.status(&envelope, rts.at.length));
+            return self.complete(key, receive.status(&envelope, rts.at.length));
         }
-        let here = self.fragments.take(from, id, key);
-        if let Err(error) = self.read(key, receive, envelope, rts) {
-            self.fragments.give_up(from, id);
+        let here = self.fragments.attach_receive(from, id, key);
+        if let Err(error) = self.start_transfer(key, receive, envelope, rts) {
+            self.fragments.discard(from, id);
             self.send_fin(from, id, false);
-            return self.end(key, Status::failed(error));
+            return self.complete(key, Status::failed(error));
         }
         if !here.is_empty()
             && let Some(operation) = self.operations.get_mut(key)
         {
-            let is_there = operation.take_part(ArrivedData::Bytes(&here));
+            let is_there = operation.store_fragment(ArrivedData::Bytes(&here));
             self.fragment_stored(key, is_there);
         }
         // A kept message may lack fragments that can no longer arrive.
         if let Some(error) = self.transport.lost(from).cloned()
             && let Some(Operation { state: OpState::LongReceive(_), .. }) = self.operations.get_mut(key)
         {
-            self.end(key, Status::failed(error));
+            self.complete(key, Status::failed(error));
         }
     }
 
-    fn read(&mut self, key: SlotKey, receive: Receive, envelope: Envelope, rts: RtsInfo) -> Result<()> {
+    fn start_transfer(
+        &mut self,
+        key: SlotKey,
+        receive: Receive,
+        envelope: Envelope,
+        rts: RtsInfo,
+    ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
         let (addr, staging) = match receive.buffer.one_piece() {
             Some((addr, _)) => (addr as u64, None),
@@ -102,14 +109,15 @@ impl Engine {
         }
         let step = self.transport.nic_of(from)?.shared.access_max();
         let memory = if staging.is_none() { receive.buffer.memory() } else { None };
-        let reach = self.transport.register_in(from, (addr as usize, wanted as usize), memory, false)?;
+        let registration =
+            self.transport.register_in(from, (addr as usize, wanted as usize), memory, false)?;
         // A process that also sends a long message takes part in an exchange, where its peer has as much to read: if both also
         // copied each other's pieces, that would only move memory between caches.
         if self.long_sends == 0 && rts.frag_bytes == 0 && self.transport.may_share(from, wanted) {
-            let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
-            reading.left = wanted;
+            let mut long_receive = LongReceive::new(receive, (envelope, rts), registration, (addr, staging));
+            long_receive.left = wanted;
             if let Some(operation) = self.operations.get_mut(key) {
-                operation.state = OpState::LongReceive(Box::new(reading));
+                operation.state = OpState::LongReceive(Box::new(long_receive));
             }
             self.transport.await_share(from, key, wanted);
             self.start_shared_copies(from);
@@ -118,14 +126,14 @@ impl Engine {
         let (at, first) = (rts.at, u64::from(rts.frag_bytes).min(wanted));
         let pieces = (first..wanted).step_by(step as usize).map(|begin| {
             let piece = Exposed { addr: at.addr + begin, ..at };
-            (piece, reach.sge(addr + begin, (wanted - begin).min(step) as u32))
+            (piece, registration.sge(addr + begin, (wanted - begin).min(step) as u32))
         });
         let pieces: Vec<_> = pieces.collect();
-        let under_way = pieces.len() as u64;
-        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
-        (reading.left, reading.under_way) = (under_way + u64::from(rts.frag_bytes > 0), under_way);
+        let in_flight = pieces.len() as u64;
+        let mut long_receive = LongReceive::new(receive, (envelope, rts), registration, (addr, staging));
+        (long_receive.left, long_receive.in_flight) = (in_flight + u64::from(rts.frag_bytes > 0), in_flight);
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.state = OpState::LongReceive(Box::new(reading));
+            operation.state = OpState::LongReceive(Box::new(long_receive));
         }
         pieces.into_iter().try_for_each(|(piece, into)| self.transport.read(from, piece, into, key))
     }
@@ -133,28 +141,28 @@ impl Engine {
     /// A piece has been copied.
     pub(super) fn piece_completed(&mut self, key: SlotKey) {
         match self.operations.get_mut(key).map(|operation| &mut operation.state) {
-            Some(OpState::LongReceive(reading)) => {
-                reading.left = reading.left.saturating_sub(1);
-                reading.under_way = reading.under_way.saturating_sub(1);
-                if reading.is_whole() {
-                    self.finish_reading(key);
+            Some(OpState::LongReceive(long_receive)) => {
+                long_receive.left = long_receive.left.saturating_sub(1);
+                long_receive.in_flight = long_receive.in_flight.saturating_sub(1);
+                if long_receive.is_complete() {
+                    self.finish_long_receive(key);
                 } else {
                     // An error means that the peer is lost, which an event reports.
                     drop(self.continue_receiver_copy(key));
                 }
             }
-            Some(OpState::Send { answered: false, .. }) => self.end(key, Status::empty()),
-            Some(OpState::Send { held: Some(sending), .. }) => {
+            Some(OpState::Send { awaits_fin: false, .. }) => self.complete(key, Status::empty()),
+            Some(OpState::Send { long_send: Some(sending), .. }) => {
                 if let Some(writing) = &mut sending.writing {
-                    writing.under_way = writing.under_way.saturating_sub(1);
-                    if writing.under_way == 0 {
-                        self.end(key, Status::empty());
+                    writing.in_flight = writing.in_flight.saturating_sub(1);
+                    if writing.in_flight == 0 {
+                        self.complete(key, Status::empty());
                     }
                     return;
                 }
                 if let Some(sender_copy) = &mut sending.sender_copy {
-                    (sender_copy.under_way, sender_copy.copied) =
-                        (sender_copy.under_way.saturating_sub(1), sender_copy.copied + 1);
+                    (sender_copy.in_flight, sender_copy.copied) =
+                        (sender_copy.in_flight.saturating_sub(1), sender_copy.copied + 1);
                     self.continue_sender_copy(key);
                 }
             }
@@ -163,20 +171,21 @@ impl Engine {
     }
 
     /// All pieces of a message have arrived.
-    pub(super) fn finish_reading(&mut self, key: SlotKey) {
-        let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
+    pub(super) fn finish_long_receive(&mut self, key: SlotKey) {
+        let Some(Operation { state: OpState::LongReceive(long_receive), .. }) = self.operations.get_mut(key)
         else {
             return;
         };
-        let (from, rts) = (reading.envelope.source, reading.rts);
-        if let Some(copying) = &reading.copying {
+        let (from, rts) = (long_receive.envelope.source, long_receive.rts);
+        if let Some(copying) = &long_receive.copying {
             self.transport.end_share(from, &copying.share);
         }
-        let written = rts.put && rts.rest(rts.at.length.min(reading.receive.buffer.len())) > 0;
-        let mut status = reading.receive.status(&reading.envelope, rts.at.length);
-        if let Some(staging) = &reading.staging {
+        let written =
+            rts.put && rts.bytes_after_fragments(rts.at.length.min(long_receive.receive.buffer.len())) > 0;
+        let mut status = long_receive.receive.status(&long_receive.envelope, rts.at.length);
+        if let Some(staging) = &long_receive.staging {
             self.host.charge_copy(staging.len() as u64);
-            if let Err(error) = reading.receive.buffer.store_from(staging, 0, staging.len()) {
+            if let Err(error) = long_receive.receive.buffer.store_from(staging, 0, staging.len()) {
                 status = Status::failed(error.into());
             }
         }
@@ -184,7 +193,7 @@ impl Engine {
         if !written && u64::from(rts.frag_bytes) < rts.at.length {
             self.send_fin(from, rts.id, true);
         }
-        self.end(key, status);
+        self.complete(key, status);
         self.start_shared_copies(from);
     }
 }

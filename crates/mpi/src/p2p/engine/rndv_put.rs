@@ -3,13 +3,13 @@
 use host::Step;
 use verbs::{Buf, RemoteAddr, SendOp};
 
-use super::{Begun, Engine};
+use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{LongReceive, LongSend, OpState, Operation, PutSend, Receive, RtsInfo};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Exposed, Label, Message};
+use crate::p2p::wire::{Exposed, MatchKey, Message};
 use crate::peers::connection::Payload;
 use host::SlotKey;
 
@@ -19,31 +19,32 @@ const WRITE_MAX: u64 = 1 << 30;
 impl Engine {
     /// Sends an RTS for contiguous data of the program, followed by the first fragment, so that data are in flight while the two
     /// processes agree on the rest: a read by the receiver would take one more message.
-    pub(super) fn send_rndv_put(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
+    pub(super) fn send_rndv_put(&mut self, to: u32, match_key: MatchKey, buffer: &Buffer) -> Result<Started> {
         let whole = buffer.piece().unwrap_or(Piece::nothing());
         let (addr, len) = whole.place();
         self.host.charge_step(Step::Request, 1);
-        let reach = self.transport.register_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
+        let registration =
+            self.transport.register_in(to, (addr as usize, len as usize), buffer.memory(), false)?;
         // The receiver answers, so at least half waits for the CTS.
         let fragment = self.transport.fragment_to(to)?.min(len as usize / 2);
         let [first, rest] = whole.split(fragment);
-        let begin = reach.sge(addr, first.len() as u32);
-        let mut held = LongSend::new(reach, buffer.clone(), Some(Proto::RndvPut));
-        held.writing = Some(PutSend { rest, under_way: 0 });
+        let begin = registration.sge(addr, first.len() as u32);
+        let mut long_send = LongSend::new(registration, buffer.clone(), Some(Proto::RndvPut));
+        long_send.writing = Some(PutSend { rest, in_flight: 0 });
         let key = self.operations.insert(Operation::new(OpState::Send {
             to,
-            answered: true,
-            held: Some(Box::new(held)),
+            awaits_fin: true,
+            long_send: Some(Box::new(long_send)),
         }));
         let id = key.number();
         let at = Exposed { addr: 0, rkey: 0, length: len };
-        let message = Message::Rts { label, id, at, frag_bytes: first.len() as u32, put: true };
-        let begun = self.started(key, |engine| {
+        let message = Message::Rts { match_key, id, at, frag_bytes: first.len() as u32, put: true };
+        let started = self.start_or_remove(key, |engine| {
             engine.transport.send(to, message, Payload::None, None)?;
             engine.post_fragments(to, Message::Frag { id }, (first, begin), None)
         })?;
         self.long_sends += 1;
-        Ok(begun)
+        Ok(started)
     }
 
     /// Sends the CTS of a message, with the address for the rest of its data, if the receive wants any.
@@ -55,16 +56,17 @@ impl Engine {
         (addr, staging): (u64, Option<Buf>),
     ) -> Result<()> {
         let (from, wanted) = (envelope.source, rts.at.length.min(receive.buffer.len()));
-        let (rest, at) = (rts.rest(wanted), addr + u64::from(rts.frag_bytes));
-        let reach = match rest {
+        let (rest, at) = (rts.bytes_after_fragments(wanted), addr + u64::from(rts.frag_bytes));
+        let registration = match rest {
             0 => self.transport.reach(from, addr as usize, wanted as usize, false)?,
             _ => self.transport.register_for_writes(from, (at as usize, rest as usize))?,
         };
-        let remote = reach.remote(at);
-        let mut reading = LongReceive::new(receive, (envelope, rts), reach, (addr, staging));
-        (reading.is_open, reading.left) = (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
+        let remote = registration.remote(at);
+        let mut long_receive = LongReceive::new(receive, (envelope, rts), registration, (addr, staging));
+        (long_receive.awaits_write, long_receive.left) =
+            (rest > 0, u64::from(rest > 0) + u64::from(rts.frag_bytes > 0));
         if let Some(operation) = self.operations.get_mut(key) {
-            operation.state = OpState::LongReceive(Box::new(reading));
+            operation.state = OpState::LongReceive(Box::new(long_receive));
         }
         if rest == 0 {
             return Ok(());
@@ -75,19 +77,19 @@ impl Engine {
     }
 
     /// A CTS has arrived: writes the rest of this process's message.
-    pub(super) fn cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
-        let Some(Operation { state: OpState::Send { to: known, held: Some(sending), .. }, .. }) =
+    pub(super) fn handle_cts(&mut self, to: u32, id: SlotKey, at: Exposed, place: u32) {
+        let Some(Operation { state: OpState::Send { to: known, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
         };
-        let LongSend { writing: Some(writing), reach, .. } = &mut **sending else { return };
+        let LongSend { writing: Some(writing), registration, .. } = &mut **sending else { return };
         let (from, len) = writing.rest.place();
-        if *known != to || writing.under_way > 0 || at.length == 0 || at.length > len {
+        if *known != to || writing.in_flight > 0 || at.length == 0 || at.length > len {
             return;
         }
         let begins = (0..at.length).step_by(WRITE_MAX as usize);
-        writing.under_way = at.length.div_ceil(WRITE_MAX) as u32;
+        writing.in_flight = at.length.div_ceil(WRITE_MAX) as u32;
         let writes = begins.map(|begin| {
             let there = RemoteAddr { addr: at.addr + begin, rkey: at.rkey };
             let step = (at.length - begin).min(WRITE_MAX);
@@ -95,7 +97,7 @@ impl Engine {
                 true => SendOp::WriteImm(there, place),
                 false => SendOp::Write(there),
             };
-            (op, reach.sge(from + begin, step as u32))
+            (op, registration.sge(from + begin, step as u32))
         });
         let writes: Vec<_> = writes.collect();
         self.count_long(id, to, None);
@@ -106,15 +108,16 @@ impl Engine {
     }
 
     /// The rest of a message has been written to this process.
-    pub(super) fn landed(&mut self, from: u32, place: u32) {
+    pub(super) fn handle_write_imm(&mut self, from: u32, place: u32) {
         let Some(key) = self.operations.key_at(place) else { return };
-        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
-            && reading.envelope.source == from
-            && std::mem::take(&mut reading.is_open)
+        if let Some(Operation { state: OpState::LongReceive(long_receive), .. }) =
+            self.operations.get_mut(key)
+            && long_receive.envelope.source == from
+            && std::mem::take(&mut long_receive.awaits_write)
         {
-            reading.left -= 1;
-            if reading.is_whole() {
-                self.finish_reading(key);
+            long_receive.left -= 1;
+            if long_receive.is_complete() {
+                self.finish_long_receive(key);
             }
         }
     }

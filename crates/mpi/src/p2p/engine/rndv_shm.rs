@@ -16,16 +16,23 @@ impl Engine {
     /// longer than waiting for those before it.
     pub(super) fn start_shared_copies(&mut self, from: u32) {
         while let Some((key, share)) = self.transport.next_share(from) {
-            let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
+            let Some(Operation { state: OpState::LongReceive(long_receive), .. }) =
+                self.operations.get_mut(key)
             else {
                 self.transport.end_share(from, &share);
                 continue;
             };
-            let id = reading.rts.id;
-            let rkey = reading.reach.remote(reading.addr).rkey;
-            let into = Exposed { addr: reading.addr, rkey, length: share.length };
-            reading.copying = Some(Copying::new(share, true, reading.addr, &reading.reach, reading.rts.at));
-            reading.left = share.pieces();
+            let id = long_receive.rts.id;
+            let rkey = long_receive.registration.remote(long_receive.addr).rkey;
+            let into = Exposed { addr: long_receive.addr, rkey, length: share.length };
+            long_receive.copying = Some(Copying::new(
+                share,
+                true,
+                long_receive.addr,
+                &long_receive.registration,
+                long_receive.rts.at,
+            ));
+            long_receive.left = share.pieces();
             let (place, turn) = (share.place, share.turn);
             let message = Message::ShmCts { id, key: key.number(), at: into, place, turn };
             // An error means that the peer is lost, which an event reports.
@@ -37,11 +44,12 @@ impl Engine {
 
     /// Continues to copy a message at the receiver.
     pub(super) fn continue_receiver_copy(&mut self, key: SlotKey) -> Result<()> {
-        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
-            && let Some(copying) = &reading.copying
+        if let Some(Operation { state: OpState::LongReceive(long_receive), .. }) =
+            self.operations.get_mut(key)
+            && let Some(copying) = &long_receive.copying
         {
-            let (begun, is_stalled) = self.transport.copy(reading.envelope.source, copying, key)?;
-            reading.under_way += u64::from(begun);
+            let (copies, is_stalled) = self.transport.copy(long_receive.envelope.source, copying, key)?;
+            long_receive.in_flight += u64::from(copies);
             if is_stalled {
                 self.stall(key);
             }
@@ -58,7 +66,7 @@ impl Engine {
         share: SharedMessage,
         at: Exposed,
     ) {
-        let Some(Operation { state: OpState::Send { to: known, held: Some(sending), .. }, .. }) =
+        let Some(Operation { state: OpState::Send { to: known, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
@@ -70,8 +78,8 @@ impl Engine {
             // A receiver invites only once; this message is ignored.
             return;
         }
-        let copying = Copying::new(share, false, local, &sending.reach, at);
-        sending.sender_copy = Some(SenderCopy { copying, key, under_way: 0, copied: 0 });
+        let copying = Copying::new(share, false, local, &sending.registration, at);
+        sending.sender_copy = Some(SenderCopy { copying, key, in_flight: 0, copied: 0 });
         self.count_long(id, to, Some(Proto::RndvShm));
         self.continue_sender_copy(id);
     }
@@ -83,7 +91,7 @@ impl Engine {
     }
 
     /// Continues all messages that waited for room in a send queue.
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resume_stalled(&mut self) {
         for key in std::mem::take(&mut self.stalled) {
             // An error means that the peer is lost, which an event reports.
             drop(self.continue_receiver_copy(key));
@@ -93,19 +101,19 @@ impl Engine {
 
     /// Continues to copy a message at the sender.
     pub(super) fn continue_sender_copy(&mut self, id: SlotKey) {
-        let Some(Operation { state: OpState::Send { to, held: Some(sending), .. }, .. }) =
+        let Some(Operation { state: OpState::Send { to, long_send: Some(sending), .. }, .. }) =
             self.operations.get_mut(id)
         else {
             return;
         };
         let (to, Some(sender_copy)) = (*to, &mut sending.sender_copy) else { return };
         // For a lost peer nothing is copied.
-        let (begun, is_stalled) = self.transport.copy(to, &sender_copy.copying, id).unwrap_or_default();
-        sender_copy.under_way += begun;
+        let (copies, is_stalled) = self.transport.copy(to, &sender_copy.copying, id).unwrap_or_default();
+        sender_copy.in_flight += copies;
         if is_stalled {
             return self.stall(id);
         }
-        if sender_copy.under_way > 0 {
+        if sender_copy.in_flight > 0 {
             return;
         }
         let (key, pieces) = (sender_copy.key, sender_copy.copied);
@@ -116,14 +124,15 @@ impl Engine {
     }
 
     /// The sender has finished its pieces of a message that both copy.
-    pub(super) fn copied(&mut self, from: u32, key: SlotKey, pieces: u32) {
-        if let Some(Operation { state: OpState::LongReceive(reading), .. }) = self.operations.get_mut(key)
-            && reading.envelope.source == from
-            && reading.copying.is_some()
+    pub(super) fn handle_shm_fin(&mut self, from: u32, key: SlotKey, pieces: u32) {
+        if let Some(Operation { state: OpState::LongReceive(long_receive), .. }) =
+            self.operations.get_mut(key)
+            && long_receive.envelope.source == from
+            && long_receive.copying.is_some()
         {
-            reading.left = reading.left.saturating_sub(pieces.into());
-            if reading.is_whole() {
-                self.finish_reading(key);
+            long_receive.left = long_receive.left.saturating_sub(pieces.into());
+            if long_receive.is_complete() {
+                self.finish_long_receive(key);
             }
         }
     }

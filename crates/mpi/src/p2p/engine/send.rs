@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use host::Step;
 
-use super::{Begun, Engine};
+use super::{Engine, Started};
 use crate::error::Result;
 use crate::memory::{Buffer, Piece};
 use crate::p2p::matching::Envelope;
 use crate::p2p::operation::{ArrivedData, MatchReport, OpState, Operation, UnexpectedBody};
 use crate::p2p::proto::{Conditions, Proto};
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 use crate::peers::connection::Payload;
 use crate::status::Status;
 
@@ -41,8 +41,14 @@ impl Engine {
     ///
     /// # Errors
     /// The process is lost; [`crate::Class::BUFFER`] without enough space for a buffered send.
-    pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, mode: Mode) -> Result<Begun> {
-        self.send_for(to, label, buffer, (mode, false))
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+        mode: Mode,
+    ) -> Result<Started> {
+        self.start_send(to, match_key, buffer, (mode, false))
     }
 
     /// Starts a send. With `blocks` the caller waits for its completion next, so that this process makes progress and answers the
@@ -50,29 +56,29 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::send`].
-    pub(crate) fn send_for(
+    pub(crate) fn start_send(
         &mut self,
         to: u32,
-        label: Label,
+        match_key: MatchKey,
         buffer: &Buffer,
         (mode, blocks): (Mode, bool),
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         self.host.charge_step(Step::Call, 1);
         if let Some(piece) = buffer.piece().filter(|_| mode.is_plain())
-            && self.send_piece(to, label, piece)
+            && self.try_send(to, match_key, piece)
         {
-            return Ok(Begun::Over(Status::empty()));
+            return Ok(Started::Completed(Status::empty()));
         }
-        self.send_on(to, label, buffer, (mode, blocks))
+        self.send_slow_path(to, match_key, buffer, (mode, blocks))
     }
 
     /// Sends a short message, if it can be stored immediately into the receiver's memory. Returns whether it was; if not, nothing
     /// has happened.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        match self.portals(label.context) {
-            Some(portals) => portals.send_piece(to, label, piece),
-            None => self.transport.send_piece(to, label, piece),
+    pub(crate) fn try_send(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
+        match self.portals(match_key.context) {
+            Some(portals) => portals.try_send(to, match_key, piece),
+            None => self.transport.send_piece(to, match_key, piece),
         }
     }
 
@@ -80,43 +86,43 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::send`].
-    fn send_on(
+    fn send_slow_path(
         &mut self,
         to: u32,
-        label: Label,
+        match_key: MatchKey,
         buffer: &Buffer,
         (mode, blocks): (Mode, bool),
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         if mode == Mode::Buffered {
-            return self.send_buffered(to, label, buffer);
+            return self.send_buffered(to, match_key, buffer);
         }
-        self.dispatch(to, label, Cow::Borrowed(buffer), None, (mode == Mode::Synchronous, blocks))
+        self.dispatch(to, match_key, Cow::Borrowed(buffer), None, (mode == Mode::Synchronous, blocks))
     }
 
     /// Sends the program's data, or a copy of them, by the protocol from the endpoint's table.
     fn dispatch(
         &mut self,
         to: u32,
-        label: Label,
+        match_key: MatchKey,
         buffer: Cow<'_, Buffer>,
         copy: Option<Vec<u8>>,
-        (answered, blocks): (bool, bool),
-    ) -> Result<Begun> {
-        if let Some(portals) = self.portals(label.context) {
+        (awaits_fin, blocks): (bool, bool),
+    ) -> Result<Started> {
+        if let Some(portals) = self.portals(match_key.context) {
             let copy = copy.map(|bytes| Buffer::own(&bytes)).transpose()?;
-            let started = portals.send(to, label, copy.as_ref().unwrap_or(&buffer), answered);
-            return self.begun_by_portals(started);
+            let started = portals.send(to, match_key, copy.as_ref().unwrap_or(&buffer), awaits_fin);
+            return self.record_portals_start(started);
         }
         if to == self.rank {
-            return self.send_to_self(label, copy.unwrap_or_else(|| buffer.to_vec()), answered);
+            return self.send_to_self(match_key, copy.unwrap_or_else(|| buffer.to_vec()), awaits_fin);
         }
         let in_place = copy.is_none() && !buffer.is_scattered();
-        let has = Conditions::new(in_place, !answered, blocks);
+        let has = Conditions::new(in_place, !awaits_fin, blocks);
         match self.transport.protocol(to, buffer.len(), has)? {
-            Proto::EagerFrag => self.send_fragments(to, label, &buffer),
-            Proto::RndvPut => self.send_rndv_put(to, label, &buffer),
+            Proto::EagerFrag => self.send_fragments(to, match_key, &buffer),
+            Proto::RndvPut => self.send_rndv_put(to, match_key, &buffer),
             // The receiver chooses between the two.
-            Proto::RndvGet | Proto::RndvShm => self.send_rndv_get(to, label, &buffer, copy),
+            Proto::RndvGet | Proto::RndvShm => self.send_rndv_get(to, match_key, &buffer, copy),
             Proto::Own
             | Proto::EagerLine
             | Proto::EagerRing
@@ -124,41 +130,41 @@ impl Engine {
             | Proto::EagerInline
             | Proto::EagerCopy => {
                 let payload = copy.map_or(Payload::User(buffer), Payload::Own);
-                self.send_eager(to, label, payload, answered)
+                self.send_eager(to, match_key, payload, awaits_fin)
             }
         }
     }
 
-    fn send_to_self(&mut self, label: Label, bytes: Vec<u8>, answered: bool) -> Result<Begun> {
-        let envelope = Envelope { source: self.rank, label };
+    fn send_to_self(&mut self, match_key: MatchKey, bytes: Vec<u8>, awaits_fin: bool) -> Result<Started> {
+        let envelope = Envelope { source: self.rank, match_key };
         self.self_traffic.count(Proto::Own, bytes.len());
         self.host.charge_copy(bytes.len() as u64);
-        if let Some(key) = self.matching.arrive(&envelope) {
+        if let Some(key) = self.matching.match_arrival(&envelope) {
             self.complete_receive(key, &envelope, ArrivedData::Bytes(&bytes));
-            return Ok(Begun::Over(Status::empty()));
+            return Ok(Started::Completed(Status::empty()));
         }
-        let key = answered.then(|| {
+        let key = awaits_fin.then(|| {
             self.operations.insert(Operation::new(OpState::Send {
                 to: self.rank,
-                answered: true,
-                held: None,
+                awaits_fin: true,
+                long_send: None,
             }))
         });
-        self.keep(envelope, UnexpectedBody::Data { bytes, answer: key.map(MatchReport::Own) });
-        Ok(key.map_or(Begun::Over(Status::empty()), Begun::Under))
+        self.add_unexpected(envelope, UnexpectedBody::Data { bytes, answer: key.map(MatchReport::Own) });
+        Ok(key.map_or(Started::Completed(Status::empty()), Started::InProgress))
     }
 
-    fn send_buffered(&mut self, to: u32, label: Label, buffer: &Buffer) -> Result<Begun> {
-        let share = self.spaces.share(label.context, buffer.len())?;
+    fn send_buffered(&mut self, to: u32, match_key: MatchKey, buffer: &Buffer) -> Result<Started> {
+        let share = self.spaces.compute_share(match_key.context, buffer.len())?;
         let copy = buffer.to_vec();
         self.host.charge_copy(buffer.len());
-        if let Begun::Under(key) =
-            self.dispatch(to, label, Cow::Borrowed(buffer), Some(copy), (false, false))?
+        if let Started::InProgress(key) =
+            self.dispatch(to, match_key, Cow::Borrowed(buffer), Some(copy), (false, false))?
             && let Some(operation) = self.operations.get_mut(key)
         {
-            (operation.free, operation.buffered) = (true, Some(Box::new(share)));
-            self.spaces.take(share);
+            (operation.is_detached, operation.buffered) = (true, Some(Box::new(share)));
+            self.spaces.mark_used(share);
         }
-        Ok(Begun::Over(Status::empty()))
+        Ok(Started::Completed(Status::empty()))
     }
 }

@@ -4,26 +4,26 @@
 use host::{Host, SlotKey};
 use pmi::profile::Traffic;
 
-use crate::coll::check::Ledger;
+use crate::coll::check::CallHistory;
 use crate::error::{Error, Result};
 use crate::p2p::bsend_space::BsendSpaces;
 use crate::p2p::fragments::Fragments;
-use crate::p2p::matching::{Matching, Wanted};
+use crate::p2p::matching::{MatchCriteria, Matching};
 use crate::p2p::operation::{OpState, Operation, Table, UnexpectedBody};
-use crate::p2p::over_portals::{self, Portals, Started};
+use crate::p2p::over_portals::{self, Portals, PortalsStarted};
 use crate::p2p::proto::Proto;
-use crate::p2p::wire::{Called, Label};
+use crate::p2p::wire::{CollCall, MatchKey};
 use crate::peers::transport::Transport;
 use crate::status::Status;
-use crate::tool::{Happening, Watch};
+use crate::tool::{EventRecorder, ToolEvent};
 
 /// How an operation has started.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum Started {
     /// It has completed already.
-    Over(Status),
+    Completed(Status),
     /// It is in progress under this key.
-    Under(SlotKey),
+    InProgress(SlotKey),
 }
 
 /// An operation in several steps, such as a collective operation, or a pair of a send and a receive. Each step starts when the
@@ -32,16 +32,16 @@ pub(crate) trait Task: Send {
     /// Continues as far as possible. Returns its status when it has completed.
     fn advance(&mut self, engine: &mut Engine) -> Option<Status>;
 
-    /// Whether it waits for a message that may never arrive, so that [`Task::doubt`] should ask for it.
-    fn may_doubt(&self) -> bool {
+    /// Whether it waits for a message that may never arrive, so that [`Task::send_coll_checks`] should ask for it.
+    fn may_wait_forever(&self) -> bool {
         false
     }
 
     /// Asks the processes whose messages it has waited for a long time.
-    fn doubt(&self, _engine: &mut Engine) {}
+    fn send_coll_checks(&self, _engine: &mut Engine) {}
 
     /// A process reports that it has called a different operation, or has given up.
-    fn refuse(&mut self, _engine: &mut Engine, _from: u32, _label: Label, _called: Called) {}
+    fn coll_mismatch(&mut self, _engine: &mut Engine, _from: u32, _label: MatchKey, _called: CollCall) {}
 }
 
 /// All point-to-point state of a process.
@@ -74,11 +74,11 @@ pub(crate) struct Engine {
     /// Collective operations that were started as schedules.
     pub(crate) scheduled: u64,
     /// The collective operations that this process has called.
-    pub(super) ledger: Ledger,
+    pub(super) history: CallHistory,
     /// Sends of failed collective operations, which may never be received.
     pub(super) abandoned: Vec<SlotKey>,
     /// The recorder of events, while a tool watches.
-    pub(crate) watch: Option<Box<Watch>>,
+    pub(crate) recorder: Option<Box<EventRecorder>>,
     /// Receives that began with a poll of only their source's stored messages.
     pub(super) fast_receives: u32,
 }
@@ -109,9 +109,9 @@ impl Engine {
             self_traffic: Traffic::default(),
             compared: 0,
             scheduled: 0,
-            ledger: Ledger::default(),
+            history: CallHistory::default(),
             abandoned: Vec::new(),
-            watch: None,
+            recorder: None,
             fast_receives: 0,
         }
     }
@@ -128,36 +128,36 @@ impl Engine {
     }
 
     /// Makes an operation of what has started over Portals, and completes the operations that Portals has reported meanwhile.
-    pub(super) fn begun_by_portals(&mut self, started: Result<Started>) -> Result<Begun> {
-        let begun = match started? {
-            Started::Completed(status) => Begun::Over(status.ok()?),
-            Started::InProgress(name) => {
+    pub(super) fn record_portals_start(&mut self, started: Result<PortalsStarted>) -> Result<Started> {
+        let started = match started? {
+            PortalsStarted::Completed(status) => Started::Completed(status.ok()?),
+            PortalsStarted::InProgress(name) => {
                 let key = self.operations.insert(Operation::new(OpState::Portals(name)));
                 if let Some(portals) = &mut self.portals {
                     portals.set_operation(name, key);
                 }
-                Begun::Under(key)
+                Started::InProgress(key)
             }
         };
-        self.end_of_portals();
-        Ok(begun)
+        self.complete_portals_operations();
+        Ok(started)
     }
 
     /// Completes the operations whose completion Portals has reported.
-    pub(super) fn end_of_portals(&mut self) {
+    pub(super) fn complete_portals_operations(&mut self) {
         while let Some((key, status)) = self.portals.as_deref_mut().and_then(Portals::next_completed) {
-            self.end(key, status);
+            self.complete(key, status);
         }
     }
 
     /// Starts an operation, and removes it if that fails.
-    pub(super) fn started(
+    pub(super) fn start_or_remove(
         &mut self,
         key: SlotKey,
         begin: impl FnOnce(&mut Self) -> Result<()>,
-    ) -> Result<Begun> {
+    ) -> Result<Started> {
         match begin(self) {
-            Ok(()) => Ok(Begun::Under(key)),
+            Ok(()) => Ok(Started::InProgress(key)),
             Err(error) => {
                 self.operations.remove(key);
                 Err(error)
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Messages and bytes from this process to itself.
-    pub(crate) fn own(&self) -> &Traffic {
+    pub(crate) fn self_traffic(&self) -> &Traffic {
         &self.self_traffic
     }
 
@@ -176,29 +176,29 @@ impl Engine {
     }
 
     /// Records an event, while a tool watches.
-    pub(super) fn note(&mut self, what: Happening) {
-        if let Some(watch) = &mut self.watch {
-            watch.note(self.host.now(), what);
+    pub(super) fn record_event(&mut self, what: ToolEvent) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(self.host.now(), what);
         }
     }
 
     /// Counts a long message at the first answer to its RTS, by the protocol that the answer shows, or else by the protocol of the
     /// RTS.
     pub(super) fn count_long(&mut self, key: SlotKey, to: u32, shown: Option<Proto>) {
-        if let Some(Operation { state: OpState::Send { held: Some(held), .. }, .. }) =
+        if let Some(Operation { state: OpState::Send { long_send: Some(long_send), .. }, .. }) =
             self.operations.get_mut(key)
-            && let Some(proto) = held.uncounted.take()
+            && let Some(proto) = long_send.uncounted.take()
         {
-            self.transport.count(to, shown.unwrap_or(proto), held.buffer.len());
+            self.transport.count(to, shown.unwrap_or(proto), long_send.buffer.len());
         }
     }
 
     /// Whether an operation is a send that an answer from this peer may complete. Any other key is invalid, and so is an answer
     /// before this side has copied its pieces; both are ignored.
-    pub(super) fn awaits(&mut self, key: SlotKey, from: u32) -> bool {
+    pub(super) fn accepts_answer_of(&mut self, key: SlotKey, from: u32) -> bool {
         self.operations.get_mut(key).is_some_and(|operation| match &operation.state {
-            OpState::Send { to, answered: true, held } => {
-                *to == from && !held.as_ref().is_some_and(|held| held.is_copied_from())
+            OpState::Send { to, awaits_fin: true, long_send } => {
+                *to == from && !long_send.as_ref().is_some_and(|long_send| long_send.is_copied_from())
             }
             _ => false,
         })
@@ -206,23 +206,23 @@ impl Engine {
 
     /// The error of a lost source, from which no more messages arrive.
     #[inline]
-    pub(crate) fn lost(&self, wanted: &Wanted) -> Option<Error> {
+    pub(crate) fn lost(&self, wanted: &MatchCriteria) -> Option<Error> {
         wanted.source.and_then(|source| self.transport.lost(source)).cloned()
     }
 
     /// Completes an operation with this status.
     #[inline]
-    pub(super) fn end(&mut self, key: SlotKey, status: Status) {
+    pub(super) fn complete(&mut self, key: SlotKey, status: Status) {
         let Some(operation) = self.operations.get_mut(key) else { return };
-        if let OpState::Send { held: Some(_), .. } = operation.state {
+        if let OpState::Send { long_send: Some(_), .. } = operation.state {
             self.long_sends -= 1;
         }
         operation.state = OpState::Completed(status);
         (self.has_completed, self.tasks_ready) = (true, true);
         if let Some(share) = operation.buffered.take() {
-            self.spaces.give_back(*share);
+            self.spaces.release(*share);
         }
-        if operation.free {
+        if operation.is_detached {
             self.operations.remove(key);
         }
     }

@@ -2,33 +2,33 @@
 
 use host::SlotKey;
 
-use super::{Begun, Engine, Task};
+use super::{Engine, Started, Task};
 use crate::p2p::operation::{OpState, Operation};
-use crate::p2p::wire::{Called, Label, Message};
+use crate::p2p::wire::{CollCall, MatchKey, Message};
 use crate::peers::connection::Payload;
 use crate::status::Status;
-use crate::tool::Happening;
+use crate::tool::ToolEvent;
 
 impl Engine {
     /// Starts a task.
-    pub(crate) fn begin(&mut self, mut task: Box<dyn Task>) -> Begun {
+    pub(crate) fn start_task(&mut self, mut task: Box<dyn Task>) -> Started {
         if let Some(status) = task.advance(self) {
-            return Begun::Over(status);
+            return Started::Completed(status);
         }
         let key = self.operations.insert(Operation::new(OpState::Task));
         self.tasks.push((key, task));
-        Begun::Under(key)
+        Started::InProgress(key)
     }
 
-    /// Creates an operation that another part completes, by [`Engine::complete`].
-    pub(crate) fn open(&mut self) -> Begun {
-        Begun::Under(self.operations.insert(Operation::new(OpState::Task)))
+    /// Creates an operation that another part completes, by [`Engine::complete_generalized`].
+    pub(crate) fn start_generalized(&mut self) -> Started {
+        Started::InProgress(self.operations.insert(Operation::new(OpState::Task)))
     }
 
-    /// Completes an operation of [`Engine::open`]; returns whether it was freed, so that no caller asks for it.
-    pub(crate) fn complete(&mut self, key: SlotKey) -> bool {
-        let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.free);
-        self.end(key, Status::empty());
+    /// Completes an operation of [`Engine::start_generalized`]; returns whether it was freed, so that no caller asks for it.
+    pub(crate) fn complete_generalized(&mut self, key: SlotKey) -> bool {
+        let is_abandoned = self.operations.get_mut(key).is_some_and(|operation| operation.is_detached);
+        self.complete(key, Status::empty());
         is_abandoned
     }
 
@@ -38,10 +38,10 @@ impl Engine {
     }
 
     /// Returns a key for a started operation, also if it has completed already.
-    pub(crate) fn under(&mut self, begun: Begun) -> SlotKey {
-        match begun {
-            Begun::Under(key) => key,
-            Begun::Over(status) => self.operations.insert(Operation::new(OpState::Completed(status))),
+    pub(crate) fn key_of(&mut self, started: Started) -> SlotKey {
+        match started {
+            Started::InProgress(key) => key,
+            Started::Completed(status) => self.operations.insert(Operation::new(OpState::Completed(status))),
         }
     }
 
@@ -52,7 +52,7 @@ impl Engine {
             let mut tasks = std::mem::take(&mut self.tasks);
             tasks.retain_mut(|(key, task)| match task.advance(self) {
                 Some(status) => {
-                    self.end(*key, status);
+                    self.complete(*key, status);
                     false
                 }
                 None => true,
@@ -65,41 +65,41 @@ impl Engine {
     }
 
     /// Whether a task may wait for a message that is never sent.
-    pub(crate) fn may_doubt(&self) -> bool {
+    pub(crate) fn may_wait_forever(&self) -> bool {
         // Messages by Portals are not ordered with the questions, which the transport carries.
-        self.portals.is_none() && self.tasks.iter().any(|(_, task)| task.may_doubt())
+        self.portals.is_none() && self.tasks.iter().any(|(_, task)| task.may_wait_forever())
     }
 
     /// This process has waited long: each task asks the processes that it waits for.
-    pub(crate) fn doubt(&mut self) {
+    pub(crate) fn send_coll_checks(&mut self) {
         let mut tasks = std::mem::take(&mut self.tasks);
-        tasks.iter().for_each(|(_, task)| task.doubt(self));
+        tasks.iter().for_each(|(_, task)| task.send_coll_checks(self));
         tasks.append(&mut self.tasks);
         self.tasks = tasks;
     }
 
     /// Records the start of a collective operation.
-    pub(crate) fn called(&mut self, label: Label, called: Called) {
-        self.ledger.begin(label, called);
-        self.note(Happening::Scheduled { kind: called.kind, bytes: called.bytes });
+    pub(crate) fn record_collective(&mut self, match_key: MatchKey, called: CollCall) {
+        self.history.record(match_key, called);
+        self.record_event(ToolEvent::Scheduled { kind: called.kind, bytes: called.bytes });
     }
 
     /// Records the failure of a collective operation.
-    pub(crate) fn gave_up(&mut self, label: Label) {
-        self.ledger.give_up(label);
+    pub(crate) fn record_failure(&mut self, match_key: MatchKey) {
+        self.history.mark_failed(match_key);
     }
 
     /// The process that a send or a receive waits for.
     pub(crate) fn awaited(&mut self, key: SlotKey) -> Option<u32> {
         match &self.operations.get_mut(key)?.state {
-            OpState::Receive(_) | OpState::Plain(_) => self.matching.wanted_by(&key)?.source,
+            OpState::Receive(_) | OpState::PlainReceive(_) => self.matching.criteria_of(&key)?.source,
             OpState::Send { to, .. } => Some(*to),
             _ => None,
         }
     }
 
     /// Sends a message to a process, unless it is lost or is this process.
-    pub(crate) fn tell_of(&mut self, process: u32, message: Message) {
+    pub(crate) fn send_control(&mut self, process: u32, message: Message) {
         if process != self.rank {
             drop(self.transport.send(process, message, Payload::None, None));
         }
@@ -113,23 +113,23 @@ impl Engine {
         }
         self.cancel(key);
         self.free(key);
-        if self.has(key) {
+        if self.contains(key) {
             self.abandoned.push(key);
         }
         true
     }
 
     /// A process asks whether this one has called the same operation.
-    pub(super) fn handle_coll_check(&mut self, from: u32, label: Label, called: Called) {
-        if let Some(called) = self.ledger.differs(label, called) {
-            self.tell_of(from, Message::CollMismatch { label, called });
+    pub(super) fn handle_coll_check(&mut self, from: u32, match_key: MatchKey, called: CollCall) {
+        if let Some(called) = self.history.mismatch(match_key, called) {
+            self.send_control(from, Message::CollMismatch { match_key, called });
         }
     }
 
     /// A process has called a different operation, or has given up.
-    pub(super) fn handle_coll_mismatch(&mut self, from: u32, label: Label, called: Called) {
+    pub(super) fn handle_coll_mismatch(&mut self, from: u32, match_key: MatchKey, called: CollCall) {
         let mut tasks = std::mem::take(&mut self.tasks);
-        tasks.iter_mut().for_each(|(_, task)| task.refuse(self, from, label, called));
+        tasks.iter_mut().for_each(|(_, task)| task.coll_mismatch(self, from, match_key, called));
         tasks.append(&mut self.tasks);
         (self.tasks, self.tasks_ready) = (tasks, true);
     }

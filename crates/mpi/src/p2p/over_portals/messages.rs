@@ -12,15 +12,15 @@ use portals::{
 
 use super::bits::{self, LONG};
 use super::entries::{MESSAGES, READS, failed};
-use super::found::{Found, Name};
-use super::opening;
+use super::found::{FoundMessage, PortalsKey};
+use super::open;
 use super::overflow::Overflow;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::memory::{Buffer, Piece};
-use crate::p2p::matching::{Envelope, Wanted};
+use crate::p2p::matching::{Envelope, MatchCriteria};
 use crate::p2p::operation::{ArrivedData, Receive, Table};
-use crate::p2p::wire::Label;
+use crate::p2p::wire::MatchKey;
 use crate::peers::nic::Port;
 use crate::status::Status;
 
@@ -32,19 +32,19 @@ const IGNORED: u64 = 0;
 
 /// How a send or a receive has started.
 #[derive(Debug)]
-pub(crate) enum Started {
+pub(crate) enum PortalsStarted {
     /// It has completed already.
     Completed(Status),
     /// It is in progress under this name. After [`Portals::set_operation`] has set its operation, [`Portals::next_completed`]
     /// reports its completion.
-    InProgress(Name),
+    InProgress(PortalsKey),
 }
 
 /// A send in progress.
 #[derive(Debug)]
 struct Outgoing {
     to: u32,
-    of: Option<SlotKey>,
+    operation: Option<SlotKey>,
     /// Keeps the data alive until the send completes.
     data: Option<Buffer>,
     /// The entry from which a receive may get the data.
@@ -59,8 +59,17 @@ struct Outgoing {
 
 impl Outgoing {
     fn new(to: u32, is_opened: bool) -> Self {
-        let (of, data, opened, status) = (None, None, None, None);
-        Self { to, of, data, opened, awaits_send: true, awaits_ack: is_opened, awaits_get: is_opened, status }
+        let (operation, data, opened, status) = (None, None, None, None);
+        Self {
+            to,
+            operation,
+            data,
+            opened,
+            awaits_send: true,
+            awaits_ack: is_opened,
+            awaits_get: is_opened,
+            status,
+        }
     }
 }
 
@@ -68,12 +77,12 @@ impl Outgoing {
 #[derive(Debug)]
 struct Incoming {
     receive: Receive,
-    of: Option<SlotKey>,
+    operation: Option<SlotKey>,
     entry: Option<EntryHandle>,
     /// The destination of the data, if the program's memory is not contiguous.
     staging: Option<Buffer>,
     /// The message whose data are being fetched, and its length.
-    getting: Option<(Envelope, u64)>,
+    fetching: Option<(Envelope, u64)>,
     status: Option<Status>,
 }
 
@@ -82,11 +91,11 @@ impl Incoming {
         let buffer = &receive.buffer;
         let own = || Buffer::own(&vec![0; buffer.len() as usize]);
         let staging = if buffer.is_scattered() { Some(own()?) } else { None };
-        Ok(Self { receive, of: None, entry: None, staging, getting: None, status: None })
+        Ok(Self { receive, operation: None, entry: None, staging, fetching: None, status: None })
     }
 
     /// Address and length of the memory that data are received into.
-    fn place(&self) -> (u64, u64) {
+    fn destination(&self) -> (u64, u64) {
         let buffer = self.staging.as_ref().unwrap_or(&self.receive.buffer);
         buffer.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64))
     }
@@ -110,10 +119,10 @@ pub(crate) struct Portals {
     silent: MdHandle,
     sends: Table<Outgoing>,
     receives: Table<Incoming>,
-    under_way: usize,
+    in_flight: usize,
     overflow: Overflow,
     events: VecDeque<Event>,
-    found: Option<Found>,
+    found: Option<FoundMessage>,
     completed: VecDeque<(SlotKey, Status)>,
 }
 
@@ -126,7 +135,7 @@ impl Portals {
         bootstrap: &dyn Bootstrap,
         job: &auth::Key,
     ) -> Result<Self> {
-        let ni = opening::open(host, port, matcher, &job.derive("portals", &[]))?;
+        let ni = open::open(host, port, matcher, &job.derive("portals", &[]))?;
         let set_up = |engine: &mut Engine| {
             engine.set_patient();
             let eq = engine.eq_alloc(EVENTS)?;
@@ -138,9 +147,9 @@ impl Portals {
             };
             Ok((eq, all(MdOptions::empty())?, all(MdOptions::EVENT_SUCCESS_DISABLE)?))
         };
-        let (eq, all, silent) = ni.call(set_up).ok_or_else(closed)?.map_err(failed)?;
-        let overflow = ni.call(Overflow::new).ok_or_else(closed)??;
-        opening::exchange_addresses(&ni, bootstrap)?;
+        let (eq, all, silent) = ni.call(set_up).ok_or_else(closed_error)?.map_err(failed)?;
+        let overflow = ni.call(Overflow::new).ok_or_else(closed_error)??;
+        open::exchange_addresses(&ni, bootstrap)?;
         Ok(Self {
             ni,
             host: host.clone(),
@@ -149,7 +158,7 @@ impl Portals {
             silent,
             sends: Table::default(),
             receives: Table::default(),
-            under_way: 0,
+            in_flight: 0,
             overflow,
             events: VecDeque::new(),
             found: None,
@@ -166,16 +175,16 @@ impl Portals {
     fn call<T>(&mut self, act: impl FnOnce(&mut Engine) -> portals::Result<T>) -> Result<T> {
         let Self { ni, eq, events, .. } = self;
         let done = ni.call_then(act, |engine, done| {
-            take_all(engine, *eq, events);
+            fetch_events(engine, *eq, events);
             done
         });
-        done.ok_or_else(closed)?.map_err(failed)
+        done.ok_or_else(closed_error)?.map_err(failed)
     }
 
     /// Sends bytes, if the message can be sent immediately; returns whether it was. If not, nothing has happened.
     #[inline]
-    pub(crate) fn send_piece(&mut self, to: u32, label: Label, piece: Piece) -> bool {
-        let Some(bits) = bits::match_bits_of(label) else { return false };
+    pub(crate) fn try_send(&mut self, to: u32, match_key: MatchKey, piece: Piece) -> bool {
+        let Some(bits) = bits::match_bits_of(match_key) else { return false };
         let (offset, len) = piece.place();
         let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), IGNORED);
         let local = Local { md: self.silent, offset };
@@ -185,14 +194,19 @@ impl Portals {
     /// Receives bytes into one piece without posting a receive, if the matching message is the next message from its source; polls
     /// `polls` times. Returns its tag and its length; if `None`, nothing has happened.
     #[inline]
-    pub(crate) fn take_piece(&self, wanted: &Wanted, into: Piece, polls: u32) -> Option<(i32, usize)> {
-        match self.take_at_once(wanted, into.place(), polls) {
+    pub(crate) fn try_receive(
+        &self,
+        wanted: &MatchCriteria,
+        into: Piece,
+        polls: u32,
+    ) -> Option<(i32, usize)> {
+        match self.try_receive_put(wanted, into.place(), polls) {
             Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
             Taken::Nothing | Taken::Other => None,
         }
     }
 
-    /// Receives as [`Portals::take_piece`] does, for a [`Receive`]. Breaks with its status, or with `None` if a later poll cannot
+    /// Receives as [`Portals::try_receive`] does, for a [`Receive`]. Breaks with its status, or with `None` if a later poll cannot
     /// succeed either.
     #[inline]
     pub(crate) fn receive_stored(&self, receive: &Receive, polls: u32) -> ControlFlow<Option<Status>> {
@@ -200,10 +214,10 @@ impl Portals {
         let (Some((addr, len)), Some(source)) = (receive.buffer.one_piece(), wanted.source) else {
             return ControlFlow::Break(None);
         };
-        match self.take_at_once(wanted, (addr as u64, len as u64), polls) {
+        match self.try_receive_put(wanted, (addr as u64, len as u64), polls) {
             Taken::Put(bits, len) => {
-                let label = Label { context: wanted.context, tag: bits::tag(bits) };
-                ControlFlow::Break(Some(receive.status(&Envelope { source, label }, len)))
+                let match_key = MatchKey { context: wanted.context, tag: bits::tag(bits) };
+                ControlFlow::Break(Some(receive.status(&Envelope { source, match_key }, len)))
             }
             Taken::Nothing => ControlFlow::Continue(()),
             Taken::Other => ControlFlow::Break(None),
@@ -211,32 +225,38 @@ impl Portals {
     }
 
     #[inline]
-    fn take_at_once(&self, wanted: &Wanted, (addr, len): (u64, u64), polls: u32) -> Taken {
+    fn try_receive_put(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> Taken {
         let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return Taken::Other };
         let source = source_of(wanted);
-        let options = ONCE | EntryOptions::NO_TRUNCATE;
+        let options = ONE_MESSAGE | EntryOptions::NO_TRUNCATE;
         let entry =
             Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), options) };
         self.ni.take_at_once(MESSAGES, &entry, polls)
     }
 
-    /// Starts a send. With `answered` it completes when a receive has got the message.
+    /// Starts a send. With `synchronous` it completes when a receive has got the message.
     ///
     /// # Errors
     /// Portals has no room for it, or cannot deliver it.
-    pub(crate) fn send(&mut self, to: u32, label: Label, buffer: &Buffer, answered: bool) -> Result<Started> {
-        let bits = bits::match_bits_of(label).ok_or_else(uncarried)?;
+    pub(crate) fn send(
+        &mut self,
+        to: u32,
+        match_key: MatchKey,
+        buffer: &Buffer,
+        synchronous: bool,
+    ) -> Result<PortalsStarted> {
+        let bits = bits::match_bits_of(match_key).ok_or_else(not_carried_error)?;
         let copy = if buffer.is_scattered() { Some(buffer.copied()?) } else { None };
         let data = copy.as_ref().unwrap_or(buffer);
         let (addr, len) = data.one_piece().map_or((0, 0), |(addr, len)| (addr as u64, len as u64));
         let is_long = len > EAGER_MAX;
-        let is_opened = is_long || answered;
+        let is_opened = is_long || synchronous;
         let target = Process::rank(to);
         if !is_opened {
             let local = Local { md: self.silent, offset: addr };
             let put = transfer(Action::Put, len, (target, MESSAGES), IGNORED);
             if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
-                return Ok(Started::Completed(Status::empty()));
+                return Ok(PortalsStarted::Completed(Status::empty()));
             }
         }
         let key = self.sends.insert(Outgoing::new(to, is_opened));
@@ -248,13 +268,13 @@ impl Portals {
             hdr_data: if is_opened { number } else { IGNORED },
             ..transfer(Action::Put, len, (target, MESSAGES), number)
         };
-        let entry = is_opened.then(|| opened(Region::new(addr, len), number, target));
-        let begun = self.call(|engine| {
-            let opened = entry.map(|entry| engine.append(READ_PLACE, entry, number)).transpose()?;
+        let entry = is_opened.then(|| exposed_entry(Region::new(addr, len), number, target));
+        let done = self.call(|engine| {
+            let opened = entry.map(|entry| engine.append(READ_LIST, entry, number)).transpose()?;
             engine.transfer(&put).map(|()| opened)
         });
-        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
-        match begun {
+        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed_error()) };
+        match done {
             Ok(opened) => outgoing.opened = opened,
             Err(error) => {
                 self.sends.remove(key);
@@ -262,51 +282,56 @@ impl Portals {
             }
         }
         self.handle_events();
-        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed()) };
+        let Some(outgoing) = self.sends.get_mut(key) else { return Err(closed_error()) };
         if let Some(status) = outgoing.status.take() {
             self.sends.remove(key);
-            return Ok(Started::Completed(status));
+            return Ok(PortalsStarted::Completed(status));
         }
         outgoing.data = Some(copy.unwrap_or_else(|| buffer.clone()));
-        self.under_way += 1;
-        Ok(Started::InProgress(Name::Send(key)))
+        self.in_flight += 1;
+        Ok(PortalsStarted::InProgress(PortalsKey::Send(key)))
     }
 
     /// Starts a receive.
     ///
     /// # Errors
     /// Portals has no room for it.
-    pub(crate) fn receive(&mut self, receive: Receive) -> Result<Started> {
-        let (match_bits, ignore_bits) = bits::receive_bits_of(&receive.wanted).ok_or_else(uncarried)?;
+    pub(crate) fn receive(&mut self, receive: Receive) -> Result<PortalsStarted> {
+        let (match_bits, ignore_bits) =
+            bits::receive_bits_of(&receive.wanted).ok_or_else(not_carried_error)?;
         let source = source_of(&receive.wanted);
         let incoming = Incoming::new(receive)?;
-        let (addr, len) = incoming.place();
-        let entry =
-            Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), ONCE) };
+        let (addr, len) = incoming.destination();
+        let entry = Entry {
+            source,
+            match_bits,
+            ignore_bits,
+            ..Entry::taking_all(Region::new(addr, len), ONE_MESSAGE)
+        };
         let key = self.receives.insert(incoming);
         let place = ListId { pt_index: MESSAGES, list: List::Priority };
-        let begun = self.call(|engine| engine.append(place, entry, key.number()));
-        match (begun, self.receives.get_mut(key)) {
+        let done = self.call(|engine| engine.append(place, entry, key.number()));
+        match (done, self.receives.get_mut(key)) {
             (Ok(entry), Some(incoming)) => incoming.entry = Some(entry),
-            (Ok(_), None) => return Err(closed()),
+            (Ok(_), None) => return Err(closed_error()),
             (Err(error), _) => {
                 self.receives.remove(key);
                 return Err(error);
             }
         }
         self.handle_events();
-        Ok(self.received(key))
+        Ok(self.receive_started(key))
     }
 
     /// Returns how a receive has started.
-    fn received(&mut self, key: SlotKey) -> Started {
+    fn receive_started(&mut self, key: SlotKey) -> PortalsStarted {
         let status = self.receives.get_mut(key).and_then(|incoming| incoming.status.take());
         match status {
             Some(status) => {
                 self.receives.remove(key);
-                Started::Completed(status)
+                PortalsStarted::Completed(status)
             }
-            None => Started::InProgress(Name::Receive(key)),
+            None => PortalsStarted::InProgress(PortalsKey::Receive(key)),
         }
     }
 
@@ -314,33 +339,33 @@ impl Portals {
     ///
     /// # Errors
     /// As [`Portals::receive`].
-    pub(crate) fn receive_found(&mut self, receive: Receive, found: &Found) -> Result<Started> {
+    pub(crate) fn receive_found(&mut self, receive: Receive, found: &FoundMessage) -> Result<PortalsStarted> {
         if !found.is_long {
-            let status = receive.take(&found.envelope, ArrivedData::Bytes(&found.bytes));
-            self.get(found, (0, 0), IGNORED);
+            let status = receive.store(&found.envelope, ArrivedData::Bytes(&found.bytes));
+            self.get_exposed(found, (0, 0), IGNORED);
             self.handle_events();
-            return Ok(Started::Completed(status));
+            return Ok(PortalsStarted::Completed(status));
         }
         let key = self.receives.insert(Incoming::new(receive)?);
-        self.get_all(key, found);
+        self.fetch_long(key, found);
         self.handle_events();
-        Ok(self.received(key))
+        Ok(self.receive_started(key))
     }
 
     /// Sets the operation of a send or a receive, under which its completion is reported.
-    pub(crate) fn set_operation(&mut self, name: Name, to: SlotKey) {
-        let of = match name {
-            Name::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.of),
-            Name::Receive(key) => self.receives.get_mut(key).map(|incoming| &mut incoming.of),
+    pub(crate) fn set_operation(&mut self, name: PortalsKey, to: SlotKey) {
+        let operation = match name {
+            PortalsKey::Send(key) => self.sends.get_mut(key).map(|outgoing| &mut outgoing.operation),
+            PortalsKey::Receive(key) => self.receives.get_mut(key).map(|incoming| &mut incoming.operation),
         };
-        if let Some(of) = of {
-            *of = Some(to);
+        if let Some(operation) = operation {
+            *operation = Some(to);
         }
     }
 
     /// Removes a receive that no message has matched; returns whether it did.
-    pub(crate) fn cancel(&mut self, name: Name) -> bool {
-        let Name::Receive(key) = name else { return false };
+    pub(crate) fn cancel(&mut self, name: PortalsKey) -> bool {
+        let PortalsKey::Receive(key) = name else { return false };
         let Some(entry) = self.receives.get_mut(key).and_then(|incoming| incoming.entry) else {
             return false;
         };
@@ -353,37 +378,37 @@ impl Portals {
     }
 
     /// Returns the message that a receive would get.
-    pub(crate) fn probe(&mut self, wanted: &Wanted) -> Option<Found> {
+    pub(crate) fn probe(&mut self, wanted: &MatchCriteria) -> Option<FoundMessage> {
         self.search(wanted, Search::Only)
     }
 
     /// Takes the message that a receive would get out of matching.
-    pub(crate) fn claim(&mut self, wanted: &Wanted) -> Option<Found> {
+    pub(crate) fn mprobe(&mut self, wanted: &MatchCriteria) -> Option<FoundMessage> {
         self.search(wanted, Search::Delete)
     }
 
-    fn search(&mut self, wanted: &Wanted, search: Search) -> Option<Found> {
+    fn search(&mut self, wanted: &MatchCriteria, search: Search) -> Option<FoundMessage> {
         let (match_bits, ignore_bits) = bits::receive_bits_of(wanted)?;
         let entry = Entry {
             source: source_of(wanted),
             match_bits,
             ignore_bits,
-            ..Entry::taking_all(Region::new(0, 0), ONCE)
+            ..Entry::taking_all(Region::new(0, 0), ONE_MESSAGE)
         };
         self.found = None;
         // The search's result is an event that has been fetched already: unexpected messages are short, or only a header.
         self.call(|engine| engine.search(MESSAGES, entry, search, CLAIM)).ok()?;
         self.handle_events();
         let mut found = self.found.take()?;
-        found.envelope.label.context = wanted.context;
+        found.envelope.match_key.context = wanted.context;
         Some(found)
     }
 
     /// Drops the messages of a freed context.
-    pub(crate) fn forget(&mut self, context: u64) {
-        let wanted = Wanted { context, source: None, tag: None };
+    pub(crate) fn drop_context(&mut self, context: u64) {
+        let wanted = MatchCriteria { context, source: None, tag: None };
         let Some((match_bits, ignore_bits)) = bits::receive_bits_of(&wanted) else { return };
-        let options = ONCE - EntryOptions::USE_ONCE;
+        let options = ONE_MESSAGE - EntryOptions::USE_ONCE;
         let entry = Entry { match_bits, ignore_bits, ..Entry::taking_all(Region::new(0, 0), options) };
         // A search fails only for an invalid entry.
         self.call(|engine| engine.search(MESSAGES, entry, Search::Delete, IGNORED)).unwrap_or(());
@@ -393,7 +418,7 @@ impl Portals {
     /// Polls for events.
     pub(crate) fn poll(&mut self) {
         let Self { ni, eq, events, .. } = self;
-        ni.look(|engine| take_all(engine, *eq, events));
+        ni.look(|engine| fetch_events(engine, *eq, events));
         self.handle_events();
     }
 
@@ -409,7 +434,7 @@ impl Portals {
 
     /// Whether all messages have been sent, and fetched where necessary, and no peer waits for data or an answer from this process.
     pub(crate) fn is_drained(&self) -> bool {
-        self.under_way == 0 && self.ni.is_idle()
+        self.in_flight == 0 && self.ni.is_idle()
     }
 
     /// Handles all fetched events, including those caused by handling them.
@@ -422,31 +447,31 @@ impl Portals {
     fn handle_event(&mut self, event: &Event) {
         let key = SlotKey::from_number(event.user_ptr);
         match event.kind {
-            EventKind::Send => self.sending(key, |outgoing| {
+            EventKind::Send => self.handle_send_event(key, |outgoing| {
                 outgoing.awaits_send = false;
                 // A failed send is reported by no other event.
                 event.fail != Fail::Ok
             }),
-            EventKind::Ack => self.sending(key, |outgoing| {
+            EventKind::Ack => self.handle_send_event(key, |outgoing| {
                 outgoing.awaits_ack = false;
                 outgoing.awaits_get &= event.fail == Fail::Ok && event.list == List::Overflow;
                 event.fail != Fail::Ok
             }),
-            EventKind::Get => self.sending(key, |outgoing| {
+            EventKind::Get => self.handle_send_event(key, |outgoing| {
                 (outgoing.awaits_get, outgoing.opened) = (false, None);
                 event.fail != Fail::Ok
             }),
             EventKind::Put => {
                 let envelope = self.envelope(key, event);
-                self.arrived(key, event, envelope, event.rlength);
+                self.complete_arrival(key, event, envelope, event.rlength);
             }
             EventKind::Reply => {
-                let getting = self.receives.get_mut(key).and_then(|incoming| incoming.getting);
-                self.arrived(
+                let fetching = self.receives.get_mut(key).and_then(|incoming| incoming.fetching);
+                self.complete_arrival(
                     key,
                     event,
-                    getting.map(|(envelope, _)| envelope),
-                    getting.map_or(0, |(_, len)| len),
+                    fetching.map(|(envelope, _)| envelope),
+                    fetching.map_or(0, |(_, len)| len),
                 );
             }
             EventKind::PutOverflow => self.handle_overflow(key, event),
@@ -456,37 +481,37 @@ impl Portals {
                 // Without memory for another block, messages wait at their senders until this process has received some.
                 let _ = self.ni.call(|engine| overflow.link(engine));
             }
-            EventKind::AutoFree => self.overflow.emptied(event.user_ptr),
+            EventKind::AutoFree => self.overflow.free_block(event.user_ptr),
             _ => {}
         }
     }
 
     fn envelope(&mut self, key: SlotKey, event: &Event) -> Option<Envelope> {
         let context = self.receives.get_mut(key)?.receive.wanted.context;
-        let label = Label { context, tag: bits::tag(event.match_bits) };
-        Some(Envelope { source: event.initiator.nid, label })
+        let match_key = MatchKey { context, tag: bits::tag(event.match_bits) };
+        Some(Envelope { source: event.initiator.nid, match_key })
     }
 
     /// Handles an event of a send; `now` returns whether the send has failed.
-    fn sending(&mut self, key: SlotKey, now: impl FnOnce(&mut Outgoing) -> bool) {
+    fn handle_send_event(&mut self, key: SlotKey, now: impl FnOnce(&mut Outgoing) -> bool) {
         let Some(outgoing) = self.sends.get_mut(key) else { return };
         let has_failed = now(outgoing);
         let awaits = outgoing.awaits_send || outgoing.awaits_ack || outgoing.awaits_get;
         if awaits && !has_failed {
             return;
         }
-        let (to, of, opened) = (outgoing.to, outgoing.of, outgoing.opened.take());
+        let (to, operation, opened) = (outgoing.to, outgoing.operation, outgoing.opened.take());
         if let Some(entry) = opened {
             // If a receive gets the data at this moment, the entry is unlinked by that.
             self.ni.call(|engine| engine.unlink(entry).unwrap_or(()));
         }
         let lost = || Status::failed(Error::lost(to, "Portals could not deliver the message"));
         let status = if has_failed { lost() } else { Status::empty() };
-        match of {
-            Some(of) => {
-                self.completed.push_back((of, status));
+        match operation {
+            Some(operation) => {
+                self.completed.push_back((operation, status));
                 self.sends.remove(key);
-                self.under_way -= 1;
+                self.in_flight -= 1;
             }
             None => {
                 if let Some(outgoing) = self.sends.get_mut(key) {
@@ -497,7 +522,7 @@ impl Portals {
     }
 
     /// The data of a message have been stored for a receive.
-    fn arrived(&mut self, key: SlotKey, event: &Event, envelope: Option<Envelope>, len: u64) {
+    fn complete_arrival(&mut self, key: SlotKey, event: &Event, envelope: Option<Envelope>, len: u64) {
         let (Some(incoming), Some(envelope)) = (self.receives.get_mut(key), envelope) else { return };
         let status = if event.fail == Fail::Ok {
             incoming.unpack(event.mlength);
@@ -505,7 +530,7 @@ impl Portals {
         } else {
             Status::failed(Error::lost(envelope.source, "Portals could not deliver its message"))
         };
-        self.end_receive(key, status);
+        self.complete_receive(key, status);
     }
 
     /// A message arrived before the receive that matches it.
@@ -515,64 +540,64 @@ impl Portals {
             return;
         }
         let Some(envelope) = self.envelope(key, event) else { return };
-        let found = Found::from_event(envelope, event);
+        let found = FoundMessage::from_event(envelope, event);
         if found.is_long {
-            return self.get_all(key, &found);
+            return self.fetch_long(key, &found);
         }
         let Some(incoming) = self.receives.get_mut(key) else { return };
         self.host.charge_copy(event.mlength);
         let status = match self.overflow.find(event.start) {
             Some((block, at)) => {
-                incoming.receive.take(&envelope, ArrivedData::Slot(block, at, event.mlength as usize))
+                incoming.receive.store(&envelope, ArrivedData::Slot(block, at, event.mlength as usize))
             }
             None => Status::failed(Error::new(
                 Class::INTERN,
                 "Portals stored a message outside of all overflow blocks",
             )),
         };
-        self.get(&found, (0, 0), IGNORED);
-        self.end_receive(key, status);
+        self.get_exposed(&found, (0, 0), IGNORED);
+        self.complete_receive(key, status);
     }
 
     /// The message that a search found, with the data of a short message, since the next event may free them.
-    fn find(&self, event: &Event) -> Option<Found> {
-        let label = Label { context: 0, tag: bits::tag(event.match_bits) };
-        let found = Found::from_event(Envelope { source: event.initiator.nid, label }, event);
+    fn find(&self, event: &Event) -> Option<FoundMessage> {
+        let match_key = MatchKey { context: 0, tag: bits::tag(event.match_bits) };
+        let found = FoundMessage::from_event(Envelope { source: event.initiator.nid, match_key }, event);
         if event.kind == EventKind::Search || found.is_long {
             return Some(found);
         }
         let (block, at) = self.overflow.find(event.start)?;
         let bytes = block.to_vec(at..at + event.mlength as usize).ok()?;
-        Some(Found { bytes, ..found })
+        Some(FoundMessage { bytes, ..found })
     }
 
     /// Fetches the data of a long message from its sender.
-    fn get_all(&mut self, key: SlotKey, found: &Found) {
+    fn fetch_long(&mut self, key: SlotKey, found: &FoundMessage) {
         let Some(incoming) = self.receives.get_mut(key) else { return };
-        incoming.getting = Some((found.envelope, found.len));
-        let (addr, room) = incoming.place();
-        self.get(found, (addr, found.len.min(room)), key.number());
+        incoming.fetching = Some((found.envelope, found.len));
+        let (addr, room) = incoming.destination();
+        self.get_exposed(found, (addr, found.len.min(room)), key.number());
     }
 
     /// Gets `len` bytes of the data that a sender has exposed, if it has: this also reports the match to the sender.
-    fn get(&mut self, found: &Found, (addr, len): (u64, u64), number: u64) {
-        if found.opened == IGNORED {
+    fn get_exposed(&mut self, found: &FoundMessage, (addr, len): (u64, u64), number: u64) {
+        if found.exposed_bits == IGNORED {
             return;
         }
         let get = Transfer {
             get: Some(Local { md: self.all, offset: addr }),
-            match_bits: found.opened,
+            match_bits: found.exposed_bits,
             ..transfer(Action::Get, len, (Process::rank(found.envelope.source), READS), number)
         };
         // A transfer is refused only if it is invalid.
         self.call(|engine| engine.transfer(&get)).unwrap_or(());
     }
 
-    fn end_receive(&mut self, key: SlotKey, status: Status) {
+    fn complete_receive(&mut self, key: SlotKey, status: Status) {
         let Some(incoming) = self.receives.get_mut(key) else { return };
-        match incoming.of {
-            Some(of) => {
-                self.completed.push_back((of, status));
+        match incoming.operation {
+            Some(operation) => {
+                self.completed.push_back((operation, status));
                 self.receives.remove(key);
             }
             None => incoming.status = Some(status),
@@ -581,16 +606,16 @@ impl Portals {
 }
 
 /// Entry options of a receive: it takes one message, and reports no event but that.
-const ONCE: EntryOptions = EntryOptions::OP_PUT
+const ONE_MESSAGE: EntryOptions = EntryOptions::OP_PUT
     .union(EntryOptions::USE_ONCE)
     .union(EntryOptions::EVENT_LINK_DISABLE)
     .union(EntryOptions::EVENT_UNLINK_DISABLE);
 /// The list of entries that expose data for receivers.
-const READ_PLACE: ListId = ListId { pt_index: READS, list: List::Priority };
+const READ_LIST: ListId = ListId { pt_index: READS, list: List::Priority };
 
 /// An entry for one get by one process, under a number.
-fn opened(region: Region, number: u64, process: Process) -> Entry {
-    let options = (ONCE - EntryOptions::OP_PUT) | EntryOptions::OP_GET;
+fn exposed_entry(region: Region, number: u64, process: Process) -> Entry {
+    let options = (ONE_MESSAGE - EntryOptions::OP_PUT) | EntryOptions::OP_GET;
     let source = Source::of(process);
     Entry { source, match_bits: number, ignore_bits: 0, ..Entry::taking_all(region, options) }
 }
@@ -611,20 +636,20 @@ fn transfer(action: Action, length: u64, (target, pt_index): (Process, u32), use
     }
 }
 
-fn source_of(wanted: &Wanted) -> Source {
+fn source_of(wanted: &MatchCriteria) -> Source {
     wanted.source.map_or(Source::ANY, |source| Source::of(Process::rank(source)))
 }
 
-fn take_all(engine: &mut Engine, eq: EqHandle, into: &mut VecDeque<Event>) {
+fn fetch_events(engine: &mut Engine, eq: EqHandle, into: &mut VecDeque<Event>) {
     while let Ok(Some((event, _))) = engine.eq_get(eq) {
         into.push_back(event);
     }
 }
 
-fn closed() -> Error {
+fn closed_error() -> Error {
     Error::new(Class::INTERN, "the Portals interface is closed")
 }
 
-fn uncarried() -> Error {
+fn not_carried_error() -> Error {
     Error::new(Class::INTERN, "Portals does not carry messages of this context")
 }

@@ -18,15 +18,15 @@
 //! | `bits` | contexts and tags as match bits |
 //! | `entries` | the portal table entries, and the conversion of their errors |
 //! | `overflow` | memory for messages that arrive before their receives |
-//! | `opening` | opens the interface and maps ranks to processes |
+//! | `open` | opens the interface and maps ranks to processes |
 
 mod bits;
 mod entries;
 mod found;
 mod messages;
-mod opening;
+mod open;
 mod overflow;
 
 pub(crate) use bits::carries;
-pub(crate) use found::{Found, Name};
-pub(crate) use messages::{Portals, Started};
+pub(crate) use found::{FoundMessage, PortalsKey};
+pub(crate) use messages::{Portals, PortalsStarted};

@@ -33,7 +33,7 @@ impl Overflow {
             EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE | EntryOptions::EVENT_COMM_DISABLE;
         let headers =
             Entry { match_bits: LONG, ignore_bits: !LONG, ..Entry::taking_all(Region::new(0, 0), options) };
-        engine.append(PLACE, headers, 0).map_err(failed)?;
+        engine.append(OVERFLOW_LIST, headers, 0).map_err(failed)?;
         Ok(overflow)
     }
 
@@ -57,13 +57,13 @@ impl Overflow {
             min_free: EAGER_MAX,
             ..Entry::taking_all(Region::new(block.addr(), BLOCK as u64), options)
         };
-        engine.append(PLACE, entry, block.addr()).map_err(failed)?;
+        engine.append(OVERFLOW_LIST, entry, block.addr()).map_err(failed)?;
         self.blocks.insert(block.addr(), block);
         Ok(())
     }
 
     /// Frees a block that holds no message any more.
-    pub(super) fn emptied(&mut self, block: u64) {
+    pub(super) fn free_block(&mut self, block: u64) {
         if let Some(block) = self.blocks.remove(&block)
             && self.spare.len() < SPARE
         {
@@ -79,4 +79,4 @@ impl Overflow {
     }
 }
 
-const PLACE: ListId = ListId { pt_index: MESSAGES, list: List::Overflow };
+const OVERFLOW_LIST: ListId = ListId { pt_index: MESSAGES, list: List::Overflow };

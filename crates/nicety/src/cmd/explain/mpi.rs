@@ -1,8 +1,8 @@
 //! `nicety explain mpi`: the protocol for each message size, and the algorithm for each collective, on a device and for a
 //! number of ranks, and why. Nothing is measured: these are the choices of our MPI library.
 
-use collectives::{Case, Stretch, stretches};
-use mpi::{Cost, Costs, Kind, Protocol, Tuning, cost, protocols, shared_bytes};
+use collectives::{Case, SizeRange, size_ranges};
+use mpi::{CollKind, Cost, Costs, Protocol, Tuning, cost, protocols, shared_bytes};
 use serde::Serialize;
 
 use crate::error::{Failure, OK, Outcome, one_line};
@@ -93,7 +93,7 @@ impl Document {
             ranks,
             messages,
             costs: Assumed::of(device, costs),
-            collectives: Kind::ALL
+            collectives: CollKind::ALL
                 .into_iter()
                 .flat_map(|kind| chosen(kind, (ranks, shared), costs))
                 .collect(),
@@ -127,7 +127,7 @@ impl Document {
         for Chosen { collective, calls, from_bytes, algorithm, us, why } in collectives {
             let again = std::mem::replace(&mut before, (collective, *calls)) == (*collective, *calls);
             let name = if again { "" } else { calls.unwrap_or(collective) };
-            let from = if *collective == Kind::Barrier.name() {
+            let from = if *collective == CollKind::Barrier.name() {
                 String::new()
             } else {
                 format!("from {from_bytes} B")
@@ -164,30 +164,30 @@ fn us(seconds: f64) -> f64 {
 }
 
 /// The choices for a kind of collective by size; unusual calls have entries of their own where their choice differs.
-fn chosen(kind: Kind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<Chosen> {
+fn chosen(kind: CollKind, (ranks, shared): (u32, u64), costs: Costs) -> Vec<Chosen> {
     let (size, bytes) = (ranks as usize, 0);
-    let case = Case { kind, size, bytes, commutative: true, even: true, segment: 0, shared };
-    let line = |calls, stretch: Stretch| Chosen {
+    let case = Case { kind, size, bytes, commutative: true, equal_blocks: true, segment: 0, shared };
+    let line = |calls, range: SizeRange| Chosen {
         collective: kind.name(),
         calls,
-        from_bytes: stretch.from,
-        algorithm: stretch.algorithm.name,
-        us: us(stretch.seconds),
-        why: stretch.reason,
+        from_bytes: range.from,
+        algorithm: range.algorithm.name,
+        us: us(range.seconds),
+        why: range.reason,
     };
-    let usual = stretches(case, costs, MOST);
-    let names = |all: &[Stretch]| all.iter().map(|one| (one.from, one.algorithm.name)).collect::<Vec<_>>();
+    let usual = size_ranges(case, costs, MOST);
+    let names = |all: &[SizeRange]| all.iter().map(|one| (one.from, one.algorithm.name)).collect::<Vec<_>>();
     let usual_names = names(&usual);
-    let mut lines: Vec<Chosen> = usual.into_iter().map(|stretch| line(None, stretch)).collect();
+    let mut lines: Vec<Chosen> = usual.into_iter().map(|range| line(None, range)).collect();
     let unusual = match kind {
         _ if kind.reduces() => Some(("not commutative", Case { commutative: false, ..case })),
-        _ if kind.has_blocks() => Some(("sizes differ", Case { even: false, ..case })),
+        _ if kind.has_blocks() => Some(("sizes differ", Case { equal_blocks: false, ..case })),
         _ => None,
     };
     if let Some((calls, case)) = unusual {
-        let other = stretches(case, costs, MOST);
+        let other = size_ranges(case, costs, MOST);
         if names(&other) != usual_names {
-            lines.extend(other.into_iter().map(|stretch| line(Some(calls), stretch)));
+            lines.extend(other.into_iter().map(|range| line(Some(calls), range)));
         }
     }
     lines
@@ -202,14 +202,14 @@ mod tests {
         for device in ["shm", "model:mt23108-vapi"] {
             let document = Document::of(device, 4).expect("it opens");
             assert!(document.messages[0].from_bytes == 0 && document.messages.len() >= 2);
-            for kind in Kind::ALL {
+            for kind in CollKind::ALL {
                 let lines = || document.collectives.iter().filter(move |line| line.collective == kind.name());
                 assert_eq!(lines().next().map(|line| line.from_bytes), Some(1), "{}", kind.name());
                 assert!(lines().all(|line| !line.why.is_empty() && line.us >= 0.0));
             }
             let text = document.text(100, false);
             assert!(text.lines().all(|line| line.chars().count() <= 110), "{text}");
-            assert!(Kind::ALL.iter().all(|kind| text.contains(&format!("  {} ", kind.name()))), "{text}");
+            assert!(CollKind::ALL.iter().all(|kind| text.contains(&format!("  {} ", kind.name()))), "{text}");
         }
     }
 

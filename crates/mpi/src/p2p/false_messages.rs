@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use host::SlotKey;
 
-use crate::bootstrap::{Board, Seat};
+use crate::bootstrap::{LocalBootstrap, LocalKvs};
 use crate::error::Class;
 use crate::memory::Buffer;
 use crate::p2p::engine::Mode;
-use crate::p2p::matching::Wanted;
-use crate::p2p::operation::{Names, Receive};
-use crate::p2p::wire::{Exposed, Label, Message};
+use crate::p2p::matching::MatchCriteria;
+use crate::p2p::operation::{Receive, SourceRanks};
+use crate::p2p::wire::{Exposed, MatchKey, Message};
 use crate::peers::connection::Payload;
 use crate::peers::nic::Port;
 use crate::process::{Config, Process};
 
 const LEN: usize = 1 << 20;
-const LABEL: Label = Label { context: 77, tag: 1 };
+const LABEL: MatchKey = MatchKey { context: 77, tag: 1 };
 /// The number of pieces of a message of this length.
 const PIECES: u32 = 8;
 
@@ -34,16 +34,18 @@ fn job<const SIZE: usize>() -> [Process; SIZE] {
 
 /// The processes of [`job`], connected over another device.
 fn job_on<const SIZE: usize>(name: &str) -> [Process; SIZE] {
-    let (host, board) = (host::real::host(), Board::new(SIZE as u32));
-    let start = |seat: Arc<Seat>| {
+    let (host, kvs) = (host::real::host(), LocalKvs::new(SIZE as u32));
+    let start = |bootstrap: Arc<LocalBootstrap>| {
         let device = fabric::open(name, &host).expect("a device");
         let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: name.into() }];
         let config = Config { ports, node: "here".into(), ..Config::default() };
-        Process::start(&host, &config, seat).expect("a job")
+        Process::start(&host, &config, bootstrap).expect("a job")
     };
-    let seats: [_; SIZE] = std::array::from_fn(|rank| board.seat(rank as u32, &host));
+    let bootstraps: [_; SIZE] = std::array::from_fn(|rank| kvs.bootstrap(rank as u32, &host));
     let all = std::thread::scope(|scope| {
-        seats.map(|seat| scope.spawn(|| start(seat))).map(|process| process.join().expect("started"))
+        bootstraps
+            .map(|bootstrap| scope.spawn(|| start(bootstrap)))
+            .map(|process| process.join().expect("started"))
     });
     let others = 1..SIZE as u32;
     others.clone().for_each(|other| all[0].core().with(|e| e.transport.connect(other)).expect("reached"));
@@ -72,8 +74,8 @@ fn begin_send(process: &Process, buffer: &Buffer) -> SlotKey {
 
 fn begin_send_to(to: u32, process: &Process, buffer: &Buffer) -> SlotKey {
     process.core().with(|engine| {
-        let begun = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
-        engine.under(begun)
+        let started = engine.send(to, LABEL, buffer, Mode::Standard).expect("reached");
+        engine.key_of(started)
     })
 }
 
@@ -83,11 +85,11 @@ fn begin_receive(process: &Process, buffer: &Buffer) -> SlotKey {
 }
 
 fn begin_receive_from(from: u32, process: &Process, buffer: &Buffer) -> SlotKey {
-    let wanted = Wanted { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
-    let receive = Receive { wanted, buffer: buffer.clone(), names: Names::One(from as i32) };
+    let wanted = MatchCriteria { context: LABEL.context, source: Some(from), tag: Some(LABEL.tag) };
+    let receive = Receive { wanted, buffer: buffer.clone(), sources: SourceRanks::One(from as i32) };
     process.core().with(|engine| {
-        let begun = engine.receive(receive);
-        engine.under(begun)
+        let started = engine.receive(receive);
+        engine.key_of(started)
     })
 }
 
@@ -100,8 +102,8 @@ fn send_messages(process: &Process, messages: &[Message]) {
     });
 }
 
-fn is_over(process: &Process, key: SlotKey) -> bool {
-    process.core().with(|engine| engine.is_over(key))
+fn is_complete(process: &Process, key: SlotKey) -> bool {
+    process.core().with(|engine| engine.is_complete(key))
 }
 
 /// Goal: a receive does not complete while its own device writes to the memory. Method: the sender claims immediately that it has
@@ -112,19 +114,19 @@ fn receive_waits_for_its_own_pieces() {
         let both = pair();
         let (sent, got) =
             (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
-        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
-        let receive = Receive { wanted, buffer: got.clone(), names: Names::One(1) };
+        let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        let receive = Receive { wanted, buffer: got.clone(), sources: SourceRanks::One(1) };
         let receiving = both[0].core().with(|engine| {
-            let begun = engine.receive(receive);
-            engine.under(begun)
+            let started = engine.receive(receive);
+            engine.key_of(started)
         });
         let sending = begin_send(&both[1], &sent);
         send_messages(&both[1], &[Message::ShmFin { key: receiving.number(), pieces }]);
         both[0].progress();
-        assert!(!is_over(&both[0], receiving), "with its pieces under way");
-        progress_until(&both, || is_over(&both[0], receiving) && is_over(&both[1], sending));
+        assert!(!is_complete(&both[0], receiving), "with its pieces under way");
+        progress_until(&both, || is_complete(&both[0], receiving) && is_complete(&both[1], sending));
         assert_eq!(
-            both[0].core().with(|engine| engine.take(receiving)).map(|s| s.class()),
+            both[0].core().with(|engine| engine.take_status(receiving)).map(|s| s.class()),
             Some(Class::SUCCESS)
         );
         assert!(got.to_vec() == data());
@@ -139,22 +141,22 @@ fn send_waits_for_its_own_pieces() {
     let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
     let sending = begin_send(&both[0], &sent);
     let (addr, _) = got.one_piece().expect("one");
-    let (invited, _reach) = both[1].core().with(|engine| {
-        let reach = engine.transport.reach(0, addr, LEN, false).expect("reached");
-        let remote = reach.remote(addr as u64);
+    let (invited, _registration) = both[1].core().with(|engine| {
+        let registration = engine.transport.reach(0, addr, LEN, false).expect("reached");
+        let remote = registration.remote(addr as u64);
         let at = Exposed { addr: remote.addr, rkey: remote.rkey, length: LEN as u64 };
         let shares = [5, 6].map(|key| {
             engine.transport.await_share(0, SlotKey::from_number(key), LEN as u64);
             (key, engine.transport.next_share(0).expect("a word").1)
         });
         let id = sending.number();
-        (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), reach)
+        (shares.map(|(key, s)| Message::ShmCts { id, key, at, place: s.place, turn: s.turn }), registration)
     });
     let done = Message::Fin { id: sending.number(), ok: true };
     send_messages(&both[1], &invited);
     send_messages(&both[1], &[done]);
     both[0].progress();
-    assert!(!is_over(&both[0], sending), "with its pieces under way");
+    assert!(!is_complete(&both[0], sending), "with its pieces under way");
     (0..4).for_each(|_| both[0].progress());
     let said = take_all_stored(&both[1]);
     let [Message::Rts { .. }, Message::ShmFin { key: 5, pieces: PIECES }] = said[..] else {
@@ -162,7 +164,7 @@ fn send_waits_for_its_own_pieces() {
     };
     assert!(got.to_vec() == data());
     send_messages(&both[1], &[done]);
-    progress_until(&both, || is_over(&both[0], sending));
+    progress_until(&both, || is_complete(&both[0], sending));
 }
 
 /// Goal: false statements of a sender or a receiver about a fragmented message are ignored. Method: over iWARP, fragments that are
@@ -177,28 +179,28 @@ fn false_fragments_and_cts_are_ignored() {
     let heard = |what: &str| {
         let flush = Buffer::own(&[0; 20]).expect("memory");
         let receiving = begin_receive(&both[0], &flush);
-        say_with(Message::Eager { label: LABEL, answer: None }, b"that is all of it ok");
-        progress_until(&both, || is_over(&both[0], receiving));
+        say_with(Message::Eager { match_key: LABEL, answer: None }, b"that is all of it ok");
+        progress_until(&both, || is_complete(&both[0], receiving));
         assert_eq!(flush.to_vec(), b"that is all of it ok", "{what}");
     };
     let got = Buffer::own(&[0; 8]).expect("memory");
     let receiving = begin_receive(&both[0], &got);
     let at = Exposed { addr: 0, rkey: 0, length: 8 };
-    send_messages(&both[1], &[Message::Rts { label: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
+    send_messages(&both[1], &[Message::Rts { match_key: LABEL, id: 9, at, frag_bytes: 8, put: false }]);
     say_with(Message::Frag { id: 9 }, &[1; 16]);
     say_with(Message::Frag { id: 10 }, &[1; 8]);
     heard("wrong parts");
-    assert!(!is_over(&both[0], receiving), "its part has not come");
+    assert!(!is_complete(&both[0], receiving), "its part has not come");
     say_with(Message::Frag { id: 9 }, b"the part");
-    progress_until(&both, || is_over(&both[0], receiving));
+    progress_until(&both, || is_complete(&both[0], receiving));
     assert_eq!(got.to_vec(), b"the part");
 
     let (sent, got) = (Buffer::own(&data()).expect("memory"), Buffer::own(&vec![0; LEN]).expect("memory"));
-    let begun = |engine: &mut crate::p2p::engine::Engine| {
-        let begun = engine.send_for(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
-        engine.under(begun)
+    let started = |engine: &mut crate::p2p::engine::Engine| {
+        let started = engine.start_send(1, LABEL, &sent, (Mode::Standard, true)).expect("reached");
+        engine.key_of(started)
     };
-    let sending = both[0].core().with(begun);
+    let sending = both[0].core().with(started);
     let id = sending.number();
     let long = Exposed { addr: 0, rkey: 5, length: LEN as u64 };
     send_messages(
@@ -210,9 +212,9 @@ fn false_fragments_and_cts_are_ignored() {
         ],
     );
     heard("wrong places");
-    assert!(!is_over(&both[0], sending), "nobody has said where to write");
+    assert!(!is_complete(&both[0], sending), "nobody has said where to write");
     let receiving = begin_receive(&both[1], &got);
-    progress_until(&both, || is_over(&both[0], sending) && is_over(&both[1], receiving));
+    progress_until(&both, || is_complete(&both[0], sending) && is_complete(&both[1], receiving));
     assert!(got.to_vec() == data());
 }
 
@@ -233,11 +235,11 @@ fn false_cancel_messages_are_ignored() {
         .for_each(|id| tell(Message::CancelRsp { id }));
     [others.number(), u64::MAX].into_iter().for_each(|id| tell(Message::CancelReq { id }));
     (0..4).for_each(|_| all.iter().for_each(Process::progress));
-    assert!(!is_over(&all[0], sending), "nobody has cancelled it");
+    assert!(!is_complete(&all[0], sending), "nobody has cancelled it");
     let receiving = [begin_receive_from(0, &all[1], &got), begin_receive_from(2, &all[0], &got)];
-    progress_until(&all, || is_over(&all[1], receiving[0]) && is_over(&all[0], receiving[1]));
-    progress_until(&all, || is_over(&all[0], sending) && is_over(&all[2], others));
-    let how = all[0].core().with(|engine| engine.take(sending)).expect("over");
+    progress_until(&all, || is_complete(&all[1], receiving[0]) && is_complete(&all[0], receiving[1]));
+    progress_until(&all, || is_complete(&all[0], sending) && is_complete(&all[2], others));
+    let how = all[0].core().with(|engine| engine.take_status(sending)).expect("over");
     assert!(!how.cancelled && got.to_vec() == data());
 }
 
@@ -253,8 +255,10 @@ fn receiver_that_also_sends_invites_no_copies() {
             begin_send(&both[0], &sent);
         }
         begin_send(&both[1], &sent);
-        let wanted = Wanted { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
-        both[0].core().with(|engine| engine.receive(Receive { wanted, buffer: got, names: Names::One(1) }));
+        let wanted = MatchCriteria { context: LABEL.context, source: Some(1), tag: Some(LABEL.tag) };
+        both[0]
+            .core()
+            .with(|engine| engine.receive(Receive { wanted, buffer: got, sources: SourceRanks::One(1) }));
         (0..4).for_each(|_| both[0].progress());
         let said = take_all_stored(&both[1]);
         let expected = match said[..] {
@@ -284,7 +288,8 @@ fn both_sides_copy_each_of_many_messages() {
         said.extend(take_all_stored(&both[1]));
     }
     assert!(
-        receiving.iter().all(|key| is_over(&both[0], *key)) && got.iter().all(|got| got.to_vec() == data())
+        receiving.iter().all(|key| is_complete(&both[0], *key))
+            && got.iter().all(|got| got.to_vec() == data())
     );
     let invited = said.iter().filter(|message| matches!(message, Message::ShmCts { .. })).count();
     assert_eq!(invited, MANY);
@@ -322,8 +327,11 @@ fn messages_of_others_pass_those_of_a_lost_process() {
         later += invited(take_all_stored(&sender));
     }
     assert_eq!(at_once + later, MANY);
-    progress_until(std::slice::from_ref(&receiver), || receiving.iter().all(|key| is_over(&receiver, *key)));
-    let ended = |key: SlotKey| receiver.core().with(|engine| engine.take(key)).map(|status| status.class());
+    progress_until(std::slice::from_ref(&receiver), || {
+        receiving.iter().all(|key| is_complete(&receiver, *key))
+    });
+    let ended =
+        |key: SlotKey| receiver.core().with(|engine| engine.take_status(key)).map(|status| status.class());
     let ended: Vec<_> = receiving.into_iter().map(ended).collect();
     assert_eq!(ended[MANY - 1], Some(Class::PROC_ABORTED), "{ended:?}");
     assert!(ended[MANY..].iter().all(|class| *class == Some(Class::SUCCESS)), "{ended:?}");
@@ -332,7 +340,7 @@ fn messages_of_others_pass_those_of_a_lost_process() {
 
 /// The result of a completed receive.
 fn ended(process: &Process, key: SlotKey) -> (Class, String) {
-    let status = process.core().with(|engine| engine.take(key)).expect("over");
+    let status = process.core().with(|engine| engine.take_status(key)).expect("over");
     (status.class(), status.error.map_or_else(String::new, |error| error.text.clone()))
 }
 
@@ -342,7 +350,7 @@ fn ended(process: &Process, key: SlotKey) -> (Class, String) {
 fn leaving_needs_no_room_at_the_peer() {
     for device in ["shm", "iwarp"] {
         let both = job_on::<2>(device);
-        let message = Message::Eager { label: LABEL, answer: None };
+        let message = Message::Eager { match_key: LABEL, answer: None };
         let mut sent = 0;
         let send = |engine: &mut crate::p2p::engine::Engine| {
             engine.transport.send_now(0, &message, &Payload::Own(vec![5; 8])).expect("reached")
@@ -354,11 +362,11 @@ fn leaving_needs_no_room_at_the_peer() {
         let got = Buffer::own(&[0; 8]).expect("memory");
         for number in 0..sent {
             let receiving = begin_receive(&both[0], &got);
-            progress_until(&both[..1], || is_over(&both[0], receiving));
+            progress_until(&both[..1], || is_complete(&both[0], receiving));
             assert_eq!(ended(&both[0], receiving).0, Class::SUCCESS, "{number} of {sent} on {device}");
         }
         let receiving = begin_receive(&both[0], &got);
-        progress_until(&both[..1], || is_over(&both[0], receiving));
+        progress_until(&both[..1], || is_complete(&both[0], receiving));
         let (class, text) = ended(&both[0], receiving);
         assert!(class == Class::PROC_ABORTED && text.contains("has left"), "{text}");
     }
@@ -371,9 +379,9 @@ fn messages_after_leave_are_ignored() {
         let both = job_on::<2>(device);
         let got = Buffer::own(&[0; 8]).expect("memory");
         let receiving = begin_receive(&both[0], &got);
-        let eager = Message::Eager { label: LABEL, answer: None };
+        let eager = Message::Eager { match_key: LABEL, answer: None };
         send_messages(&both[1], &[Message::Leave, Message::Leave, eager, Message::Fin { id: 1, ok: true }]);
-        progress_until(&both, || is_over(&both[0], receiving));
+        progress_until(&both, || is_complete(&both[0], receiving));
         (0..100).for_each(|_| both.iter().for_each(Process::progress));
         let how = ended(&both[0], receiving);
         assert!(how.1.contains("has left"), "{device} {how:?}");
@@ -398,7 +406,7 @@ fn take_stored(process: &Process) -> Option<Vec<u8>> {
 
 fn store(process: &Process, bytes: Vec<u8>) {
     let to = 1 - process.world().rank() as u32;
-    let message = Message::Eager { label: LABEL, answer: None };
+    let message = Message::Eager { match_key: LABEL, answer: None };
     process
         .core()
         .with(|engine| engine.transport.send(to, message, Payload::Own(bytes), None))

@@ -1,4 +1,4 @@
-//! [`Card`]: the description of a member's memory that the others get, with a fixed size in bytes.
+//! [`WindowDesc`]: the description of a member's memory that the others get, with a fixed size in bytes.
 
 use verbs::RemoteAddr;
 
@@ -6,7 +6,7 @@ use crate::peers::address::PORTS_MAX;
 
 /// One member's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Card {
+pub(super) struct WindowDesc {
     /// Bytes of its part of the window, and of a unit of displacement.
     pub(super) size: u64,
     pub(super) unit: u64,
@@ -20,39 +20,40 @@ pub(super) struct Card {
 
 /// The port of host memory.
 pub(super) const NO_PORT: u8 = u8::MAX;
-/// Bytes of an encoded [`RemoteAddr`], and of a [`Card`].
-const REMOTE: usize = 12;
-pub(super) const CARD: usize = 24 + 2 * PORTS_MAX * REMOTE;
+/// Bytes of an encoded [`RemoteAddr`], and of a [`WindowDesc`].
+const REMOTE_ADDR_LEN: usize = 12;
+pub(super) const DESC_LEN: usize = 24 + 2 * PORTS_MAX * REMOTE_ADDR_LEN;
 
-impl Card {
-    /// The card of a part with this size and displacement unit, which is not registered with any port yet.
-    pub(super) fn of(size: u64, unit: u64) -> Self {
+impl WindowDesc {
+    /// The description of a part with this size and displacement unit, which is not registered with any port yet.
+    pub(super) fn new(size: u64, unit: u64) -> Self {
         Self { size, unit, data_port: NO_PORT, control_port: NO_PORT, ..Self::default() }
     }
 
-    /// The encoded card.
-    pub(super) fn bytes(&self) -> [u8; CARD] {
-        let mut bytes = [0; CARD];
+    /// The encoded description.
+    pub(super) fn bytes(&self) -> [u8; DESC_LEN] {
+        let mut bytes = [0; DESC_LEN];
         bytes[..8].copy_from_slice(&self.size.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.unit.to_le_bytes());
         (bytes[16], bytes[17]) = (self.data_port, self.control_port);
-        for (place, at) in self.data.iter().chain(&self.control).zip((24..).step_by(REMOTE)) {
+        for (place, at) in self.data.iter().chain(&self.control).zip((24..).step_by(REMOTE_ADDR_LEN)) {
             bytes[at..at + 8].copy_from_slice(&place.addr.to_le_bytes());
-            bytes[at + 8..at + REMOTE].copy_from_slice(&place.rkey.to_le_bytes());
+            bytes[at + 8..at + REMOTE_ADDR_LEN].copy_from_slice(&place.rkey.to_le_bytes());
         }
         bytes
     }
 
-    /// Decodes a member's card; `None` for a wrong length, or for a part beyond the end of the address space.
+    /// Decodes a member's description; `None` for a wrong length, or for a part beyond the end of the address space.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; CARD] = bytes.try_into().ok()?;
+        let bytes: &[u8; DESC_LEN] = bytes.try_into().ok()?;
         let u64_at = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |part| u64::from_le_bytes(*part));
         let place = |number: usize| {
-            let at = 24 + number * REMOTE;
-            let rkey = bytes[at + 8..at + REMOTE].first_chunk().map_or(0, |part| u32::from_le_bytes(*part));
+            let at = 24 + number * REMOTE_ADDR_LEN;
+            let rkey =
+                bytes[at + 8..at + REMOTE_ADDR_LEN].first_chunk().map_or(0, |part| u32::from_le_bytes(*part));
             RemoteAddr { addr: u64_at(at), rkey }
         };
-        let card = Self {
+        let desc = Self {
             size: u64_at(0),
             unit: u64_at(8),
             data_port: bytes[16],
@@ -60,10 +61,10 @@ impl Card {
             data: std::array::from_fn(place),
             control: std::array::from_fn(|number| place(PORTS_MAX + number)),
         };
-        let fits = card.size <= i64::MAX as u64
-            && (1..=i64::MAX as u64).contains(&card.unit)
-            && card.data.iter().all(|place| place.addr.checked_add(card.size).is_some());
-        fits.then_some(card)
+        let fits = desc.size <= i64::MAX as u64
+            && (1..=i64::MAX as u64).contains(&desc.unit)
+            && desc.data.iter().all(|place| place.addr.checked_add(desc.size).is_some());
+        fits.then_some(desc)
     }
 }
 
@@ -72,9 +73,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_are_read_as_they_were_written() {
+    fn window_desc_roundtrip_keeps_values() {
         let place = |n: u64| RemoteAddr { addr: n << 40 | n, rkey: n as u32 };
-        let card = Card {
+        let desc = WindowDesc {
             size: 12345,
             unit: 8,
             data_port: 1,
@@ -82,14 +83,17 @@ mod tests {
             data: std::array::from_fn(|n| place(n as u64 + 1)),
             control: std::array::from_fn(|n| place(n as u64 + 100)),
         };
-        assert_eq!(Card::parse(&card.bytes()), Some(card));
-        assert_eq!(Card::parse(&card.bytes()[1..]), None);
-        for lie in [Card { size: u64::MAX, ..card }, Card { unit: 0, ..card }, Card { unit: 1 << 63, ..card }]
-        {
-            assert_eq!(Card::parse(&lie.bytes()), None, "{lie:?}");
+        assert_eq!(WindowDesc::parse(&desc.bytes()), Some(desc));
+        assert_eq!(WindowDesc::parse(&desc.bytes()[1..]), None);
+        for malformed in [
+            WindowDesc { size: u64::MAX, ..desc },
+            WindowDesc { unit: 0, ..desc },
+            WindowDesc { unit: 1 << 63, ..desc },
+        ] {
+            assert_eq!(WindowDesc::parse(&malformed.bytes()), None, "{malformed:?}");
         }
-        let mut wraps = Card { size: 2, ..card };
+        let mut wraps = WindowDesc { size: 2, ..desc };
         wraps.data[2].addr = u64::MAX;
-        assert_eq!(Card::parse(&wraps.bytes()), None);
+        assert_eq!(WindowDesc::parse(&wraps.bytes()), None);
     }
 }

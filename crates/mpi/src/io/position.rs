@@ -35,8 +35,8 @@ pub enum Whence {
 /// A split collective operation. Its first half did the work.
 #[derive(Debug)]
 pub(super) struct Split {
-    pub(super) way: Direction,
-    pub(super) place: Position,
+    pub(super) direction: Direction,
+    pub(super) position: Position,
     pub(super) status: Status,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;
-use crate::io::place::{Access, Direction};
+use crate::io::position::{Access, Direction};
 use crate::io::view::View;
 use crate::memory::Buffer;
 use crate::status::Status;
@@ -12,35 +12,35 @@ const CHUNK: u64 = 4 << 20;
 
 impl File {
     /// Checks an access. Returns the view and the access's size in etypes.
-    pub(super) fn etypes(&self, way: Direction, buffer: &Buffer) -> Result<(View, i64)> {
+    pub(super) fn view_and_etypes(&self, direction: Direction, buffer: &Buffer) -> Result<(View, i64)> {
         self.check_open()?;
-        match way {
-            Direction::Read => self.check_read()?,
-            Direction::Write => self.check_written()?,
+        match direction {
+            Direction::Read => self.check_readable()?,
+            Direction::Write => self.check_writable()?,
         }
         let view = self.view();
-        let len = view.representation().len_in_file(buffer)?;
-        if !len.is_multiple_of(view.unit()) {
-            let text = format!("{len} bytes are no whole etypes of {}", view.unit());
+        let len = view.representation().file_len(buffer)?;
+        if !len.is_multiple_of(view.etype_size()) {
+            let text = format!("{len} bytes are not a multiple of the etype size, {}", view.etype_size());
             return Err(Error::new(Class::ARG, text));
         }
-        let etypes = (len / view.unit()) as i64;
+        let etypes = (len / view.etype_size()) as i64;
         Ok((view, etypes))
     }
 
-    pub(super) fn located(&self, view: View, first: i64, etypes: i64) -> Result<Access> {
-        let from = view.bytes_of(first)?;
-        view.check(from, etypes as u64 * view.unit())?;
+    pub(super) fn access_from(&self, view: View, first: i64, etypes: i64) -> Result<Access> {
+        let from = view.view_bytes_before(first)?;
+        view.check_range(from, etypes as u64 * view.etype_size())?;
         Ok(Access { view, from })
     }
 
     /// Reads without the other processes.
-    pub(super) fn read_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+    pub(super) fn read_independent(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let representation = access.view.representation();
-        let bytes = match representation.raw(buffer)? {
-            None => self.in_turn(true, || self.read_pieces(access, buffer))?,
+        let bytes = match representation.file_buffer(buffer)? {
+            None => self.with_atomicity(true, || self.read_pieces(access, buffer))?,
             Some(raw) => {
-                let count = self.in_turn(true, || self.read_pieces(access, &raw))?;
+                let count = self.with_atomicity(true, || self.read_pieces(access, &raw))?;
                 representation.decode(&raw.to_vec()[..count as usize], buffer)?
             }
         };
@@ -48,23 +48,23 @@ impl File {
     }
 
     /// Writes without the other processes.
-    pub(super) fn write_here(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
+    pub(super) fn write_independent(&self, access: &Access, buffer: &Buffer) -> Result<Status> {
         let raw = access.view.representation().encode(buffer)?;
-        self.in_turn(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
+        self.with_atomicity(false, || self.write_pieces(access, raw.as_ref().unwrap_or(buffer)))?;
         Ok(Status { bytes: buffer.len(), ..Status::empty() })
     }
 
     /// Runs `act`, in atomic mode under the locks of this process and of the file.
-    fn in_turn<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn with_atomicity<T>(&self, is_shared: bool, act: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.is_atomic() {
             return act();
         }
-        let _turn = self.0.turn.lock(self.core().host());
-        self.0.disk.locked(is_shared, act)
+        let _atomic_lock = self.0.atomic_lock.lock(self.core().host());
+        self.0.disk.with_lock(is_shared, act)
     }
 
     fn write_pieces(&self, access: &Access, buffer: &Buffer) -> Result<()> {
-        for (from, part) in parts(buffer) {
+        for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
             part.show(|bytes| self.0.disk.write(pieces, bytes))?;
         }
@@ -73,7 +73,7 @@ impl File {
 
     fn read_pieces(&self, access: &Access, buffer: &Buffer) -> Result<u64> {
         let mut done = 0;
-        for (from, part) in parts(buffer) {
+        for (from, part) in chunks(buffer) {
             let pieces = access.view.pieces(access.from + from, part.len());
             let count = part.fill(|bytes| self.0.disk.read(pieces, bytes))? as u64;
             done += count;
@@ -86,7 +86,7 @@ impl File {
 }
 
 /// The whole buffer if it is contiguous, otherwise chunks; each with its offset.
-fn parts(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
+fn chunks(buffer: &Buffer) -> impl Iterator<Item = (u64, Buffer)> {
     let step = if buffer.one_piece().is_some() { buffer.len() } else { CHUNK };
     let starts = (0..buffer.len()).step_by(step.max(1) as usize);
     starts.map(move |from| (from, buffer.clone().window(from, step)))

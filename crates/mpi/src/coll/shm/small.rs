@@ -1,11 +1,11 @@
-//! Short operations on contiguous elements. Each does what [`Exchange::carry_out`] does, with the same desks and layout, so that
+//! Short operations on contiguous elements. Each does what [`ShmColl::run`] does, with the same slots and layout, so that
 //! members may mix both paths; this one skips the general argument processing.
 
-use collectives::Kind;
-use datatypes::{Basic, Kind as BasicKind, Operator};
+use collectives::CollKind;
+use datatypes::{Basic, BasicKind, Operator};
 
-use crate::coll::shm::desks::SHOWN_MAX;
-use crate::coll::shm::exchange::Exchange;
+use crate::coll::shm::slots::BCOPY_MAX;
+use crate::coll::shm::state::ShmColl;
 use crate::error::Result;
 use crate::memory::Piece;
 
@@ -15,7 +15,7 @@ const REDUCED_MAX: usize = 64;
 /// A collective operation on contiguous bytes, as one process calls it. `None` is `MPI_IN_PLACE`.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "as the fields of `Collective`")]
-pub enum PlainCall {
+pub enum SmallCollective {
     /// `MPI_Barrier`.
     Barrier,
     /// `MPI_Bcast`.
@@ -28,33 +28,33 @@ pub enum PlainCall {
     Allreduce { input: Option<Piece>, output: Piece, basic: Basic, operator: Operator },
 }
 
-impl PlainCall {
+impl SmallCollective {
     #[inline]
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> CollKind {
         match self {
-            Self::Barrier => Kind::Barrier,
-            Self::Bcast { .. } => Kind::Bcast,
-            Self::Allgather { .. } => Kind::Allgather,
-            Self::Alltoall { .. } => Kind::Alltoall,
-            Self::Allreduce { .. } => Kind::Allreduce,
+            Self::Barrier => CollKind::Barrier,
+            Self::Bcast { .. } => CollKind::Bcast,
+            Self::Allgather { .. } => CollKind::Allgather,
+            Self::Alltoall { .. } => CollKind::Alltoall,
+            Self::Allreduce { .. } => CollKind::Allreduce,
         }
     }
 
     /// Whether the arguments are valid and short.
     #[inline]
-    pub(super) fn is_possible(&self, exchange: &Exchange) -> bool {
-        let members = exchange.processes.len();
+    pub(super) fn is_possible(&self, shm: &ShmColl) -> bool {
+        let members = shm.processes.len();
         match self {
             Self::Barrier => true,
             Self::Bcast { piece, root } => {
-                usize::try_from(*root).is_ok_and(|root| root < members) && piece.len() <= SHOWN_MAX
+                usize::try_from(*root).is_ok_and(|root| root < members) && piece.len() <= BCOPY_MAX
             }
             Self::Allgather { input, output } => {
-                input.len() <= SHOWN_MAX && output.len() == input.len() * members && !input.overlaps(*output)
+                input.len() <= BCOPY_MAX && output.len() == input.len() * members && !input.overlaps(*output)
             }
             Self::Alltoall { input, output } => {
                 let is_even = input.len().is_multiple_of(members);
-                is_even && input.len() <= SHOWN_MAX && output.len() == input.len() && !input.overlaps(*output)
+                is_even && input.len() <= BCOPY_MAX && output.len() == input.len() && !input.overlaps(*output)
             }
             Self::Allreduce { input, output, basic, operator } => {
                 let is_apart =
@@ -66,60 +66,64 @@ impl PlainCall {
     }
 }
 
-impl Exchange {
-    /// Carries out a call that [is possible](PlainCall::is_possible).
+impl ShmColl {
+    /// Carries out a call that [is possible](SmallCollective::is_possible).
     ///
     /// # Errors
-    /// As [`Exchange::carry_out`].
-    pub(super) fn carry_out_plain(&mut self, call: &PlainCall) -> Result<()> {
+    /// As [`ShmColl::run`].
+    pub(super) fn run_small(&mut self, call: &SmallCollective) -> Result<()> {
         self.begin();
         let (done, name) = match *call {
-            PlainCall::Barrier => (self.barrier("MPI_Barrier"), "MPI_Barrier"),
-            PlainCall::Bcast { piece, root } => (self.bcast_plain(piece, root as usize), "MPI_Bcast"),
-            PlainCall::Allgather { input, output } => (self.allgather_plain(input, output), "MPI_Allgather"),
-            PlainCall::Alltoall { input, output } => (self.alltoall_plain(input, output), "MPI_Alltoall"),
-            PlainCall::Allreduce { input, output, basic, operator } => {
-                (self.allreduce_plain(input.unwrap_or(output), output, (basic, operator)), "MPI_Allreduce")
+            SmallCollective::Barrier => (self.barrier("MPI_Barrier"), "MPI_Barrier"),
+            SmallCollective::Bcast { piece, root } => (self.bcast_small(piece, root as usize), "MPI_Bcast"),
+            SmallCollective::Allgather { input, output } => {
+                (self.allgather_small(input, output), "MPI_Allgather")
+            }
+            SmallCollective::Alltoall { input, output } => {
+                (self.alltoall_small(input, output), "MPI_Alltoall")
+            }
+            SmallCollective::Allreduce { input, output, basic, operator } => {
+                (self.allreduce_small(input.unwrap_or(output), output, (basic, operator)), "MPI_Allreduce")
             }
         };
         self.finish(done, name)
     }
 
-    fn bcast_plain(&mut self, piece: Piece, root: usize) -> Result<()> {
+    fn bcast_small(&mut self, piece: Piece, root: usize) -> Result<()> {
         if root == self.me {
-            return self.give_piece(piece, "MPI_Bcast");
+            return self.publish_piece(piece, "MPI_Bcast");
         }
-        self.take_piece(root, (0, piece.len()), piece, "MPI_Bcast")
+        self.read_piece(root, (0, piece.len()), piece, "MPI_Bcast")
     }
 
-    fn allgather_plain(&mut self, input: Piece, output: Piece) -> Result<()> {
+    fn allgather_small(&mut self, input: Piece, output: Piece) -> Result<()> {
         let len = input.len();
-        self.give_piece(input, "MPI_Allgather")?;
+        self.publish_piece(input, "MPI_Allgather")?;
         output.part(self.me * len, len).copy_of(input);
         self.others().try_for_each(|member| {
-            self.take_piece(member, (0, len), output.part(member * len, len), "MPI_Allgather")
+            self.read_piece(member, (0, len), output.part(member * len, len), "MPI_Allgather")
         })
     }
 
-    fn alltoall_plain(&mut self, input: Piece, output: Piece) -> Result<()> {
+    fn alltoall_small(&mut self, input: Piece, output: Piece) -> Result<()> {
         let (all, len) = (input.len(), input.len() / self.processes.len());
         let mine = self.me * len;
-        self.give_piece(input, "MPI_Alltoall")?;
+        self.publish_piece(input, "MPI_Alltoall")?;
         output.part(mine, len).copy_of(input.part(mine, len));
         self.others().try_for_each(|member| {
-            self.take_piece(member, (mine, all), output.part(member * len, len), "MPI_Alltoall")
+            self.read_piece(member, (mine, all), output.part(member * len, len), "MPI_Alltoall")
         })
     }
 
     /// Reduces from the last rank to the first, as the general path does, so that the bits are the same.
-    fn allreduce_plain(
+    fn allreduce_small(
         &mut self,
         input: Piece,
         output: Piece,
         (basic, operator): (Basic, Operator),
     ) -> Result<()> {
         let len = output.len();
-        self.give_piece(input, "MPI_Allreduce")?;
+        self.publish_piece(input, "MPI_Allreduce")?;
         let (mut sum, mut operand) = ([0; REDUCED_MAX], [0; REDUCED_MAX]);
         for member in (0..self.processes.len()).rev() {
             let is_first = member + 1 == self.processes.len();
@@ -127,7 +131,7 @@ impl Exchange {
             if member == self.me {
                 input.load(into);
             } else {
-                self.take_bytes(member, &mut into[..len], "MPI_Allreduce")?;
+                self.read_bytes(member, &mut into[..len], "MPI_Allreduce")?;
             }
             if !is_first {
                 basic.reduce(operator, &operand[..len], &mut sum[..len]);

@@ -1,24 +1,31 @@
 //! What 8 bytes take from one process to another by who carries and matches messages, in one run, by turns.
 //!
-//! `cargo run --release -p mpi --example lane_speed [DEVICE]`
+//! `cargo run --release -p mpi --example match_engine_speed [DEVICE]`
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use datatypes::{Basic, Datatype};
-use mpi::{Board, Buffer, Comm, Config, Lane, Matcher, Mode, Port, Process, With};
+use mpi::{Buffer, Comm, Config, LocalKvs, MatchEngine, Matcher, Mode, PeerTag, Port, Process};
 use verbs::Buf;
 use verbs::host::{Host, Task};
 
 const TURNS: usize = 9;
 const ROUNDS: u64 = 20_000;
-const LANES: [(Lane, &str); 2] = [(Lane::Verbs, "verbs"), (Lane::Portals(Matcher::Caller), "Portals")];
+const MATCH_ENGINES: [(MatchEngine, &str); 2] =
+    [(MatchEngine::Verbs, "verbs"), (MatchEngine::Portals(Matcher::Caller), "Portals")];
 
-fn process(host: &Host, board: &std::sync::Arc<Board>, rank: u32, device: &str, lane: Lane) -> Process {
+fn process(
+    host: &Host,
+    kvs: &std::sync::Arc<LocalKvs>,
+    rank: u32,
+    device: &str,
+    match_engine: MatchEngine,
+) -> Process {
     let device = fabric::open(device, host).expect("a device");
     let address = device.attr().port_addrs.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let ports = vec![Port { device, address, fabric: "fabric".into() }];
-    let config = Config { ports, node: "here".into(), lane, ..Config::default() };
-    Process::start(host, &config, board.seat(rank, host)).expect("a job")
+    let config = Config { ports, node: "here".into(), match_engine, ..Config::default() };
+    Process::start(host, &config, kvs.bootstrap(rank, host)).expect("a job")
 }
 
 /// Nanoseconds of a message, one way.
@@ -26,7 +33,7 @@ fn ping(host: &Host, comm: &Comm, rank: u32) -> f64 {
     let memory = Buf::alloc(64).expect("memory");
     let bytes = |at| Buffer::of(&memory, at, 8, &Datatype::from(Basic::Byte)).expect("inside");
     let (out, into) = (bytes(0), bytes(8));
-    let with = With { rank: 1 - rank as i32, tag: 1 };
+    let with = PeerTag { rank: 1 - rank as i32, tag: 1 };
     let began = host.now();
     for _ in 0..ROUNDS {
         if rank == 0 {
@@ -45,8 +52,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn run(host: &Host, boards: &[std::sync::Arc<Board>; 2], rank: u32, device: &str) {
-    let processes = [0, 1].map(|at| process(host, &boards[at], rank, device, LANES[at].0));
+fn run(host: &Host, kvs_of_jobs: &[std::sync::Arc<LocalKvs>; 2], rank: u32, device: &str) {
+    let processes = [0, 1].map(|at| process(host, &kvs_of_jobs[at], rank, device, MATCH_ENGINES[at].0));
     let mut found = [Vec::new(), Vec::new()];
     for turn in 0..=TURNS {
         for (process, found) in processes.iter().zip(&mut found) {
@@ -71,9 +78,9 @@ fn run(host: &Host, boards: &[std::sync::Arc<Board>; 2], rank: u32, device: &str
 fn main() {
     let device = std::env::args().nth(1).unwrap_or_else(|| "shm".into());
     let host = verbs::host::real::host();
-    let boards = [0, 1].map(|_| Board::new(2));
-    let (other, theirs, name) = (host.clone(), boards.clone(), device.clone());
+    let kvs_of_jobs = [0, 1].map(|_| LocalKvs::new(2));
+    let (other, theirs, name) = (host.clone(), kvs_of_jobs.clone(), device.clone());
     let task: Task = host.spawn("rank", None, move || run(&other, &theirs, 1, &name)).expect("a thread");
-    run(&host, &boards, 0, &device);
+    run(&host, &kvs_of_jobs, 0, &device);
     task.join();
 }

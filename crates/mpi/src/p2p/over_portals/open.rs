@@ -10,11 +10,11 @@ use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
 use crate::peers::nic::Port;
 
-fn note_of(rank: u32) -> String {
+fn kvs_key(rank: u32) -> String {
     format!("portals-{rank}")
 }
 
-fn other(why: impl std::fmt::Display) -> Error {
+fn cannot_carry(why: impl std::fmt::Display) -> Error {
     Error::new(Class::OTHER, format_args!("Portals cannot carry messages: {why}"))
 }
 
@@ -22,10 +22,10 @@ fn other(why: impl std::fmt::Display) -> Error {
 pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Result<Ni> {
     let address = match port.address {
         IpAddr::V4(address) => address,
-        IpAddr::V6(_) => return Err(other("the device has only an IPv6 address")),
+        IpAddr::V6(_) => return Err(cannot_carry("the device has only an IPv6 address")),
     };
     // SAFETY: entries and descriptors name memory of buffers whose operations are in progress, as promised to `Buffer::new`, and of
-    // this library's own; the lane keeps either until Portals reports that it no longer uses it. Test:
+    // this library's own; this crate keeps either until Portals reports that it no longer uses it. Test:
     // random_programs_come_to_their_ends_by_portals.
     let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher, key) }?;
     Ok(node.interface(Kind { is_matching: true, is_logical: true }, Limits::MOST))
@@ -34,12 +34,12 @@ pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Res
 /// Publishes the address of this process, and reads those of the others. Collective.
 pub(super) fn exchange_addresses(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<()> {
     let (rank, size, node) = (bootstrap.rank(), bootstrap.size(), ni.node());
-    bootstrap.put(&note_of(rank), &note(node.me(), node.seed().as_ref()))?;
+    bootstrap.put(&kvs_key(rank), &address_text(node.me(), node.seed().as_ref()))?;
     bootstrap.fence()?;
     let process = |rank| {
-        let note = bootstrap.get(&note_of(rank))?;
-        let (process, seed) =
-            parse(&note).ok_or_else(|| other(format_args!("'{note}' is not the address of a process")))?;
+        let address_text = bootstrap.get(&kvs_key(rank))?;
+        let (process, seed) = parse(&address_text)
+            .ok_or_else(|| cannot_carry(format_args!("'{address_text}' is not the address of a process")))?;
         seed.into_iter().for_each(|seed| node.learn_seed(process, seed));
         Ok(process)
     };
@@ -47,19 +47,19 @@ pub(super) fn exchange_addresses(ni: &Ni, bootstrap: &dyn Bootstrap) -> Result<(
     if ni.set_map(&processes) {
         Ok(())
     } else {
-        Err(other("this process is not among the processes of the job"))
+        Err(cannot_carry("this process is not among the processes of the job"))
     }
 }
 
 /// Encodes a process, and the seed of its challenges if it is random.
-fn note(process: Process, seed: Option<&Seed>) -> String {
+fn address_text(process: Process, seed: Option<&Seed>) -> String {
     let seed = seed.map_or_else(String::new, Seed::to_hex);
     format!("{}:{}:{seed}", Ipv4Addr::from_bits(process.nid), process.pid)
 }
 
-/// Parses a [`note`]; `None` for other text.
-fn parse(note: &str) -> Option<(Process, Option<Seed>)> {
-    let (nid, rest) = note.split_once(':')?;
+/// Parses the text of [`address_text`]; `None` for other text.
+fn parse(address_text: &str) -> Option<(Process, Option<Seed>)> {
+    let (nid, rest) = address_text.split_once(':')?;
     let (pid, seed) = rest.split_once(':')?;
     let process = Process::physical(nid.parse::<Ipv4Addr>().ok()?.to_bits(), pid.parse().ok()?);
     let seed = if seed.is_empty() { None } else { Some(Seed::from_hex(seed)?) };
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_read_as_written_and_other_text_is_refused() {
+    fn address_text_roundtrip_and_malformed_text_is_rejected() {
         let (process, seed) = (Process::physical(0x7f00_0001, 3), Seed::from_key(Key::from_bytes([5; 16])));
         for seed in [Some(seed), None] {
-            assert_eq!(parse(&note(process, seed.as_ref())), Some((process, seed)));
+            assert_eq!(parse(&address_text(process, seed.as_ref())), Some((process, seed)));
         }
-        for other in ["", "127.0.0.1", "127.0.0.1:3", "127.0.0.1:x:", "here:3:", "127.0.0.1:3:0011"] {
-            assert_eq!(parse(other), None, "{other}");
+        for text in ["", "127.0.0.1", "127.0.0.1:3", "127.0.0.1:x:", "here:3:", "127.0.0.1:3:0011"] {
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 }

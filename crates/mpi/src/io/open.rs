@@ -13,9 +13,9 @@ use crate::info::Info;
 use crate::io::disk::{Disk, delete};
 use crate::io::hints::Hints;
 use crate::io::mode::FileMode;
-use crate::io::object::{File, Inner, State, agreed, bytes};
-use crate::io::place::Whence;
-use crate::io::pointer::Pointer;
+use crate::io::object::{File, FileState, Inner, agree_result, byte_view};
+use crate::io::pointer::SharedPointer;
+use crate::io::position::Whence;
 
 impl File {
     /// Opens a file together with all members of a communicator (`MPI_File_open`). Collective.
@@ -31,32 +31,32 @@ impl File {
         errhandler: Errhandler,
     ) -> Result<Self> {
         if comm.is_inter() {
-            return Err(Error::new(Class::COMM, "a file is opened by an intracommunicator"));
+            return Err(Error::new(Class::COMM, "MPI_File_open needs an intracommunicator"));
         }
-        let comm = comm.copy(Some(comm.agree()?))?;
-        let modes = comm.talk()?.told_by_all(comm.rank(), &mode.number().to_le_bytes())?;
+        let comm = comm.copy(Some(comm.agree_context()?))?;
+        let modes = comm.oob()?.allgather(comm.rank(), &mode.number().to_le_bytes())?;
         if modes.chunks_exact(4).any(|four| four != mode.number().to_le_bytes()) {
             return Err(Error::new(
                 Class::NOT_SAME,
-                "amode: the members of the communicator pass different ones",
+                "amode: the members of the communicator have passed different modes",
             ));
         }
         let disk = open_by_all(&comm, path, mode)?;
         let mut hints = Hints::default();
-        hints.learn(info);
+        hints.update(info);
         let inner = Inner {
             id: comm.core().next_id(),
             mode,
             disk,
-            pointer: Pointer::new(&comm)?,
-            turn: Lock::default(),
-            state: Lock::new(State::new(bytes()?, hints, errhandler)),
+            pointer: SharedPointer::new(&comm)?,
+            atomic_lock: Lock::default(),
+            state: Lock::new(FileState::new(byte_view()?, hints, errhandler)),
             is_closed: AtomicBool::new(false),
             comm,
         };
         let file = Self(Arc::new(inner));
         if mode.has(FileMode::APPEND) {
-            let end = file.end()?;
+            let end = file.end_etype()?;
             file.with(|state| state.position = end);
             file.seek_shared(0, Whence::End)?;
         }
@@ -70,7 +70,7 @@ impl File {
     pub fn close(&self) -> Result<()> {
         self.check_open()?;
         if self.with(|state| state.split.is_some()) {
-            return Err(Error::new(Class::IO, "a split collective operation has begun and not ended"));
+            return Err(Error::new(Class::IO, "a split collective operation is active; end it first"));
         }
         // All processes have completed their operations on it.
         self.barrier()?;
@@ -78,7 +78,7 @@ impl File {
         let freed = self.0.pointer.free();
         let is_deleted = self.0.mode.has(FileMode::DELETE_ON_CLOSE) && self.0.comm.rank() == 0;
         let done = if is_deleted { delete(self.0.disk.path()) } else { Ok(()) };
-        agreed(&self.0.comm, freed.and(done))?;
+        agree_result(&self.0.comm, freed.and(done))?;
         self.0.comm.free()
     }
 
@@ -94,14 +94,14 @@ impl File {
 /// The first member creates the file, and then the others open it.
 fn open_by_all(comm: &Comm, path: &Path, mode: FileMode) -> Result<Disk> {
     let is_first = comm.rank() == 0;
-    let first = agreed(comm, if is_first { Disk::open(path, mode).map(Some) } else { Ok(None) })?;
+    let first = agree_result(comm, if is_first { Disk::open(path, mode).map(Some) } else { Ok(None) })?;
     let others = mode.without(FileMode::CREATE).without(FileMode::EXCL);
     let disk = match first {
         Some(disk) => Ok(disk),
         None => Disk::open(path, others),
     };
     let is_made = is_first && mode.has(FileMode::CREATE) && mode.has(FileMode::EXCL);
-    agreed(comm, disk).inspect_err(|_| {
+    agree_result(comm, disk).inspect_err(|_| {
         if is_made {
             // Removes a file that nobody can use. The first error matters more than a failure of this.
             let _ = delete(path);

@@ -1,11 +1,11 @@
 //! Mutual proof over a stream, such as a socket, between two programs that share a key. The listener sends first; there are three
-//! messages of fixed size. They are useless for another meeting, and the key does not travel.
+//! messages of fixed size. They are useless for another handshake, and the key does not travel.
 //!
 //! | sender | message | bytes |
 //! |---|---|---|
-//! | listener | [`Listening::challenge`]: magic, nonce | [`CHALLENGE`] |
-//! | connector | [`Connecting::answer`]: magic, nonce, proof | [`ANSWER`] |
-//! | listener | [`Met::welcome`]: magic, proof | [`WELCOME`] |
+//! | listener | [`Listener::challenge`]: magic, nonce | [`CHALLENGE`] |
+//! | connector | [`Connector::answer`]: magic, nonce, proof | [`ANSWER`] |
+//! | listener | [`Authenticated::welcome`]: magic, proof | [`WELCOME`] |
 
 use crate::key::{KEY, Key, NoRandom, random};
 
@@ -18,7 +18,7 @@ pub const ANSWER: usize = 4 + 2 * KEY;
 pub const WELCOME: usize = 4 + KEY;
 
 /// The proof of one side, under that side's label.
-fn code(key: &Key, side: &str, nonces: [&[u8; KEY]; 2]) -> crate::key::Code {
+fn side_proof(key: &Key, side: &str, nonces: [&[u8; KEY]; 2]) -> crate::key::Mac {
     let mut code = key.mac(side);
     nonces.into_iter().for_each(|nonce| code.add(nonce));
     code
@@ -27,28 +27,28 @@ fn code(key: &Key, side: &str, nonces: [&[u8; KEY]; 2]) -> crate::key::Code {
 const LISTENER: &str = "meeting, listener";
 const CONNECTOR: &str = "meeting, connector";
 
-/// A key for this meeting.
+/// A key for this connection.
 fn session(key: &Key, [listener, connector]: [&[u8; KEY]; 2]) -> Key {
     key.derive("meeting", &[listener, connector])
 }
 
-/// The listening side of one meeting. Its whole state is a nonce.
+/// The listening side of one handshake. Its whole state is a nonce.
 #[derive(Clone, Copy, Debug)]
-pub struct Listening {
+pub struct Listener {
     nonce: [u8; KEY],
 }
 
 /// The result of a valid answer.
 #[derive(Debug)]
-pub struct Met {
+pub struct Authenticated {
     /// The message that proves this side to the connector.
     pub welcome: [u8; WELCOME],
-    /// A key for this meeting. An eavesdropper cannot compute it without the shared key.
+    /// A key for this connection. An eavesdropper cannot compute it without the shared key.
     pub session: Key,
 }
 
-impl Listening {
-    /// Begins a meeting.
+impl Listener {
+    /// Starts a handshake.
     ///
     /// # Errors
     /// [`NoRandom`].
@@ -65,26 +65,26 @@ impl Listening {
     }
 
     /// Checks the answer; `None` if its proof is wrong.
-    pub fn check(&self, key: &Key, answer: &[u8; ANSWER]) -> Option<Met> {
+    pub fn check(&self, key: &Key, answer: &[u8; ANSWER]) -> Option<Authenticated> {
         let (nonce, proof) = answer.strip_prefix(&MAGIC)?.split_first_chunk()?;
         let nonces = [&self.nonce, nonce];
-        if !code(key, CONNECTOR, nonces).is(proof.first_chunk()?) {
+        if !side_proof(key, CONNECTOR, nonces).verifies(proof.first_chunk()?) {
             return None;
         }
         let mut welcome = [0; WELCOME];
         welcome[..4].copy_from_slice(&MAGIC);
-        welcome[4..].copy_from_slice(&code(key, LISTENER, nonces).finish());
-        Some(Met { welcome, session: session(key, nonces) })
+        welcome[4..].copy_from_slice(&side_proof(key, LISTENER, nonces).finish());
+        Some(Authenticated { welcome, session: session(key, nonces) })
     }
 }
 
 /// The connecting side.
 #[derive(Debug)]
-pub struct Connecting {
+pub struct Connector {
     nonces: [[u8; KEY]; 2],
 }
 
-impl Connecting {
+impl Connector {
     /// Takes the listener's first message; `None` if it is not a challenge.
     ///
     /// # Errors
@@ -102,15 +102,15 @@ impl Connecting {
         let mut bytes = [0; ANSWER];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..4 + KEY].copy_from_slice(own);
-        bytes[4 + KEY..].copy_from_slice(&code(key, CONNECTOR, [theirs, own]).finish());
+        bytes[4 + KEY..].copy_from_slice(&side_proof(key, CONNECTOR, [theirs, own]).finish());
         bytes
     }
 
-    /// Checks the listener's last message and returns the meeting's key; `None` if the proof is wrong.
+    /// Checks the listener's last message and returns the connection's key; `None` if the proof is wrong.
     pub fn check(&self, key: &Key, welcome: &[u8; WELCOME]) -> Option<Key> {
         let proof = welcome.strip_prefix(&MAGIC)?.first_chunk()?;
         let nonces = self.nonces.each_ref();
-        code(key, LISTENER, nonces).is(proof).then(|| session(key, nonces))
+        side_proof(key, LISTENER, nonces).verifies(proof).then(|| session(key, nonces))
     }
 }
 
@@ -122,41 +122,41 @@ mod tests {
         Key::from_bytes([byte; KEY])
     }
 
-    fn both() -> (Listening, Connecting) {
-        let listening = Listening::new().expect("random bytes");
-        let connecting = Connecting::new(&listening.challenge()).expect("random bytes").expect("a challenge");
-        (listening, connecting)
+    fn both() -> (Listener, Connector) {
+        let listener = Listener::new().expect("random bytes");
+        let connector = Connector::new(&listener.challenge()).expect("random bytes").expect("a challenge");
+        (listener, connector)
     }
 
     #[test]
-    fn those_who_share_a_key_meet_and_have_a_key_of_their_own() {
-        let (listening, connecting) = both();
-        let met = listening.check(&key(1), &connecting.answer(&key(1))).expect("proved");
-        assert_eq!(connecting.check(&key(1), &met.welcome), Some(met.session.clone()));
+    fn a_handshake_with_a_shared_key_gives_a_new_session_key() {
+        let (listener, connector) = both();
+        let met = listener.check(&key(1), &connector.answer(&key(1))).expect("proved");
+        assert_eq!(connector.check(&key(1), &met.welcome), Some(met.session.clone()));
         let (again, other) = both();
         let other = again.check(&key(1), &other.answer(&key(1))).expect("proved");
         assert_ne!(other.session, met.session);
     }
 
     #[test]
-    fn another_key_an_old_answer_and_a_reflection_are_refused() {
-        let (listening, connecting) = both();
-        let answer = connecting.answer(&key(1));
-        assert!(listening.check(&key(2), &answer).is_none(), "another key");
+    fn a_wrong_key_a_replay_and_a_reflection_are_refused() {
+        let (listener, connector) = both();
+        let answer = connector.answer(&key(1));
+        assert!(listener.check(&key(2), &answer).is_none(), "another key");
         let (later, _) = both();
         assert!(later.check(&key(1), &answer).is_none(), "an answer to another challenge");
-        let met = listening.check(&key(1), &answer).expect("proved");
-        assert!(connecting.check(&key(2), &met.welcome).is_none(), "another key");
+        let met = listener.check(&key(1), &answer).expect("proved");
+        assert!(connector.check(&key(2), &met.welcome).is_none(), "another key");
         let mut reflected = met.welcome;
         reflected[4..].copy_from_slice(&answer[4 + KEY..]);
-        assert!(connecting.check(&key(1), &reflected).is_none(), "the own proof");
+        assert!(connector.check(&key(1), &reflected).is_none(), "the own proof");
         for bit in 0..ANSWER * 8 {
             let mut changed = answer;
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(listening.check(&key(1), &changed).is_none(), "bit {bit}");
+            assert!(listener.check(&key(1), &changed).is_none(), "bit {bit}");
         }
-        let mut wrong = listening.challenge();
+        let mut wrong = listener.challenge();
         wrong[0] ^= 1;
-        assert!(Connecting::new(&wrong).expect("random bytes").is_none());
+        assert!(Connector::new(&wrong).expect("random bytes").is_none());
     }
 }

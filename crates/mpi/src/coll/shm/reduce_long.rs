@@ -1,4 +1,4 @@
-//! Long reductions of an [`Exchange`]. Each member reduces one part of all operands, which it reads piece by piece from their
+//! Long reductions of an [`ShmColl`]. Each member reduces one part of all operands, which it reads piece by piece from their
 //! owners' memory. Members that get the result then read the other parts of it. With two members each reduces everything: reading
 //! the half that another processor has just written takes longer. Operands are combined in rank order, so that the operator need
 //! not be commutative, and all members get the same bits.
@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use verbs::RemoteAddr;
 
-use crate::coll::shm::desks::Shown;
-use crate::coll::shm::exchange::Exchange;
-use crate::coll::shm::giving::fits;
 use crate::coll::shm::operations::Reduction;
+use crate::coll::shm::slots::Published;
+use crate::coll::shm::state::ShmColl;
+use crate::coll::shm::transfer::check_len;
 use crate::error::{Class, Error, Result};
 use crate::memory::Buffer;
 
@@ -18,9 +18,9 @@ use crate::memory::Buffer;
 const PIECE: i64 = 128 << 10;
 
 /// Addresses of a member's operand and of its part of the result.
-type Places = (RemoteAddr, RemoteAddr);
+type OperandAddrs = (RemoteAddr, RemoteAddr);
 
-impl Exchange {
+impl ShmColl {
     /// Reduces contiguous operands, each member all of them or one part. `result` is the buffer of a member that gets the result.
     pub(super) fn reduce_long(
         &mut self,
@@ -31,7 +31,7 @@ impl Exchange {
     ) -> Result<()> {
         let call = reduction.call;
         let part = match result {
-            _ if in_parts => self.part(self.me, given.count()),
+            _ if in_parts => self.part_of(self.me, given.count()),
             Some(_) => 0..given.count(),
             None => 0..0,
         };
@@ -39,72 +39,75 @@ impl Exchange {
             Some(result) => result.elements(part.start, part.end - part.start)?,
             None => Buffer::own_elements(given.datatype().clone(), part.end - part.start)?,
         };
-        self.make_room(PIECE)?;
-        self.await_place(0, call)?;
-        let at = self.lend(given)?;
-        let part_at = if in_parts { Some(self.lend(&mine)?) } else { None };
-        self.desks().lend(self.me, self.number, given.len(), at, part_at);
-        self.has_shown = true;
+        self.grow_scratch(PIECE)?;
+        self.wait_slot_free(0, call)?;
+        let at = self.register_zcopy(given)?;
+        let part_at = if in_parts { Some(self.register_zcopy(&mine)?) } else { None };
+        self.slots().publish_zcopy(self.me, self.number, given.len(), at, part_at);
+        self.has_published = true;
         if !in_parts && result.is_none() {
             return Ok(());
         }
-        let places = self.await_places(given.len(), in_parts, call)?;
+        let operands = self.wait_operands(given.len(), in_parts, call)?;
         let step = (PIECE / given.datatype().size().max(1)).max(1);
         for first in part.clone().step_by(step as usize) {
             let piece = first..part.end.min(first + step);
             let into = mine.elements(first - part.start, piece.end - first)?;
-            self.reduce_piece(piece, (given, &places), &into, reduction)?;
+            self.reduce_piece(piece, (given, &operands), &into, reduction)?;
         }
         if !in_parts {
             return Ok(());
         }
-        self.desks().reduce(self.me, self.number);
-        self.ring();
+        self.slots().mark_reduced(self.me, self.number);
+        self.notify_others();
         let Some(result) = result else { return Ok(()) };
         for member in self.others() {
-            let part = self.part(member, given.count());
-            self.await_part(member, call)?;
+            let part = self.part_of(member, given.count());
+            self.wait_part(member, call)?;
             let into = result.elements(part.start, part.end - part.start)?;
-            self.fetch(member, places[member].1, &into, call)?;
+            self.rdma_read(member, operands[member].1, &into, call)?;
         }
         Ok(())
     }
 
     /// The elements that a member reduces.
-    fn part(&self, member: usize, count: i64) -> Range<i64> {
+    fn part_of(&self, member: usize, count: i64) -> Range<i64> {
         let cut = |at: usize| (i128::from(count) * at as i128 / self.processes.len() as i128) as i64;
         cut(member)..cut(member + 1)
     }
 
-    /// Waits until all others lend operands of `len` bytes, and a part of the result if `in_parts`. Returns their addresses.
-    fn await_places(&mut self, len: u64, in_parts: bool, call: &'static str) -> Result<Vec<Places>> {
-        let mut places = vec![Places::default(); self.processes.len()];
+    /// Waits until all others have published operands of `len` bytes, and a part of the result if `in_parts`. Returns their
+    /// addresses.
+    fn wait_operands(&mut self, len: u64, in_parts: bool, call: &'static str) -> Result<Vec<OperandAddrs>> {
+        let mut operands = vec![OperandAddrs::default(); self.processes.len()];
         for member in self.others() {
-            let shown = self.await_shown(member, call)?;
-            fits(format_args!("rank {member}"), shown.len(), len)?;
-            places[member] = match shown {
-                Shown::There { at, part, .. } if part.is_some() == in_parts => (at, part.unwrap_or_default()),
+            let published = self.wait_published(member, call)?;
+            check_len(format_args!("rank {member}"), published.len(), len)?;
+            operands[member] = match published {
+                Published::Zcopy { at, part, .. } if part.is_some() == in_parts => {
+                    (at, part.unwrap_or_default())
+                }
                 _ => {
                     let text = format!("rank {member} reduces in place, or this one, and not both");
                     return Err(Error::new(Class::NOT_SAME, text));
                 }
             };
         }
-        Ok(places)
+        Ok(operands)
     }
 
     /// Waits until a member's part of the result is complete.
-    fn await_part(&mut self, member: usize, call: &'static str) -> Result<()> {
+    fn wait_part(&mut self, member: usize, call: &'static str) -> Result<()> {
         let number = self.number;
-        self.wait(member, call, |desks| desks.has_reduced(member, number))?;
-        if self.desks().has_reduced(member, number) { Ok(()) } else { Err(self.refusal(member)) }
+        self.wait(member, call, |slots| slots.has_reduced(member, number))?;
+        if self.slots().has_reduced(member, number) { Ok(()) } else { Err(self.peer_error(member)) }
     }
 
     /// Reduces a range of elements of all members, from the last rank to the first.
     fn reduce_piece(
         &self,
         piece: Range<i64>,
-        (given, places): (&Buffer, &[Places]),
+        (given, operands): (&Buffer, &[OperandAddrs]),
         into: &Buffer,
         Reduction { op, call, .. }: Reduction<'_>,
     ) -> Result<()> {
@@ -113,23 +116,23 @@ impl Exchange {
         let is_in_place = own.overlaps(into);
         if is_in_place && last != self.me {
             // Another member's operand will overwrite it.
-            let copy = self.room(1, datatype, count)?;
+            let copy = self.scratch(1, datatype, count)?;
             copy.copy_of(&own);
             own = copy;
         }
-        let from = |member: usize| places[member].0.offset((piece.start * datatype.size()) as u64);
+        let from = |member: usize| operands[member].0.offset((piece.start * datatype.size()) as u64);
         match last == self.me {
             true if is_in_place => {}
             true => into.copy_of(&own),
-            false => self.fetch(last, from(last), into, call)?,
+            false => self.rdma_read(last, from(last), into, call)?,
         }
-        let operand = self.room(0, datatype, count)?;
+        let operand = self.scratch(0, datatype, count)?;
         for member in (0..last).rev() {
             if member == self.me {
                 into.reduce(&own, op)?;
                 continue;
             }
-            self.fetch(member, from(member), &operand, call)?;
+            self.rdma_read(member, from(member), &operand, call)?;
             into.reduce(&operand, op)?;
         }
         Ok(())

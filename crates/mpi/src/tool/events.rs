@@ -1,4 +1,4 @@
-//! [`Happening`]: an event for tools, queued until the binding reads it.
+//! [`ToolEvent`]: an event for tools, queued until the binding reads it.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use host::Time;
 
 /// An event in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum ToolEvent {
     /// A message arrived before its receive was posted.
     Unexpected {
         /// The sending process.
@@ -23,7 +23,7 @@ pub enum Happening {
     },
     /// A collective operation that uses messages has started.
     Scheduled {
-        /// An index of [`crate::Kind::ALL`].
+        /// An index of [`crate::CollKind::ALL`].
         kind: u8,
         /// The size by which its algorithm was chosen.
         bytes: u64,
@@ -32,27 +32,27 @@ pub enum Happening {
 
 /// The events since the last call, and the number of dropped ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Happened {
+pub struct ToolEvents {
     /// In order of occurrence, with the time.
-    pub all: Vec<(Time, Happening)>,
+    pub events: Vec<(Time, ToolEvent)>,
     /// Number of events that were dropped because the queue was full.
     pub dropped: u64,
 }
 
 /// Maximum number of queued events.
-const KEPT: usize = 1024;
+const EVENTS_MAX: usize = 1024;
 
 /// An engine's event queue, present while a tool wants events.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    queue: VecDeque<(Time, Happening)>,
+pub(crate) struct EventRecorder {
+    queue: VecDeque<(Time, ToolEvent)>,
     dropped: u64,
 }
 
-impl Watch {
+impl EventRecorder {
     /// Adds an event if there is space.
-    pub(crate) fn note(&mut self, at: Time, what: Happening) {
-        if self.queue.len() < KEPT {
+    pub(crate) fn record(&mut self, at: Time, what: ToolEvent) {
+        if self.queue.len() < EVENTS_MAX {
             self.queue.push_back((at, what));
         } else {
             self.dropped += 1;
@@ -60,7 +60,7 @@ impl Watch {
     }
 
     /// Takes all queued events.
-    pub(crate) fn take(&mut self) -> Happened {
-        Happened { all: self.queue.drain(..).collect(), dropped: std::mem::take(&mut self.dropped) }
+    pub(crate) fn take_all(&mut self) -> ToolEvents {
+        ToolEvents { events: self.queue.drain(..).collect(), dropped: std::mem::take(&mut self.dropped) }
     }
 }

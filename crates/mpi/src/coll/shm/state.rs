@@ -1,0 +1,127 @@
+//! [`ShmColl`]: a member's state for collective operations on [`ShmSlots`]; [`CommShmColl`]: whether a communicator has one.
+
+use collectives::{Case, CollKind};
+use datatypes::{Basic, Datatype};
+use transport::Registration;
+use verbs::Mr;
+
+use crate::coll::shm::slots::{BCOPY_MAX, RetiredSlots, ShmSlots};
+use crate::core::Core;
+use crate::error::Result;
+use crate::memory::Buffer;
+
+/// Maximum number of members: each polls all others.
+pub(super) const MEMBERS_MAX: usize = 16;
+
+/// One member's state for the shared-memory collectives of a communicator.
+#[derive(Debug)]
+pub(super) struct ShmColl {
+    pub(super) core: Core,
+    /// Present until this is dropped.
+    slots: Option<ShmSlots>,
+    /// The memory, at rank 0.
+    region: Option<Mr>,
+    pub(super) me: usize,
+    /// Process numbers of the members.
+    pub(super) processes: Vec<u32>,
+    /// Operations started.
+    pub(super) number: u64,
+    /// Whether, in the current operation, this member has published bytes, has woken the others, and has met zero-copy data.
+    pub(super) has_published: bool,
+    pub(super) has_notified: bool,
+    pub(super) reads_zcopy: bool,
+    /// Zero-copy data of this member in the current operation, with their registration.
+    pub(super) zcopy_data: Vec<(Buffer, Registration)>,
+    /// The last operation that each member is known to have passed.
+    pub(super) passed: Vec<u64>,
+    /// Scratch memory for another member's operand, and for a copy of this member's own.
+    scratch: [Buffer; 2],
+}
+
+impl ShmColl {
+    /// The state among `processes`; this process is at index `me`. `region` is the memory of the slots, at rank 0.
+    ///
+    /// # Errors
+    /// There is no memory for an operand.
+    pub(super) fn new(
+        core: &Core,
+        (me, processes): (usize, Vec<u32>),
+        slots: ShmSlots,
+        region: Option<Mr>,
+    ) -> Result<Self> {
+        Ok(Self {
+            core: core.clone(),
+            slots: Some(slots),
+            region,
+            me,
+            passed: vec![0; processes.len()],
+            processes,
+            number: 0,
+            has_published: false,
+            has_notified: false,
+            reads_zcopy: false,
+            zcopy_data: Vec::new(),
+            scratch: [Buffer::own(&[0; BCOPY_MAX])?, Buffer::nothing()],
+        })
+    }
+
+    pub(super) fn slots(&self) -> &ShmSlots {
+        self.slots.as_ref().expect("the slots are present until the state is dropped")
+    }
+
+    /// Grows both scratch buffers to at least this size in bytes.
+    pub(super) fn grow_scratch(&mut self, bytes: i64) -> Result<()> {
+        for buffer in self.scratch.iter_mut().filter(|buffer| buffer.count() < bytes) {
+            *buffer = Buffer::own_elements(Basic::Byte.into(), bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Scratch memory for elements of an operand: one of two buffers.
+    pub(super) fn scratch(&self, which: usize, datatype: &Datatype, count: i64) -> Result<Buffer> {
+        match self.scratch[which].seen_as(count, datatype) {
+            Some(buffer) => Ok(buffer),
+            None => Buffer::own_elements(datatype.clone(), count),
+        }
+    }
+
+    /// The other members, starting with the next rank: no two members start with the same one.
+    pub(super) fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (me, count) = (self.me, self.processes.len());
+        (1..count).map(move |distance| (me + distance) % count)
+    }
+}
+
+impl Drop for ShmColl {
+    /// The memory stays until all members have finished with it.
+    fn drop(&mut self) {
+        let Some(slots) = self.slots.take() else { return };
+        slots.leave(self.me);
+        if let Some(region) = self.region.take() {
+            self.core.keep_until_unused(RetiredSlots { slots, _region: region });
+        }
+    }
+}
+
+/// A communicator's shared-memory collectives, set up after enough calls that could use them.
+#[derive(Debug, Default)]
+pub(crate) struct CommShmColl {
+    pub(super) state: ShmSetup,
+    /// The last call of each kind, and whether it uses shared memory.
+    pub(super) last: [Option<(Case, bool)>; CollKind::ALL.len()],
+}
+
+/// Whether shared memory is set up.
+#[derive(Debug)]
+pub(super) enum ShmSetup {
+    /// Not set up yet, after this number of calls that could use it.
+    Counting(u32),
+    Impossible,
+    Ready(Box<ShmColl>),
+}
+
+impl Default for ShmSetup {
+    fn default() -> Self {
+        Self::Counting(0)
+    }
+}

@@ -1,0 +1,246 @@
+//! How members publish and read data. Short data are copied into the member's area, where others read them (bounce-buffer copy).
+//! Long data are zero-copy: others read them from the owner's buffer. The form and size are published with the data, so that
+//! members with different sizes detect the mismatch, and none waits for data that never arrive.
+
+use verbs::{RemoteAddr, SendOp};
+
+use crate::coll::shm::slots::{BCOPY_MAX, Published, ShmSlots};
+use crate::coll::shm::state::ShmColl;
+use crate::error::{Class, Error, Result};
+use crate::memory::{Buffer, Piece};
+
+/// Polls of a member's flag before waiting with progress.
+const FLAG_POLLS: u32 = 256;
+
+impl ShmColl {
+    /// Publishes this member's data, once nobody needs the slot's former data.
+    pub(super) fn publish(&mut self, buffer: &Buffer, call: &'static str) -> Result<()> {
+        let published = if buffer.len() <= BCOPY_MAX as u64 { Some(buffer.len() as usize) } else { None };
+        self.wait_slot_free(published.unwrap_or(0), call)?;
+        if published.is_some() {
+            self.slots().publish(self.me, self.number, buffer)?;
+        } else {
+            let at = self.register_zcopy(buffer)?;
+            self.slots().publish_zcopy(self.me, self.number, buffer.len(), at, None);
+        }
+        self.has_published = true;
+        Ok(())
+    }
+
+    /// As [`ShmColl::publish`], for contiguous bytes up to [`BCOPY_MAX`].
+    #[inline]
+    pub(super) fn publish_piece(&mut self, piece: Piece, call: &'static str) -> Result<()> {
+        self.wait_slot_free(piece.len(), call)?;
+        self.slots().publish_piece(self.me, self.number, piece)?;
+        self.has_published = true;
+        Ok(())
+    }
+
+    /// As [`ShmColl::read`], into a contiguous piece, for data up to [`BCOPY_MAX`].
+    #[inline]
+    pub(super) fn read_piece(
+        &mut self,
+        member: usize,
+        (from, all): (usize, usize),
+        into: Piece,
+        call: &'static str,
+    ) -> Result<()> {
+        let published = self.wait_published(member, call)?;
+        check_len(format_args!("rank {member}"), published.len(), all as u64)?;
+        match published {
+            Published::Bcopy(len) => self.slots().read_piece((member, self.number), (from, len), into),
+            // Only another version would publish such short data as zero-copy.
+            Published::Zcopy { at, .. } => {
+                self.rdma_read(member, at.offset(from as u64), &into.buffer(), call)
+            }
+        }
+    }
+
+    /// As [`ShmColl::read_piece`], for all bytes, into the library's own memory.
+    pub(super) fn read_bytes(&mut self, member: usize, into: &mut [u8], call: &'static str) -> Result<()> {
+        let published = self.wait_published(member, call)?;
+        check_len(format_args!("rank {member}"), published.len(), into.len() as u64)?;
+        match published {
+            Published::Bcopy(_) => self.slots().read_bytes((member, self.number), into),
+            Published::Zcopy { at, .. } => {
+                let copy = Buffer::own(into)?;
+                self.rdma_read(member, at, &copy, call)?;
+                copy.load(into);
+                Ok(())
+            }
+        }
+    }
+
+    /// Registers a buffer until the operation ends, or a contiguous copy if it is scattered. Returns its remote address.
+    pub(super) fn register_zcopy(&mut self, buffer: &Buffer) -> Result<RemoteAddr> {
+        let data = if buffer.is_scattered() { buffer.copied()? } else { buffer.clone() };
+        let (Some((address, len)), Some(other)) = (data.one_piece(), self.others().next()) else {
+            return Ok(RemoteAddr::default());
+        };
+        let process = self.processes[other];
+        let registration = self.core.with(|engine| engine.transport.reach(process, address, len, true))?;
+        let at = registration.remote(address as u64);
+        self.zcopy_data.push((data, registration));
+        Ok(at)
+    }
+
+    /// Waits until the slot for this operation can be overwritten with `len` bytes, that is, until nobody reads its former data.
+    pub(super) fn wait_slot_free(&mut self, len: usize, call: &'static str) -> Result<()> {
+        let needed = ShmSlots::last_required_pass(self.number, len);
+        for member in self.others() {
+            if self.passed[member] < needed {
+                self.wait(member, call, |slots| slots.passed(member) >= needed)?;
+                self.passed[member] = self.slots().passed(member);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a member has published its data.
+    pub(super) fn wait_published(&mut self, member: usize, call: &'static str) -> Result<Published> {
+        let number = self.number;
+        self.wait(member, call, |slots| slots.has_published(member, number))?;
+        if !self.slots().has_published(member, number) {
+            return Err(self.peer_error(member));
+        }
+        // A member that has started this operation has passed the one before.
+        self.passed[member] = self.passed[member].max(number - 1);
+        let published = self.slots().published(member, number)?;
+        self.reads_zcopy |= matches!(published, Published::Zcopy { .. });
+        Ok(published)
+    }
+
+    /// Fills a buffer from offset `from` of a member's data, which must be `all` bytes. The member may be this one.
+    pub(super) fn read(
+        &mut self,
+        member: usize,
+        (from, all): (u64, u64),
+        into: &Buffer,
+        call: &'static str,
+    ) -> Result<()> {
+        let published = self.wait_published(member, call)?;
+        check_len(format_args!("rank {member}"), published.len(), all)?;
+        match published {
+            _ if into.len() == 0 => Ok(()),
+            Published::Zcopy { .. } if member == self.me => {
+                let own = self.zcopy_data.iter().map(|(data, _)| data.clone().window(from, into.len()));
+                own.for_each(|own| into.copy_of(&own));
+                Ok(())
+            }
+            Published::Bcopy(len) => self.slots().read((member, self.number), (from as usize, len), into),
+            Published::Zcopy { at, .. } => self.rdma_read(member, at.offset(from), into, call),
+        }
+    }
+
+    /// Copies from offset `from` of this member's own data, which must be `all` bytes.
+    pub(super) fn copy_own(&self, given: &Buffer, (from, all): (u64, u64), into: &Buffer) -> Result<()> {
+        check_len("this rank", given.len(), all)?;
+        if into.len() > 0 {
+            into.copy_of(&given.clone().window(from, into.len()));
+        }
+        Ok(())
+    }
+
+    /// Reads a buffer's bytes from a member's memory.
+    pub(super) fn rdma_read(
+        &self,
+        member: usize,
+        at: RemoteAddr,
+        into: &Buffer,
+        call: &'static str,
+    ) -> Result<()> {
+        let (process, ranges) = (self.processes[member], [(at, into.len())]);
+        let started = self.core.with(|engine| engine.rdma_transfer(process, &ranges, into, SendOp::Read))?;
+        self.core.finish(call, started).ok().map(drop)
+    }
+
+    /// Whether members can write to another member's zero-copy memory.
+    pub(super) fn may_write(&self, member: usize) -> Result<bool> {
+        let process = self.processes[member];
+        self.core.with(|engine| Ok(engine.transport.nic_of(process)?.reaches_both_ways()))
+    }
+
+    /// Writes this member's data, starting at an offset, to another member's zero-copy memory, if it has published any.
+    pub(super) fn write_rest(
+        &mut self,
+        member: usize,
+        given: &Buffer,
+        from: u64,
+        call: &'static str,
+    ) -> Result<()> {
+        let Published::Zcopy { at, len, .. } = self.wait_published(member, call)? else { return Ok(()) };
+        check_len(format_args!("rank {member}"), len, given.len())?;
+        let rest = self.zcopy_data.last().map_or(given, |(data, _)| data).clone().window(from, len - from);
+        let (process, ranges) = (self.processes[member], [(at.offset(from), rest.len())]);
+        let started =
+            self.core.with(|engine| engine.rdma_transfer(process, &ranges, &rest, SendOp::Write))?;
+        self.core.finish(call, started).ok().map(drop)
+    }
+
+    /// Ends an operation, successful or not. After that nobody waits for this member, and no member reads its zero-copy data.
+    pub(super) fn complete(&mut self, done: Result<()>, call: &'static str) -> Result<()> {
+        let failed = done.as_ref().err().map(|error| error.class);
+        self.slots().mark_passed(self.me, self.number, failed);
+        // The owner of zero-copy data waits for this flag, and so does a member that needs data from one that has given up.
+        if !self.has_notified || self.reads_zcopy || failed.is_some() {
+            self.notify_others();
+        }
+        if self.zcopy_data.is_empty() {
+            return done;
+        }
+        let number = self.number;
+        let done = self.others().fold(done, |done, member| {
+            let passed = self.wait(member, call, |slots| slots.passed(member) >= number);
+            let failed = || self.slots().error_of(member, number).map(|_| self.peer_error(member));
+            done.and(passed).and_then(|()| failed().map_or(Ok(()), Err))
+        });
+        self.zcopy_data.clear();
+        done
+    }
+
+    /// The error for data that a member did not publish before it passed the operation.
+    pub(super) fn peer_error(&self, member: usize) -> Error {
+        let class = self.slots().error_of(member, self.number).unwrap_or(Class::NOT_SAME);
+        Error::new(class, format_args!("rank {member} has ended the operation with an error"))
+    }
+
+    /// Polls until a member has written a value, or has passed the operation. The first polls check only the value.
+    pub(super) fn wait(
+        &mut self,
+        member: usize,
+        call: &'static str,
+        is_there: impl Fn(&ShmSlots) -> bool,
+    ) -> Result<()> {
+        if (0..self.core.polls(FLAG_POLLS)).any(|_| is_there(self.slots())) {
+            return Ok(());
+        }
+        if self.has_published && !self.has_notified {
+            self.notify_others();
+        }
+        let (slots, number) = (self.slots(), self.number);
+        let (process, owner) = (self.processes[member], self.processes[0]);
+        let has_passed = || slots.passed(member) >= number;
+        self.core.wait_for_store(call, (process, owner), || is_there(slots), has_passed)
+    }
+
+    /// Wakes sleeping members: after this member has published its data, or else after its `passed` flag; after the flag in any
+    /// case if somebody waits for it. A member that waits for a later `passed` flag before it publishes data is woken in the next
+    /// operation. It may depend on that, as MPI lets every collective operation synchronize all members. The lock in here is a
+    /// fence, which waits until other processors release the written line; so this is called once this member has the data it
+    /// needs, or is about to wait for long.
+    pub(super) fn notify_others(&mut self) {
+        self.has_notified = true;
+        self.core.with(|engine| {
+            self.others().for_each(|member| engine.transport.ring(self.processes[member]));
+        });
+    }
+}
+
+/// Checks that the data of `who` have exactly the expected number of bytes.
+pub(super) fn check_len(who: impl std::fmt::Display, len: u64, all: u64) -> Result<()> {
+    if len == all {
+        return Ok(());
+    }
+    let class = if len > all { Class::TRUNCATE } else { Class::NOT_SAME };
+    Err(Error::new(class, format_args!("the data of {who} have {len} bytes, where {all} are expected")))
+}
