@@ -1,4 +1,5 @@
-//! Collective operations in their blocking, nonblocking and persistent forms.
+//! Collective operations in their blocking, nonblocking and persistent forms (MPI 5.0, chapter 6), and those on neighborhoods
+//! (sections 8.6 to 8.8).
 //!
 //! Arguments that MPI calls not significant at a process are not read: they may have any value.
 
@@ -120,10 +121,12 @@ fn at_once(comm: Comm, call: impl FnOnce() -> Option<PlainCall>) -> Option<Answe
     Some(done.map_err(Fault::from))
 }
 
+/// MPI 5.0, section 6.3.
 pub(crate) fn barrier(comm: Comm) -> Answer {
     at_once(comm, || Some(PlainCall::Barrier)).unwrap_or_else(|| barrier_by_plan(comm))
 }
 
+/// MPI 5.0, section 6.4.
 pub(crate) fn bcast<N: Number>(
     buffer: Address,
     count: N,
@@ -135,6 +138,7 @@ pub(crate) fn bcast<N: Number>(
     at_once(comm, call).unwrap_or_else(|| bcast_by_plan(buffer, count, datatype, root, comm))
 }
 
+/// MPI 5.0, section 6.9.6.
 pub(crate) fn allreduce<N: Number>(
     sendbuf: Address,
     recvbuf: Address,
@@ -154,7 +158,8 @@ pub(crate) fn allreduce<N: Number>(
     at_once(comm, call).unwrap_or_else(|| allreduce_by_plan(sendbuf, recvbuf, count, datatype, op, comm))
 }
 
-/// Allgather and alltoall: try the fast path, then the general one. Each rank sends one block, or one to each rank.
+/// Allgather (MPI 5.0, section 6.7) and alltoall (section 6.8): try the fast path, then the general one. Each rank sends one block, or one
+/// to each rank.
 macro_rules! exchanges {
     ($($name:ident, $long:ident, $call:ident, $is_one_given:literal;)*) => {
         $(
@@ -192,7 +197,8 @@ exchanges! {
 }
 
 /// The blocking, nonblocking and persistent form of each operation. `comm` names the communicator in the body, which builds the
-/// operation.
+/// operation. The sections beside the operations are those of the blocking forms. MPI 5.0 has the nonblocking forms in section 6.12 and the
+/// persistent ones in 6.13; those of neighborhood collectives in 8.7 and 8.8.
 macro_rules! collectives {
     ($(fn $wait:ident, $begin:ident, $make:ident [$($number:ident)?] ($comm:ident $(, $name:ident: $kind:ty)*) $body:block)*) => {
         $(
@@ -233,16 +239,19 @@ macro_rules! collectives {
 }
 
 collectives! {
+    // MPI 5.0, section 6.3.
     fn barrier_by_plan, ibarrier, barrier_init [] (comm) {
         Collective::Barrier
     }
 
+    // MPI 5.0, section 6.4.
     fn bcast_by_plan, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
         // In the root's group of an intercommunicator, only the root has data.
         let is_significant = has_part(&comm, root) || is_root(&comm, root);
         Collective::Bcast { buffer: where_it_counts(is_significant, || buffer(buf, count, datatype))?, root }
     }
 
+    // MPI 5.0, section 6.5.
     fn gather, igather, gather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -253,6 +262,7 @@ collectives! {
         Collective::Gather { input: unless_in_place(sendbuf, own)?, output, root }
     }
 
+    // MPI 5.0, section 6.5.
     fn gatherv, igatherv, gatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype, root: i32
@@ -266,6 +276,7 @@ collectives! {
         Collective::Gatherv { input: unless_in_place(sendbuf, own)?, output, root }
     }
 
+    // MPI 5.0, section 6.6.
     fn scatter, iscatter, scatter_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -276,6 +287,7 @@ collectives! {
         Collective::Scatter { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
+    // MPI 5.0, section 6.6.
     fn scatterv, iscatterv, scatterv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, displs: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -289,6 +301,7 @@ collectives! {
         Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
+    // MPI 5.0, section 6.7.
     fn allgather_by_plan, iallgather, allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -297,6 +310,7 @@ collectives! {
         Collective::Allgather { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, comm.peers().size())? }
     }
 
+    // MPI 5.0, section 6.7.
     fn allgatherv, iallgatherv, allgatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
@@ -306,6 +320,7 @@ collectives! {
         Collective::Allgatherv { input, output }
     }
 
+    // MPI 5.0, section 6.8.
     fn alltoall_by_plan, ialltoall, alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -315,6 +330,7 @@ collectives! {
         Collective::Alltoall { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, ranks)? }
     }
 
+    // MPI 5.0, section 6.8.
     fn alltoallv, ialltoallv, alltoallv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
@@ -330,6 +346,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 6.8.
     fn alltoallw, ialltoallw, alltoallw_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtypes: In<types::Datatype>,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtypes: In<types::Datatype>
@@ -345,6 +362,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 6.9.1.
     fn reduce, ireduce, reduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op, root: i32
     ) {
@@ -355,6 +373,7 @@ collectives! {
         Collective::Reduce { input, output, op: operator(op, datatype)?, root }
     }
 
+    // MPI 5.0, section 6.9.6.
     fn allreduce_by_plan, iallreduce, allreduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
@@ -363,6 +382,7 @@ collectives! {
         Collective::Allreduce { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 6.10.2.
     fn reduce_scatter, ireduce_scatter, reduce_scatter_init [N] (
         comm, sendbuf: Address, recvbuf: Address, recvcounts: In<N>, datatype: types::Datatype, op: Op
     ) {
@@ -370,6 +390,7 @@ collectives! {
         reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
+    // MPI 5.0, section 6.10.1.
     fn reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init [N] (
         comm, sendbuf: Address, recvbuf: Address, recvcount: N, datatype: types::Datatype, op: Op
     ) {
@@ -377,6 +398,7 @@ collectives! {
         reduce_scattered(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
+    // MPI 5.0, section 6.11.1.
     fn scan, iscan, scan_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
@@ -385,6 +407,7 @@ collectives! {
         Collective::Scan { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 6.11.2.
     fn exscan, iexscan, exscan_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
@@ -393,6 +416,7 @@ collectives! {
         Collective::Exscan { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 8.6.1.
     fn neighbor_allgather, ineighbor_allgather, neighbor_allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -404,6 +428,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.1.
     fn neighbor_allgatherv, ineighbor_allgatherv, neighbor_allgatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
@@ -415,6 +440,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -426,6 +452,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoallv, ineighbor_alltoallv, neighbor_alltoallv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
@@ -437,6 +464,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoallw, ineighbor_alltoallw, neighbor_alltoallw_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<i64>, sendtypes: In<types::Datatype>,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<i64>, recvtypes: In<types::Datatype>

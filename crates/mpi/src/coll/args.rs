@@ -1,4 +1,5 @@
-//! [`Call`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them.
+//! [`Call`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them (MPI 5.0,
+//! chapter 6).
 
 use collectives::{Blocks, Buffer as Side, Kind, Neighbours, Root, Span, Type};
 use datatypes::Op;

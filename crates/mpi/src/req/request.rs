@@ -1,4 +1,5 @@
-//! [`Request`]: an operation in progress, and waiting for one or several; [`Requests`]: the same for requests by number.
+//! [`Request`]: an operation in progress, and waiting for one or several; [`Requests`]: the same for requests by number (MPI 5.0,
+//! section 3.7).
 //!
 //! A request is the number of an operation in the engine's table, so that starting and completing one allocates nothing. Requests
 //! that are more than an operation have a table of their own ([`Special`]). All requests that completed when they were started,
@@ -265,7 +266,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Waits until the operation has completed. The request is then null, or inactive if it is persistent. Null and inactive
-    /// requests complete immediately with an empty status.
+    /// requests complete immediately with an empty status (MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`]; [`Class::OTHER`] when the world of this process ends first.
@@ -285,7 +286,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Completes the request as [`Requests::wait`] does, if its operation has completed.
+    /// Completes the request as [`Requests::wait`] does, if its operation has completed (MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -295,7 +296,8 @@ impl<'a> Requests<'a> {
         is_over.map(|()| self.collect(id)).transpose()
     }
 
-    /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`).
+    /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`)
+    /// (MPI 5.0, section 3.7.6).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -320,7 +322,7 @@ impl<'a> Requests<'a> {
         Ok(Some(if let Some(RequestKind::Program(program)) = what { program.query() } else { status }))
     }
 
-    /// Waits for all requests; returns how they ended, in their order.
+    /// Waits for all requests; returns how they ended, in their order (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`]; if a number names no request, nothing changes.
@@ -383,7 +385,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    /// Returns how all ended, if all have completed; otherwise no request changes.
+    /// Returns how all ended, if all have completed; otherwise no request changes (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait_all`].
@@ -396,7 +398,7 @@ impl<'a> Requests<'a> {
         self.collect_specials(ids, ended).map(Some)
     }
 
-    /// Waits until one has completed; returns its index, and how it ended. `None` if none is active.
+    /// Waits until one has completed; returns its index, and how it ended. `None` if none is active (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -409,7 +411,7 @@ impl<'a> Requests<'a> {
         self.collect(ids[at]).map(|ended| Some((at, ended)))
     }
 
-    /// Checks whether one has completed.
+    /// Checks whether one has completed (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -425,7 +427,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Waits until at least one has completed; returns the indices of all completed ones, and how they ended. `None` if none is
-    /// active.
+    /// active (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -439,7 +441,8 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Returns the indices of all completed requests, perhaps none, and how they ended. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and how they ended. `None` if none is active
+    /// (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -452,7 +455,7 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Starts the operation of a persistent request.
+    /// Starts the operation of a persistent request (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not persistent, or is active; the operation's.
@@ -486,7 +489,8 @@ impl<'a> Requests<'a> {
     }
 
     /// Cancels the operation, if possible. An unmatched receive is cancelled, and so is an unmatched send, once its receiver makes
-    /// progress; all other operations complete as usual. The caller must wait for the request in either case.
+    /// progress; all other operations complete as usual. The caller must wait for the request in either case
+    /// (MPI 5.0, section 3.8.4).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
@@ -510,7 +514,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Frees a request; its operation continues without it (`MPI_Request_free`).
+    /// Frees a request; its operation continues without it (`MPI_Request_free`; MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -573,7 +577,7 @@ impl<'a> Requests<'a> {
         self.0.specials().get_mut(key).map(|special| special.what.clone())
     }
 
-    /// Completes a generalized request (`MPI_Grequest_complete`).
+    /// Completes a generalized request (`MPI_Grequest_complete`; MPI 5.0, section 13.2).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for another request; the error of the program's function, which is called here if the request was freed.
@@ -595,7 +599,7 @@ impl<'a> Requests<'a> {
         program.free()
     }
 
-    /// Marks parts from `first` to `last` of a partitioned send as ready (`MPI_Pready_range`).
+    /// Marks parts from `first` to `last` of a partitioned send as ready (`MPI_Pready_range`; MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not a partitioned send; [`Class::ARG`] for parts that do not exist or cannot become
@@ -610,7 +614,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Whether a part of a partitioned receive has arrived (`MPI_Parrived`).
+    /// Whether a part of a partitioned receive has arrived (`MPI_Parrived`; MPI 5.0, section 4.2.2).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not a partitioned receive; [`Class::ARG`] for a part that does not exist.
@@ -666,7 +670,7 @@ pub struct Request(Option<(Core, RequestId)>);
 pub struct Remote(Core, RequestId);
 
 impl Remote {
-    /// Completes a request as [`Requests::complete`] does.
+    /// Completes a request as [`Requests::complete`] does (MPI 5.0, section 13.2).
     ///
     /// # Errors
     /// As [`Requests::complete`].
@@ -674,7 +678,7 @@ impl Remote {
         Requests(&self.0).complete(self.1)
     }
 
-    /// Marks parts as ready as [`Requests::parts_ready`] does.
+    /// Marks parts as ready as [`Requests::parts_ready`] does (MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// As [`Requests::parts_ready`].
@@ -682,7 +686,7 @@ impl Remote {
         Requests(&self.0).parts_ready(self.1, first, last)
     }
 
-    /// Tests a part as [`Requests::part_arrived`] does.
+    /// Tests a part as [`Requests::part_arrived`] does (MPI 5.0, section 4.2.2).
     ///
     /// # Errors
     /// As [`Requests::part_arrived`].
@@ -787,27 +791,27 @@ impl Request {
         }
     }
 
-    /// Tests as [`Requests::test`] does.
+    /// Tests as [`Requests::test`] does (MPI 5.0, section 3.7.3).
     pub fn test(&mut self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         let ended = Requests(core).test(*id).transpose()?;
         Some(self.finish(ended))
     }
 
-    /// Returns the status as [`Requests::peek`] does.
+    /// Returns the status as [`Requests::peek`] does (MPI 5.0, section 3.7.6).
     pub fn peek(&self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         Requests(core).peek(*id).unwrap_or_else(|error| Some(Status::failed(error)))
     }
 
-    /// Waits as [`Requests::wait`] does.
+    /// Waits as [`Requests::wait`] does (MPI 5.0, section 3.7.3).
     pub fn wait(&mut self) -> Status {
         let Some((core, id)) = &self.0 else { return Status::empty() };
         let ended = Requests(core).wait(*id);
         self.finish(ended)
     }
 
-    /// Starts as [`Requests::start`] does.
+    /// Starts as [`Requests::start`] does (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// As [`Requests::start`].
@@ -817,7 +821,7 @@ impl Request {
         Requests(core).start(*id)
     }
 
-    /// Cancels as [`Requests::cancel`] does.
+    /// Cancels as [`Requests::cancel`] does (MPI 5.0, section 3.8.4).
     ///
     /// # Errors
     /// As [`Requests::cancel`].
@@ -827,7 +831,7 @@ impl Request {
         Requests(core).cancel(*id)
     }
 
-    /// Waits for all requests; returns the statuses in their order.
+    /// Waits for all requests; returns the statuses in their order (MPI 5.0, section 3.7.5).
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         let Some((core, ids)) = several(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
@@ -836,7 +840,7 @@ impl Request {
         }
     }
 
-    /// Returns how all ended, if all have completed; otherwise no request changes.
+    /// Returns how all ended, if all have completed; otherwise no request changes (MPI 5.0, section 3.7.5).
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         let Some((core, ids)) = several(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
@@ -845,7 +849,7 @@ impl Request {
         }
     }
 
-    /// Waits until one has completed; returns its index and its status. `None` if none is active.
+    /// Waits until one has completed; returns its index and its status. `None` if none is active (MPI 5.0, section 3.7.5).
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
         let (core, ids) = several(requests)?;
         match Requests(&core).wait_any(&ids) {
@@ -854,7 +858,7 @@ impl Request {
         }
     }
 
-    /// Checks whether one has completed.
+    /// Checks whether one has completed (MPI 5.0, section 3.7.5).
     pub fn test_any(requests: &mut [&mut Self]) -> Any {
         let Some((core, ids)) = several(requests) else { return Any::Inactive };
         match Requests(&core).test_any(&ids) {
@@ -866,13 +870,14 @@ impl Request {
     }
 
     /// Waits until at least one has completed; returns the indices of all completed ones, and their statuses. `None` if none is
-    /// active.
+    /// active (MPI 5.0, section 3.7.5).
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
         finish_some(requests, Requests(&core).wait_some(&ids))
     }
 
-    /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active
+    /// (MPI 5.0, section 3.7.5).
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = several(requests)?;
         finish_some(requests, Requests(&core).test_some(&ids))

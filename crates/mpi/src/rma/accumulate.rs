@@ -1,5 +1,5 @@
-//! Accumulate operations, which read, compute and write a member's memory while no other accumulate runs there. All of them are
-//! therefore atomic, for any type and operator, and those of one process take effect in program order.
+//! Accumulate operations, which read, compute and write a member's memory while no other accumulate runs there (MPI 5.0, section
+//! 12.3.4). All of them are therefore atomic, for any type and operator, and those of one process take effect in program order.
 
 use datatypes::{Basic, Combiner, Datatype, Op, Operator};
 use verbs::{RemoteAddr, SendOp};
@@ -23,7 +23,7 @@ impl Window {
         self.accumulate_as(origin, at, op, Form::Plain)
     }
 
-    /// As [`Window::accumulate`], with a request. Only in lock epochs.
+    /// As [`Window::accumulate`], with a request. Only in lock epochs (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::accumulate`].
@@ -53,7 +53,7 @@ impl Window {
         self.get_accumulate_as(origin, result, at, op, Form::Plain)
     }
 
-    /// As [`Window::get_accumulate`], with a request. Only in lock epochs.
+    /// As [`Window::get_accumulate`], with a request. Only in lock epochs (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::get_accumulate`].
