@@ -1,5 +1,5 @@
-//! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces. Threads wait and
-//! make progress here.
+//! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces (Portals 4.3, sections
+//! 3.6 and 3.9). Threads wait and make progress here.
 //!
 //! [`Matcher`] chooses which thread matches messages: the caller's, or a thread that acts as the NIC. The engine,
 //! its connections and the lock are the same in all cases; only the thread that polls the device differs.
