@@ -1,4 +1,4 @@
-//! The constructors: each checks its arguments and builds the shape of the type.
+//! The constructors: each checks its arguments and builds the shape of the type (MPI 5.0, section 5.1.2).
 
 use crate::datatype::{Block, Given, Shape, index_offset};
 use crate::{Basic, Combiner, Datatype, Error, ErrorKind, Kind, Result};

@@ -1,4 +1,4 @@
-//! [`Op`]: reductions by a predefined or a user-defined operator.
+//! [`Op`]: reductions by a predefined or a user-defined operator (MPI 5.0, section 6.9).
 
 use crate::arithmetic;
 use crate::datatype::Element;
