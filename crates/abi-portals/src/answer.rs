@@ -1,4 +1,4 @@
-//! Return codes: maps results to those of the header.
+//! Return codes: maps results to those of the header (Portals 4.3, chapter 3).
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
 //! Exports functions under their C names: the one place for the attribute, the panic barrier and the return
-//! code.
+//! code (Portals 4.3, chapter 3).
 
 /// Functions of `portals4.h` whose bodies return an [`crate::answer::Answer`] without a value.
 macro_rules! exports {

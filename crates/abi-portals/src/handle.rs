@@ -1,4 +1,5 @@
-//! Handles of 32 bits: the kind of object, which of the four interfaces, the slot, and the slot's generation.
+//! Handles of 32 bits: the kind of object, which of the four interfaces, the slot, and the slot's generation
+//! (Portals 4.3, chapter 3).
 //!
 //! Three bits of kind, two of interface, nine of generation, eighteen of slot. No kind produces a handle
 //! equal to one of the header's constants.

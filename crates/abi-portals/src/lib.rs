@@ -1,4 +1,4 @@
-//! Portals 4 in C: `portals4.h` and its library, on any of our devices.
+//! Portals 4 in C: `portals4.h` and its library, on any of our devices (Portals 4.3, chapter 3).
 //!
 //! `NICETY_DEVICE` selects the device (`shm` if unset). The node and number of a process are the address
 //! where it listens, so programs find each other by exchanging these: the reference's own programs use PMI,

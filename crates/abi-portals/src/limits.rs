@@ -1,5 +1,5 @@
 //! Default limits from the environment, by the reference's names (`PTL_LIM_MAX_ENTRIES` and others), for
-//! limits that a program leaves unset.
+//! limits that a program leaves unset (Portals 4.3, section 3.6).
 
 use portals::Limits;
 

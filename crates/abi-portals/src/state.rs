@@ -1,4 +1,4 @@
-//! Open interfaces of the process. Only this file and `limits` read the environment.
+//! Open interfaces of the process (Portals 4.3, sections 3.5 and 3.6). Only this file and `limits` read the environment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{OnceLock, PoisonError, RwLock};

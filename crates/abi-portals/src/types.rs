@@ -1,4 +1,4 @@
-//! The types of `portals4.h` in C layout, and its constants.
+//! The types of `portals4.h` in C layout, and its constants (Portals 4.3, chapter 3).
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! The predefined operators on elements of basic types, in bytes without alignment.
+//! The predefined operators on elements of basic types, in bytes without alignment (MPI 5.0, section 6.9.2).
 //!
 //! Elements of the machine's types are processed as byte arrays of constant length, which the compiler turns into vector
 //! instructions. Other floating point formats use software.

@@ -1,5 +1,5 @@
 //! Parts of multidimensional arrays, built from the simpler constructors: subarrays, and one process's blocks of a distributed
-//! array.
+//! array (MPI 5.0, sections 5.1.3 and 5.1.4).
 
 use crate::construct::check_same_length;
 use crate::datatype::ConstructorCall;

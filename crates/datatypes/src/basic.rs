@@ -230,7 +230,7 @@ impl Basic {
         Self::ALL.binary_search_by_key(&handle, |basic| basic.abi()).ok().map(|at| Self::ALL[at])
     }
 
-    /// The kind that operators use for its elements. MPI reduces no text (MPI 5.0, 6.9.2), but programs reduce `MPI_CHAR`, which
+    /// The kind that operators use for its elements. MPI reduces no text (MPI 5.0, section 6.9.2), but programs reduce `MPI_CHAR`, which
     /// other implementations treat as `MPI_SIGNED_CHAR`.
     pub(crate) const fn reduced_kind(self) -> BasicKind {
         match self {

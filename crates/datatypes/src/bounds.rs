@@ -1,4 +1,4 @@
-//! Size, bounds and alignment of a type map, without walking it.
+//! Size, bounds and alignment of a type map, without walking it (MPI 5.0, section 5.1.6).
 
 /// The bounds of a type map, computed by constructors from their parts, in constant time for each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! [`Combiner`]: the constructors, with their numbers in the ABI.
+//! [`Combiner`]: the constructors (MPI 5.0, section 5.1.13), with their numbers in the ABI.
 
 /// The constructor of a type. Its number is the ABI's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! The constructors: each checks its arguments and builds the shape of the type.
+//! The constructors: each checks its arguments and builds the shape of the type (MPI 5.0, section 5.1.2).
 
 use crate::datatype::{Block, ConstructorCall, Shape, index_offset};
 use crate::{Basic, BasicKind, Combiner, Datatype, Error, ErrorKind, Result};

@@ -1,4 +1,4 @@
-//! Envelope and contents of a type: the arguments of its constructor, unchanged.
+//! Envelope and contents of a type: the arguments of its constructor, unchanged (MPI 5.0, section 5.1.13).
 
 use crate::combiner::Combiner;
 use crate::datatype::{ConstructorCall, Contents, Datatype};

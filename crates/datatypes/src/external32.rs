@@ -1,5 +1,5 @@
-//! external32: the standard's representation for files and messages between heterogeneous machines. Big-endian, IEEE, with its own
-//! sizes.
+//! external32: the standard's representation for files and messages between heterogeneous machines (MPI 5.0, section 14.5.2).
+//! Big-endian, IEEE, with its own sizes.
 
 use crate::cursor::Memory;
 use crate::float::Format;

@@ -1,4 +1,4 @@
-//! [`Op`]: reductions by a predefined or a user-defined operator.
+//! [`Op`]: reductions by a predefined or a user-defined operator (MPI 5.0, section 6.9).
 
 use crate::arithmetic;
 use crate::datatype::Element;
@@ -75,7 +75,7 @@ impl Op {
         Ok(())
     }
 
-    /// As [`Op::check`], for all other reductions, which exclude the two operators that select one operand (MPI 5.0, 12.3.4).
+    /// As [`Op::check`], for all other reductions, which exclude the two operators that select one operand (MPI 5.0, section 12.3.4).
     ///
     /// # Errors
     /// Of kind [`Op`](ErrorKind::Op) otherwise.

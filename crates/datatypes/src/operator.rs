@@ -1,4 +1,4 @@
-//! [`Operator`]: the predefined operators, and the types that each reduces.
+//! [`Operator`]: the predefined operators, and the types that each reduces (MPI 5.0, section 6.9.2).
 
 use crate::BasicKind;
 

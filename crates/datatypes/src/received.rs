@@ -1,4 +1,5 @@
-//! Converts received bytes to numbers of elements, and back: `MPI_Get_count`, `MPI_Get_elements` and `MPI_Status_set_elements`.
+//! Converts received bytes to numbers of elements, and back: `MPI_Get_count`, `MPI_Get_elements` and `MPI_Status_set_elements`
+//! (MPI 5.0, sections 3.2.5, 5.1.11 and 13.3).
 
 use crate::Datatype;
 use crate::layout::{Body, Piece};

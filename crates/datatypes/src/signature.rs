@@ -1,5 +1,5 @@
 //! Type signatures: the sequence of basic types of a type map, hashed to a number that can be repeated and concatenated without
-//! walking it.
+//! walking it (MPI 5.0, section 3.3.1).
 
 use crate::Basic;
 

@@ -1,4 +1,4 @@
-//! [`Attributes`]: values that a program attaches to objects, by keys with copy and delete functions.
+//! [`Attributes`]: values that a program attaches to objects, by keys with copy and delete functions (MPI 5.0, section 7.7).
 
 use std::fmt;
 use std::sync::Arc;

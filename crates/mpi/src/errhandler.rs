@@ -1,4 +1,4 @@
-//! [`Errhandler`]: how a program handles errors of an object's operations.
+//! [`Errhandler`]: how a program handles errors of an object's operations (MPI 5.0, section 9.3).
 
 use std::any::Any;
 use std::fmt;

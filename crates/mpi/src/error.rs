@@ -1,4 +1,4 @@
-//! [`Error`]: MPI's error class with a text that says what was wrong and what to do.
+//! [`Error`]: MPI's error class with a text that says what was wrong and what to do (MPI 5.0, section 9.4).
 
 use std::fmt;
 

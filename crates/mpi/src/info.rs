@@ -1,4 +1,4 @@
-//! [`Info`]: hints, as ordered pairs of a key and a value.
+//! [`Info`]: hints, as ordered pairs of a key and a value (MPI 5.0, chapter 10).
 
 use crate::error::{Class, Error, Result};
 

@@ -1,27 +1,72 @@
-//! MPI over the device API: processes, point-to-point communication, communicators.
+//! MPI over the device API, with the rules of MPI 5.0: messages, collectives, windows, files and dynamic processes.
 //!
 //! A [`Process`] owns all state of one process of a job: there are no statics, nothing reads the environment, and all waits go
 //! through its [`host::Host`], so that the same code runs on real devices and, with thousands of processes in one program, on
 //! modelled cards in virtual time. A [`Bootstrap`] describes the other processes. Numbers of ranks, tags and error classes are
-//! those of the standard ABI; handles, C pointers and calls of error handlers are left to the interface above.
+//! those of the standard ABI; handles, C pointers and calls of error handlers are left to the interface above, `abi-mpi`.
 //!
-//! | module | purpose |
+//! | part | for |
 //! |---|---|
-//! | `process` | [`Process`]: start and end |
-//! | `comm` | [`Comm`], and the creation of communicators |
-//! | `p2p` | messages between two processes |
-//! | `req` | [`Request`] |
-//! | `coll` | collective operations |
-//! | `rma` | [`Window`]: one-sided communication |
-//! | `io` | [`File`]: files that processes open together |
-//! | `topo` | topologies |
-//! | `dpm` | intercommunicators with other jobs |
-//! | `tool` | counters, limits and profiles of a process |
-//! | `info`, `attribute`, `errhandler`, `status`, `error` | MPI's smaller objects |
-//! | `bootstrap` | [`Bootstrap`], and [`LocalKvs`] for ranks of one program |
-//! | `core` | the state behind its lock, and how threads wait |
-//! | `peers` | connections to other processes |
-//! | `memory` | the program's memory: the only file that copies from it and into it |
+//! | [`Process`], [`Config`] | the start and the end of a process, and the devices that it uses |
+//! | [`Bootstrap`], [`Board`] | the other processes of the job: the launcher's, or ranks of one program |
+//! | [`Comm`], [`Group`] | communicators and groups; their calls send, receive, probe and create others |
+//! | [`Request`], [`Requests`], [`Status`] | operations in progress, and how they ended |
+//! | [`Buffer`] | elements of a datatype in the program's memory |
+//! | [`Collective`] | collective operations, with their arguments |
+//! | [`Window`] | memory that other processes read and change |
+//! | [`File`], [`View`] | files that processes open together |
+//! | [`Topology`] | grids and graphs of processes |
+//! | [`Bridge`] | connections with processes of another job |
+//! | [`Protocol`], [`protocols`] | which protocol carries a message of which size, as `nicety explain mpi` prints it |
+//! | [`Gauge`], [`Limits`], [`Happening`] | measurements, settings and events for tools |
+//!
+//! A message takes this way: `Comm` checks the arguments, the engine chooses the protocol and matches messages with receives, and
+//! a connection of [`transport`] carries the bytes. With [`Lane::Portals`] the crate [`portals`] does the last two.
+//!
+//! # Example
+//!
+//! Two ranks of one program exchange a word, and add up their ranks.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use std::sync::Arc;
+//! use datatypes::{Basic, Datatype, Operator};
+//! use mpi::{Board, Buffer, Collective, Config, Port, Process, Result, With};
+//! use verbs::{Buf, host};
+//!
+//! fn run(host: &host::Host, board: &Arc<Board>, rank: u32) -> Result<()> {
+//!     let device = fabric::open("shm", host)?;
+//!     let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
+//!     let config = Config { ports, node: "here".into(), ..Config::default() };
+//!     let process = Process::start(host, &config, board.seat(rank, host))?;
+//!     let (world, other) = (process.world(), 1 - rank);
+//!
+//!     let memory = Buf::alloc(16)?;
+//!     let word = |at| Buffer::of(&memory, at, 1, &Datatype::from(Basic::Uint64));
+//!     memory.write(0, &u64::from(rank).to_ne_bytes())?;
+//!     let with = With { rank: other as i32, tag: 1 };
+//!     world.sendrecv(&word(0)?, with, word(8)?, with)?;
+//!     assert_eq!(memory.to_vec(8..16)?, u64::from(other).to_ne_bytes());
+//!
+//!     // Without an input, as with MPI_IN_PLACE, the output holds this rank's operand.
+//!     let sum = Collective::Allreduce { input: None, output: word(0)?, op: Operator::Sum.into() };
+//!     world.collective(&sum)?;
+//!     assert_eq!(memory.to_vec(0..8)?, 1_u64.to_ne_bytes());
+//!     process.finalize()
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let (host, board) = (host::real::host(), Board::new(2));
+//! let ranks = [0, 1].map(|rank| {
+//!     let (host, board) = (host.clone(), board.clone());
+//!     std::thread::spawn(move || run(&host, &board, rank))
+//! });
+//! for rank in ranks {
+//!     rank.join().expect("a rank that does not panic")?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod attribute;
 mod bootstrap;

@@ -1,4 +1,4 @@
-//! [`Process`]: one process of a job, from its start to its end.
+//! [`Process`]: one process of a job, from its start to its end (MPI 5.0, chapter 11).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Joins the job (`MPI_Init`). Collective over all its processes.
+    /// Joins the job (`MPI_Init`). Collective over all its processes (MPI 5.0, section 11.2.1).
     ///
     /// # Errors
     /// [`Class::ARG`] for invalid names or ports; the devices' and the process manager's; [`Class::PROC_ABORTED`] when
@@ -132,7 +132,7 @@ impl Process {
     }
 
     /// Leaves the job (`MPI_Finalize`): does what [`Process::end_world`] does, and announces to connected processes of other jobs
-    /// that it leaves. Collective. Afterwards nothing works that needs other processes.
+    /// that it leaves. Collective. Afterwards nothing works that needs other processes (MPI 5.0, section 11.2.2).
     ///
     /// # Errors
     /// As [`Process::end_world`].
@@ -228,7 +228,7 @@ impl Process {
         Requests::new(&self.core)
     }
 
-    /// Creates a generalized request, which [`Requests::complete`] completes (`MPI_Grequest_start`).
+    /// Creates a generalized request, which [`Requests::complete`] completes (`MPI_Grequest_start`; MPI 5.0, section 13.2).
     pub fn generalized(&self, program: Arc<dyn Generalized>) -> Request {
         Request::generalized(&self.core, program)
     }

@@ -1,4 +1,4 @@
-//! [`Status`]: how an operation ended; and MPI's special ranks and tags.
+//! [`Status`]: how an operation ended; and MPI's special ranks and tags (MPI 5.0, section 3.2.5).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Portals 4 on any device, with the interface of Sandia's reference implementation.
+//! Portals 4 on any device, with the interface of Sandia's reference implementation (Portals 4.3).
 //!
 //! A process exposes memory through list entries, which it appends under an index of its portal table. Other
 //! processes put into that memory, get from it and combine with it. The initiator and the match bits select
@@ -11,14 +11,84 @@
 //! of a modelled NIC. A [`Node`] is a process on a device, with up to four interfaces ([`Ni`]); it transports
 //! the engines' messages and moves the data.
 //!
-//! | file | contents |
+//! | part | for |
 //! |---|---|
-//! | `node` | [`Node`], [`Ni`]: the interface that programs call and wait on, and which thread makes progress |
-//! | `exchange` | between engines and connections: sends requests, delivers messages, moves data |
-//! | `engine/` | [`Engine`]: matching, the portal table, operations in flight, events and counters |
-//! | `offload/` | [`Offload`]: an interface whose engine runs as a program on the NIC |
-//! | `link/` | messages, reads and writes between processes; the only code that reads a peer's bytes or accesses user memory |
-//! | `objects/` | the values of the interface: entries, regions, options, limits, events, errors, handles |
+//! | [`Node`], [`Ni`], [`Matcher`] | a process, its interfaces, and the thread that matches its messages |
+//! | [`Engine`] | the calls of an interface, and what a driver without a [`Node`] does with its messages |
+//! | [`Entry`], [`EntryOptions`], [`ListId`] | what a process exposes, and in which list |
+//! | [`MemoryDescriptor`], [`Region`], [`Transfer`] | memory of the initiator, and operations: puts, gets, atomics |
+//! | [`Event`], [`Count`], [`Fail`] | what event queues and counters report |
+//! | [`Limits`] | the capacities of an interface |
+//! | [`Offload`], [`Draft`] | an interface whose engine runs as a program on the NIC; receives as in Portals 3.3 |
+//!
+//! # Example
+//!
+//! One node puts eight bytes into memory of another.
+//!
+//! ```
+//! use std::net::Ipv4Addr;
+//! use std::sync::atomic::{AtomicU64, Ordering};
+//! use portals::{
+//!     AckReq, Action, Entry, EntryOptions, Error, EventKind, Key, Kind, Limits, List, ListId, Local,
+//!     Matcher, MdOptions, MemoryDescriptor, Node, PtOptions, Region, Transfer,
+//! };
+//! use verbs::host;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (source, target) = (AtomicU64::new(42), AtomicU64::new(0));
+//! let region = |word: &AtomicU64| Region::new(std::ptr::from_ref(word).expose_provenance() as u64, 8);
+//!
+//! let host = host::real::host();
+//! let device = fabric::open("shm", &host)?;
+//! let key = Key::from_bytes([7; 16]);
+//! let interface = || {
+//!     let (address, matcher) = (Ipv4Addr::LOCALHOST, Matcher::Caller);
+//!     // SAFETY: both words live until the interfaces are closed, and are used as atomics only.
+//!     let node = unsafe { Node::open(&host, &device, address, None, 0, matcher, &key) }?;
+//!     let kind = Kind { is_matching: true, is_logical: false };
+//!     Ok::<_, verbs::Error>(node.interface(kind, Limits::default()))
+//! };
+//! let (a, b) = (interface()?, interface()?);
+//!
+//! // The target exposes its word to messages with match bits 5, and asks for their events.
+//! let options = EntryOptions::OP_PUT | EntryOptions::EVENT_LINK_DISABLE;
+//! let entry = Entry { match_bits: 5, ignore_bits: 0, ..Entry::taking_all(region(&target), options) };
+//! let opened = b.call(|engine| {
+//!     let eq = engine.eq_alloc(8)?;
+//!     let pt_index = engine.pt_alloc(PtOptions::empty(), Some(eq), None)?;
+//!     engine.append(ListId { pt_index, list: List::Priority }, entry, 0)?;
+//!     Ok::<_, Error>((eq, pt_index))
+//! });
+//! let (eq, pt_index) = opened.expect("an open interface")?;
+//!
+//! // The initiator puts, and asks for no acknowledgement.
+//! let options = MdOptions::empty();
+//! let md = MemoryDescriptor { region: region(&source), options, eq: None, counter: None };
+//! let md = a.call(|engine| engine.md_bind(md)).expect("an open interface")?;
+//! let put = Transfer {
+//!     action: Action::Put,
+//!     put: Some(Local { md, offset: 0 }),
+//!     get: None,
+//!     length: 8,
+//!     ack: AckReq::None,
+//!     target: b.node().me(),
+//!     pt_index,
+//!     match_bits: 5,
+//!     remote_offset: 0,
+//!     user_ptr: 0,
+//!     hdr_data: 1,
+//! };
+//! a.transfer(&put).expect("an open interface")?;
+//!
+//! let found = b.wait("example", None, |engine| engine.eq_get(eq).expect("a queue"));
+//! let (event, _) = found.expect("an open interface");
+//! assert_eq!((event.kind, event.mlength, event.hdr_data), (EventKind::Put, 8, 1));
+//! assert_eq!(target.load(Ordering::Acquire), 42);
+//! a.close();
+//! b.close();
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Where the standard leaves a choice
 //!

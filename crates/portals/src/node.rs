@@ -1,5 +1,5 @@
-//! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces. Threads wait and
-//! make progress here.
+//! [`Node`]: the Portals state of a process, behind its lock; [`Ni`]: one of its interfaces (Portals 4.3, sections
+//! 3.6 and 3.9). Threads wait and make progress here.
 //!
 //! [`Matcher`] chooses which thread matches messages: the caller's, or a thread that acts as the NIC. The engine,
 //! its connections and the lock are the same in all cases; only the thread that polls the device differs.
@@ -542,8 +542,8 @@ impl Ni {
         self.inner().host.after(span)
     }
 
-    /// Sets the process of each rank (`PtlSetMap`). Returns false and does nothing if the map was set before,
-    /// does not contain this process, or the interface is physical.
+    /// Sets the process of each rank (`PtlSetMap`; Portals 4.3, section 3.6). Returns false and does nothing if the
+    /// map was set before, does not contain this process, or the interface is physical.
     #[must_use]
     pub fn set_map(&self, processes: &[Process]) -> bool {
         let Some(rank) = processes.iter().position(|process| *process == self.node.me()) else {
@@ -559,14 +559,14 @@ impl Ni {
         })
     }
 
-    /// The processes by rank (`PtlGetMap`); empty before the map is set.
+    /// The processes by rank (`PtlGetMap`; Portals 4.3, section 3.6); empty before the map is set.
     #[must_use]
     pub fn map(&self) -> Vec<Process> {
         let map = |exchange: &mut Exchange| exchange.interface(self.kind.number())?.map.clone();
         self.inner().with(map).unwrap_or_default()
     }
 
-    /// This process as this interface addresses it (`PtlGetId`): by rank, once there is a map.
+    /// This process as this interface addresses it (`PtlGetId`; Portals 4.3, section 3.9): by rank, once there is a map.
     #[must_use]
     pub fn id(&self) -> Option<Process> {
         if !self.kind.is_logical {
@@ -576,7 +576,8 @@ impl Ni {
         Some(Process::rank(rank as u32))
     }
 
-    /// Closes the interface (`PtlNIFini`), once its sent messages have arrived or five seconds have passed.
+    /// Closes the interface (`PtlNIFini`; Portals 4.3, section 3.6), once its sent messages have arrived or five
+    /// seconds have passed.
     pub fn close(&self) {
         let (inner, number) = (self.inner(), self.kind.number());
         let deadline = inner.host.after(CLOSE_TIMEOUT);

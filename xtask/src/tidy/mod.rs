@@ -6,6 +6,7 @@
 
 mod calls;
 mod circles;
+mod citations;
 mod docs;
 mod exceptions;
 mod finding;
@@ -126,6 +127,7 @@ fn findings(
         found.extend(source.unparsable());
         found.extend(text::header(source));
         found.extend(calls::check(source));
+        found.extend(citations::check(source));
         found.extend(hashes::check(source));
         found.extend(marks::ignored_tests(source));
         found.extend(length::check(source));

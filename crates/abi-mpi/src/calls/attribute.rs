@@ -1,4 +1,4 @@
-//! Attributes of communicators, datatypes and windows, and their keys.
+//! Attributes of communicators, datatypes and windows, and their keys (MPI 5.0, section 7.7).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -65,7 +65,7 @@ fn create(keyval: Out<i32>, key: impl FnOnce(i32) -> Key) -> Answer {
 }
 
 /// Frees a key, which is removed with its last value: until then its number can be used to read and delete values, and it can be
-/// freed again.
+/// freed again (MPI 5.0, section 7.7.2).
 pub(crate) fn comm_free_keyval(keyval: Out<i32>) -> Answer {
     let number = keyval.get().unwrap_or(c::MPI_KEYVAL_INVALID);
     let mut keys = lock(&KEYS);
@@ -106,6 +106,7 @@ fn win_key(number: i32) -> Answer<Keyval<mpi::Window>> {
     }
 }
 
+/// MPI 5.0, section 7.7.2.
 pub(crate) fn comm_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
     let functions = AttributeFunctions { copy, delete, extra };
     create(keyval, |number| {
@@ -117,6 +118,7 @@ pub(crate) fn comm_create_keyval(copy: Address, delete: Address, keyval: Out<i32
     })
 }
 
+/// MPI 5.0, section 7.7.4.
 pub(crate) fn type_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
     let functions = AttributeFunctions { copy, delete, extra };
     create(keyval, |number| {
@@ -126,7 +128,7 @@ pub(crate) fn type_create_keyval(copy: Address, delete: Address, keyval: Out<i32
     })
 }
 
-/// Windows are not copied, so nothing calls the copy function.
+/// Windows are not copied, so nothing calls the copy function (MPI 5.0, section 7.7.3).
 pub(crate) fn win_create_keyval(copy: Address, delete: Address, keyval: Out<i32>, extra: Address) -> Answer {
     let functions = AttributeFunctions { copy, delete, extra };
     create(keyval, |number| {
@@ -136,9 +138,13 @@ pub(crate) fn win_create_keyval(copy: Address, delete: Address, keyval: Out<i32>
     })
 }
 
+/// MPI 5.0, section 16.1.
 pub(crate) use comm_create_keyval as keyval_create;
+/// MPI 5.0, section 16.1.
 pub(crate) use comm_free_keyval as keyval_free;
+/// MPI 5.0, section 7.7.4.
 pub(crate) use comm_free_keyval as type_free_keyval;
+/// MPI 5.0, section 7.7.3.
 pub(crate) use comm_free_keyval as win_free_keyval;
 
 /// The address of a predefined attribute of communicators, where programs read the integer; the outer `None` is an unknown key.
@@ -160,7 +166,7 @@ fn predefined(number: i32) -> Answer<Option<Option<usize>>> {
         c::MPI_UNIVERSE_SIZE => known(&state.universe),
         _ => return Ok(None),
     };
-    // With sessions alone, without `MPI_Init`, `MPI_TAG_UB` is the only one (MPI 5.0, 9.1.2).
+    // With sessions alone, without `MPI_Init`, `MPI_TAG_UB` is the only one (MPI 5.0, section 9.1.2).
     Ok(Some(value.filter(|_| number == c::MPI_TAG_UB || state::is_initialized())))
 }
 
@@ -173,6 +179,7 @@ fn store_attribute(value: Option<usize>, attribute_val: Address, flag: Out<i32>)
     Ok(())
 }
 
+/// MPI 5.0, section 7.7.2.
 pub(crate) fn comm_get_attr(comm: Comm, keyval: i32, attribute_val: Address, flag: Out<i32>) -> Answer {
     let comm = get(comm, "comm")?;
     let value = match predefined(keyval)? {
@@ -182,18 +189,24 @@ pub(crate) fn comm_get_attr(comm: Comm, keyval: i32, attribute_val: Address, fla
     store_attribute(value, attribute_val, flag)
 }
 
+/// MPI 5.0, section 7.7.2.
 pub(crate) fn comm_set_attr(comm: Comm, keyval: i32, attribute_val: Address) -> Answer {
     Ok(get(comm, "comm")?.set_attribute(&comm_key(keyval)?, attribute_val.0)?)
 }
 
+/// MPI 5.0, section 7.7.2.
 pub(crate) fn comm_delete_attr(comm: Comm, keyval: i32) -> Answer {
     Ok(get(comm, "comm")?.delete_attribute(&comm_key(keyval)?)?)
 }
 
+/// MPI 5.0, section 16.1.
 pub(crate) use comm_delete_attr as attr_delete;
+/// MPI 5.0, section 16.1.
 pub(crate) use comm_get_attr as attr_get;
+/// MPI 5.0, section 16.1.
 pub(crate) use comm_set_attr as attr_put;
 
+/// MPI 5.0, section 7.7.3.
 pub(crate) fn win_get_attr(win: Win, keyval: i32, attribute_val: Address, flag: Out<i32>) -> Answer {
     let object = get(win, "win")?;
     let value = match object.predefined(keyval) {
@@ -203,14 +216,17 @@ pub(crate) fn win_get_attr(win: Win, keyval: i32, attribute_val: Address, flag: 
     store_attribute(value, attribute_val, flag)
 }
 
+/// MPI 5.0, section 7.7.3.
 pub(crate) fn win_set_attr(win: Win, keyval: i32, attribute_val: Address) -> Answer {
     Ok(get(win, "win")?.window.set_attribute(&win_key(keyval)?, attribute_val.0)?)
 }
 
+/// MPI 5.0, section 7.7.3.
 pub(crate) fn win_delete_attr(win: Win, keyval: i32) -> Answer {
     Ok(get(win, "win")?.window.delete_attribute(&win_key(keyval)?)?)
 }
 
+/// MPI 5.0, section 7.7.4.
 pub(crate) fn type_get_attr(
     datatype: types::Datatype,
     keyval: i32,
@@ -221,6 +237,7 @@ pub(crate) fn type_get_attr(
     store_attribute(value, attribute_val, flag)
 }
 
+/// MPI 5.0, section 7.7.4.
 pub(crate) fn type_set_attr(datatype: types::Datatype, keyval: i32, attribute_val: Address) -> Answer {
     let key = type_key(keyval)?;
     type_delete_attr(datatype, keyval)?;
@@ -228,6 +245,7 @@ pub(crate) fn type_set_attr(datatype: types::Datatype, keyval: i32, attribute_va
     Ok(())
 }
 
+/// MPI 5.0, section 7.7.4.
 pub(crate) fn type_delete_attr(datatype: types::Datatype, keyval: i32) -> Answer {
     let (object, key) = (get(datatype, "datatype")?, type_key(keyval)?);
     // The function is called before the value is removed, and without the lock.

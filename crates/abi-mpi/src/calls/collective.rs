@@ -1,4 +1,5 @@
-//! Collective operations in their blocking, nonblocking and persistent forms.
+//! Collective operations in their blocking, nonblocking and persistent forms (MPI 5.0, chapter 6), and those on neighborhoods
+//! (sections 8.6 to 8.8).
 //!
 //! Arguments that MPI calls not significant at a process are not read: they may have any value.
 
@@ -122,10 +123,12 @@ fn try_small(comm: Comm, call: impl FnOnce() -> Option<SmallCollective>) -> Opti
     Some(done.map_err(Fault::from))
 }
 
+/// MPI 5.0, section 6.3.
 pub(crate) fn barrier(comm: Comm) -> Answer {
     try_small(comm, || Some(SmallCollective::Barrier)).unwrap_or_else(|| barrier_scheduled(comm))
 }
 
+/// MPI 5.0, section 6.4.
 pub(crate) fn bcast<N: Number>(
     buffer: Address,
     count: N,
@@ -137,6 +140,7 @@ pub(crate) fn bcast<N: Number>(
     try_small(comm, call).unwrap_or_else(|| bcast_scheduled(buffer, count, datatype, root, comm))
 }
 
+/// MPI 5.0, section 6.9.6.
 pub(crate) fn allreduce<N: Number>(
     sendbuf: Address,
     recvbuf: Address,
@@ -157,7 +161,8 @@ pub(crate) fn allreduce<N: Number>(
     try_small(comm, call).unwrap_or_else(|| allreduce_scheduled(sendbuf, recvbuf, count, datatype, op, comm))
 }
 
-/// Allgather and alltoall: try the fast path, then the general one. Each rank sends one block, or one to each rank.
+/// Allgather (MPI 5.0, section 6.7) and alltoall (section 6.8): try the fast path, then the general one. Each rank sends one block, or one
+/// to each rank.
 macro_rules! exchanges {
     ($($name:ident, $long:ident, $call:ident, $is_one_given:literal;)*) => {
         $(
@@ -195,7 +200,8 @@ exchanges! {
 }
 
 /// The blocking, nonblocking and persistent form of each operation. `comm` names the communicator in the body, which builds the
-/// operation.
+/// operation. The sections beside the operations are those of the blocking forms. MPI 5.0 has the nonblocking forms in section 6.12 and the
+/// persistent ones in 6.13; those of neighborhood collectives in 8.7 and 8.8.
 macro_rules! collectives {
     ($(fn $wait:ident, $begin:ident, $make:ident [$($number:ident)?] ($comm:ident $(, $name:ident: $kind:ty)*) $body:block)*) => {
         $(
@@ -236,16 +242,17 @@ macro_rules! collectives {
 }
 
 collectives! {
-    fn barrier_scheduled, ibarrier, barrier_init [] (comm) {
+    // MPI 5.0, section 6.3.    fn barrier_scheduled, ibarrier, barrier_init [] (comm) {
         Collective::Barrier
     }
 
-    fn bcast_scheduled, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
+    // MPI 5.0, section 6.4.    fn bcast_scheduled, ibcast, bcast_init [N] (comm, buf: Address, count: N, datatype: types::Datatype, root: i32) {
         // In the root's group of an intercommunicator, only the root has data.
         let is_significant = has_own_block(&comm, root) || is_root(&comm, root);
         Collective::Bcast { buffer: if_significant(is_significant, || buffer(buf, count, datatype))?, root }
     }
 
+    // MPI 5.0, section 6.5.
     fn gather, igather, gather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -256,6 +263,7 @@ collectives! {
         Collective::Gather { input: unless_in_place(sendbuf, own)?, output, root }
     }
 
+    // MPI 5.0, section 6.5.
     fn gatherv, igatherv, gatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype, root: i32
@@ -269,6 +277,7 @@ collectives! {
         Collective::Gatherv { input: unless_in_place(sendbuf, own)?, output, root }
     }
 
+    // MPI 5.0, section 6.6.
     fn scatter, iscatter, scatter_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -279,6 +288,7 @@ collectives! {
         Collective::Scatter { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
+    // MPI 5.0, section 6.6.
     fn scatterv, iscatterv, scatterv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, displs: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype, root: i32
@@ -292,7 +302,7 @@ collectives! {
         Collective::Scatterv { input, output: unless_in_place(recvbuf, own)?, root }
     }
 
-    fn allgather_scheduled, iallgather, allgather_init [N] (
+    // MPI 5.0, section 6.7.    fn allgather_scheduled, iallgather, allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -300,6 +310,7 @@ collectives! {
         Collective::Allgather { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, comm.peers().size())? }
     }
 
+    // MPI 5.0, section 6.7.
     fn allgatherv, iallgatherv, allgatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
@@ -309,7 +320,7 @@ collectives! {
         Collective::Allgatherv { input, output }
     }
 
-    fn alltoall_scheduled, ialltoall, alltoall_init [N] (
+    // MPI 5.0, section 6.8.    fn alltoall_scheduled, ialltoall, alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
     ) {
@@ -318,6 +329,7 @@ collectives! {
         Collective::Alltoall { input, output: blocks(RECEIVE, recvbuf, recvcount, recvtype, ranks)? }
     }
 
+    // MPI 5.0, section 6.8.
     fn alltoallv, ialltoallv, alltoallv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
@@ -333,6 +345,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 6.8.
     fn alltoallw, ialltoallw, alltoallw_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtypes: In<types::Datatype>,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtypes: In<types::Datatype>
@@ -348,6 +361,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 6.9.1.
     fn reduce, ireduce, reduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op, root: i32
     ) {
@@ -358,7 +372,7 @@ collectives! {
         Collective::Reduce { input, output, op: operator(op, datatype)?, root }
     }
 
-    fn allreduce_scheduled, iallreduce, allreduce_init [N] (
+    // MPI 5.0, section 6.9.6.    fn allreduce_scheduled, iallreduce, allreduce_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
         let input = unless_in_place(sendbuf, || named_buffer(REDUCE_FROM, sendbuf, count, datatype))?;
@@ -366,6 +380,7 @@ collectives! {
         Collective::Allreduce { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 6.10.2.
     fn reduce_scatter, ireduce_scatter, reduce_scatter_init [N] (
         comm, sendbuf: Address, recvbuf: Address, recvcounts: In<N>, datatype: types::Datatype, op: Op
     ) {
@@ -373,6 +388,7 @@ collectives! {
         reduce_scatter_call(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
+    // MPI 5.0, section 6.10.1.
     fn reduce_scatter_block, ireduce_scatter_block, reduce_scatter_block_init [N] (
         comm, sendbuf: Address, recvbuf: Address, recvcount: N, datatype: types::Datatype, op: Op
     ) {
@@ -380,6 +396,7 @@ collectives! {
         reduce_scatter_call(&comm, sendbuf, recvbuf, counts, datatype, op)?
     }
 
+    // MPI 5.0, section 6.11.1.
     fn scan, iscan, scan_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
@@ -388,6 +405,7 @@ collectives! {
         Collective::Scan { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 6.11.2.
     fn exscan, iexscan, exscan_init [N] (
         comm, sendbuf: Address, recvbuf: Address, count: N, datatype: types::Datatype, op: Op
     ) {
@@ -396,6 +414,7 @@ collectives! {
         Collective::Exscan { input, output, op: operator(op, datatype)? }
     }
 
+    // MPI 5.0, section 8.6.1.
     fn neighbor_allgather, ineighbor_allgather, neighbor_allgather_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -407,6 +426,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.1.
     fn neighbor_allgatherv, ineighbor_allgatherv, neighbor_allgatherv_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, displs: In<N>, recvtype: types::Datatype
@@ -418,6 +438,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoall, ineighbor_alltoall, neighbor_alltoall_init [N] (
         comm, sendbuf: Address, sendcount: N, sendtype: types::Datatype,
         recvbuf: Address, recvcount: N, recvtype: types::Datatype
@@ -429,6 +450,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoallv, ineighbor_alltoallv, neighbor_alltoallv_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<N>, sendtype: types::Datatype,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<N>, recvtype: types::Datatype
@@ -440,6 +462,7 @@ collectives! {
         }
     }
 
+    // MPI 5.0, section 8.6.2.
     fn neighbor_alltoallw, ineighbor_alltoallw, neighbor_alltoallw_init [N] (
         comm, sendbuf: Address, sendcounts: In<N>, sdispls: In<i64>, sendtypes: In<types::Datatype>,
         recvbuf: Address, recvcounts: In<N>, rdispls: In<i64>, recvtypes: In<types::Datatype>

@@ -1,4 +1,4 @@
-//! Communicators: queries and constructors.
+//! Communicators: queries and constructors (MPI 5.0, sections 7.4 and 7.6).
 
 use ffi::{Out, Text};
 
@@ -12,16 +12,19 @@ use crate::objects::{get, insert_comm, remove_comm};
 use crate::state;
 use crate::types::{self, Comm, Handle};
 
+/// MPI 5.0, section 7.4.1.
 pub(crate) fn comm_size(comm: Comm, size: Out<i32>) -> Answer {
     size.set(get(comm, "comm")?.size());
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.1.
 pub(crate) fn comm_rank(comm: Comm, rank: Out<i32>) -> Answer {
     rank.set(get(comm, "comm")?.rank());
     Ok(())
 }
 
+/// MPI 5.0, section 7.6.1.
 pub(crate) fn comm_remote_size(comm: Comm, size: Out<i32>) -> Answer {
     size.set(remote(comm)?.size());
     Ok(())
@@ -32,31 +35,37 @@ fn remote(comm: Comm) -> Answer<mpi::Group> {
     get(comm, "comm")?.remote_group().cloned().ok_or_else(none)
 }
 
+/// MPI 5.0, section 7.6.1.
 pub(crate) fn comm_test_inter(comm: Comm, flag: Out<i32>) -> Answer {
     flag.set(get(comm, "comm")?.is_inter().into());
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.1.
 pub(crate) fn comm_compare(comm1: Comm, comm2: Comm, result: Out<i32>) -> Answer {
     result.set(get(comm1, "comm1")?.compare(&*get(comm2, "comm2")?) as i32);
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn comm_group(comm: Comm, group: Out<types::Group>) -> Answer {
     group.set(new_group(get(comm, "comm")?.group().clone())?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.6.1.
 pub(crate) fn comm_remote_group(comm: Comm, group: Out<types::Group>) -> Answer {
     group.set(new_group(remote(comm)?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_dup(comm: Comm, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(Some(get(comm, "comm")?.dup()?))?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_dup_with_info(comm: Comm, info: types::Info, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(Some(get(comm, "comm")?.dup_with_info(hints(info)?)?))?);
     Ok(())
@@ -68,10 +77,12 @@ fn idup(comm: Comm, info: Option<mpi::Info>, newcomm: Out<Comm>, request: Out<ty
     new_request(begun, request)
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_idup(comm: Comm, newcomm: Out<Comm>, request: Out<types::Request>) -> Answer {
     idup(comm, None, newcomm, request)
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_idup_with_info(
     comm: Comm,
     info: types::Info,
@@ -81,16 +92,19 @@ pub(crate) fn comm_idup_with_info(
     idup(comm, Some(hints(info)?), newcomm, request)
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_split(comm: Comm, color: i32, key: i32, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(get(comm, "comm")?.split(color, key)?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_create(comm: Comm, group: types::Group, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(get(comm, "comm")?.create(&*get(group, "group")?)?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_create_group(comm: Comm, group: types::Group, tag: i32, newcomm: Out<Comm>) -> Answer {
     newcomm.set(insert_comm(get(comm, "comm")?.create_group(&*get(group, "group")?, tag)?)?);
     Ok(())
@@ -103,6 +117,7 @@ fn tag_of(stringtag: Text) -> Answer<i32> {
     Ok(hash & i32::MAX)
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_create_from_group(
     group: types::Group,
     stringtag: Text,
@@ -120,6 +135,7 @@ pub(crate) fn comm_create_from_group(
     Ok(())
 }
 
+/// MPI 5.0, section 7.6.2.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn intercomm_create_from_groups(
     local_group: types::Group,
@@ -145,6 +161,7 @@ pub(crate) fn intercomm_create_from_groups(
     Ok(())
 }
 
+/// MPI 5.0, section 7.6.2.
 pub(crate) fn intercomm_create(
     local_comm: Comm,
     local_leader: i32,
@@ -161,16 +178,18 @@ pub(crate) fn intercomm_create(
     Ok(())
 }
 
+/// MPI 5.0, section 7.6.2.
 pub(crate) fn intercomm_merge(intercomm: Comm, high: i32, newintracomm: Out<Comm>) -> Answer {
     newintracomm.set(insert_comm(Some(get(intercomm, "intercomm")?.intercomm_merge(high != 0)?))?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.3.
 pub(crate) fn comm_free(comm: Out<Comm>) -> Answer {
     free_with(comm, mpi::Comm::free)
 }
 
-/// Frees the communicator after its pending operations have completed.
+/// Frees the communicator after its pending operations have completed (MPI 5.0, section 11.10.4).
 pub(crate) fn comm_disconnect(comm: Out<Comm>) -> Answer {
     free_with(comm, mpi::Comm::disconnect)
 }
@@ -187,6 +206,7 @@ fn free_with(comm: Out<Comm>, how: fn(&mpi::Comm) -> mpi::Result<()>) -> Answer 
     Ok(())
 }
 
+/// MPI 5.0, section 7.8.
 pub(crate) fn comm_get_name(comm: Comm, comm_name: Out<u8>, resultlen: Out<i32>) -> Answer {
     let is_null = comm.value() == c::MPI_COMM_NULL;
     let name = if is_null { "MPI_COMM_NULL".to_owned() } else { get(comm, "comm")?.name() };
@@ -194,17 +214,20 @@ pub(crate) fn comm_get_name(comm: Comm, comm_name: Out<u8>, resultlen: Out<i32>)
     Ok(())
 }
 
+/// MPI 5.0, section 7.8.
 pub(crate) fn comm_set_name(comm: Comm, comm_name: Text) -> Answer {
     let name = comm_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "comm_name: it is NULL"))?;
     let end = name.floor_char_boundary(c::MPI_MAX_OBJECT_NAME as usize - 1);
     Ok(get(comm, "comm")?.set_name(&name[..end])?)
 }
 
+/// MPI 5.0, section 7.4.4.
 pub(crate) fn comm_set_info(comm: Comm, info: types::Info) -> Answer {
     get(comm, "comm")?.set_info(hints(info)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.4.4.
 pub(crate) fn comm_get_info(comm: Comm, info_used: Out<types::Info>) -> Answer {
     info_used.set(new_info(get(comm, "comm")?.info())?);
     Ok(())

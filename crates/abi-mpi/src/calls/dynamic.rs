@@ -1,4 +1,4 @@
-//! Processes of other jobs: ports, service names, connections, and spawned jobs.
+//! Processes of other jobs: ports, service names, connections, and spawned jobs (MPI 5.0, sections 11.8 to 11.10).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -31,6 +31,7 @@ fn text_argument(place: Text, argument: &str, code: i32) -> Answer<String> {
     place.get().ok_or_else(|| Fault::new(code, format!("{argument}: it is NULL")))
 }
 
+/// MPI 5.0, section 11.9.2.
 pub(crate) fn open_port(_info: types::Info, port_name: Out<u8>) -> Answer {
     let (name, port) = Port::open(state::state()?.address)?;
     put_text(port_name, &name, c::MPI_MAX_PORT_NAME as usize);
@@ -43,6 +44,7 @@ fn no_port() -> Fault {
     Fault::new(c::MPI_ERR_PORT, "port_name: this process has no open port of that name")
 }
 
+/// MPI 5.0, section 11.9.2.
 pub(crate) fn close_port(port_name: Text) -> Answer {
     state::state()?;
     let name = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
@@ -82,6 +84,7 @@ fn run_at_root(
     act().map(Some).map_err(|fault| Error::new(Class(fault.code), fault.text))
 }
 
+/// MPI 5.0, section 11.9.2.
 pub(crate) fn comm_accept(
     port_name: Text,
     info: types::Info,
@@ -99,6 +102,7 @@ pub(crate) fn comm_accept(
     Ok(())
 }
 
+/// MPI 5.0, section 11.9.3.
 pub(crate) fn comm_connect(
     port_name: Text,
     info: types::Info,
@@ -115,6 +119,7 @@ pub(crate) fn comm_connect(
     Ok(())
 }
 
+/// MPI 5.0, section 11.10.5.
 pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     let process = state::process()?;
     let wrong = |error| Fault::new(c::MPI_ERR_ARG, format!("fd: {fd} cannot be used: {error}"));
@@ -124,17 +129,20 @@ pub(crate) fn comm_join(fd: i32, intercomm: Out<Comm>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 11.9.4.
 pub(crate) fn publish_name(service_name: Text, _info: types::Info, port_name: Text) -> Answer {
     let service = text_argument(service_name, "service_name", c::MPI_ERR_SERVICE)?;
     let port = text_argument(port_name, "port_name", c::MPI_ERR_PORT)?;
     Ok(state::state()?.launch.publish(&service, &port)?)
 }
 
+/// MPI 5.0, section 11.9.4.
 pub(crate) fn unpublish_name(service_name: Text, _info: types::Info, _port_name: Text) -> Answer {
     let service = text_argument(service_name, "service_name", c::MPI_ERR_SERVICE)?;
     Ok(state::state()?.launch.unpublish(&service)?)
 }
 
+/// MPI 5.0, section 11.9.4.
 pub(crate) fn lookup_name(service_name: Text, _info: types::Info, port_name: Out<u8>) -> Answer {
     let service = text_argument(service_name, "service_name", c::MPI_ERR_NAME)?;
     let found = state::state()?.launch.look_up(&service)?;
@@ -202,6 +210,7 @@ fn spawn(
     Ok(())
 }
 
+/// MPI 5.0, section 11.8.2.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn comm_spawn(
     command: Text,
@@ -220,6 +229,7 @@ pub(crate) fn comm_spawn(
     spawn(comm, root, programs, intercomm, errcodes)
 }
 
+/// MPI 5.0, section 11.8.3.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn comm_spawn_multiple(
     count: i32,
@@ -263,6 +273,7 @@ pub(crate) fn join_parent() -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 11.8.2.
 pub(crate) fn comm_get_parent(parent: Out<Comm>) -> Answer {
     let known = *lock(&PARENT);
     let is_there = get(known, "parent").is_ok();

@@ -1,4 +1,4 @@
-//! Error handlers of communicators, windows, files and sessions, predefined and user-defined.
+//! Error handlers of communicators, windows, files and sessions, predefined and user-defined (MPI 5.0, section 9.3).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::handler::{errhandler_of_file, set_null_file_errhandler};
 use crate::objects::{get, insert, remove};
 use crate::types::{self, Address, Comm, File, Handle, Session, Win, kind};
 
-/// A program's handler; the handler functions of all kinds of objects are called the same way.
+/// A program's handler; the handler functions of all kinds of objects are called the same way (MPI 5.0, section 9.3.1).
 pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::Errhandler>) -> Answer {
     if function == Address(0) {
         return Err(Fault::new(c::MPI_ERR_ARG, "the function is NULL"));
@@ -21,22 +21,28 @@ pub(crate) fn comm_create_errhandler(function: Address, errhandler: Out<types::E
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.3.
 pub(crate) use comm_create_errhandler as file_create_errhandler;
+/// MPI 5.0, section 9.3.4.
 pub(crate) use comm_create_errhandler as session_create_errhandler;
+/// MPI 5.0, section 9.3.2.
 pub(crate) use comm_create_errhandler as win_create_errhandler;
 
+/// MPI 5.0, section 9.3.1.
 pub(crate) fn comm_set_errhandler(comm: Comm, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     get(comm, "comm")?.set_errhandler(handler);
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.2.
 pub(crate) fn win_set_errhandler(win: Win, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     get(win, "win")?.window.set_errhandler(handler);
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.3.
 pub(crate) fn file_set_errhandler(file: File, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     if file.value() == c::MPI_FILE_NULL {
@@ -47,6 +53,7 @@ pub(crate) fn file_set_errhandler(file: File, errhandler: types::Errhandler) -> 
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.3.
 pub(crate) fn file_get_errhandler(file: File, errhandler: Out<types::Errhandler>) -> Answer {
     if file.value() != c::MPI_FILE_NULL {
         get(file, "file")?;
@@ -55,6 +62,7 @@ pub(crate) fn file_get_errhandler(file: File, errhandler: Out<types::Errhandler>
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.2.
 pub(crate) fn file_call_errhandler(file: File, errorcode: i32) -> Answer {
     if file.value() != c::MPI_FILE_NULL {
         get(file, "fh")?;
@@ -62,18 +70,21 @@ pub(crate) fn file_call_errhandler(file: File, errorcode: i32) -> Answer {
     raise(errorcode)
 }
 
+/// MPI 5.0, section 9.3.4.
 pub(crate) fn session_set_errhandler(session: Session, errhandler: types::Errhandler) -> Answer {
     let handler = get(errhandler, "errhandler")?.clone();
     *lock(&get(session, "session")?.errhandler) = handler;
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.4.
 pub(crate) fn session_get_errhandler(session: Session, errhandler: Out<types::Errhandler>) -> Answer {
     let handler = lock(&get(session, "session")?.errhandler).clone();
     errhandler.set(handle(handler)?);
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.2.
 pub(crate) fn session_call_errhandler(session: Session, errorcode: i32) -> Answer {
     get(session, "session")?;
     raise(errorcode)
@@ -89,11 +100,13 @@ fn handle(errhandler: Errhandler) -> Answer<types::Errhandler> {
     })
 }
 
+/// MPI 5.0, section 9.3.1.
 pub(crate) fn comm_get_errhandler(comm: Comm, errhandler: Out<types::Errhandler>) -> Answer {
     errhandler.set(handle(get(comm, "comm")?.errhandler())?);
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.2.
 pub(crate) fn win_get_errhandler(win: Win, errhandler: Out<types::Errhandler>) -> Answer {
     errhandler.set(handle(get(win, "win")?.window.errhandler())?);
     Ok(())
@@ -106,16 +119,19 @@ fn raise(errorcode: i32) -> Answer {
     Err(Fault::raised(errorcode))
 }
 
+/// MPI 5.0, section 9.5.2.
 pub(crate) fn comm_call_errhandler(comm: Comm, errorcode: i32) -> Answer {
     get(comm, "comm")?;
     raise(errorcode)
 }
 
+/// MPI 5.0, section 9.5.2.
 pub(crate) fn win_call_errhandler(win: Win, errorcode: i32) -> Answer {
     get(win, "win")?;
     raise(errorcode)
 }
 
+/// MPI 5.0, section 9.3.5.
 pub(crate) fn errhandler_free(errhandler: Out<types::Errhandler>) -> Answer {
     let handle = errhandler.get().unwrap_or(Handle::new(c::MPI_ERRHANDLER_NULL));
     get(handle, "errhandler")?;

@@ -1,4 +1,4 @@
-//! Error classes and codes: the standard's, codes of failed calls, and a program's own.
+//! Error classes and codes: the standard's, codes of failed calls, and a program's own (MPI 5.0, sections 9.4 and 9.5).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -43,11 +43,13 @@ fn remove_added(code: i32, argument: &str, allowed: impl Fn(i32, &BTreeMap<i32, 
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn add_error_class(errorclass: Out<i32>) -> Answer {
     errorclass.set(add(None));
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn add_error_code(errorclass: i32, errorcode: Out<i32>) -> Answer {
     class(errorclass)
         .filter(|class| *class == errorclass)
@@ -56,6 +58,7 @@ pub(crate) fn add_error_code(errorclass: i32, errorcode: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn add_error_string(errorcode: i32, string: Text) -> Answer {
     let text = string.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "string: it is NULL"))?;
     match lock(&ADDED).get_mut(&errorcode) {
@@ -65,6 +68,7 @@ pub(crate) fn add_error_string(errorcode: i32, string: Text) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn remove_error_class(errorclass: i32) -> Answer {
     remove_added(errorclass, "errorclass", |class, added| {
         added.iter().all(|(code, other)| (other.class == class) == (*code == class))
@@ -72,12 +76,14 @@ pub(crate) fn remove_error_class(errorclass: i32) -> Answer {
     })
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn remove_error_code(errorcode: i32) -> Answer {
     remove_added(errorcode, "errorcode", |code, added| {
         added.get(&code).is_some_and(|added| added.class != code && added.text.is_empty())
     })
 }
 
+/// MPI 5.0, section 9.5.1.
 pub(crate) fn remove_error_string(errorcode: i32) -> Answer {
     match lock(&ADDED).get_mut(&errorcode) {
         Some(added) if !added.text.is_empty() => added.text.clear(),
@@ -103,11 +109,13 @@ pub(crate) fn class(code: i32) -> Option<i32> {
     (code >= 0).then(|| class_of(code)).filter(|class| mpi::Class(*class).about().is_some())
 }
 
+/// MPI 5.0, section 9.4.
 pub(crate) fn error_class(errorcode: i32, errorclass: Out<i32>) -> Answer {
     errorclass.set(class(errorcode).ok_or_else(|| unknown("errorcode", errorcode))?);
     Ok(())
 }
 
+/// MPI 5.0, section 9.3.5.
 pub(crate) fn error_string(errorcode: i32, string: Out<u8>, resultlen: Out<i32>) -> Answer {
     let class = class(errorcode).ok_or_else(|| unknown("errorcode", errorcode))?;
     let added = lock(&ADDED).get(&errorcode).map(|added| added.text.clone());

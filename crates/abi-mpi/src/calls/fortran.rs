@@ -1,4 +1,5 @@
-//! The ABI for Fortran bindings on top of this library: they describe their compiler and query the Fortran types of this library.
+//! The ABI for Fortran bindings on top of this library: they describe their compiler and query the Fortran types of this library
+//! (MPI 5.0, section 20.4.1).
 
 use std::sync::Mutex;
 

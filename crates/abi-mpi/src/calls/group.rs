@@ -1,4 +1,4 @@
-//! Groups.
+//! Groups (MPI 5.0, section 7.3).
 
 use ffi::{In, Out};
 use mpi::Group;
@@ -23,17 +23,20 @@ pub(crate) fn integers(array: In<i32>, count: i32, argument: &str) -> Answer<Vec
     Ok(items.collect())
 }
 
+/// MPI 5.0, section 7.3.1.
 pub(crate) fn group_size(group: types::Group, size: Out<i32>) -> Answer {
     size.set(get(group, "group")?.size());
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.1.
 pub(crate) fn group_rank(group: types::Group, rank: Out<i32>) -> Answer {
     let own = get(group, "group")?.rank_of(state::process()?.bootstrap().rank());
     rank.set(own.unwrap_or(c::MPI_UNDEFINED));
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.1.
 pub(crate) fn group_translate_ranks(
     group1: types::Group,
     n: i32,
@@ -50,16 +53,19 @@ pub(crate) fn group_translate_ranks(
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.1.
 pub(crate) fn group_compare(group1: types::Group, group2: types::Group, result: Out<i32>) -> Answer {
     result.set(get(group1, "group1")?.compare(&*get(group2, "group2")?) as i32);
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_union(group1: types::Group, group2: types::Group, newgroup: Out<types::Group>) -> Answer {
     newgroup.set(new_group(get(group1, "group1")?.union(&*get(group2, "group2")?)?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_intersection(
     group1: types::Group,
     group2: types::Group,
@@ -69,6 +75,7 @@ pub(crate) fn group_intersection(
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_difference(
     group1: types::Group,
     group2: types::Group,
@@ -78,11 +85,13 @@ pub(crate) fn group_difference(
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_incl(group: types::Group, n: i32, ranks: In<i32>, newgroup: Out<types::Group>) -> Answer {
     newgroup.set(new_group(get(group, "group")?.include(&integers(ranks, n, "ranks")?)?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_excl(group: types::Group, n: i32, ranks: In<i32>, newgroup: Out<types::Group>) -> Answer {
     newgroup.set(new_group(get(group, "group")?.exclude(&integers(ranks, n, "ranks")?)?)?);
     Ok(())
@@ -96,6 +105,7 @@ fn ranges(array: Out<i32>, count: i32) -> Answer<Vec<[i32; 3]>> {
     (0..count).map(|at| Ok([number(3 * at)?, number(3 * at + 1)?, number(3 * at + 2)?])).collect()
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_range_incl(
     group: types::Group,
     n: i32,
@@ -106,6 +116,7 @@ pub(crate) fn group_range_incl(
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_range_excl(
     group: types::Group,
     n: i32,
@@ -116,6 +127,7 @@ pub(crate) fn group_range_excl(
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.3.
 pub(crate) fn group_free(group: Out<types::Group>) -> Answer {
     let handle = group.get().unwrap_or(Handle::new(c::MPI_GROUP_NULL));
     get(handle, "group")?;

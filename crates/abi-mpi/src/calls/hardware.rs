@@ -1,4 +1,5 @@
-//! Hardware resources: those that contain this process, and communicators of the processes that share a resource.
+//! Hardware resources: those that contain this process, and communicators of the processes that share a resource (MPI 5.0,
+//! sections 7.4.2 and 9.1.2).
 
 use std::fs;
 
@@ -56,7 +57,7 @@ fn own_parts() -> [u32; PARTS] {
     })
 }
 
-/// For each resource type, whether this process is restricted to one resource. Every process has a host.
+/// For each resource type, whether this process is restricted to one resource. Every process has a host (MPI 5.0, section 9.1.2).
 pub(crate) fn get_hw_resource_info(info: Out<Info>) -> Answer {
     let mut pairs = mpi::Info::default();
     pairs.set(KINDS[0], "true")?;
@@ -99,6 +100,7 @@ fn next_kind(all: &[[u32; PARTS + 1]]) -> Option<usize> {
     })
 }
 
+/// MPI 5.0, section 7.4.2.
 pub(crate) fn comm_split_type(
     comm: Comm,
     split_type: i32,
@@ -128,7 +130,7 @@ pub(crate) fn comm_split_type(
     let kind = kind.unwrap_or_else(|| next_kind(&all));
     let color = kind.map_or(UNDEFINED, |kind| colors(&all, kind)[comm.rank() as usize]);
     let part = comm.split(color, key)?;
-    // An unguided split reports the resource type that it chose (MPI 5.0, 7.4.2).
+    // An unguided split reports the resource type that it chose (MPI 5.0, section 7.4.2).
     if let Some(kind) = kind.filter(|_| !is_guided && part.is_some())
         && info.value() != c::MPI_INFO_NULL
     {

@@ -1,4 +1,4 @@
-//! Info objects.
+//! Info objects (MPI 5.0, chapter 10).
 
 use std::sync::Mutex;
 
@@ -81,6 +81,7 @@ fn value_of(info: types::Info, key: Text) -> Answer<Option<String>> {
     Ok(value)
 }
 
+/// MPI 5.0, section 16.3.
 pub(crate) fn info_get(
     info: types::Info,
     key: Text,
@@ -98,6 +99,7 @@ pub(crate) fn info_get(
     Ok(())
 }
 
+/// MPI 5.0, section 16.3.
 pub(crate) fn info_get_valuelen(info: types::Info, key: Text, valuelen: Out<i32>, flag: Out<i32>) -> Answer {
     let found = value_of(info, key)?;
     flag.set(found.is_some().into());

@@ -1,4 +1,4 @@
-//! Handles as integers; those of requests are in `request`.
+//! Handles as integers; those of requests are in `request` (MPI 5.0, section 20.4.5).
 
 use crate::objects::{from_integer, to_integer};
 use crate::types::{Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Session, Win};

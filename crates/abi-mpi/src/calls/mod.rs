@@ -1,21 +1,24 @@
-//! The functions of the ABI, each under its lower-case name without `MPI_`; the large-count form is the same function.
+//! The functions of the ABI (MPI 5.0, chapter 20), each under its lower-case name without `MPI_`; the large-count form is the same
+//! function.
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | `environment` | initialization and termination, versions, time, memory, names |
-//! | `error`, `errhandler` | error codes; error handlers |
-//! | `integers` | handles as integers |
-//! | `info`, `group`, `comm`, `attribute` | info objects, groups, communicators, attributes |
-//! | `types` | datatypes: constructors, queries, packing; operators |
-//! | `collective`, `topology` | collective operations; process topologies |
-//! | `p2p` | messages, requests and statuses |
-//! | `rma` | windows and one-sided operations |
-//! | `io` | files, reading and writing |
-//! | `session` | sessions and sets of processes |
-//! | `dynamic` | processes of other jobs |
-//! | `tool` | the tool interface `MPI_T` |
-//! | `hardware` | hardware resources, and communicators by resource |
-//! | `fortran` | Fortran's types and values |
+//! | file | what it holds | MPI 5.0 |
+//! |---|---|---|
+//! | `environment` | initialization and termination, versions, time, memory, names | chapters 9 and 11 |
+//! | `error`, `errhandler` | error codes; error handlers | sections 9.3 to 9.5 |
+//! | `integers` | handles as integers | section 20.4.5 |
+//! | `info`, `group`, `comm`, `attribute` | info objects, groups, communicators, attributes | chapters 10 and 7 |
+//! | `types` | datatypes: constructors, queries, packing; operators | chapter 5, section 6.9 |
+//! | `collective`, `topology` | collective operations; process topologies | chapters 6 and 8 |
+//! | `p2p` | messages, requests and statuses | chapters 3 and 4 |
+//! | `rma` | windows and one-sided operations | chapter 12 |
+//! | `io` | files, reading and writing | chapter 14 |
+//! | `session` | sessions and sets of processes | section 11.3 |
+//! | `dynamic` | processes of other jobs | sections 11.8 to 11.10 |
+//! | `tool` | the tool interface `MPI_T` | section 15.3 |
+//! | `hardware` | hardware resources, and communicators by resource | sections 7.4.2 and 9.1.2 |
+//! | `fortran` | Fortran's types and values | section 20.4.1 |
+//!
+//! A file cites its chapter or section of MPI 5.0; a function of another section, or of a section of that chapter, cites its own.
 
 mod attribute;
 mod collective;

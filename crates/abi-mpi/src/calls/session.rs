@@ -1,4 +1,4 @@
-//! Sessions and process sets: all processes of the job, and this process alone.
+//! Sessions and process sets: all processes of the job, and this process alone (MPI 5.0, section 11.3).
 
 use std::sync::Mutex;
 
@@ -24,6 +24,7 @@ const SETS: [&str; 2] = [WORLD, ALONE];
 const LEVELS: [&str; 4] =
     ["MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"];
 
+/// MPI 5.0, section 11.3.1.
 pub(crate) fn session_init(
     info: types::Info,
     errhandler: types::Errhandler,
@@ -56,6 +57,7 @@ pub(crate) fn session_init(
     Ok(())
 }
 
+/// MPI 5.0, section 11.3.1.
 pub(crate) fn session_finalize(session: Out<Session>) -> Answer {
     let handle = session.get().unwrap_or(Handle::new(c::MPI_SESSION_NULL));
     get(handle, "session")?;
@@ -65,17 +67,20 @@ pub(crate) fn session_finalize(session: Out<Session>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 11.3.3.
 pub(crate) fn session_get_info(session: Session, info_used: Out<types::Info>) -> Answer {
     info_used.set(new_info(get(session, "session")?.info.clone())?);
     Ok(())
 }
 
+/// MPI 5.0, section 11.3.3.
 pub(crate) fn session_get_num_psets(session: Session, _info: types::Info, npset_names: Out<i32>) -> Answer {
     get(session, "session")?;
     npset_names.set(SETS.len() as i32);
     Ok(())
 }
 
+/// MPI 5.0, section 11.3.3.
 pub(crate) fn session_get_nth_pset(
     session: Session,
     _info: types::Info,
@@ -113,6 +118,7 @@ fn set(pset_name: Text) -> Answer<mpi::Group> {
     }
 }
 
+/// MPI 5.0, section 11.3.3.
 pub(crate) fn session_get_pset_info(session: Session, pset_name: Text, info: Out<types::Info>) -> Answer {
     get(session, "session")?;
     let mut about = Info::default();
@@ -121,6 +127,7 @@ pub(crate) fn session_get_pset_info(session: Session, pset_name: Text, info: Out
     Ok(())
 }
 
+/// MPI 5.0, section 7.3.2.
 pub(crate) fn group_from_session_pset(
     session: Session,
     pset_name: Text,

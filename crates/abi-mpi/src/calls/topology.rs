@@ -1,4 +1,4 @@
-//! Topologies: Cartesian grids, graphs, and distributed graphs, where each process knows only its own edges.
+//! Topologies: Cartesian grids, graphs, and distributed graphs, where each process knows only its own edges (MPI 5.0, chapter 8).
 
 use ffi::{In, Out};
 use mpi::{DistGraph, Graph, Grid, Topology, fill_dims};
@@ -68,6 +68,7 @@ fn store_array(numbers: &[i32], array: Out<i32>, room: i32) {
     numbers.iter().take(room).enumerate().for_each(|(at, number)| array.nth(at).set(*number));
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
     status.set(match get(comm, "comm")?.topology() {
         None => c::MPI_UNDEFINED,
@@ -78,6 +79,7 @@ pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.2.
 pub(crate) fn dims_create(nnodes: i32, ndims: i32, dims: Out<i32>) -> Answer {
     let count = usize::try_from(ndims).map_err(|_| Fault::new(c::MPI_ERR_DIMS, "ndims: it is negative"))?;
     let given: Option<Vec<i32>> = (0..count).map(|at| dims.nth(at).get()).collect();
@@ -93,6 +95,7 @@ fn new_grid(ndims: i32, dims: In<i32>, periods: In<i32>) -> Answer<Grid> {
     Ok(Grid::new(&integers(dims, ndims, "dims")?, &periods)?)
 }
 
+/// MPI 5.0, section 8.5.1.
 pub(crate) fn cart_create(
     comm_old: Comm,
     ndims: i32,
@@ -106,6 +109,7 @@ pub(crate) fn cart_create(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.8.
 pub(crate) fn cart_map(comm: Comm, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>) -> Answer {
     let size = new_grid(ndims, dims, periods)?.size();
     put_rank(&*get(comm, "comm")?, size, c::MPI_ERR_DIMS, newrank)
@@ -121,11 +125,13 @@ fn put_rank(comm: &mpi::Comm, size: i32, too_large: i32, newrank: Out<i32>) -> A
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn cartdim_get(comm: Comm, ndims: Out<i32>) -> Answer {
     ndims.set(grid(&*comm_with_topology(comm)?)?.dims().len() as i32);
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn cart_get(
     comm: Comm,
     maxdims: i32,
@@ -145,6 +151,7 @@ pub(crate) fn cart_get(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn cart_rank(comm: Comm, coords: In<i32>, rank: Out<i32>) -> Answer {
     let comm = comm_with_topology(comm)?;
     let grid = grid(&comm)?;
@@ -152,11 +159,13 @@ pub(crate) fn cart_rank(comm: Comm, coords: In<i32>, rank: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn cart_coords(comm: Comm, rank: i32, maxdims: i32, coords: Out<i32>) -> Answer {
     store_array(&grid(&*comm_with_topology(comm)?)?.coords(rank)?, coords, maxdims);
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.6.
 pub(crate) fn cart_shift(
     comm: Comm,
     direction: i32,
@@ -172,6 +181,7 @@ pub(crate) fn cart_shift(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.7.
 pub(crate) fn cart_sub(comm: Comm, remain_dims: In<i32>, newcomm: Out<Comm>) -> Answer {
     let comm = comm_with_topology(comm)?;
     let remain = integers(remain_dims, grid(&comm)?.dims().len() as i32, "remain_dims")?;
@@ -186,6 +196,7 @@ fn new_graph(nnodes: i32, index: In<i32>, edges: In<i32>) -> Answer<Graph> {
     Ok(Graph::new(&index, &edges)?)
 }
 
+/// MPI 5.0, section 8.5.3.
 pub(crate) fn graph_create(
     comm_old: Comm,
     nnodes: i32,
@@ -199,11 +210,13 @@ pub(crate) fn graph_create(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.8.
 pub(crate) fn graph_map(comm: Comm, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>) -> Answer {
     let size = new_graph(nnodes, indx, edges)?.index().len() as i32;
     put_rank(&*get(comm, "comm")?, size, c::MPI_ERR_ARG, newrank)
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn graphdims_get(comm: Comm, nnodes: Out<i32>, nedges: Out<i32>) -> Answer {
     let comm = comm_with_topology(comm)?;
     let graph = graph(&comm)?;
@@ -212,6 +225,7 @@ pub(crate) fn graphdims_get(comm: Comm, nnodes: Out<i32>, nedges: Out<i32>) -> A
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn graph_get(comm: Comm, maxindex: i32, maxedges: i32, indx: Out<i32>, edges: Out<i32>) -> Answer {
     let comm = comm_with_topology(comm)?;
     let graph = graph(&comm)?;
@@ -230,11 +244,13 @@ fn neighbours(comm: &mpi::Comm, rank: i32) -> Answer<&[i32]> {
     Ok(graph.neighbours(rank))
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn graph_neighbors_count(comm: Comm, rank: i32, nneighbors: Out<i32>) -> Answer {
     nneighbors.set(neighbours(&*comm_with_topology(comm)?, rank)?.len() as i32);
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn graph_neighbors(comm: Comm, rank: i32, maxneighbors: i32, array: Out<i32>) -> Answer {
     store_array(neighbours(&*comm_with_topology(comm)?, rank)?, array, maxneighbors);
     Ok(())
@@ -253,7 +269,7 @@ fn weights(array: In<i32>, count: i32, argument: &str) -> Answer<Option<Vec<i32>
     }
 }
 
-/// Hints are ignored; weights matter if ranks are reordered.
+/// Hints are ignored; weights matter if ranks are reordered (MPI 5.0, section 8.5.4).
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn dist_graph_create_adjacent(
     comm_old: Comm,
@@ -279,7 +295,7 @@ pub(crate) fn dist_graph_create_adjacent(
     Ok(())
 }
 
-/// As [`dist_graph_create_adjacent`].
+/// As [`dist_graph_create_adjacent`] (MPI 5.0, section 8.5.4).
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn dist_graph_create(
     comm_old: Comm,
@@ -309,6 +325,7 @@ pub(crate) fn dist_graph_create(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 pub(crate) fn dist_graph_neighbors_count(
     comm: Comm,
     indegree: Out<i32>,
@@ -323,6 +340,7 @@ pub(crate) fn dist_graph_neighbors_count(
     Ok(())
 }
 
+/// MPI 5.0, section 8.5.5.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn dist_graph_neighbors(
     comm: Comm,

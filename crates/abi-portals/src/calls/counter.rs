@@ -1,4 +1,4 @@
-//! Counters.
+//! Counters (Portals 4.3, section 3.14).
 
 use ffi::{In, Out};
 use host::Span;

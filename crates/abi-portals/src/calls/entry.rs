@@ -1,4 +1,4 @@
-//! List entries: append, search, unlink.
+//! List entries: append, search, unlink (Portals 4.3, sections 3.11 and 3.12).
 
 use ffi::{In, Out};
 use portals::{Entry, EntryHandle, EntryOptions, List, ListId, Ni, Search, Source};
@@ -77,36 +77,43 @@ fn unlink(entry: Handle) -> Answer<()> {
 }
 
 exports! {
+    // Portals 4.3, section 3.11.
     fn PtlLEAppend(handle: Handle, index: u32, entry: In<PtlLe>, list: u8, user_ptr: usize, result: Out<Handle>) {
         let ni = ni(handle)?;
         append(&ni, place(index, list)?, le(&ni, entry, true)?, user_ptr, result)
     }
 
+    // Portals 4.3, section 3.12.
     fn PtlMEAppend(handle: Handle, index: u32, entry: In<PtlMe>, list: u8, user_ptr: usize, result: Out<Handle>) {
         let ni = ni(handle)?;
         append(&ni, place(index, list)?, me(&ni, entry, true)?, user_ptr, result)
     }
 
+    // Portals 4.3, section 3.11.
     fn PtlLESearch(handle: Handle, index: u32, entry: In<PtlLe>, operation: u8, user_ptr: usize) {
         let (ni, search) = (ni(handle)?, search(operation)?);
         let entry = le(&ni, entry, false)?;
         done(ni.call(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
+    // Portals 4.3, section 3.12.
     fn PtlMESearch(handle: Handle, index: u32, entry: In<PtlMe>, operation: u8, user_ptr: usize) {
         let (ni, search) = (ni(handle)?, search(operation)?);
         let entry = me(&ni, entry, false)?;
         done(ni.call(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
+    // Portals 4.3, section 3.11.
     fn PtlLEUnlink(entry: Handle) {
         unlink(entry)
     }
 
+    // Portals 4.3, section 3.12.
     fn PtlMEUnlink(entry: Handle) {
         unlink(entry)
     }
 
+    // An extension of the reference.
     fn PtlTriggeredMEAppend(
         handle: Handle,
         index: u32,
@@ -126,6 +133,7 @@ exports! {
         Ok(())
     }
 
+    // An extension of the reference.
     fn PtlTriggeredMEUnlink(entry: Handle, trigger: Handle, threshold: u64) {
         let (ni, entry) = object::<EntryHandle>(entry)?;
         let ct = optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;

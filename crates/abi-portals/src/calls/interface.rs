@@ -1,4 +1,4 @@
-//! The library, interfaces, and identities of processes.
+//! The library, interfaces, and identities of processes (Portals 4.3, sections 3.5, 3.6, 3.8 and 3.9).
 
 use std::ffi::c_int;
 
@@ -28,10 +28,12 @@ fn kind(options: u32) -> Option<Kind> {
 }
 
 exports! {
+    // Portals 4.3, section 3.5.
     fn PtlInit() {
         state::init()
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlNIInit(
         iface: u32,
         options: u32,
@@ -56,11 +58,13 @@ exports! {
         Ok(())
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlNIFini(handle: Handle) {
         state::check_init()?;
         state::close(handle::own_interface(handle)?)
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlNIStatus(handle: Handle, register: c_int, value: Out<c_int>) {
         let (ni, value) = (ni(handle)?, value.required(Code::ArgInvalid)?);
         let status = ni.test(|engine| engine.status()).ok_or(Code::ArgInvalid)?;
@@ -74,6 +78,7 @@ exports! {
         Ok(())
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlNIHandle(object: Handle, handle: Out<Handle>) {
         state::check_init()?;
         let number = handle::interface_of(object)?;
@@ -82,6 +87,7 @@ exports! {
         Ok(())
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlSetMap(handle: Handle, size: Size, map: In<PtlProcess>) {
         let ni = ni(handle)?;
         let count = usize::try_from(size).map_err(|_| Code::ArgInvalid)?;
@@ -96,6 +102,7 @@ exports! {
         if ni.set_map(&processes) { Ok(()) } else { Err(Code::ArgInvalid) }
     }
 
+    // Portals 4.3, section 3.6.
     fn PtlGetMap(handle: Handle, size: Size, map: Out<PtlProcess>, actual: Out<Size>) {
         let ni = ni(handle)?;
         let known = ni.map();
@@ -112,12 +119,14 @@ exports! {
         Ok(())
     }
 
+    // Portals 4.3, section 3.8.
     fn PtlGetUid(handle: Handle, uid: Out<u32>) {
         ni(handle)?;
         uid.required(Code::ArgInvalid)?.set(rustix::process::geteuid().as_raw());
         Ok(())
     }
 
+    // Portals 4.3, section 3.9.
     fn PtlGetId(handle: Handle, id: Out<PtlProcess>) {
         let ni = ni(handle)?;
         // Without a map, no rank is known.
@@ -126,22 +135,26 @@ exports! {
         Ok(())
     }
 
+    // Portals 4.3, section 3.9.
     fn PtlGetPhysId(handle: Handle, id: Out<PtlProcess>) {
         let ni = ni(handle)?;
         id.required(Code::ArgInvalid)?.set(PtlProcess::of(ni.node().me()));
         Ok(())
     }
 
+    // Portals 4.3, section 3.15.
     fn PtlAtomicSync() {
         // Atomic operations already work on the memory that the processor sees.
         state::check_init()
     }
 
+    // Portals 4.3, section 3.17.
     fn PtlStartBundle(handle: Handle) {
         // Operations are never deferred.
         ni(handle).map(drop)
     }
 
+    // Portals 4.3, section 3.17.
     fn PtlEndBundle(handle: Handle) {
         ni(handle).map(drop)
     }
@@ -150,14 +163,14 @@ exports! {
 /// Maximum number of processes of a map.
 const MAP_MAX: usize = 1 << 24;
 
-/// `PtlFini`: the last call closes everything that is still open.
+/// `PtlFini`: the last call closes everything that is still open (Portals 4.3, section 3.5).
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the header's")]
 extern "C" fn PtlFini() {
     contain(state::fini).unwrap_or(());
 }
 
-/// `PtlHandleIsEqual`: 1 for handles of the same object, else 0.
+/// `PtlHandleIsEqual`: 1 for handles of the same object, else 0 (Portals 4.3, section 3.18).
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the header's")]
 extern "C" fn PtlHandleIsEqual(one: Handle, other: Handle) -> c_int {

@@ -1,4 +1,4 @@
-//! Memory descriptors, and the user's memory as C describes it.
+//! Memory descriptors, and the user's memory as C describes it (Portals 4.3, section 3.10).
 
 use ffi::{In, Out};
 use portals::{MdHandle, MdOptions, MemoryDescriptor, Ni, Piece, Region};

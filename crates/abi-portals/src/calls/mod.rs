@@ -1,4 +1,5 @@
-//! The functions, by object. Each checks its handles and pointers, calls the engine, and stores the results.
+//! The functions, by object (Portals 4.3, chapter 3). Each checks its handles and pointers, calls the engine,
+//! and stores the results.
 
 mod counter;
 mod entry;

@@ -1,4 +1,4 @@
-//! Event queues.
+//! Event queues (Portals 4.3, section 3.13).
 
 use ffi::{In, Out};
 use host::Span;

@@ -1,4 +1,4 @@
-//! Portal table entries.
+//! Portal table entries (Portals 4.3, section 3.7).
 
 use ffi::Out;
 use portals::PtOptions;

@@ -1,4 +1,4 @@
-//! Puts, gets and atomic operations that start immediately.
+//! Puts, gets and atomic operations that start immediately (Portals 4.3, section 3.15).
 
 use ffi::Bytes;
 use portals::{AckReq, Action, Datatype, Local, MdHandle, Ni, Op, Operand, Transfer};

@@ -1,5 +1,5 @@
 //! Triggered operations: puts, gets, atomics and counter changes that start when a counter reaches a
-//! threshold.
+//! threshold (Portals 4.3, section 3.16).
 
 use ffi::Bytes;
 use portals::{Action, CtHandle, Ni, Transfer};

@@ -1,4 +1,5 @@
-//! [`CollArgs`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them.
+//! [`CollArgs`]: converts the arguments of a collective operation to the blocks of data that schedules use, and checks them (MPI 5.0,
+//! chapter 6).
 
 use collectives::{Blocks, CollKind, ElementType, Neighbours, Root, Span, SpanBuffer};
 use datatypes::Op;

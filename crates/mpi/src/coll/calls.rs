@@ -27,7 +27,7 @@ fn start_plan(engine: &mut Engine, plan: Arc<Plan>) -> Started {
 }
 
 impl Comm {
-    /// Carries out a collective operation, and returns when this process's part in it has completed.
+    /// Carries out a collective operation, and returns when this process's part in it has completed (MPI 5.0, chapter 6).
     ///
     /// # Errors
     /// [`Class::ROOT`] for a root that does not exist; [`Class::COUNT`] for counts that do not match the number of ranks;
@@ -56,7 +56,7 @@ impl Comm {
         self.shm_coll().run(self, call)
     }
 
-    /// Starts a collective operation.
+    /// Starts a collective operation (MPI 5.0, section 6.12).
     ///
     /// # Errors
     /// As [`Comm::collective`] for the arguments; other errors are in the request's status.
@@ -67,7 +67,7 @@ impl Comm {
     }
 
     /// A persistent request that carries out a collective operation each time it is started. Members may start several of them in
-    /// any order.
+    /// any order (MPI 5.0, section 6.13).
     ///
     /// # Errors
     /// As [`Comm::icollective`].

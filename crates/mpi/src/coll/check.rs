@@ -1,6 +1,6 @@
-//! [`CallHistory`]: detects mismatched collectives, which would deadlock. Message sizes decide the algorithm, and thereby the
-//! communication pattern. A member that waits long queries the peers it waits for. A peer that has called another operation, or has
-//! given up, replies so, and the operation fails at both.
+//! [`CallHistory`]: detects mismatched collectives, which would deadlock (MPI 5.0, section 6.14). Message sizes decide the algorithm,
+//! and thereby the communication pattern. A member that waits long queries the peers it waits for. A peer that has called another
+//! operation, or has given up, replies so, and the operation fails at both.
 
 use collectives::{CollKind, Root};
 use host::Span;

@@ -1,4 +1,4 @@
-//! [`Collective`]: collective operations with their arguments.
+//! [`Collective`]: collective operations with their arguments (MPI 5.0, chapter 6).
 
 use datatypes::Op;
 

@@ -1,4 +1,4 @@
-//! Collective operations.
+//! Collective operations (MPI 5.0, chapter 6).
 //!
 //! | file | contents |
 //! |---|---|

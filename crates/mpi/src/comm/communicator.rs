@@ -1,4 +1,4 @@
-//! [`Comm`]: communicators, with their members, and their names, hints, error handlers and attributes.
+//! [`Comm`]: communicators, with their members, and their names, hints, error handlers and attributes (MPI 5.0, chapter 7).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -150,32 +150,32 @@ impl Comm {
         self.0.id
     }
 
-    /// The rank of this process.
+    /// The rank of this process (MPI 5.0, section 7.4.1).
     pub fn rank(&self) -> i32 {
         self.0.rank
     }
 
-    /// The number of members; for an intercommunicator, of the local group.
+    /// The number of members; for an intercommunicator, of the local group (MPI 5.0, section 7.4.1).
     pub fn size(&self) -> i32 {
         self.0.group.size()
     }
 
-    /// Its members; for an intercommunicator, the local group.
+    /// Its members; for an intercommunicator, the local group (MPI 5.0, section 7.3.2).
     pub fn group(&self) -> &Group {
         &self.0.group
     }
 
-    /// The remote group of an intercommunicator.
+    /// The remote group of an intercommunicator (MPI 5.0, section 7.6.1).
     pub fn remote_group(&self) -> Option<&Group> {
         self.0.remote.as_ref()
     }
 
-    /// Its topology, if it has one.
+    /// Its topology, if it has one (MPI 5.0, section 8.5.5).
     pub fn topology(&self) -> Option<&Topology> {
         self.0.topology.as_ref()
     }
 
-    /// Whether it is an intercommunicator.
+    /// Whether it is an intercommunicator (MPI 5.0, section 7.6.1).
     pub fn is_inter(&self) -> bool {
         self.0.remote.is_some()
     }
@@ -186,7 +186,7 @@ impl Comm {
         self.0.remote.as_ref().unwrap_or(&self.0.group)
     }
 
-    /// Compares two communicators (`MPI_Comm_compare`).
+    /// Compares two communicators (`MPI_Comm_compare`; MPI 5.0, section 7.4.1).
     pub fn compare(&self, other: &Self) -> Comparison {
         if Arc::ptr_eq(&self.0, &other.0) {
             return Comparison::Identical;
@@ -203,12 +203,12 @@ impl Comm {
         }
     }
 
-    /// Its name; empty if it has none.
+    /// Its name; empty if it has none (MPI 5.0, section 7.8).
     pub fn name(&self) -> String {
         self.0.properties.lock(self.core().host()).name.clone()
     }
 
-    /// Sets its name, for people.
+    /// Sets its name, for people (MPI 5.0, section 7.8).
     ///
     /// # Errors
     /// [`Class::ARG`] for more than [`NAME_MAX`] bytes.
@@ -221,32 +221,32 @@ impl Comm {
         Ok(())
     }
 
-    /// The hints that it was created with, or that were set later.
+    /// The hints that it was created with, or that were set later (MPI 5.0, section 7.4.4).
     pub fn info(&self) -> Info {
         self.0.properties.lock(self.core().host()).info.clone()
     }
 
-    /// Sets its hints.
+    /// Sets its hints (MPI 5.0, section 7.4.4).
     pub fn set_info(&self, info: Info) {
         self.0.properties.lock(self.core().host()).info = info;
     }
 
-    /// Its error handler.
+    /// Its error handler (MPI 5.0, section 9.3.1).
     pub fn errhandler(&self) -> Errhandler {
         self.0.properties.lock(self.core().host()).errhandler.clone()
     }
 
-    /// Sets its error handler.
+    /// Sets its error handler (MPI 5.0, section 9.3.1).
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.0.properties.lock(self.core().host()).errhandler = errhandler;
     }
 
-    /// The value of an attribute, if it is set.
+    /// The value of an attribute, if it is set (MPI 5.0, section 7.7.2).
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
         self.0.properties.lock(self.core().host()).attributes.get(key)
     }
 
-    /// Sets an attribute. For an old value the delete function is called.
+    /// Sets an attribute. For an old value the delete function is called (MPI 5.0, section 7.7.2).
     ///
     /// # Errors
     /// The delete function's; the old value then remains.
@@ -258,7 +258,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Deletes an attribute, if it is set, after calling its delete function.
+    /// Deletes an attribute, if it is set, after calling its delete function (MPI 5.0, section 7.7.2).
     ///
     /// # Errors
     /// The delete function's; the value then remains.
@@ -270,7 +270,8 @@ impl Comm {
         Ok(())
     }
 
-    /// Frees it: the delete functions of its attributes are called, in reverse order of setting. Operations in progress complete.
+    /// Frees it: the delete functions of its attributes are called, in reverse order of setting. Operations in progress complete
+    /// (MPI 5.0, section 7.4.3).
     ///
     /// # Errors
     /// A delete function's; this attribute and those set before it remain.
@@ -286,7 +287,7 @@ impl Comm {
         Ok(())
     }
 
-    /// Waits until all its operations have completed, and frees it (`MPI_Comm_disconnect`).
+    /// Waits until all its operations have completed, and frees it (`MPI_Comm_disconnect`; MPI 5.0, section 11.10.4).
     ///
     /// # Errors
     /// As [`Comm::free`].

@@ -1,4 +1,4 @@
-//! [`Context`]: the name of a communicator, which separates its messages from those of all others.
+//! [`Context`]: the name of a communicator, which separates its messages from those of all others (MPI 5.0, section 7.2.2).
 //!
 //! One process names a communicator by its own process number and a serial number, so that names are unique without any agreement.
 //! It sends the name to the other members.

@@ -1,4 +1,5 @@
-//! Creates communicators from others: duplicated, split, from some of the members, from two groups, and merged.
+//! Creates communicators from others: duplicated, split, from some of the members, from two groups, and merged (MPI 5.0, sections
+//! 7.4.2 and 7.6.2).
 //!
 //! In all cases the first member names the new communicator ([`crate::comm::context`]) and sends the name to the others.
 
@@ -81,7 +82,8 @@ impl Comm {
         theirs
     }
 
-    /// Creates a copy in a context of its own, with the attributes that the copy functions return (`MPI_Comm_dup`). Collective.
+    /// Creates a copy in a context of its own, with the attributes that the copy functions return (`MPI_Comm_dup`). Collective
+    /// (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// A copy function's; [`Class::PROC_ABORTED`] when a member is lost.
@@ -89,7 +91,7 @@ impl Comm {
         self.dup_with(None)
     }
 
-    /// Creates a copy as [`Comm::dup`] does, with other hints.
+    /// Creates a copy as [`Comm::dup`] does, with other hints (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// As [`Comm::dup`].
@@ -105,7 +107,8 @@ impl Comm {
     }
 
     /// Creates one communicator for each colour, with members ordered by key, then by rank; none for [`UNDEFINED`]. For an
-    /// intercommunicator, each group is split, and a colour that only one group has creates none. Collective.
+    /// intercommunicator, each group is split, and a colour that only one group has creates none. Collective
+    /// (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// [`Class::ARG`] for another negative colour; [`Class::PROC_ABORTED`] when a member is lost.
@@ -157,7 +160,7 @@ impl Comm {
         Ok(child)
     }
 
-    /// Splits as [`Comm::split`] does, by a property of the processes. Collective.
+    /// Splits as [`Comm::split`] does, by a property of the processes. Collective (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// As [`Comm::split`].
@@ -188,7 +191,7 @@ impl Comm {
     }
 
     /// Creates a communicator of some of the members: each calls it with the group that it belongs to, the others with any other
-    /// group (`MPI_Comm_create`). Collective over this communicator.
+    /// group (`MPI_Comm_create`). Collective over this communicator (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// [`Class::GROUP`] for a group with members that this communicator does not have; [`Class::PROC_ABORTED`].
@@ -208,7 +211,7 @@ impl Comm {
     }
 
     /// Creates a communicator as [`Comm::create`] does, but collective over the group alone; `tag` distinguishes concurrent calls
-    /// by several threads.
+    /// by several threads (MPI 5.0, section 7.4.2).
     ///
     /// # Errors
     /// As [`Comm::create`]; [`Class::COMM`] for an intercommunicator.
@@ -235,7 +238,7 @@ impl Comm {
 
     /// Creates an intercommunicator between this communicator's members and those of another, whose leader is `remote_leader` of
     /// `peer`; these two arguments matter only at this side's leader. `tag` distinguishes concurrent calls by the same leaders.
-    /// Collective over both.
+    /// Collective over both (MPI 5.0, section 7.6.2).
     ///
     /// # Errors
     /// [`Class::RANK`] for leaders that do not exist; [`Class::COMM`] for an intercommunicator, or without `peer` at the leader;
@@ -314,7 +317,7 @@ impl Comm {
     }
 
     /// Creates an intracommunicator of both groups. The group that passes `high` comes last; if both pass the same, the group whose
-    /// first member has the higher number. Collective.
+    /// first member has the higher number. Collective (MPI 5.0, section 7.6.2).
     ///
     /// # Errors
     /// [`Class::COMM`] for an intracommunicator; [`Class::PROC_ABORTED`].

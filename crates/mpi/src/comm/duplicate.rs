@@ -1,4 +1,5 @@
-//! Duplicates a communicator without blocking (`MPI_Comm_idup`): the members learn the name in the background.
+//! Duplicates a communicator without blocking (`MPI_Comm_idup`): the members learn the name in the background (MPI 5.0, section
+//! 7.4.2).
 
 use host::SlotKey;
 

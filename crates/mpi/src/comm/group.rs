@@ -1,4 +1,4 @@
-//! [`Group`]: an ordered set of processes, and the set operations of MPI.
+//! [`Group`]: an ordered set of processes, and the set operations of MPI (MPI 5.0, section 7.3).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -80,14 +80,14 @@ impl Group {
         self.0.list.get_or_init(|| (0..self.0.size as u32).collect())
     }
 
-    /// The number of members.
+    /// The number of members (MPI 5.0, section 7.3.1).
     #[inline]
     pub fn size(&self) -> i32 {
         // [`Group::new`] checks that it fits.
         self.0.size as i32
     }
 
-    /// The rank of a process; `None` if it is not a member.
+    /// The rank of a process; `None` if it is not a member (MPI 5.0, section 7.3.1).
     #[inline]
     pub fn rank_of(&self, process: u32) -> Option<i32> {
         match &self.0.ranks {
@@ -109,7 +109,7 @@ impl Group {
         Some(if self.0.ranks.is_none() { rank as u32 } else { self.members()[rank] })
     }
 
-    /// Compares the members and their order.
+    /// Compares the members and their order (MPI 5.0, section 7.3.1).
     pub fn compare(&self, other: &Self) -> Comparison {
         if self == other {
             Comparison::Identical
@@ -120,7 +120,8 @@ impl Group {
         }
     }
 
-    /// Translates ranks to ranks of `other`: [`UNDEFINED`] for processes that are not in it, and [`PROC_NULL`] for itself.
+    /// Translates ranks to ranks of `other`: [`UNDEFINED`] for processes that are not in it, and [`PROC_NULL`] for itself
+    /// (MPI 5.0, section 7.3.1).
     ///
     /// # Errors
     /// [`Class::RANK`] for a rank that this group does not have.
@@ -132,7 +133,7 @@ impl Group {
         ranks.iter().map(one).collect()
     }
 
-    /// The members of both groups: first those of this group, then those only in the other.
+    /// The members of both groups: first those of this group, then those only in the other (MPI 5.0, section 7.3.2).
     ///
     /// # Errors
     /// [`Class::GROUP`] beyond `i32::MAX` members.
@@ -141,19 +142,19 @@ impl Group {
         Self::new(self.members().iter().chain(more).copied().collect())
     }
 
-    /// The members that are also in the other group.
+    /// The members that are also in the other group (MPI 5.0, section 7.3.2).
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.filter(|process| other.rank_of(process).is_some())
     }
 
-    /// The members that are not in the other group.
+    /// The members that are not in the other group (MPI 5.0, section 7.3.2).
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.filter(|process| other.rank_of(process).is_none())
     }
 
-    /// The members of these ranks, in this order.
+    /// The members of these ranks, in this order (MPI 5.0, section 7.3.2).
     ///
     /// # Errors
     /// [`Class::RANK`] for a rank that does not exist, or that occurs twice.
@@ -161,7 +162,7 @@ impl Group {
         Self::new(ranks.iter().map(|&rank| self.member(rank)).collect::<Result<_>>()?)
     }
 
-    /// The members without these ranks.
+    /// The members without these ranks (MPI 5.0, section 7.3.2).
     ///
     /// # Errors
     /// As [`Group::include`].
@@ -169,7 +170,7 @@ impl Group {
         Ok(self.difference(&self.include(ranks)?))
     }
 
-    /// The members of these ranges of ranks: first, last, stride.
+    /// The members of these ranges of ranks: first, last, stride (MPI 5.0, section 7.3.2).
     ///
     /// # Errors
     /// [`Class::ARG`] for a stride of 0; as [`Group::include`].
@@ -177,7 +178,7 @@ impl Group {
         self.include(&self.expand_ranges(ranges)?)
     }
 
-    /// The members without these ranges of ranks: first, last, stride.
+    /// The members without these ranges of ranks: first, last, stride (MPI 5.0, section 7.3.2).
     ///
     /// # Errors
     /// As [`Group::include_ranges`].

@@ -1,4 +1,4 @@
-//! Communicators: their members, their names, and their creation.
+//! Communicators: their members, their names, and their creation (MPI 5.0, chapter 7).
 //!
 //! | file | purpose |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Connects communicators of two jobs to one intercommunicator (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`,
-//! `MPI_Comm_spawn`). One process of each job has a [`Bridge`] to the other, over which the two exchange the members and addresses
-//! of both sides. After that, communication works as within a job.
+//! `MPI_Comm_spawn`; MPI 5.0, sections 11.8 to 11.10). One process of each job has a [`Bridge`] to the other, over which the two
+//! exchange the members and addresses of both sides. After that, communication works as within a job.
 
 use auth::Key;
 

@@ -1,4 +1,5 @@
-//! Processes of other jobs (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`, `MPI_Comm_spawn`).
+//! Processes of other jobs (`MPI_Comm_accept`, `MPI_Comm_connect`, `MPI_Comm_join`, `MPI_Comm_spawn`; MPI 5.0, sections 11.8 to
+//! 11.10).
 //!
 //! | file | contents |
 //! |---|---|

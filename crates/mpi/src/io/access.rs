@@ -1,4 +1,4 @@
-//! Operations on files: independent and collective, blocking, with a request, and split.
+//! Operations on files: independent and collective, blocking, with a request, and split (MPI 5.0, section 14.4).
 
 use crate::error::{Class, Error, Result};
 use crate::io::object::File;

@@ -1,4 +1,4 @@
-//! [`Hints`]: a program's hints for collective input and output.
+//! [`Hints`]: a program's hints for collective input and output (MPI 5.0, section 14.2.8).
 
 use crate::info::Info;
 

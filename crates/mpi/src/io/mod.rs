@@ -1,4 +1,4 @@
-//! Files that the processes of a communicator open together: [`File`].
+//! Files that the processes of a communicator open together: [`File`] (MPI 5.0, chapter 14).
 //!
 //! A view defines which bytes of a file a process sees. Their offsets are computed without any input or output (`view`), and all
 //! input and output is in one place (`disk`). Independent operations complete immediately in the calling thread. In collective

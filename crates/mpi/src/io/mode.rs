@@ -1,4 +1,4 @@
-//! [`FileMode`]: the access mode of an open file.
+//! [`FileMode`]: the access mode of an open file (MPI 5.0, section 14.2.1).
 
 use crate::error::{Class, Error, Result};
 

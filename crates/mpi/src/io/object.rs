@@ -1,4 +1,4 @@
-//! [`File`]: the properties and settings of an open file.
+//! [`File`]: the properties and settings of an open file (MPI 5.0, chapter 14).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,22 +104,22 @@ impl File {
         self.0.id
     }
 
-    /// The processes that have it open.
+    /// The processes that have it open (MPI 5.0, section 14.2.7).
     pub fn group(&self) -> &Group {
         self.0.comm.group()
     }
 
-    /// Its access mode.
+    /// Its access mode (MPI 5.0, section 14.2.7).
     pub fn mode(&self) -> FileMode {
         self.0.mode
     }
 
-    /// The hints in use.
+    /// The hints in use (MPI 5.0, section 14.2.8).
     pub fn info(&self) -> Info {
         self.with(|state| state.hints).info(self.0.comm.size())
     }
 
-    /// Sets hints. Collective.
+    /// Sets hints. Collective (MPI 5.0, section 14.2.8).
     ///
     /// # Errors
     /// [`Class::FILE`] for a file that was closed.
@@ -129,17 +129,17 @@ impl File {
         Ok(())
     }
 
-    /// The error handler of its operations.
+    /// The error handler of its operations (MPI 5.0, section 9.3.3).
     pub fn errhandler(&self) -> Errhandler {
         self.with(|state| state.errhandler.clone())
     }
 
-    /// Sets the error handler of its operations.
+    /// Sets the error handler of its operations (MPI 5.0, section 9.3.3).
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.with(|state| state.errhandler = errhandler);
     }
 
-    /// The file's size in bytes.
+    /// The file's size in bytes (MPI 5.0, section 14.2.6).
     ///
     /// # Errors
     /// The file system's.
@@ -148,7 +148,7 @@ impl File {
         self.0.disk.size().map(|bytes| bytes as i64)
     }
 
-    /// Truncates or extends the file (`MPI_File_set_size`). Collective.
+    /// Truncates or extends the file (`MPI_File_set_size`). Collective (MPI 5.0, section 14.2.4).
     ///
     /// # Errors
     /// [`Class::ARG`] for a negative size; [`Class::READ_ONLY`]; an error of the file system, at all processes.
@@ -157,7 +157,7 @@ impl File {
         self.at_rank_0(|| self.0.disk.set_size(size))
     }
 
-    /// Reserves space for `size` bytes, and extends a shorter file to that size. Collective.
+    /// Reserves space for `size` bytes, and extends a shorter file to that size. Collective (MPI 5.0, section 14.2.5).
     ///
     /// # Errors
     /// As [`File::set_size`].
@@ -188,7 +188,8 @@ impl File {
         Ok(())
     }
 
-    /// Writes this process's data to the disk, and waits until all processes have done so (`MPI_File_sync`). Collective.
+    /// Writes this process's data to the disk, and waits until all processes have done so (`MPI_File_sync`). Collective
+    /// (MPI 5.0, section 14.6.1).
     ///
     /// # Errors
     /// The file system's, at all processes.
@@ -198,12 +199,12 @@ impl File {
         agree_result(&self.0.comm, done)
     }
 
-    /// Whether the file is in atomic mode.
+    /// Whether the file is in atomic mode (MPI 5.0, section 14.6.1).
     pub fn is_atomic(&self) -> bool {
         self.with(|state| state.is_atomic)
     }
 
-    /// Sets or clears atomic mode. Collective.
+    /// Sets or clears atomic mode. Collective (MPI 5.0, section 14.6.1).
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`].
@@ -213,12 +214,12 @@ impl File {
         self.barrier()
     }
 
-    /// This process's view.
+    /// This process's view (MPI 5.0, section 14.3).
     pub fn view(&self) -> View {
         self.with(|state| state.view.clone())
     }
 
-    /// Changes this process's view and resets all pointers to 0 (`MPI_File_set_view`). Collective.
+    /// Changes this process's view and resets all pointers to 0 (`MPI_File_set_view`). Collective (MPI 5.0, section 14.3).
     ///
     /// # Errors
     /// Errors of [`View::new`]; [`Class::UNSUPPORTED_OPERATION`] for a sequential file with another displacement than
@@ -253,7 +254,7 @@ impl File {
         self.at_rank_0(|| self.0.pointer.set(0))
     }
 
-    /// The individual pointer, in etypes.
+    /// The individual pointer, in etypes (MPI 5.0, section 14.4.3).
     ///
     /// # Errors
     /// [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
@@ -263,7 +264,7 @@ impl File {
         Ok(self.with(|state| state.position))
     }
 
-    /// The shared pointer, in etypes.
+    /// The shared pointer, in etypes (MPI 5.0, section 14.4.4).
     ///
     /// # Errors
     /// [`Class::PROC_ABORTED`] when the first process is lost.
@@ -281,7 +282,7 @@ impl File {
         Ok(())
     }
 
-    /// The offset in the file at which an etype of the view begins.
+    /// The offset in the file at which an etype of the view begins (MPI 5.0, section 14.4.3).
     ///
     /// # Errors
     /// [`Class::ARG`] for a negative number, or one beyond any file.
@@ -290,7 +291,7 @@ impl File {
         self.view().byte_offset_of(etypes).map(|byte| byte as i64)
     }
 
-    /// The extent of a datatype in the view's representation, in bytes.
+    /// The extent of a datatype in the view's representation, in bytes (MPI 5.0, section 14.5.1).
     ///
     /// # Errors
     /// A conversion's.
@@ -318,7 +319,7 @@ impl File {
         Ok(view.bytes_before(size).div_ceil(view.etype_size()) as i64)
     }
 
-    /// Moves the individual pointer.
+    /// Moves the individual pointer (MPI 5.0, section 14.4.3).
     ///
     /// # Errors
     /// [`Class::ARG`] for a position before the start of the view; [`Class::UNSUPPORTED_OPERATION`] for a sequential file.
@@ -330,7 +331,7 @@ impl File {
         Ok(())
     }
 
-    /// Moves the shared pointer. Collective.
+    /// Moves the shared pointer. Collective (MPI 5.0, section 14.4.4).
     ///
     /// # Errors
     /// As [`File::seek`], at all processes.

@@ -1,4 +1,4 @@
-//! Opens, closes and deletes files.
+//! Opens, closes and deletes files (MPI 5.0, section 14.2).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::io::pointer::SharedPointer;
 use crate::io::position::Whence;
 
 impl File {
-    /// Opens a file together with all members of a communicator (`MPI_File_open`). Collective.
+    /// Opens a file together with all members of a communicator (`MPI_File_open`). Collective (MPI 5.0, section 14.2.1).
     ///
     /// # Errors
     /// [`Class::COMM`] for an intercommunicator; [`Class::NOT_SAME`] for members that pass different modes; an error of the file
@@ -63,7 +63,7 @@ impl File {
         Ok(file)
     }
 
-    /// Closes the file (`MPI_File_close`). Collective.
+    /// Closes the file (`MPI_File_close`). Collective (MPI 5.0, section 14.2.2).
     ///
     /// # Errors
     /// The file system's when the file is deleted; [`Class::IO`] while a split operation is active; [`Class::PROC_ABORTED`].
@@ -82,7 +82,7 @@ impl File {
         self.0.comm.free()
     }
 
-    /// Deletes a file (`MPI_File_delete`).
+    /// Deletes a file (`MPI_File_delete`; MPI 5.0, section 14.2.3).
     ///
     /// # Errors
     /// The file system's.

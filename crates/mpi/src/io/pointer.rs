@@ -1,4 +1,5 @@
-//! [`SharedPointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process.
+//! [`SharedPointer`]: the shared file pointer of all processes that opened a file, a word in a window at the first process (MPI 5.0,
+//! section 14.4.4).
 
 use datatypes::{Basic, Datatype, Op, Operator};
 

@@ -1,4 +1,4 @@
-//! [`Representation`]: the data representation in a file, and conversions to and from it.
+//! [`Representation`]: the data representation in a file, and conversions to and from it (MPI 5.0, section 14.5).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`View`]: the bytes of a file that a process sees, and their order. No input or output.
+//! [`View`]: the bytes of a file that a process sees, and their order (MPI 5.0, section 14.3). No input or output.
 
 use datatypes::{Cursor, Datatype};
 

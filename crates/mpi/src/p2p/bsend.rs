@@ -1,4 +1,5 @@
-//! Space for buffered sends: attached to the process, to communicators and to sessions, flushed and detached.
+//! Space for buffered sends: attached to the process, to communicators and to sessions, flushed and detached (MPI 5.0, section
+//! 3.6).
 
 use crate::comm::communicator::Comm;
 use crate::comm::context::Plane;

@@ -1,4 +1,5 @@
-//! [`BsendSpaces`]: the space for buffered sends of the process and of its communicators, and how much of it is in use.
+//! [`BsendSpaces`]: the space for buffered sends of the process and of its communicators, and how much of it is in use (MPI 5.0,
+//! section 3.6).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Point-to-point calls of a [`Comm`]: sends, receives, probes and partitioned communication.
+//! Point-to-point calls of a [`Comm`]: sends, receives, probes and partitioned communication (MPI 5.0, chapters 3 and 4).
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Message {
         self.0.as_ref().map(|(comm, _)| comm)
     }
 
-    /// Receives the message, and waits for completion.
+    /// Receives the message, and waits for completion (MPI 5.0, section 3.8.3).
     pub fn receive(self, buffer: Buffer) -> Status {
         match self.0 {
             None => Status::from_proc_null(),
@@ -52,7 +52,7 @@ impl Message {
     }
 
     /// Starts to receive it. The request is null for the message from no process; a null request completes with
-    /// [`Status::from_proc_null`].
+    /// [`Status::from_proc_null`] (MPI 5.0, section 3.8.3).
     pub fn ireceive(self, buffer: Buffer) -> Request {
         match self.0 {
             None => Request::null(),
@@ -172,7 +172,7 @@ impl Comm {
         Ok(self.core().with(|engine| engine.receive(receive)))
     }
 
-    /// Sends, and returns when the buffer may be reused.
+    /// Sends, and returns when the buffer may be reused (MPI 5.0, sections 3.2.1 and 3.4).
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a destination that does not exist; [`Class::BUFFER`] without space for a buffered
@@ -185,7 +185,7 @@ impl Comm {
         }
     }
 
-    /// Starts to send.
+    /// Starts to send (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::send`].
@@ -193,7 +193,7 @@ impl Comm {
         Ok(Request::new_with_id(self.core(), self.begin_send(mode, buffer, to)?))
     }
 
-    /// Starts to send as [`Comm::isend`] does, for callers that keep requests by number.
+    /// Starts to send as [`Comm::isend`] does, for callers that keep requests by number (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::send`].
@@ -214,7 +214,7 @@ impl Comm {
         }
     }
 
-    /// Creates a persistent send request.
+    /// Creates a persistent send request (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// As [`Comm::send`], for the arguments.
@@ -225,7 +225,7 @@ impl Comm {
     }
 
     /// Receives. The status holds the error of a receive that failed: [`Class::TRUNCATE`] for a message longer than the buffer,
-    /// whose beginning was received; [`Class::PROC_ABORTED`] when the source is lost.
+    /// whose beginning was received; [`Class::PROC_ABORTED`] when the source is lost (MPI 5.0, section 3.2.4).
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] for a source that does not exist.
@@ -237,7 +237,7 @@ impl Comm {
         }
     }
 
-    /// Starts to receive.
+    /// Starts to receive (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::receive`].
@@ -245,7 +245,7 @@ impl Comm {
         Ok(Request::new_with_id(self.core(), self.begin_receive(buffer, from)?))
     }
 
-    /// Starts to receive as [`Comm::ireceive`] does, for callers that keep requests by number.
+    /// Starts to receive as [`Comm::ireceive`] does, for callers that keep requests by number (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::receive`].
@@ -257,7 +257,7 @@ impl Comm {
         }
     }
 
-    /// Creates a persistent receive request.
+    /// Creates a persistent receive request (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// As [`Comm::receive`].
@@ -300,7 +300,8 @@ impl Comm {
         Ok(self.core().with(|engine| engine.start_task(Box::new(sendrecv))))
     }
 
-    /// Sends and receives at the same time; the status is that of the receive, or of the send if that failed.
+    /// Sends and receives at the same time; the status is that of the receive, or of the send if that failed
+    /// (MPI 5.0, section 3.2.7).
     ///
     /// # Errors
     /// As [`Comm::send`] and [`Comm::receive`].
@@ -316,7 +317,7 @@ impl Comm {
         Ok(self.core().finish("MPI_Sendrecv", started))
     }
 
-    /// Starts to send and to receive.
+    /// Starts to send and to receive (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -324,7 +325,7 @@ impl Comm {
         self.begin_sendrecv(send, to, (receive, from), false).map(|started| Request::new(self, started))
     }
 
-    /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent.
+    /// Sends and receives as [`Comm::sendrecv`] does; the received data replace those sent (MPI 5.0, section 3.2.7).
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -332,7 +333,7 @@ impl Comm {
         self.sendrecv(&buffer.copied()?, to, buffer, from)
     }
 
-    /// Starts to send and to receive; the received data replace those sent.
+    /// Starts to send and to receive; the received data replace those sent (MPI 5.0, section 3.7.2).
     ///
     /// # Errors
     /// As [`Comm::sendrecv`].
@@ -340,7 +341,7 @@ impl Comm {
         self.isendrecv(&buffer.copied()?, to, buffer, from)
     }
 
-    /// Waits until a message has arrived that a receive would get, and leaves it there.
+    /// Waits until a message has arrived that a receive would get, and leaves it there (MPI 5.0, section 3.8.1).
     ///
     /// # Errors
     /// As [`Comm::receive`]; [`Class::PROC_ABORTED`] when the source is lost.
@@ -352,7 +353,7 @@ impl Comm {
         })?
     }
 
-    /// Checks whether a message has arrived that a receive would get.
+    /// Checks whether a message has arrived that a receive would get (MPI 5.0, section 3.8.1).
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -365,7 +366,8 @@ impl Comm {
         found.transpose()
     }
 
-    /// Waits until a message has arrived that a receive would get, and reserves it for [`Message::receive`].
+    /// Waits until a message has arrived that a receive would get, and reserves it for [`Message::receive`]
+    /// (MPI 5.0, section 3.8.2).
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -376,7 +378,8 @@ impl Comm {
         self.core().wait("MPI_Mprobe", |engine| self.try_mprobe(engine, &wanted))?
     }
 
-    /// Checks whether a message has arrived that a receive would get, and reserves it for [`Message::receive`].
+    /// Checks whether a message has arrived that a receive would get, and reserves it for [`Message::receive`]
+    /// (MPI 5.0, section 3.8.2).
     ///
     /// # Errors
     /// As [`Comm::probe`].
@@ -395,7 +398,7 @@ impl Comm {
     }
 
     /// Creates a persistent request that sends a buffer in parts of equal size, each after [`crate::Requests::parts_ready`] is
-    /// called for it.
+    /// called for it (MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// [`Class::RANK`] and [`Class::TAG`] as [`Comm::send`]; [`Class::COUNT`] if the elements cannot be divided into this many
@@ -423,7 +426,8 @@ impl Comm {
         Ok(Request::partitioned(self, Arc::new(move || Ok(core.with(|engine| sending.start(engine)))), parts))
     }
 
-    /// Creates a persistent request that receives a buffer in parts of equal size; [`crate::Requests::part_arrived`] tests a part.
+    /// Creates a persistent request that receives a buffer in parts of equal size; [`crate::Requests::part_arrived`] tests a part
+    /// (MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// As [`Comm::send_parts_init`]; any source and any tag are not possible.

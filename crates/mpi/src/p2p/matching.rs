@@ -1,4 +1,4 @@
-//! [`Matching`]: matches messages with receives by MPI's rules, and nothing else.
+//! [`Matching`]: matches messages with receives by MPI's rules, and nothing else (MPI 5.0, section 3.5).
 //!
 //! Each context has a queue of posted receives and a queue of unexpected messages. A message is matched with the first receive that
 //! accepts it, in the order of posting; a receive is matched with the first message that it accepts, in the order of arrival.

@@ -1,4 +1,4 @@
-//! Point-to-point messages: protocols, matching, and the communicator's calls for them.
+//! Point-to-point messages: protocols, matching, and the communicator's calls for them (MPI 5.0, chapter 3).
 //!
 //! | file | purpose |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Requests: operations in progress by number, and requests that are more than one operation.
+//! Requests: operations in progress by number, and requests that are more than one operation (MPI 5.0, sections 3.7 to 3.9).
 //!
 //! | file | purpose |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Partitioned communication (`MPI_Psend_init`): each part is sent as a message of its own when it is ready.
+//! Partitioned communication (`MPI_Psend_init`): each part is sent as a message of its own when it is ready (MPI 5.0, chapter 4).
 //!
 //! The two sides of a request are matched once, under the program's tag: the sender announces the number of parts and their tags.
 //! The receiver may divide its buffer into a different number of parts.

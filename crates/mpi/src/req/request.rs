@@ -1,4 +1,5 @@
-//! [`Request`]: an operation in progress, and waiting for one or several; [`Requests`]: the same for requests by number.
+//! [`Request`]: an operation in progress, and waiting for one or several; [`Requests`]: the same for requests by number (MPI 5.0,
+//! section 3.7).
 //!
 //! A request is the number of an operation in the engine's table, so that starting and completing one allocates nothing. Requests
 //! that are more than an operation have a table of their own ([`Special`]). All requests that completed when they were started,
@@ -272,7 +273,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Waits until the operation has completed. The request is then null, or inactive if it is persistent. Null and inactive
-    /// requests complete immediately with an empty status.
+    /// requests complete immediately with an empty status (MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`]; [`Class::OTHER`] when the world of this process ends first.
@@ -293,7 +294,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Completes the request as [`Requests::wait`] does, if its operation has completed.
+    /// Completes the request as [`Requests::wait`] does, if its operation has completed (MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -303,7 +304,8 @@ impl<'a> Requests<'a> {
         is_complete.map(|()| self.collect(id)).transpose()
     }
 
-    /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`).
+    /// Returns the status of the operation, if it has completed; the request does not change (`MPI_Request_get_status`)
+    /// (MPI 5.0, section 3.7.6).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -328,7 +330,7 @@ impl<'a> Requests<'a> {
         Ok(Some(if let Some(RequestKind::Program(program)) = kind { program.query() } else { status }))
     }
 
-    /// Waits for all requests; returns how they ended, in their order.
+    /// Waits for all requests; returns how they ended, in their order (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`]; if a number names no request, nothing changes.
@@ -391,7 +393,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    /// Returns how all ended, if all have completed; otherwise no request changes.
+    /// Returns how all ended, if all have completed; otherwise no request changes (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait_all`].
@@ -404,7 +406,7 @@ impl<'a> Requests<'a> {
         self.collect_specials(ids, completed).map(Some)
     }
 
-    /// Waits until one has completed; returns its index, and how it ended. `None` if none is active.
+    /// Waits until one has completed; returns its index, and how it ended. `None` if none is active (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -417,7 +419,7 @@ impl<'a> Requests<'a> {
         self.collect(ids[at]).map(|completed| Some((at, completed)))
     }
 
-    /// Checks whether one has completed.
+    /// Checks whether one has completed (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -433,7 +435,7 @@ impl<'a> Requests<'a> {
     }
 
     /// Waits until at least one has completed; returns the indices of all completed ones, and how they ended. `None` if none is
-    /// active.
+    /// active (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// As [`Requests::wait`].
@@ -447,7 +449,8 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Returns the indices of all completed requests, perhaps none, and how they ended. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and how they ended. `None` if none is active
+    /// (MPI 5.0, section 3.7.5).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -460,7 +463,7 @@ impl<'a> Requests<'a> {
         which.into_iter().map(|at| Ok((at, self.collect(ids[at])?))).collect::<Result<_>>().map(Some)
     }
 
-    /// Starts the operation of a persistent request.
+    /// Starts the operation of a persistent request (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not persistent, or is active; the operation's.
@@ -494,7 +497,8 @@ impl<'a> Requests<'a> {
     }
 
     /// Cancels the operation, if possible. An unmatched receive is cancelled, and so is an unmatched send, once its receiver makes
-    /// progress; all other operations complete as usual. The caller must wait for the request in either case.
+    /// progress; all other operations complete as usual. The caller must wait for the request in either case
+    /// (MPI 5.0, section 3.8.4).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a null or inactive request.
@@ -518,7 +522,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Frees a request; its operation continues without it (`MPI_Request_free`).
+    /// Frees a request; its operation continues without it (`MPI_Request_free`; MPI 5.0, section 3.7.3).
     ///
     /// # Errors
     /// [`Class::REQUEST`].
@@ -581,7 +585,7 @@ impl<'a> Requests<'a> {
         self.0.specials().get_mut(key).map(|special| special.kind.clone())
     }
 
-    /// Completes a generalized request (`MPI_Grequest_complete`).
+    /// Completes a generalized request (`MPI_Grequest_complete`; MPI 5.0, section 13.2).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for another request; the error of the program's function, which is called here if the request was freed.
@@ -603,7 +607,7 @@ impl<'a> Requests<'a> {
         program.free()
     }
 
-    /// Marks parts from `first` to `last` of a partitioned send as ready (`MPI_Pready_range`).
+    /// Marks parts from `first` to `last` of a partitioned send as ready (`MPI_Pready_range`; MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not a partitioned send; [`Class::ARG`] for parts that do not exist or cannot become
@@ -618,7 +622,7 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// Whether a part of a partitioned receive has arrived (`MPI_Parrived`).
+    /// Whether a part of a partitioned receive has arrived (`MPI_Parrived`; MPI 5.0, section 4.2.2).
     ///
     /// # Errors
     /// [`Class::REQUEST`] for a request that is not a partitioned receive; [`Class::ARG`] for a part that does not exist.
@@ -674,7 +678,7 @@ pub struct Request(Option<(Core, RequestId)>);
 pub struct RequestHandle(Core, RequestId);
 
 impl RequestHandle {
-    /// Completes a request as [`Requests::complete`] does.
+    /// Completes a request as [`Requests::complete`] does (MPI 5.0, section 13.2).
     ///
     /// # Errors
     /// As [`Requests::complete`].
@@ -682,7 +686,7 @@ impl RequestHandle {
         Requests(&self.0).complete(self.1)
     }
 
-    /// Marks parts as ready as [`Requests::parts_ready`] does.
+    /// Marks parts as ready as [`Requests::parts_ready`] does (MPI 5.0, section 4.2.1).
     ///
     /// # Errors
     /// As [`Requests::parts_ready`].
@@ -690,7 +694,7 @@ impl RequestHandle {
         Requests(&self.0).parts_ready(self.1, first, last)
     }
 
-    /// Tests a part as [`Requests::part_arrived`] does.
+    /// Tests a part as [`Requests::part_arrived`] does (MPI 5.0, section 4.2.2).
     ///
     /// # Errors
     /// As [`Requests::part_arrived`].
@@ -795,27 +799,27 @@ impl Request {
         }
     }
 
-    /// Tests as [`Requests::test`] does.
+    /// Tests as [`Requests::test`] does (MPI 5.0, section 3.7.3).
     pub fn test(&mut self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         let completed = Requests(core).test(*id).transpose()?;
         Some(self.finish(completed))
     }
 
-    /// Returns the status as [`Requests::peek`] does.
+    /// Returns the status as [`Requests::peek`] does (MPI 5.0, section 3.7.6).
     pub fn peek(&self) -> Option<Status> {
         let Some((core, id)) = &self.0 else { return Some(Status::empty()) };
         Requests(core).peek(*id).unwrap_or_else(|error| Some(Status::failed(error)))
     }
 
-    /// Waits as [`Requests::wait`] does.
+    /// Waits as [`Requests::wait`] does (MPI 5.0, section 3.7.3).
     pub fn wait(&mut self) -> Status {
         let Some((core, id)) = &self.0 else { return Status::empty() };
         let completed = Requests(core).wait(*id);
         self.finish(completed)
     }
 
-    /// Starts as [`Requests::start`] does.
+    /// Starts as [`Requests::start`] does (MPI 5.0, section 3.9).
     ///
     /// # Errors
     /// As [`Requests::start`].
@@ -825,7 +829,7 @@ impl Request {
         Requests(core).start(*id)
     }
 
-    /// Cancels as [`Requests::cancel`] does.
+    /// Cancels as [`Requests::cancel`] does (MPI 5.0, section 3.8.4).
     ///
     /// # Errors
     /// As [`Requests::cancel`].
@@ -835,7 +839,7 @@ impl Request {
         Requests(core).cancel(*id)
     }
 
-    /// Waits for all requests; returns the statuses in their order.
+    /// Waits for all requests; returns the statuses in their order (MPI 5.0, section 3.7.5).
     pub fn wait_all(requests: &mut [&mut Self]) -> Vec<Status> {
         let Some((core, ids)) = core_and_ids(requests) else { return empty(requests) };
         match Requests(&core).wait_all(&ids) {
@@ -844,7 +848,7 @@ impl Request {
         }
     }
 
-    /// Returns how all ended, if all have completed; otherwise no request changes.
+    /// Returns how all ended, if all have completed; otherwise no request changes (MPI 5.0, section 3.7.5).
     pub fn test_all(requests: &mut [&mut Self]) -> Option<Vec<Status>> {
         let Some((core, ids)) = core_and_ids(requests) else { return Some(empty(requests)) };
         match Requests(&core).test_all(&ids) {
@@ -853,7 +857,7 @@ impl Request {
         }
     }
 
-    /// Waits until one has completed; returns its index and its status. `None` if none is active.
+    /// Waits until one has completed; returns its index and its status. `None` if none is active (MPI 5.0, section 3.7.5).
     pub fn wait_any(requests: &mut [&mut Self]) -> Option<(usize, Status)> {
         let (core, ids) = core_and_ids(requests)?;
         match Requests(&core).wait_any(&ids) {
@@ -862,7 +866,7 @@ impl Request {
         }
     }
 
-    /// Checks whether one has completed.
+    /// Checks whether one has completed (MPI 5.0, section 3.7.5).
     pub fn test_any(requests: &mut [&mut Self]) -> TestAny {
         let Some((core, ids)) = core_and_ids(requests) else { return TestAny::Inactive };
         match Requests(&core).test_any(&ids) {
@@ -876,13 +880,14 @@ impl Request {
     }
 
     /// Waits until at least one has completed; returns the indices of all completed ones, and their statuses. `None` if none is
-    /// active.
+    /// active (MPI 5.0, section 3.7.5).
     pub fn wait_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = core_and_ids(requests)?;
         finish_some(requests, Requests(&core).wait_some(&ids))
     }
 
-    /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active.
+    /// Returns the indices of all completed requests, perhaps none, and their statuses. `None` if none is active
+    /// (MPI 5.0, section 3.7.5).
     pub fn test_some(requests: &mut [&mut Self]) -> Option<Vec<(usize, Status)>> {
         let (core, ids) = core_and_ids(requests)?;
         finish_some(requests, Requests(&core).test_some(&ids))

@@ -1,4 +1,5 @@
-//! [`Special`]: requests that are more than an operation in progress: persistent, partitioned and generalized requests.
+//! [`Special`]: requests that are more than an operation in progress: persistent, partitioned and generalized requests (MPI 5.0,
+//! sections 3.9, 4.2 and 13.2).
 
 use std::sync::Arc;
 

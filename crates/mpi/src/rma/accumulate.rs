@@ -1,5 +1,5 @@
-//! Accumulate operations, which read, compute and write a member's memory while no other accumulate runs there. All of them are
-//! therefore atomic, for any type and operator, and those of one process take effect in program order.
+//! Accumulate operations, which read, compute and write a member's memory while no other accumulate runs there (MPI 5.0, section
+//! 12.3.4). All of them are therefore atomic, for any type and operator, and those of one process take effect in program order.
 
 use datatypes::{Basic, Combiner, Datatype, Op, Operator};
 use verbs::{RemoteAddr, SendOp};
@@ -23,7 +23,7 @@ impl Window {
         self.accumulate_with(origin, at, op, CompleteBy::Flush)
     }
 
-    /// As [`Window::accumulate`], with a request. Only in lock epochs.
+    /// As [`Window::accumulate`], with a request. Only in lock epochs (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::accumulate`].
@@ -59,7 +59,7 @@ impl Window {
         self.get_accumulate_with(origin, result, at, op, CompleteBy::Flush)
     }
 
-    /// As [`Window::get_accumulate`], with a request. Only in lock epochs.
+    /// As [`Window::get_accumulate`], with a request. Only in lock epochs (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::get_accumulate`].

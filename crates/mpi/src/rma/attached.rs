@@ -1,4 +1,4 @@
-//! Dynamic windows: attaching memory, detaching it, and locating elements in it.
+//! Dynamic windows: attaching memory, detaching it, and locating elements in it (MPI 5.0, section 12.2.4).
 
 use verbs::RemoteAddr;
 

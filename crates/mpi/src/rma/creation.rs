@@ -1,5 +1,5 @@
-//! Creates and frees windows. Each member registers its memory with all of its devices, and sends the others its addresses and
-//! keys.
+//! Creates and frees windows (MPI 5.0, section 12.2). Each member registers its memory with all of its devices, and sends the
+//! others its addresses and keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -75,7 +75,7 @@ const NONCONTIG_ALIGN: u64 = 64;
 
 impl Window {
     /// A window onto `size` bytes at an address, which others address by displacements in units of `unit` bytes (`MPI_Win_create`).
-    /// Collective.
+    /// Collective (MPI 5.0, section 12.2.1).
     ///
     /// # Safety
     /// The memory must stay readable and writable until the window is freed, and must not be used meanwhile in a way that MPI
@@ -100,7 +100,7 @@ impl Window {
     }
 
     /// A window with `size` zeroed bytes at this member (`MPI_Win_allocate`). The memory is a device's where others can map that
-    /// and access it by load and store. Collective.
+    /// and access it by load and store. Collective (MPI 5.0, section 12.2.2).
     ///
     /// # Errors
     /// As [`Window::create`]; [`Class::NO_MEM`].
@@ -116,7 +116,7 @@ impl Window {
     }
 
     /// A window with `size` bytes at this member in memory that all members load and store in (`MPI_Win_allocate_shared`). The
-    /// parts are consecutive, ordered by rank. Collective.
+    /// parts are consecutive, ordered by rank. Collective (MPI 5.0, section 12.2.3).
     ///
     /// # Errors
     /// As [`Window::allocate`]; [`Class::RMA_SHARED`] for members that are not on one host.
@@ -146,7 +146,7 @@ impl Window {
     }
 
     /// A window onto memory that members attach later (`MPI_Win_create_dynamic`). Displacements are addresses at the target.
-    /// Collective.
+    /// Collective (MPI 5.0, section 12.2.4).
     ///
     /// # Errors
     /// As [`Window::create`].
@@ -230,7 +230,7 @@ impl Window {
     }
 
     /// Frees the window, after all members have called this and the delete functions of its attributes have run (`MPI_Win_free`).
-    /// Collective.
+    /// Collective (MPI 5.0, section 12.2.5).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] in an epoch that has not ended, except a fence epoch; a delete function's error; [`Class::PROC_ABORTED`]

@@ -1,4 +1,5 @@
-//! [`Epochs`]: which operations a window's epochs allow: between fences, from start to complete, under locks.
+//! [`Epochs`]: which operations a window's epochs allow: between fences, from start to complete, under locks (MPI 5.0, section
+//! 12.5).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

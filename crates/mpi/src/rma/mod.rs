@@ -1,4 +1,5 @@
-//! One-sided communication: [`Window`]s, memory that other processes read and change without its owner's participation.
+//! One-sided communication: [`Window`]s, memory that other processes read and change without its owner's participation (MPI 5.0,
+//! chapter 12).
 //!
 //! The caller does all of the work. A put is an RDMA write, a get is an RDMA read. Locks, and the order among accumulate
 //! operations, are words in a block of registered memory that each member has (`control`). Other members change them by the

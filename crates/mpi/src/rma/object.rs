@@ -1,4 +1,4 @@
-//! [`Window`]: one member's view of a window, with its name, hints, attributes and error handler.
+//! [`Window`]: one member's view of a window, with its name, hints, attributes and error handler (MPI 5.0, section 12.2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -159,7 +159,7 @@ impl Window {
         self.0.id
     }
 
-    /// How its memory was provided.
+    /// How its memory was provided (MPI 5.0, section 12.2.6).
     pub fn flavor(&self) -> Flavor {
         self.0.flavor
     }
@@ -179,17 +179,17 @@ impl Window {
         self.0.unit
     }
 
-    /// The members, by rank.
+    /// The members, by rank (MPI 5.0, section 12.2.6).
     pub fn group(&self) -> &Group {
         self.0.comm.group()
     }
 
-    /// The name; empty if it has none.
+    /// The name; empty if it has none (MPI 5.0, section 7.8).
     pub fn name(&self) -> String {
         self.with_properties(|properties| properties.name.clone())
     }
 
-    /// Sets the name.
+    /// Sets the name (MPI 5.0, section 7.8).
     ///
     /// # Errors
     /// [`Class::ARG`] for more than [`NAME_MAX`] bytes.
@@ -202,32 +202,32 @@ impl Window {
         Ok(())
     }
 
-    /// The hints from its creation or set since.
+    /// The hints from its creation or set since (MPI 5.0, section 12.2.7).
     pub fn info(&self) -> Info {
         self.with_properties(|properties| properties.info.clone())
     }
 
-    /// Sets its hints.
+    /// Sets its hints (MPI 5.0, section 12.2.7).
     pub fn set_info(&self, info: Info) {
         self.with_properties(|properties| properties.info = info);
     }
 
-    /// The error handler of its operations.
+    /// The error handler of its operations (MPI 5.0, section 9.3.2).
     pub fn errhandler(&self) -> Errhandler {
         self.with_properties(|properties| properties.errhandler.clone())
     }
 
-    /// Sets the error handler of its operations.
+    /// Sets the error handler of its operations (MPI 5.0, section 9.3.2).
     pub fn set_errhandler(&self, errhandler: Errhandler) {
         self.with_properties(|properties| properties.errhandler = errhandler);
     }
 
-    /// The value of an attribute, if it is set.
+    /// The value of an attribute, if it is set (MPI 5.0, section 7.7.3).
     pub fn attribute(&self, key: &Keyval<Self>) -> Option<usize> {
         self.with_properties(|properties| properties.attributes.get(key))
     }
 
-    /// Sets an attribute. The delete function is called with an old value.
+    /// Sets an attribute. The delete function is called with an old value (MPI 5.0, section 7.7.3).
     ///
     /// # Errors
     /// The delete function's; the old value is then kept.
@@ -237,7 +237,7 @@ impl Window {
         Ok(())
     }
 
-    /// Deletes an attribute, if it is set, after calling its delete function.
+    /// Deletes an attribute, if it is set, after calling its delete function (MPI 5.0, section 7.7.3).
     ///
     /// # Errors
     /// The delete function's; the value is then kept.
@@ -271,7 +271,7 @@ pub struct SharedPart {
 
 impl Window {
     /// A rank's part, for load and store; for [`PROC_NULL`], the first part that is not empty. A part that this process cannot map
-    /// has address 0 and size 0.
+    /// has address 0 and size 0 (MPI 5.0, section 12.2.3).
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_FLAVOR`] for a dynamic window.

@@ -1,5 +1,7 @@
-//! [`SharedSegment`]: memory that the members of a shared window map. It is an anonymous file that rank 0 creates, and that the
-//! others open by its path under /proc. Its size is sealed, so that no member can truncate it. The others accept only the file that
+//! [`SharedSegment`]: memory that the members of a shared window map (MPI 5.0, section 12.2.3). It is an anonymous file that rank 0
+//! creates, and that the
+//! others open by its path under /proc. Its size is sealed, so that no member can truncate it. The others
+//! accept only the file that
 //! rank 0 has named.
 
 use std::ffi::c_void;

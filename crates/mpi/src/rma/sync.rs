@@ -1,4 +1,4 @@
-//! Synchronization: fences, locks, flushes, and post-start-complete-wait.
+//! Synchronization: fences, locks, flushes, and post-start-complete-wait (MPI 5.0, section 12.5).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -78,7 +78,7 @@ impl Window {
     }
 
     /// Completes all operations of all members, and opens a new epoch on all of them (`MPI_Win_fence`), unless they assert that no
-    /// operation follows. Collective.
+    /// operation follows. Collective (MPI 5.0, section 12.5.1).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] within another epoch; [`Class::PROC_ABORTED`]; errors of operations.
@@ -105,7 +105,7 @@ impl Window {
         self.0.comm.isend(Mode::Standard, &Buffer::nothing(), PeerTag { rank, tag }).map(drop)
     }
 
-    /// Exposes this process's memory to the members of a group (`MPI_Win_post`).
+    /// Exposes this process's memory to the members of a group (`MPI_Win_post`; MPI 5.0, section 12.5.2).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] if the previous post has not ended; [`Class::GROUP`] for members that the window does not have;
@@ -136,7 +136,7 @@ impl Window {
         Ok(())
     }
 
-    /// Opens an epoch on a group's memory, once all of its members have posted (`MPI_Win_start`).
+    /// Opens an epoch on a group's memory, once all of its members have posted (`MPI_Win_start`; MPI 5.0, section 12.5.2).
     ///
     /// # Errors
     /// As [`Window::post`].
@@ -154,7 +154,7 @@ impl Window {
         Ok(())
     }
 
-    /// Closes the epoch of [`Window::start`], once its operations have completed.
+    /// Closes the epoch of [`Window::start`], once its operations have completed (MPI 5.0, section 12.5.2).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] without a start; [`Class::PROC_ABORTED`]; errors of operations.
@@ -184,7 +184,7 @@ impl Window {
         done.and(sent)
     }
 
-    /// Waits until all members of the group of [`Window::post`] have completed.
+    /// Waits until all members of the group of [`Window::post`] have completed (MPI 5.0, section 12.5.2).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] without a post; [`Class::PROC_ABORTED`].
@@ -200,7 +200,7 @@ impl Window {
         self.end_exposure(statuses)
     }
 
-    /// As [`Window::wait`], without waiting: returns whether all have completed.
+    /// As [`Window::wait`], without waiting: returns whether all have completed (MPI 5.0, section 12.5.2).
     ///
     /// # Errors
     /// As [`Window::wait`].
@@ -227,7 +227,7 @@ impl Window {
         statuses.into_iter().try_for_each(|status| status.ok().map(drop))
     }
 
-    /// Locks a rank's memory, once no conflicting lock is held (`MPI_Win_lock`).
+    /// Locks a rank's memory, once no conflicting lock is held (`MPI_Win_lock`; MPI 5.0, section 12.5.3).
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is locked already, or in another epoch; [`Class::PROC_ABORTED`] when the target
@@ -247,7 +247,7 @@ impl Window {
         Ok(())
     }
 
-    /// Completes the operations on a locked rank, and unlocks it (`MPI_Win_unlock`).
+    /// Completes the operations on a locked rank, and unlocks it (`MPI_Win_unlock`; MPI 5.0, section 12.5.3).
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] if it is not locked; [`Class::PROC_ABORTED`]; errors of operations.
@@ -267,7 +267,7 @@ impl Window {
     }
 
     /// Opens an epoch in which this process shares the locks of all members' memory (`MPI_Win_lock_all`). It takes each lock before
-    /// its first operation on that member.
+    /// its first operation on that member (MPI 5.0, section 12.5.3).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] in another epoch.
@@ -276,7 +276,7 @@ impl Window {
         self.change_epochs(|epochs| epochs.lock_all(!assert.has(Assert::NOCHECK)))
     }
 
-    /// Closes the epoch of [`Window::lock_all`], once its operations have completed.
+    /// Closes the epoch of [`Window::lock_all`], once its operations have completed (MPI 5.0, section 12.5.3).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] without a [`Window::lock_all`]; [`Class::PROC_ABORTED`]; errors of operations.
@@ -297,7 +297,7 @@ impl Window {
     }
 
     /// Waits until this process's operations on a rank have completed at both sides (`MPI_Win_flush`, and also
-    /// `MPI_Win_flush_local`, which waits just as long here).
+    /// `MPI_Win_flush_local`, which waits just as long here) (MPI 5.0, section 12.5.4).
     ///
     /// # Errors
     /// [`Class::RANK`]; [`Class::RMA_SYNC`] unless it is locked; [`Class::PROC_ABORTED`]; errors of operations.
@@ -319,7 +319,7 @@ impl Window {
         self.wait_pending("MPI_Win_flush", Some(rank))
     }
 
-    /// As [`Window::flush`], for all ranks.
+    /// As [`Window::flush`], for all ranks (MPI 5.0, section 12.5.4).
     ///
     /// # Errors
     /// As [`Window::flush`].
@@ -329,7 +329,7 @@ impl Window {
         self.wait_all_pending("MPI_Win_flush_all")
     }
 
-    /// Orders this process's loads and stores in its memory with others' accesses to it (`MPI_Win_sync`).
+    /// Orders this process's loads and stores in its memory with others' accesses to it (`MPI_Win_sync`; MPI 5.0, section 12.5.4).
     ///
     /// # Errors
     /// [`Class::WIN`] for a window that was freed.

@@ -1,4 +1,5 @@
-//! Puts and gets: copies where the target's memory is mapped, otherwise device writes and reads, one for each contiguous run.
+//! Puts and gets: copies where the target's memory is mapped, otherwise device writes and reads, one for each contiguous run (MPI
+//! 5.0, section 12.3).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -24,7 +25,8 @@ pub(super) enum CompleteBy {
 }
 
 impl Window {
-    /// Writes a buffer's elements into a member's memory (`MPI_Put`). The buffer may be reused after a flush, or the epoch's end.
+    /// Writes a buffer's elements into a member's memory (`MPI_Put`). The buffer may be reused after a flush, or the epoch's end
+    /// (MPI 5.0, section 12.3.1).
     ///
     /// # Errors
     /// [`Class::RMA_SYNC`] outside of an epoch that includes the target; [`Class::RANK`], [`Class::DISP`] and [`Class::RMA_RANGE`]
@@ -38,7 +40,8 @@ impl Window {
         self.copy(origin, at, SendOp::Write, CompleteBy::Flush).map(drop)
     }
 
-    /// Reads elements of a member's memory into a buffer (`MPI_Get`), which is filled after a flush, or the epoch's end.
+    /// Reads elements of a member's memory into a buffer (`MPI_Get`), which is filled after a flush, or the epoch's end
+    /// (MPI 5.0, section 12.3.2).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -50,7 +53,8 @@ impl Window {
         self.copy(origin, at, SendOp::Read, CompleteBy::Flush).map(drop)
     }
 
-    /// As [`Window::put`], with a request that completes when the buffer may be reused. Only in lock epochs.
+    /// As [`Window::put`], with a request that completes when the buffer may be reused. Only in lock epochs
+    /// (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::put`].
@@ -58,7 +62,7 @@ impl Window {
         self.copy(origin, at, SendOp::Write, CompleteBy::Request).map(|started| self.request(started))
     }
 
-    /// As [`Window::get`], with a request that completes when the buffer is filled. Only in lock epochs.
+    /// As [`Window::get`], with a request that completes when the buffer is filled. Only in lock epochs (MPI 5.0, section 12.3.5).
     ///
     /// # Errors
     /// As [`Window::put`].

@@ -1,4 +1,4 @@
-//! Measurements and settings of a running process, which the tool interface (`MPI_T`) exposes.
+//! Measurements and settings of a running process, which the tool interface (`MPI_T`) exposes (MPI 5.0, section 15.3).
 //!
 //! | file | contents |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Communicators with a [`Topology`]. Where the program allows reordering, and there are several hosts, ranks are assigned so that
-//! neighbours are on the same host ([`crate::topo::map`]).
+//! Communicators with a [`Topology`] (MPI 5.0, section 8.5). Where the program allows reordering, and there are several hosts,
+//! ranks are assigned so that neighbours are on the same host ([`crate::topo::map`]).
 
 use crate::comm::communicator::Comm;
 use crate::comm::group::Group;
@@ -12,7 +12,7 @@ type Edges = Vec<[i32; 3]>;
 
 impl Comm {
     /// A communicator of the first members as a grid; `None` at the others. With `reorder`, ranks may differ from those here.
-    /// Collective.
+    /// Collective (MPI 5.0, section 8.5.1).
     ///
     /// # Errors
     /// [`Class::DIMS`] for a grid of more members than exist; [`Class::COMM`] for an intercommunicator;
@@ -23,7 +23,7 @@ impl Comm {
     }
 
     /// A communicator of the first members as a graph; `None` at the others. With `reorder`, ranks may differ from those here.
-    /// Collective.
+    /// Collective (MPI 5.0, section 8.5.3).
     ///
     /// # Errors
     /// As [`Comm::cart_create`], but [`Class::ARG`] for too many.
@@ -85,7 +85,7 @@ impl Comm {
         Ok(())
     }
 
-    /// A communicator of the members that differ only in the remaining dimensions of the grid. Collective.
+    /// A communicator of the members that differ only in the remaining dimensions of the grid. Collective (MPI 5.0, section 8.5.7).
     ///
     /// # Errors
     /// [`Class::TOPOLOGY`] without a grid; [`Class::DIMS`] for a wrong number of flags; [`Class::PROC_ABORTED`].
@@ -99,7 +99,7 @@ impl Comm {
     }
 
     /// A communicator of all members, each of which specifies its own neighbours. With `reorder`, ranks may differ from those here,
-    /// and each rank has the neighbours that its former holder specified. Collective.
+    /// and each rank has the neighbours that its former holder specified. Collective (MPI 5.0, section 8.5.4).
     ///
     /// # Errors
     /// [`Class::RANK`] for invalid neighbours; [`Class::ARG`] for a wrong number of weights; [`Class::COMM`];
@@ -151,7 +151,7 @@ impl Comm {
     }
 
     /// A communicator of all members, each of which specifies some edges of the graph: source, destination, weight. With `reorder`,
-    /// ranks may differ from those here. Collective.
+    /// ranks may differ from those here. Collective (MPI 5.0, section 8.5.4).
     ///
     /// # Errors
     /// As [`Comm::dist_graph_create_adjacent`].

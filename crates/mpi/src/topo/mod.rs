@@ -1,4 +1,4 @@
-//! Topologies of communicators.
+//! Topologies of communicators (MPI 5.0, chapter 8).
 //!
 //! | file | contents |
 //! |---|---|

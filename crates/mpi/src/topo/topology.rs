@@ -1,4 +1,5 @@
-//! [`Topology`]: the neighbours of each process in a communicator: grids, graphs, and distributed graphs.
+//! [`Topology`]: the neighbours of each process in a communicator: grids, graphs, and distributed graphs (MPI 5.0, sections 8.5
+//! and 8.6).
 
 use collectives::Neighbours;
 
@@ -83,7 +84,7 @@ impl Grid {
         self.dims.iter().product()
     }
 
-    /// The coordinates of a rank.
+    /// The coordinates of a rank (MPI 5.0, section 8.5.5).
     ///
     /// # Errors
     /// [`Class::RANK`] for an invalid rank.
@@ -109,7 +110,7 @@ impl Grid {
         Ok(coords)
     }
 
-    /// The rank at these coordinates, which wrap around in periodic dimensions.
+    /// The rank at these coordinates, which wrap around in periodic dimensions (MPI 5.0, section 8.5.5).
     ///
     /// # Errors
     /// [`Class::ARG`] for coordinates beyond a border.
@@ -125,7 +126,8 @@ impl Grid {
         })
     }
 
-    /// The source and destination of a shift by `by` places along a dimension; [`PROC_NULL`] beyond a border.
+    /// The source and destination of a shift by `by` places along a dimension; [`PROC_NULL`] beyond a border
+    /// (MPI 5.0, section 8.5.6).
     ///
     /// # Errors
     /// [`Class::DIMS`] for an invalid dimension; [`Class::RANK`] as [`Grid::coords`].
@@ -192,7 +194,7 @@ impl Graph {
         &self.edges
     }
 
-    /// The neighbours of a rank; none for an invalid rank.
+    /// The neighbours of a rank; none for an invalid rank (MPI 5.0, section 8.5.5).
     pub fn neighbours(&self, rank: i32) -> &[i32] {
         let Some(end) = usize::try_from(rank).ok().and_then(|rank| self.index.get(rank)) else { return &[] };
         let begin = if rank == 0 { 0 } else { self.index[rank as usize - 1] };
@@ -201,7 +203,7 @@ impl Graph {
 }
 
 /// Replaces dimensions that are 0 so that a grid has `nodes` processes, as balanced as possible and in descending order
-/// (`MPI_Dims_create`).
+/// (`MPI_Dims_create`; MPI 5.0, section 8.5.2).
 ///
 /// # Errors
 /// [`Class::DIMS`] if the other dimensions do not divide `nodes`, or one is negative.

@@ -1,4 +1,5 @@
-//! [`Completions`]: event queues, counters and triggered operations, shared by both halves of an interface.
+//! [`Completions`]: event queues, counters and triggered operations, shared by both halves of an interface
+//! (Portals 4.3, sections 3.13, 3.14 and 3.16).
 
 use std::collections::{BTreeMap, VecDeque};
 

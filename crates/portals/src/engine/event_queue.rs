@@ -1,4 +1,4 @@
-//! [`EventQueue`]: events for the user, in a fixed number of slots.
+//! [`EventQueue`]: events for the user, in a fixed number of slots (Portals 4.3, section 3.13).
 //!
 //! An event without a free slot overwrites the oldest event, and the next `pop` reports the loss. Flow
 //! control prevents this for messages by reserving their slots before a message is accepted. Flow control

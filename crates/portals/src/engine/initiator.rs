@@ -1,4 +1,5 @@
-//! [`Initiator`]: memory descriptors, operations in flight, and their events at the initiator.
+//! [`Initiator`]: memory descriptors, operations in flight, and their events at the initiator
+//! (Portals 4.3, sections 3.10 and 3.15).
 
 use std::collections::VecDeque;
 

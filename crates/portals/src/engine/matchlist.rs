@@ -1,5 +1,5 @@
-//! [`MatchList`]: the entries of one list. A message matches the first entry, in the order of
-//! appending, that accepts it.
+//! [`MatchList`]: the entries of one list (Portals 4.3, section 3.12). A message matches the first entry, in the
+//! order of appending, that accepts it.
 //!
 //! Entries that ignore no bits, or admit one source, can be found by hash. Entries are therefore in one of
 //! four classes: by both, by bits, by source, and others. The match is the oldest of the four classes' first

@@ -1,5 +1,5 @@
 //! [`Engine`]: one network interface without its transport: initiator, target, events and triggered
-//! operations.
+//! operations (Portals 4.3, chapter 3).
 //!
 //! | file | contents |
 //! |---|---|
@@ -86,7 +86,7 @@ impl Engine {
         self.initiator.set_process(process);
     }
 
-    /// Allocates an event queue of `count` slots (`PtlEQAlloc`).
+    /// Allocates an event queue of `count` slots (`PtlEQAlloc`; Portals 4.3, section 3.13).
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] at the limit.
@@ -94,7 +94,7 @@ impl Engine {
         self.completions.eq_alloc(count, self.limits.max_eqs)
     }
 
-    /// Frees an event queue (`PtlEQFree`). Later events for it are dropped.
+    /// Frees an event queue (`PtlEQFree`; Portals 4.3, section 3.13). Later events for it are dropped.
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no queue.
@@ -102,7 +102,8 @@ impl Engine {
         self.completions.eq_free(eq)
     }
 
-    /// Removes the oldest event of a queue; also returns whether events before it were lost (`PtlEQGet`).
+    /// Removes the oldest event of a queue; also returns whether events before it were lost (`PtlEQGet`; Portals
+    /// 4.3, section 3.13).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no queue.
@@ -111,7 +112,7 @@ impl Engine {
         self.completions.eq_get(eq)
     }
 
-    /// Allocates a counter (`PtlCTAlloc`).
+    /// Allocates a counter (`PtlCTAlloc`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] at the limit.
@@ -119,7 +120,7 @@ impl Engine {
         self.completions.ct_alloc(self.limits.max_cts)
     }
 
-    /// Frees a counter and cancels its triggered operations (`PtlCTFree`).
+    /// Frees a counter and cancels its triggered operations (`PtlCTFree`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -129,7 +130,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`).
+    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -150,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// A counter's value (`PtlCTGet`).
+    /// A counter's value (`PtlCTGet`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -158,7 +159,7 @@ impl Engine {
         self.completions.ct_get(ct)
     }
 
-    /// Sets a counter's value (`PtlCTSet`).
+    /// Sets a counter's value (`PtlCTSet`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -168,7 +169,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds to a counter's value (`PtlCTInc`).
+    /// Adds to a counter's value (`PtlCTInc`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
@@ -188,7 +189,7 @@ impl Engine {
         self.completions.next_changed()
     }
 
-    /// Allocates a portal table entry: this one, or any with `None` (`PtlPTAlloc`).
+    /// Allocates a portal table entry: this one, or any with `None` (`PtlPTAlloc`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// [`crate::Error::PtEqNeeded`], [`crate::Error::PtInUse`] and [`crate::Error::PtFull`]; [`crate::Error::ArgInvalid`] for no
@@ -198,7 +199,7 @@ impl Engine {
         self.target.pt_alloc(options, eq, index, &self.limits)
     }
 
-    /// Frees a portal table entry (`PtlPTFree`). Unexpected headers are dropped.
+    /// Frees a portal table entry (`PtlPTFree`; Portals 4.3, section 3.7). Unexpected headers are dropped.
     ///
     /// # Errors
     /// [`crate::Error::PtInUse`] while it has list entries or messages in delivery;
@@ -207,7 +208,7 @@ impl Engine {
         self.target.pt_free(&mut self.completions, index)
     }
 
-    /// Refuses all further messages for a portal table entry (`PtlPTDisable`).
+    /// Refuses all further messages for a portal table entry (`PtlPTDisable`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no portal table entry.
@@ -215,7 +216,7 @@ impl Engine {
         self.target.pt_enable(index, false)
     }
 
-    /// Accepts messages for a portal table entry again (`PtlPTEnable`).
+    /// Accepts messages for a portal table entry again (`PtlPTEnable`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no portal table entry.
@@ -223,7 +224,7 @@ impl Engine {
         self.target.pt_enable(index, true)
     }
 
-    /// Binds memory for operations of this process (`PtlMDBind`).
+    /// Binds memory for operations of this process (`PtlMDBind`; Portals 4.3, section 3.10).
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] at the limit; [`crate::Error::ArgInvalid`] for too many pieces, and for no queue or counter.
@@ -233,7 +234,7 @@ impl Engine {
         self.initiator.md_bind(md, &self.limits)
     }
 
-    /// Releases memory (`PtlMDRelease`).
+    /// Releases memory (`PtlMDRelease`; Portals 4.3, section 3.10).
     ///
     /// # Errors
     /// [`crate::Error::InUse`] while an operation uses it or waits to; [`crate::Error::ArgInvalid`] for no
@@ -242,8 +243,9 @@ impl Engine {
         self.initiator.md_release(md)
     }
 
-    /// Appends an entry to a list (`PtlLEAppend`, `PtlMEAppend`). An entry for the priority list first claims
-    /// the unexpected headers that it matches; a use-once entry claims only the first header and is not linked.
+    /// Appends an entry to a list (`PtlLEAppend`, `PtlMEAppend`; Portals 4.3, sections 3.11 and 3.12). An entry for
+    /// the priority list first claims the unexpected headers that it matches; a use-once entry claims only the first
+    /// header and is not linked.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] and [`crate::Error::ListTooLong`] at the limits; [`crate::Error::ArgInvalid`] for no portal table
@@ -274,7 +276,7 @@ impl Engine {
         is_plain && request.pt_index == pt_index && would_take(entry, request)
     }
 
-    /// Unlinks an entry (`PtlLEUnlink`, `PtlMEUnlink`).
+    /// Unlinks an entry (`PtlLEUnlink`, `PtlMEUnlink`; Portals 4.3, sections 3.11 and 3.12).
     ///
     /// # Errors
     /// [`crate::Error::InUse`] while a message or a header needs it; [`crate::Error::ArgInvalid`] for no
@@ -284,7 +286,7 @@ impl Engine {
     }
 
     /// Searches the unexpected headers for those that an entry would match, and reports them, or that there
-    /// are none (`PtlLESearch`, `PtlMESearch`).
+    /// are none (`PtlLESearch`, `PtlMESearch`; Portals 4.3, sections 3.11 and 3.12).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`], as [`Engine::append`].
@@ -294,7 +296,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts an operation on a target (`PtlPut` and the like).
+    /// Starts an operation on a target (`PtlPut` and the like; Portals 4.3, section 3.15).
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no descriptor, bytes outside of its memory or beyond the limits, an
@@ -308,7 +310,7 @@ impl Engine {
     }
 
     /// Starts an operation when a counter's successes and failures reach a threshold (`PtlTriggeredPut` and
-    /// the like).
+    /// the like; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::transfer`]; [`crate::Error::NoSpace`] at the limit; [`crate::Error::ArgInvalid`] for no counter.
@@ -324,7 +326,7 @@ impl Engine {
         self.completions.trigger(ct, threshold, command, self.limits.max_triggered_ops)
     }
 
-    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`).
+    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].
@@ -341,7 +343,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`).
+    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`Engine::trigger`].

@@ -1,4 +1,4 @@
-//! [`Target`]: the portal table with its lists; matches and delivers messages.
+//! [`Target`]: the portal table with its lists; matches and delivers messages (Portals 4.3, sections 3.7, 3.11 and 3.12).
 //!
 //! [`Target::arrive`] accepts or refuses a message when its header arrives. The driver then moves the data
 //! and calls [`Target::deliver`]. In between the entry is in use. A new entry can claim a header of the

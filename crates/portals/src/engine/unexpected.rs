@@ -1,4 +1,5 @@
-//! [`Unexpected`]: headers of messages that an overflow entry accepted, in the order of arrival.
+//! [`Unexpected`]: headers of messages that an overflow entry accepted, in the order of arrival
+//! (Portals 4.3, sections 3.11 and 3.12).
 //!
 //! An appended entry, or a search, takes the headers that match, in order. An entry that ignores no bits
 //! examines the headers with its bits; one for a single source those from there; any other all headers.

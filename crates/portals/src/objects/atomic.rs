@@ -1,5 +1,5 @@
 //! [`Op`] and [`Datatype`]: the atomic operations and their element types, and how they change bytes, aligned
-//! or not.
+//! or not (Portals 4.3, section 3.15).
 
 use std::cmp::Ordering;
 

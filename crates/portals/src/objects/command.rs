@@ -1,5 +1,5 @@
 //! [`Transfer`] and [`Command`]: operations that an interface starts when called or when a counter reaches a
-//! threshold.
+//! threshold (Portals 4.3, sections 3.15 and 3.16).
 
 use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
 use crate::objects::message::{AckReq, Action};

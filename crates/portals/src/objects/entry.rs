@@ -1,4 +1,4 @@
-//! [`Entry`]: what a user appends to a list, and which messages it accepts.
+//! [`Entry`]: what a user appends to a list, and which messages it accepts (Portals 4.3, sections 3.11 and 3.12).
 
 use crate::objects::handles::CtHandle;
 use crate::objects::options::EntryOptions;

@@ -1,4 +1,4 @@
-//! [`Error`]: why a call failed, with the reference's return codes.
+//! [`Error`]: why a call failed, with the reference's return codes (Portals 4.3, chapter 3).
 
 /// Why a call failed; a failed call has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

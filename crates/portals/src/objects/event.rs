@@ -1,4 +1,4 @@
-//! [`Event`]: an entry of an event queue, with the reference's numbers.
+//! [`Event`]: an entry of an event queue, with the reference's numbers (Portals 4.3, section 3.13).
 
 use crate::objects::atomic::{Datatype, Op};
 use crate::objects::process::Process;

@@ -1,4 +1,4 @@
-//! [`Limits`]: the capacities of an interface, as desired and as granted.
+//! [`Limits`]: the capacities of an interface, as desired and as granted (Portals 4.3, section 3.6).
 
 /// Limits of an interface (`ptl_ni_limits_t`), and the features that it reports with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

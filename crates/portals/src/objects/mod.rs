@@ -1,4 +1,4 @@
-//! The values of the interface: arguments, results, and the messages between interfaces.
+//! The values of the interface: arguments, results, and the messages between interfaces (Portals 4.3, chapter 3).
 //!
 //! | file | contents |
 //! |---|---|

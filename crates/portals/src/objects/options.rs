@@ -1,5 +1,5 @@
-//! Options of list entries, memory descriptors and portal table entries. The bits are those of the
-//! reference's `portals4.h`.
+//! Options of list entries, memory descriptors and portal table entries (Portals 4.3, sections 3.7 and 3.10 to
+//! 3.12). The bits are those of the reference's `portals4.h`.
 
 use bitflags::bitflags;
 

@@ -1,4 +1,4 @@
-//! [`Process`] and [`Source`]: process addresses, and the initiators that an entry admits.
+//! [`Process`] and [`Source`]: process addresses, and the initiators that an entry admits (Portals 4.3, section 3.9).
 
 /// The address of a process on one interface: node and number, or rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

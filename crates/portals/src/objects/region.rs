@@ -1,5 +1,5 @@
-//! [`Region`]: user memory in one or several pieces. It only holds addresses; nothing in this crate
-//! dereferences them.
+//! [`Region`]: user memory in one or several pieces (Portals 4.3, section 3.10). It only holds addresses; nothing
+//! in this crate dereferences them.
 
 use std::sync::Arc;
 

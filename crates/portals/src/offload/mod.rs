@@ -121,7 +121,7 @@ impl Offload {
         (self.commands, self.replies)
     }
 
-    /// Allocates a portal table entry (`PtlPTAlloc`).
+    /// Allocates a portal table entry (`PtlPTAlloc`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_alloc`].
@@ -129,7 +129,7 @@ impl Offload {
         self.number(&Command::PtAlloc { options, index }).map(|index| index as u32)
     }
 
-    /// Enables or disables a portal table entry (`PtlPTEnable`, `PtlPTDisable`).
+    /// Enables or disables a portal table entry (`PtlPTEnable`, `PtlPTDisable`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_enable`].
@@ -137,7 +137,7 @@ impl Offload {
         self.number(&Command::PtEnable { index, is_enabled }).map(drop)
     }
 
-    /// Frees a portal table entry (`PtlPTFree`).
+    /// Frees a portal table entry (`PtlPTFree`; Portals 4.3, section 3.7).
     ///
     /// # Errors
     /// As [`crate::Engine::pt_free`].
@@ -145,7 +145,7 @@ impl Offload {
         self.number(&Command::PtFree(index)).map(drop)
     }
 
-    /// Appends an entry with memory in one piece (`PtlMEAppend`).
+    /// Appends an entry with memory in one piece (`PtlMEAppend`; Portals 4.3, section 3.12).
     ///
     /// # Errors
     /// As [`crate::Engine::append`]; [`Error::ArgInvalid`] for memory in pieces.
@@ -158,7 +158,7 @@ impl Offload {
         if entry.region.piece_count() == 1 { Ok(entry.clone()) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Unlinks an entry (`PtlMEUnlink`).
+    /// Unlinks an entry (`PtlMEUnlink`; Portals 4.3, section 3.12).
     ///
     /// # Errors
     /// As [`crate::Engine::unlink`].
@@ -166,7 +166,7 @@ impl Offload {
         self.number(&Command::Unlink(entry)).map(drop)
     }
 
-    /// Binds memory in one piece (`PtlMDBind`).
+    /// Binds memory in one piece (`PtlMDBind`; Portals 4.3, section 3.10).
     ///
     /// # Errors
     /// As [`crate::Engine::md_bind`]; [`Error::ArgInvalid`] for memory in pieces.
@@ -174,7 +174,7 @@ impl Offload {
         self.bind(region, options, None)
     }
 
-    /// Binds memory in one piece, with a counter for its operations (`PtlMDBind`).
+    /// Binds memory in one piece, with a counter for its operations (`PtlMDBind`; Portals 4.3, section 3.10).
     ///
     /// # Errors
     /// As [`Offload::md_bind`]; [`Error::ArgInvalid`] for no counter.
@@ -195,7 +195,7 @@ impl Offload {
         self.number(&command).map(MdHandle::from_number)
     }
 
-    /// Releases memory (`PtlMDRelease`).
+    /// Releases memory (`PtlMDRelease`; Portals 4.3, section 3.10).
     ///
     /// # Errors
     /// As [`crate::Engine::md_release`].
@@ -203,7 +203,7 @@ impl Offload {
         self.number(&Command::Release(md)).map(drop)
     }
 
-    /// Starts a put or a get (`PtlPut`, `PtlGet`).
+    /// Starts a put or a get (`PtlPut`, `PtlGet`; Portals 4.3, section 3.15).
     ///
     /// # Errors
     /// [`Error::ArgInvalid`] for other actions.
@@ -217,7 +217,7 @@ impl Offload {
         if moves { Ok(()) } else { Err(Error::ArgInvalid) }
     }
 
-    /// Allocates a counter (`PtlCTAlloc`); there are 64.
+    /// Allocates a counter (`PtlCTAlloc`; Portals 4.3, section 3.14); there are 64.
     ///
     /// # Errors
     /// As [`crate::Engine::ct_alloc`].
@@ -225,7 +225,7 @@ impl Offload {
         self.number(&Command::CtAlloc).map(CtHandle::from_number)
     }
 
-    /// Frees a counter (`PtlCTFree`).
+    /// Frees a counter (`PtlCTFree`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_free`].
@@ -233,7 +233,7 @@ impl Offload {
         self.number(&Command::CtFree(ct)).map(drop)
     }
 
-    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`).
+    /// Cancels the pending triggered operations of a counter (`PtlCTCancelTriggered`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_cancel`].
@@ -241,7 +241,7 @@ impl Offload {
         self.number(&Command::CtCancel(ct)).map(drop)
     }
 
-    /// Sets a counter (`PtlCTSet`).
+    /// Sets a counter (`PtlCTSet`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_set`].
@@ -249,7 +249,7 @@ impl Offload {
         self.number(&Command::CtSet(ct, to)).map(drop)
     }
 
-    /// Adds to a counter (`PtlCTInc`).
+    /// Adds to a counter (`PtlCTInc`; Portals 4.3, section 3.14).
     ///
     /// # Errors
     /// As [`crate::Engine::ct_inc`].
@@ -257,7 +257,8 @@ impl Offload {
         self.number(&Command::CtInc(ct, by)).map(drop)
     }
 
-    /// A counter's value (`PtlCTGet`), read from memory; zero for a counter that was never allocated.
+    /// A counter's value (`PtlCTGet`; Portals 4.3, section 3.14), read from memory; zero for a counter that was never
+    /// allocated.
     #[must_use]
     pub fn ct_get(&self, ct: CtHandle) -> Count {
         let at = self.slots as usize * EVENT + REPLY + ct.number() as u32 as usize * COUNTER;
@@ -271,15 +272,16 @@ impl Offload {
         }
     }
 
-    /// Waits until a counter reaches a number of successes or has a failure (`PtlCTWait`); `None` if the
-    /// deadline passes first.
+    /// Waits until a counter reaches a number of successes or has a failure (`PtlCTWait`; Portals 4.3, section 3.14);
+    /// `None` if the deadline passes first.
     #[must_use]
     pub fn ct_wait(&self, ct: CtHandle, test: u64, deadline: Option<Time>) -> Option<Count> {
         let look = || Some(self.ct_get(ct)).filter(|count| count.success >= test || count.failure > 0);
         self.host.poll("PtlCTWait", deadline, look)
     }
 
-    /// Starts a put or a get when a counter reaches a threshold (`PtlTriggeredPut`, `PtlTriggeredGet`).
+    /// Starts a put or a get when a counter reaches a threshold (`PtlTriggeredPut`, `PtlTriggeredGet`; Portals 4.3,
+    /// section 3.16).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger`], and [`Offload::transfer`].
@@ -288,7 +290,7 @@ impl Offload {
         self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Transfer(*transfer) }).map(drop)
     }
 
-    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`).
+    /// Adds to a counter when a counter reaches a threshold (`PtlTriggeredCTInc`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_inc`].
@@ -302,7 +304,7 @@ impl Offload {
         self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Inc(counter, by) }).map(drop)
     }
 
-    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`).
+    /// Sets a counter when a counter reaches a threshold (`PtlTriggeredCTSet`; Portals 4.3, section 3.16).
     ///
     /// # Errors
     /// As [`crate::Engine::trigger_ct_set`].
@@ -346,7 +348,7 @@ impl Offload {
         let _ = self.call(&Command::Nothing);
     }
 
-    /// The oldest event, and whether one before it was lost (`PtlEQGet`).
+    /// The oldest event, and whether one before it was lost (`PtlEQGet`; Portals 4.3, section 3.13).
     pub fn eq_get(&mut self) -> Option<(Event, bool)> {
         let slot = (self.taken % self.slots) as usize * EVENT;
         let found = self.has_reached(slot + EVENT - 8, self.taken + 1);
@@ -362,7 +364,7 @@ impl Offload {
         record::event(&bytes)
     }
 
-    /// Waits for an event (`PtlEQWait`); `None` if the deadline passes first.
+    /// Waits for an event (`PtlEQWait`; Portals 4.3, section 3.13); `None` if the deadline passes first.
     pub fn eq_wait(&mut self, deadline: Option<Time>) -> Option<(Event, bool)> {
         let at = (self.taken % self.slots) as usize * EVENT + EVENT - 8;
         let number = self.taken + 1;

@@ -1,4 +1,4 @@
-//! Files: opening, closing, queries, views and hints.
+//! Files: opening, closing, queries, views and hints (MPI 5.0, chapter 14).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,7 @@ fn name(filename: Text) -> Answer<String> {
     filename.get().ok_or_else(|| Fault::new(c::MPI_ERR_BAD_FILE, "filename: it is NULL"))
 }
 
+/// MPI 5.0, section 14.2.1.
 pub(crate) fn file_open(comm: Comm, filename: Text, amode: i32, info: types::Info, fh: Out<File>) -> Answer {
     let open = || {
         let (comm, name, mode) = (get(comm, "comm")?, name(filename)?, FileMode::new(amode)?);
@@ -32,6 +33,7 @@ pub(crate) fn file_open(comm: Comm, filename: Text, amode: i32, info: types::Inf
     open().map_err(|fault: Fault| fault.for_owner(ErrhandlerOwner::null_file()))
 }
 
+/// MPI 5.0, section 14.2.2.
 pub(crate) fn file_close(fh: Out<File>) -> Answer {
     let handle = fh.get().unwrap_or(Handle::new(c::MPI_FILE_NULL));
     let file = get(handle, "fh")?.clone();
@@ -41,51 +43,62 @@ pub(crate) fn file_close(fh: Out<File>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 14.2.3.
 pub(crate) fn file_delete(filename: Text, _info: types::Info) -> Answer {
     Ok(mpi::File::delete(Path::new(&name(filename)?))?)
 }
 
+/// MPI 5.0, section 14.2.7.
 pub(crate) fn file_get_group(fh: File, group: Out<types::Group>) -> Answer {
     group.set(new_group(get(fh, "fh")?.group().clone())?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.2.7.
 pub(crate) fn file_get_amode(fh: File, amode: Out<i32>) -> Answer {
     amode.set(get(fh, "fh")?.mode().number());
     Ok(())
 }
 
+/// MPI 5.0, section 14.2.8.
 pub(crate) fn file_set_info(fh: File, info: types::Info) -> Answer {
     Ok(get(fh, "fh")?.set_info(&hints(info)?)?)
 }
 
+/// MPI 5.0, section 14.2.8.
 pub(crate) fn file_get_info(fh: File, info_used: Out<types::Info>) -> Answer {
     info_used.set(new_info(get(fh, "fh")?.info())?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.2.6.
 pub(crate) fn file_get_size(fh: File, size: Out<i64>) -> Answer {
     size.set(get(fh, "fh")?.size()?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.2.4.
 pub(crate) fn file_set_size(fh: File, size: i64) -> Answer {
     Ok(get(fh, "fh")?.set_size(size)?)
 }
 
+/// MPI 5.0, section 14.2.5.
 pub(crate) fn file_preallocate(fh: File, size: i64) -> Answer {
     Ok(get(fh, "fh")?.preallocate(size)?)
 }
 
+/// MPI 5.0, section 14.6.1.
 pub(crate) fn file_sync(fh: File) -> Answer {
     Ok(get(fh, "fh")?.sync()?)
 }
 
+/// MPI 5.0, section 14.6.1.
 pub(crate) fn file_get_atomicity(fh: File, flag: Out<i32>) -> Answer {
     flag.set(get(fh, "fh")?.is_atomic().into());
     Ok(())
 }
 
+/// MPI 5.0, section 14.6.1.
 pub(crate) fn file_set_atomicity(fh: File, flag: i32) -> Answer {
     Ok(get(fh, "fh")?.set_atomic(flag != 0)?)
 }
@@ -110,6 +123,7 @@ fn register(datarep: Text, functions: ConversionFunctions) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 14.5.3.
 pub(crate) fn register_datarep(
     datarep: Text,
     read: Address,
@@ -120,6 +134,7 @@ pub(crate) fn register_datarep(
     register(datarep, ConversionFunctions { read, write, extent, extra, is_large: false })
 }
 
+/// MPI 5.0, section 14.5.3.
 pub(crate) fn register_datarep_c(
     datarep: Text,
     read: Address,
@@ -141,6 +156,7 @@ fn representation(datarep: Text) -> Answer<Representation> {
     })
 }
 
+/// MPI 5.0, section 14.3.
 pub(crate) fn file_set_view(
     fh: File,
     disp: i64,
@@ -154,6 +170,7 @@ pub(crate) fn file_set_view(
     Ok(file.set_view(disp, etype, filetype, representation(datarep)?, &hints(info)?)?)
 }
 
+/// MPI 5.0, section 14.3.
 pub(crate) fn file_get_view(
     fh: File,
     disp: Out<i64>,
@@ -169,11 +186,13 @@ pub(crate) fn file_get_view(
     Ok(())
 }
 
+/// MPI 5.0, section 14.5.1.
 pub(crate) fn file_get_type_extent(fh: File, datatype: types::Datatype, extent: Out<i64>) -> Answer {
     extent.set(get(fh, "fh")?.type_extent(&self::datatype(datatype, "datatype")?)?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.5.1.
 pub(crate) use file_get_type_extent as file_get_type_extent_c;
 
 fn whence(number: i32) -> Answer<Whence> {
@@ -187,24 +206,29 @@ fn whence(number: i32) -> Answer<Whence> {
     }
 }
 
+/// MPI 5.0, section 14.4.3.
 pub(crate) fn file_seek(fh: File, offset: i64, from: i32) -> Answer {
     Ok(get(fh, "fh")?.seek(offset, whence(from)?)?)
 }
 
+/// MPI 5.0, section 14.4.4.
 pub(crate) fn file_seek_shared(fh: File, offset: i64, from: i32) -> Answer {
     Ok(get(fh, "fh")?.seek_shared(offset, whence(from)?)?)
 }
 
+/// MPI 5.0, section 14.4.3.
 pub(crate) fn file_get_position(fh: File, offset: Out<i64>) -> Answer {
     offset.set(get(fh, "fh")?.position()?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.4.4.
 pub(crate) fn file_get_position_shared(fh: File, offset: Out<i64>) -> Answer {
     offset.set(get(fh, "fh")?.shared_position()?);
     Ok(())
 }
 
+/// MPI 5.0, section 14.4.3.
 pub(crate) fn file_get_byte_offset(fh: File, offset: i64, disp: Out<i64>) -> Answer {
     disp.set(get(fh, "fh")?.byte_offset(offset)?);
     Ok(())

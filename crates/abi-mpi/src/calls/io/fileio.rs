@@ -1,5 +1,5 @@
 //! Reading and writing files in all forms: at an offset, at the individual and at the shared file pointer; independent and
-//! collective; blocking, nonblocking and split.
+//! collective; blocking, nonblocking and split (MPI 5.0, section 14.4).
 
 use ffi::Out;
 use mpi::Position;
@@ -30,14 +30,17 @@ macro_rules! waits {
 }
 
 waits! {
+    // MPI 5.0, section 14.4.2.
     file_read_at(offset): read Position::At(offset);
     file_write_at(offset): write Position::At(offset);
     file_read_at_all(offset): read_all Position::At(offset);
     file_write_at_all(offset): write_all Position::At(offset);
+    // MPI 5.0, section 14.4.3.
     file_read(): read Position::Individual;
     file_write(): write Position::Individual;
     file_read_all(): read_all Position::Individual;
     file_write_all(): write_all Position::Individual;
+    // MPI 5.0, section 14.4.4.
     file_read_shared(): read Position::Shared;
     file_write_shared(): write Position::Shared;
     file_read_ordered(): read_all Position::Shared;
@@ -63,19 +66,22 @@ macro_rules! begins {
 }
 
 begins! {
+    // MPI 5.0, section 14.4.2.
     file_iread_at(offset): iread Position::At(offset);
     file_iwrite_at(offset): iwrite Position::At(offset);
     file_iread_at_all(offset): iread Position::At(offset);
     file_iwrite_at_all(offset): iwrite Position::At(offset);
+    // MPI 5.0, section 14.4.3.
     file_iread(): iread Position::Individual;
     file_iwrite(): iwrite Position::Individual;
     file_iread_all(): iread Position::Individual;
     file_iwrite_all(): iwrite Position::Individual;
+    // MPI 5.0, section 14.4.4.
     file_iread_shared(): iread Position::Shared;
     file_iwrite_shared(): iwrite Position::Shared;
 }
 
-/// The begin and end calls of split collectives.
+/// The begin and end calls of split collectives (MPI 5.0, section 14.4.5).
 macro_rules! halves {
     ($($begin:ident($($offset:ident)?) $end:ident: $begins:ident $ends:ident $place:expr, $kind:expr;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Files.
+//! Files (MPI 5.0, chapter 14).
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Buffers for buffered sends: of the process, of communicators and of sessions.
+//! Buffers for buffered sends: of the process, of communicators and of sessions (MPI 5.0, section 3.6).
 
 use ffi::Out;
 use mpi::BsendSpace;

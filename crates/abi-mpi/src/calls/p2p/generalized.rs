@@ -1,4 +1,4 @@
-//! Generalized requests: operations that the program itself defines.
+//! Generalized requests: operations that the program itself defines (MPI 5.0, section 13.2).
 
 use std::sync::Arc;
 

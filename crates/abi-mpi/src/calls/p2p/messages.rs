@@ -1,4 +1,4 @@
-//! Sends and receives: blocking, nonblocking and persistent.
+//! Sends and receives: blocking, nonblocking and persistent (MPI 5.0, chapter 3).
 
 use ffi::Out;
 use mpi::{Mode, PeerTag, RequestId};
@@ -20,7 +20,7 @@ fn try_send<N: Number>(
         .is_some_and(|piece| try_with_comm(comm, |comm| comm.try_send(piece, to)) == Some(true))
 }
 
-/// The calls of each send mode.
+/// The calls of each send mode: blocking (MPI 5.0, sections 3.2.1 and 3.4), nonblocking (section 3.7.2) and persistent (section 3.9).
 macro_rules! sends {
     ($($mode:ident: $send:ident, $isend:ident, $init:ident;)*) => {
         $(
@@ -82,6 +82,7 @@ sends! {
     Ready: rsend, irsend, rsend_init;
 }
 
+/// MPI 5.0, section 3.2.4.
 pub(crate) fn recv<N: Number>(
     buf: Address,
     count: N,
@@ -103,6 +104,7 @@ pub(crate) fn recv<N: Number>(
     answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
+/// MPI 5.0, section 3.7.2.
 pub(crate) fn irecv<N: Number>(
     buf: Address,
     count: N,
@@ -124,6 +126,7 @@ pub(crate) fn irecv<N: Number>(
     Ok(())
 }
 
+/// MPI 5.0, section 3.9.
 pub(crate) fn recv_init<N: Number>(
     buf: Address,
     count: N,
@@ -137,6 +140,7 @@ pub(crate) fn recv_init<N: Number>(
     new_request(comm.receive_init(buffer(buf, count, datatype)?, PeerTag { rank: source, tag })?, request)
 }
 
+/// MPI 5.0, section 3.2.7.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn sendrecv<N: Number>(
     sendbuf: Address,
@@ -159,6 +163,7 @@ pub(crate) fn sendrecv<N: Number>(
     answer_status(object.sendrecv(&send, to, receive, from)?, status, ErrhandlerOwner::Comm(comm))
 }
 
+/// MPI 5.0, section 3.7.2.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn isendrecv<N: Number>(
     sendbuf: Address,
@@ -181,6 +186,7 @@ pub(crate) fn isendrecv<N: Number>(
     new_request(comm.isendrecv(&send, to, receive, from)?, request)
 }
 
+/// MPI 5.0, section 3.2.7.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn sendrecv_replace<N: Number>(
     buf: Address,
@@ -199,6 +205,7 @@ pub(crate) fn sendrecv_replace<N: Number>(
     answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
+/// MPI 5.0, section 3.7.2.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn isendrecv_replace<N: Number>(
     buf: Address,

@@ -1,4 +1,4 @@
-//! Point-to-point communication: messages, and the requests and statuses of operations.
+//! Point-to-point communication: messages, and the requests and statuses of operations (MPI 5.0, chapters 3 and 4).
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Partitioned communication.
+//! Partitioned communication (MPI 5.0, chapter 4).
 
 use ffi::{In, Out};
 use mpi::{Buffer, PeerTag};
@@ -21,6 +21,7 @@ fn whole(buf: Address, partitions: i32, count: i64, datatype: types::Datatype) -
     buffer(buf, all.ok_or_else(too_many)?, datatype)
 }
 
+/// MPI 5.0, section 4.2.1.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn psend_init(
     buf: Address,
@@ -38,6 +39,7 @@ pub(crate) fn psend_init(
     new_request(comm.send_parts_init(buffer, partitions, PeerTag { rank: dest, tag })?, request)
 }
 
+/// MPI 5.0, section 4.2.1.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn precv_init(
     buf: Address,
@@ -55,10 +57,12 @@ pub(crate) fn precv_init(
     new_request(comm.receive_parts_init(buffer, partitions, PeerTag { rank: source, tag })?, request)
 }
 
+/// MPI 5.0, section 4.2.1.
 pub(crate) fn pready(partition: i32, request: types::Request) -> Answer {
     pready_range(partition, partition, request)
 }
 
+/// MPI 5.0, section 4.2.1.
 pub(crate) fn pready_list(length: i32, array: In<i32>, request: types::Request) -> Answer {
     let list = integers(array, length, "array_of_partitions")?;
     list.into_iter().try_for_each(|part| pready(part, request))

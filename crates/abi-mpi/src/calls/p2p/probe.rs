@@ -1,4 +1,4 @@
-//! Probes, and the messages that matched probes return.
+//! Probes, and the messages that matched probes return (MPI 5.0, section 3.8).
 
 use std::sync::Mutex;
 
@@ -13,11 +13,13 @@ use crate::objects::{comm_handle, get, insert, remove};
 use crate::state;
 use crate::types::{self, Address, Comm, Handle, Number, Status, kind};
 
+/// MPI 5.0, section 3.8.1.
 pub(crate) fn probe(source: i32, tag: i32, comm: Comm, status: Out<Status>) -> Answer {
     let found = get(comm, "comm")?.probe(PeerTag { rank: source, tag })?;
     answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
+/// MPI 5.0, section 3.8.1.
 pub(crate) fn iprobe(source: i32, tag: i32, comm: Comm, flag: Out<i32>, status: Out<Status>) -> Answer {
     let found = get(comm, "comm")?.iprobe(PeerTag { rank: source, tag })?;
     flag.set(found.is_some().into());
@@ -31,6 +33,7 @@ fn new_message(message: Message) -> Answer<types::Message> {
     insert::<kind::Message>(Mutex::new(Some(message)))
 }
 
+/// MPI 5.0, section 3.8.2.
 pub(crate) fn mprobe(
     source: i32,
     tag: i32,
@@ -43,6 +46,7 @@ pub(crate) fn mprobe(
     answer_status(found, status, ErrhandlerOwner::Comm(comm))
 }
 
+/// MPI 5.0, section 3.8.2.
 pub(crate) fn improbe(
     source: i32,
     tag: i32,
@@ -77,6 +81,7 @@ fn owner_of(message: &Message) -> ErrhandlerOwner {
     message.comm().map_or(ErrhandlerOwner::Process, |comm| ErrhandlerOwner::Comm(comm_handle(comm.id())))
 }
 
+/// MPI 5.0, section 3.8.3.
 pub(crate) fn mrecv<N: Number>(
     buf: Address,
     count: N,
@@ -90,6 +95,7 @@ pub(crate) fn mrecv<N: Number>(
     answer_status(message.receive(buffer), status, owner)
 }
 
+/// MPI 5.0, section 3.8.3.
 pub(crate) fn imrecv<N: Number>(
     buf: Address,
     count: N,

@@ -1,4 +1,4 @@
-//! Requests: waiting and testing, persistent requests, and operations on pending ones.
+//! Requests: waiting and testing, persistent requests, and operations on pending ones (MPI 5.0, chapter 3).
 //!
 //! A handle is the number of an `mpi` request, which is odd, or a predefined value: null, or the shared handle of all requests that
 //! completed at their start with an empty status.
@@ -50,7 +50,7 @@ pub(crate) fn new_request(request: Request, place: Out<types::Request>) -> Answe
     Ok(())
 }
 
-/// A handle as an integer: predefined handles keep their values, others are above 2^30.
+/// A handle as an integer: predefined handles keep their values, others are above 2^30 (MPI 5.0, section 20.4.5).
 pub(crate) fn request_toint(request: types::Request) -> i32 {
     if request.is_predefined() {
         return request.value() as i32;
@@ -58,7 +58,7 @@ pub(crate) fn request_toint(request: types::Request) -> i32 {
     state::process().ok().and_then(|process| process.requests().integer(id_of_handle(request))).unwrap_or(-1)
 }
 
-/// The handle of an integer; an invalid integer gives a handle that no call accepts.
+/// The handle of an integer; an invalid integer gives a handle that no call accepts (MPI 5.0, section 20.4.5).
 pub(crate) fn request_fromint(number: i32) -> types::Request {
     match usize::try_from(number) {
         Ok(value) if value < types::PREDEFINED => Handle::new(value),
@@ -130,11 +130,13 @@ fn put_completed(completed: CompletedRequest, request: Out<types::Request>, stat
     }
 }
 
+/// MPI 5.0, section 3.7.3.
 pub(crate) fn wait(request: Out<types::Request>, status: Out<Status>) -> Answer {
     let completed = state::process()?.requests().wait(request_id(request)).map_err(argument_error(ONE))?;
     put_completed(completed, request, status)
 }
 
+/// MPI 5.0, section 3.7.3.
 pub(crate) fn test(request: Out<types::Request>, flag: Out<i32>, status: Out<Status>) -> Answer {
     let completed = state::process()?.requests().test(request_id(request)).map_err(argument_error(ONE))?;
     flag.set(completed.is_some().into());
@@ -192,6 +194,7 @@ fn answer_all(
     answer_statuses(completed, |at| statuses.nth(at))
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
     let process = state::process()?;
     if let Ok(many) = usize::try_from(count)
@@ -210,6 +213,7 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
     answer_all(&completed, requests, statuses)
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn testall(
     count: i32,
     requests: Out<types::Request>,
@@ -239,6 +243,7 @@ fn answer_any(
     put_completed(completed, requests.nth(at), status)
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn waitany(
     count: i32,
     requests: Out<types::Request>,
@@ -251,6 +256,7 @@ pub(crate) fn waitany(
     answer_any(found, requests, indx, status)
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn testany(
     count: i32,
     requests: Out<types::Request>,
@@ -295,6 +301,7 @@ fn answer_some(
     answer_statuses(&completed, |nth| statuses.nth(nth))
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn waitsome(
     incount: i32,
     requests: Out<types::Request>,
@@ -310,6 +317,7 @@ pub(crate) fn waitsome(
     answer_some(found, requests, outcount, indices, statuses)
 }
 
+/// MPI 5.0, section 3.7.5.
 pub(crate) fn testsome(
     incount: i32,
     requests: Out<types::Request>,
@@ -342,6 +350,7 @@ fn active(ids: &[RequestId]) -> Answer<Vec<usize>> {
     Ok(active)
 }
 
+/// MPI 5.0, section 3.7.6.
 pub(crate) fn request_get_status(request: types::Request, flag: Out<i32>, status: Out<Status>) -> Answer {
     let found = state::process()?.requests().peek(id_of_handle(request)).map_err(argument_error(ONE))?;
     flag.set(found.is_some().into());
@@ -349,6 +358,7 @@ pub(crate) fn request_get_status(request: types::Request, flag: Out<i32>, status
     Ok(())
 }
 
+/// MPI 5.0, section 3.7.6.
 pub(crate) fn request_get_status_all(
     count: i32,
     requests: In<types::Request>,
@@ -372,6 +382,7 @@ fn request_ids_of_in(count: i32, array: In<types::Request>) -> Answer<Vec<Reques
     request_ids(count, |at| handles.get(at).copied())
 }
 
+/// MPI 5.0, section 3.7.6.
 pub(crate) fn request_get_status_any(
     count: i32,
     requests: In<types::Request>,
@@ -398,6 +409,7 @@ pub(crate) fn request_get_status_any(
     Ok(())
 }
 
+/// MPI 5.0, section 3.7.6.
 pub(crate) fn request_get_status_some(
     incount: i32,
     requests: In<types::Request>,
@@ -431,36 +443,40 @@ fn with_request(
     body(requests, id).map_err(|error| argument_error(ONE)(error).for_owner(owner_of(requests.comm(id))))
 }
 
+/// MPI 5.0, section 3.9.
 pub(crate) fn start(request: Out<types::Request>) -> Answer {
     with_request(request, |requests, id| requests.start(id))
 }
 
+/// MPI 5.0, section 3.9.
 pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
     let count = usize::try_from(count).map_err(|_| Fault::new(c::MPI_ERR_COUNT, "count: it is negative"))?;
     (0..count).try_for_each(|at| start(requests.nth(at)))
 }
 
+/// MPI 5.0, section 3.8.4.
 pub(crate) fn cancel(request: Out<types::Request>) -> Answer {
     with_request(request, |requests, id| requests.cancel(id))
 }
 
-/// The operation continues.
+/// The operation continues (MPI 5.0, section 3.7.3).
 pub(crate) fn request_free(request: Out<types::Request>) -> Answer {
     with_request(request, |requests, id| requests.free(id))?;
     request.set(NULL);
     Ok(())
 }
 
-/// Another thread may be waiting for the request.
+/// Another thread may be waiting for the request (MPI 5.0, section 13.2).
 pub(crate) fn grequest_complete(request: types::Request) -> Answer {
     state::process()?.requests().complete(id_of_handle(request)).map_err(argument_error(ONE))
 }
 
-/// Marks partitions as ready. Other threads may be waiting for the request.
+/// Marks partitions as ready. Other threads may be waiting for the request (MPI 5.0, section 4.2.1).
 pub(crate) fn pready_range(low: i32, high: i32, request: types::Request) -> Answer {
     state::process()?.requests().parts_ready(id_of_handle(request), low, high).map_err(argument_error(ONE))
 }
 
+/// MPI 5.0, section 4.2.2.
 pub(crate) fn parrived(request: types::Request, partition: i32, flag: Out<i32>) -> Answer {
     let has_arrived = state::process()?.requests().part_arrived(id_of_handle(request), partition);
     flag.set(has_arrived.map_err(argument_error(ONE))?.into());

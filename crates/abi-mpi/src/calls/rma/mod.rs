@@ -1,4 +1,4 @@
-//! One-sided communication.
+//! One-sided communication (MPI 5.0, chapter 12).
 //!
 //! | file | what it holds |
 //! |---|---|

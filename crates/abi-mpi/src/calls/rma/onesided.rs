@@ -1,4 +1,4 @@
-//! Operations on windows, and their synchronisation.
+//! Operations on windows, and their synchronisation (MPI 5.0, sections 12.3 and 12.5).
 
 use datatypes::{Datatype, Op, Operator};
 use ffi::Out;
@@ -169,7 +169,7 @@ fn run_slow_path(act: impl FnOnce() -> Answer) -> Answer {
     act()
 }
 
-/// Put and get, with and without a request.
+/// Put (MPI 5.0, section 12.3.1) and get (section 12.3.2), and their forms with a request (section 12.3.5).
 macro_rules! transfers {
     ($($name:ident, $requested:ident, $fast:ident;)*) => {
         $(
@@ -229,6 +229,7 @@ transfers! {
     get, rget, try_get;
 }
 
+/// MPI 5.0, section 12.3.4.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 #[inline(always)]
 pub(crate) fn accumulate<N: Number>(
@@ -262,6 +263,7 @@ pub(crate) fn accumulate<N: Number>(
     })
 }
 
+/// MPI 5.0, section 12.3.5.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn raccumulate<N: Number>(
     origin_addr: Address,
@@ -286,6 +288,7 @@ fn origin_of<N: Number>(looks: bool, address: Address, count: N, handle: types::
     if looks { named_buffer(ORIGIN, address, count, handle) } else { Ok(Buffer::nothing()) }
 }
 
+/// MPI 5.0, section 12.3.4.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 #[inline(always)]
 pub(crate) fn get_accumulate<N: Number>(
@@ -326,6 +329,7 @@ pub(crate) fn get_accumulate<N: Number>(
     })
 }
 
+/// MPI 5.0, section 12.3.5.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn rget_accumulate<N: Number>(
     origin_addr: Address,
@@ -349,6 +353,7 @@ pub(crate) fn rget_accumulate<N: Number>(
     new_request(win.window.rget_accumulate(&origin, &result, &target, &op)?, request)
 }
 
+/// MPI 5.0, section 12.3.4.
 #[inline(always)]
 pub(crate) fn fetch_and_op(
     origin_addr: Address,
@@ -376,6 +381,7 @@ pub(crate) fn fetch_and_op(
     })
 }
 
+/// MPI 5.0, section 12.3.4.
 #[inline(always)]
 pub(crate) fn compare_and_swap(
     origin_addr: Address,
@@ -408,36 +414,43 @@ pub(crate) fn compare_and_swap(
     })
 }
 
+/// MPI 5.0, section 12.5.1.
 pub(crate) fn win_fence(assert: i32, win: Win) -> Answer {
     let win = objects::get(win, "win")?;
     let known = [Assert::NOSTORE, Assert::NOPUT, Assert::NOPRECEDE, Assert::NOSUCCEED];
     Ok(win.window.fence(Assert::new(assert, &known)?)?)
 }
 
+/// MPI 5.0, section 12.5.2.
 pub(crate) fn win_post(group: types::Group, assert: i32, win: Win) -> Answer {
     let (win, group) = (objects::get(win, "win")?, objects::get(group, "group")?);
     let known = [Assert::NOCHECK, Assert::NOSTORE, Assert::NOPUT];
     Ok(win.window.post(&group, Assert::new(assert, &known)?)?)
 }
 
+/// MPI 5.0, section 12.5.2.
 pub(crate) fn win_start(group: types::Group, assert: i32, win: Win) -> Answer {
     let (win, group) = (objects::get(win, "win")?, objects::get(group, "group")?);
     Ok(win.window.start(&group, Assert::new(assert, &[Assert::NOCHECK])?)?)
 }
 
+/// MPI 5.0, section 12.5.2.
 pub(crate) fn win_complete(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.complete()?)
 }
 
+/// MPI 5.0, section 12.5.2.
 pub(crate) fn win_wait(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.wait()?)
 }
 
+/// MPI 5.0, section 12.5.2.
 pub(crate) fn win_test(win: Win, flag: Out<i32>) -> Answer {
     flag.set(objects::get(win, "win")?.window.test()?.into());
     Ok(())
 }
 
+/// MPI 5.0, section 12.5.3.
 pub(crate) fn win_lock(lock_type: i32, rank: i32, assert: i32, win: Win) -> Answer {
     let win = objects::get(win, "win")?;
     let kind = match lock_type {
@@ -448,19 +461,23 @@ pub(crate) fn win_lock(lock_type: i32, rank: i32, assert: i32, win: Win) -> Answ
     Ok(win.window.lock(kind, rank, Assert::new(assert, &[Assert::NOCHECK])?)?)
 }
 
+/// MPI 5.0, section 12.5.3.
 pub(crate) fn win_unlock(rank: i32, win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.unlock(rank)?)
 }
 
+/// MPI 5.0, section 12.5.3.
 pub(crate) fn win_lock_all(assert: i32, win: Win) -> Answer {
     let win = objects::get(win, "win")?;
     Ok(win.window.lock_all(Assert::new(assert, &[Assert::NOCHECK])?)?)
 }
 
+/// MPI 5.0, section 12.5.3.
 pub(crate) fn win_unlock_all(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.unlock_all()?)
 }
 
+/// MPI 5.0, section 12.5.4.
 #[inline(always)]
 pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
     if try_with(win, |win| win.window.try_flush(rank)) == Some(true) {
@@ -469,14 +486,17 @@ pub(crate) fn win_flush(rank: i32, win: Win) -> Answer {
     run_slow_path(move || Ok(objects::get(win, "win")?.window.flush(rank)?))
 }
 
+/// MPI 5.0, section 12.5.4.
 pub(crate) fn win_flush_all(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.flush_all()?)
 }
 
-/// A flush completes operations at the origin and the target, so local flushes are the same.
+/// A flush completes operations at the origin and the target, so local flushes are the same (MPI 5.0, section 12.5.4).
 pub(crate) use win_flush as win_flush_local;
+/// MPI 5.0, section 12.5.4.
 pub(crate) use win_flush_all as win_flush_local_all;
 
+/// MPI 5.0, section 12.5.4.
 pub(crate) fn win_sync(win: Win) -> Answer {
     Ok(objects::get(win, "win")?.window.sync()?)
 }

@@ -1,4 +1,4 @@
-//! Categories of variables and events. They are not nested.
+//! Categories of variables and events (MPI 5.0, section 15.3.9). They are not nested.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Control variables. Variables under the control of process 0 can be set only before `MPI_Init`; protocol limits at any time after
+//! Control variables (MPI 5.0, section 15.3.6). Variables under the control of process 0 can be set only before `MPI_Init`;
+//! protocol limits at any time after
 //! it.
 
 use ffi::{Out, Text, lock};
@@ -290,6 +291,7 @@ fn enum_kind(handle: Address) -> Answer<CollKind> {
     kind.ok_or_else(|| tool_error(c::MPI_T_ERR_INVALID_HANDLE))
 }
 
+/// MPI 5.0, section 15.3.5.
 pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, name_len: Out<i32>) -> Answer {
     let kind = enum_kind(enumtype)?;
     num.set(algorithms(kind).len() as i32);
@@ -297,6 +299,7 @@ pub(crate) fn t_enum_get_info(enumtype: Address, num: Out<i32>, name: Out<u8>, n
     Ok(())
 }
 
+/// MPI 5.0, section 15.3.5.
 pub(crate) fn t_enum_get_item(
     enumtype: Address,
     index: i32,

@@ -1,4 +1,4 @@
-//! Events of the tool interface. All come from one source, this process, in the order in which they occurred.
+//! Events of the tool interface (MPI 5.0, section 15.3.8). All come from one source, this process, in the order in which they occurred.
 //!
 //! Callbacks run at the end of the call that noticed the event, with no lock held and on its thread, so they may use MPI freely;
 //! events that occur meanwhile are reported afterwards. An instance is valid while its callback runs, on that thread.

@@ -1,4 +1,4 @@
-//! The tool interface, `MPI_T`: control and performance variables, and events.
+//! The tool interface, `MPI_T`: control and performance variables, and events (MPI 5.0, section 15.3).
 //!
 //! | file | what it holds |
 //! |---|---|

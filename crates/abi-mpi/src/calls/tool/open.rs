@@ -1,4 +1,4 @@
-//! Whether a tool has opened the interface, and results in the conventions of `MPI_T`.
+//! Whether a tool has opened the interface, and results in the conventions of `MPI_T` (MPI 5.0, section 15.3).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -46,7 +46,7 @@ pub(super) fn answer_text(place: Out<u8>, len: Out<i32>, text: &str) {
     len.set(text.len() as i32 + 1);
 }
 
-/// A tool's threads may call concurrently with the program's, unless the tool promises to use only the main one.
+/// A tool's threads may call concurrently with the program's, unless the tool promises to use only the main one (MPI 5.0, section 15.3.4).
 pub(crate) fn t_init_thread(required: i32, provided: Out<i32>) -> Answer {
     OPENED.fetch_add(1, Ordering::Relaxed);
     if required > MPI_THREAD_FUNNELED {
@@ -56,6 +56,7 @@ pub(crate) fn t_init_thread(required: i32, provided: Out<i32>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 15.3.4.
 pub(crate) fn t_finalize() -> Answer {
     let close = |opened: usize| opened.checked_sub(1);
     let closed = OPENED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, close);

@@ -1,4 +1,4 @@
-//! Performance variables: sessions and their handles, each with its own count if the variable is a counter.
+//! Performance variables: sessions and their handles, each with its own count if the variable is a counter (MPI 5.0, section 15.3.7).
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Datatypes: their handles, and the calls that create, name and free them.
+//! Datatypes: their handles, and the calls that create, name and free them (MPI 5.0, section 5.1).
 
 use datatypes::{Basic, Combiner, Datatype, Distribution, Order, TypeClass};
 use ffi::{In, Out, Text, lock};
@@ -30,6 +30,7 @@ fn get_oldtype(handle: types::Datatype) -> Answer<Ref<kind::Datatype>> {
     get(handle, "oldtype")
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_contiguous<N: Number>(
     count: N,
     oldtype: types::Datatype,
@@ -38,6 +39,7 @@ pub(crate) fn type_contiguous<N: Number>(
     store_new_type::<N>(Datatype::contiguous(count.to_i64(), &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_vector<N: Number>(
     count: N,
     blocklength: N,
@@ -49,6 +51,7 @@ pub(crate) fn type_vector<N: Number>(
     store_new_type::<N>(Datatype::vector(count, length, stride, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_create_hvector<N: Number>(
     count: N,
     blocklength: N,
@@ -60,6 +63,7 @@ pub(crate) fn type_create_hvector<N: Number>(
     store_new_type::<N>(Datatype::hvector(count, length, stride, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_indexed<N: Number>(
     count: N,
     blocklengths: In<N>,
@@ -72,6 +76,7 @@ pub(crate) fn type_indexed<N: Number>(
     store_new_type::<N>(Datatype::indexed(&lengths, &places, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_create_hindexed<N: Number>(
     count: N,
     blocklengths: In<N>,
@@ -84,6 +89,7 @@ pub(crate) fn type_create_hindexed<N: Number>(
     store_new_type::<N>(Datatype::hindexed(&lengths, &places, &get_oldtype(oldtype)?.datatype)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_create_indexed_block<N: Number>(
     count: N,
     blocklength: N,
@@ -98,6 +104,7 @@ pub(crate) fn type_create_indexed_block<N: Number>(
     )
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_create_hindexed_block<N: Number>(
     count: N,
     blocklength: N,
@@ -112,6 +119,7 @@ pub(crate) fn type_create_hindexed_block<N: Number>(
     )
 }
 
+/// MPI 5.0, section 5.1.2.
 pub(crate) fn type_create_struct<N: Number>(
     count: N,
     blocklengths: In<N>,
@@ -136,6 +144,7 @@ fn order(order: i32) -> Answer<Order> {
     }
 }
 
+/// MPI 5.0, section 5.1.3.
 pub(crate) fn type_create_subarray<N: Number>(
     ndims: i32,
     sizes: In<N>,
@@ -155,6 +164,7 @@ pub(crate) fn type_create_subarray<N: Number>(
     )
 }
 
+/// MPI 5.0, section 5.1.4.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn type_create_darray<N: Number>(
     size: i32,
@@ -187,6 +197,7 @@ pub(crate) fn type_create_darray<N: Number>(
     store_new_type::<N>(made_of, newtype)
 }
 
+/// MPI 5.0, section 5.1.7.
 pub(crate) fn type_create_resized(
     oldtype: types::Datatype,
     lb: i64,
@@ -196,6 +207,7 @@ pub(crate) fn type_create_resized(
     store_new_type::<i32>(Datatype::resized(&get_oldtype(oldtype)?.datatype, lb, extent)?, newtype)
 }
 
+/// MPI 5.0, section 5.1.7.
 pub(crate) fn type_create_resized_c(
     oldtype: types::Datatype,
     lb: i64,
@@ -210,21 +222,25 @@ fn defined(number: i32) -> Option<i64> {
     (number != c::MPI_UNDEFINED).then_some(number.into())
 }
 
+/// MPI 5.0, section 19.1.9.
 pub(crate) fn type_create_f90_integer(range: i32, newtype: Out<types::Datatype>) -> Answer {
     newtype.set(type_handle(&Datatype::f90_integer(range.into())?)?.0);
     Ok(())
 }
 
+/// MPI 5.0, section 19.1.9.
 pub(crate) fn type_create_f90_real(precision: i32, range: i32, newtype: Out<types::Datatype>) -> Answer {
     newtype.set(type_handle(&Datatype::f90_real(defined(precision), defined(range))?)?.0);
     Ok(())
 }
 
+/// MPI 5.0, section 19.1.9.
 pub(crate) fn type_create_f90_complex(precision: i32, range: i32, newtype: Out<types::Datatype>) -> Answer {
     newtype.set(type_handle(&Datatype::f90_complex(defined(precision), defined(range))?)?.0);
     Ok(())
 }
 
+/// MPI 5.0, section 6.9.4.
 pub(crate) fn type_get_value_index(
     value_type: types::Datatype,
     index_type: types::Datatype,
@@ -239,6 +255,7 @@ pub(crate) fn type_get_value_index(
     Ok(())
 }
 
+/// MPI 5.0, section 19.1.9.
 pub(crate) fn type_match_size(typeclass: i32, size: i32, handle: Out<types::Datatype>) -> Answer {
     let class = match typeclass {
         c::MPI_TYPECLASS_INTEGER => TypeClass::Integer,
@@ -250,6 +267,7 @@ pub(crate) fn type_match_size(typeclass: i32, size: i32, handle: Out<types::Data
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.10.
 pub(crate) fn type_dup(oldtype: types::Datatype, newtype: Out<types::Datatype>) -> Answer {
     let object = get_oldtype(oldtype)?;
     let copy = TypeObject::new(Datatype::duplicate(&object.datatype));
@@ -264,6 +282,7 @@ pub(crate) fn type_dup(oldtype: types::Datatype, newtype: Out<types::Datatype>) 
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.9.
 pub(crate) fn type_commit(handle: Out<types::Datatype>) -> Answer {
     get(handle_or_null(handle), "datatype")?.datatype.commit();
     Ok(())
@@ -273,6 +292,7 @@ fn handle_or_null(handle: Out<types::Datatype>) -> types::Datatype {
     handle.get().unwrap_or(Handle::new(c::MPI_DATATYPE_NULL))
 }
 
+/// MPI 5.0, section 5.1.9.
 pub(crate) fn type_free(place: Out<types::Datatype>) -> Answer {
     let handle = handle_or_null(place);
     let object = get(handle, "datatype")?;
@@ -297,6 +317,7 @@ fn name_of(handle: types::Datatype) -> Answer<String> {
     Ok(own.unwrap_or_else(|| object.datatype.basic().map_or("", Basic::name).to_owned()))
 }
 
+/// MPI 5.0, section 7.8.
 pub(crate) fn type_get_name(handle: types::Datatype, type_name: Out<u8>, resultlen: Out<i32>) -> Answer {
     let name = if handle.value() == c::MPI_DATATYPE_NULL {
         "MPI_DATATYPE_NULL".to_owned()
@@ -307,6 +328,7 @@ pub(crate) fn type_get_name(handle: types::Datatype, type_name: Out<u8>, resultl
     Ok(())
 }
 
+/// MPI 5.0, section 7.8.
 pub(crate) fn type_set_name(handle: types::Datatype, type_name: Text) -> Answer {
     let name = type_name.get().ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "type_name: it is NULL"))?;
     *lock(&get(handle, "datatype")?.name) = Some(name);

@@ -1,4 +1,4 @@
-//! Queries of datatypes: size, bounds, constructor, and the number of received elements.
+//! Queries of datatypes: size, bounds, constructor, and the number of received elements (MPI 5.0, chapter 5).
 
 use datatypes::{Contents, Datatype, Envelope};
 use ffi::{In, Out};
@@ -17,13 +17,16 @@ fn store_or_undefined<N: Number>(place: Out<N>, value: Option<i64>) {
     }
 }
 
+/// MPI 5.0, section 5.1.5.
 pub(crate) fn type_size<N: Number>(handle: types::Datatype, size: Out<N>) -> Answer {
     store_or_undefined(size, Some(datatype(handle, "datatype")?.size()));
     Ok(())
 }
 
+/// MPI 5.0, section 16.4.
 pub(crate) use type_size as type_size_x;
 
+/// MPI 5.0, section 5.1.7.
 pub(crate) fn type_get_extent(handle: types::Datatype, lb: Out<i64>, extent: Out<i64>) -> Answer {
     let datatype = datatype(handle, "datatype")?;
     lb.set(datatype.lb());
@@ -31,9 +34,12 @@ pub(crate) fn type_get_extent(handle: types::Datatype, lb: Out<i64>, extent: Out
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.7.
 pub(crate) use type_get_extent as type_get_extent_c;
+/// MPI 5.0, section 16.4.
 pub(crate) use type_get_extent as type_get_extent_x;
 
+/// MPI 5.0, section 5.1.8.
 pub(crate) fn type_get_true_extent(handle: types::Datatype, lb: Out<i64>, extent: Out<i64>) -> Answer {
     let datatype = datatype(handle, "datatype")?;
     lb.set(datatype.true_lb());
@@ -41,7 +47,9 @@ pub(crate) fn type_get_true_extent(handle: types::Datatype, lb: Out<i64>, extent
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.8.
 pub(crate) use type_get_true_extent as type_get_true_extent_c;
+/// MPI 5.0, section 16.4.
 pub(crate) use type_get_true_extent as type_get_true_extent_x;
 
 /// The error for a type that only the large-count form can describe.
@@ -52,6 +60,7 @@ fn large() -> Fault {
     )
 }
 
+/// MPI 5.0, section 5.1.13.
 pub(crate) fn type_get_envelope(
     handle: types::Datatype,
     integers: Out<i32>,
@@ -70,6 +79,7 @@ pub(crate) fn type_get_envelope(
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.13.
 pub(crate) fn type_get_envelope_c(
     handle: types::Datatype,
     integers: Out<i64>,
@@ -114,6 +124,7 @@ fn put_types(list: &[Datatype], place: Out<types::Datatype>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.13.
 pub(crate) fn type_get_contents(
     handle: types::Datatype,
     max_integers: i32,
@@ -136,6 +147,7 @@ pub(crate) fn type_get_contents(
     put_types(&contents.datatypes, datatypes)
 }
 
+/// MPI 5.0, section 5.1.13.
 #[allow(clippy::too_many_arguments)] // as many as the standard has
 pub(crate) fn type_get_contents_c(
     handle: types::Datatype,
@@ -160,18 +172,22 @@ pub(crate) fn type_get_contents_c(
     put_types(&contents.datatypes, datatypes)
 }
 
+/// MPI 5.0, section 3.2.5.
 pub(crate) fn get_count<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
     store_or_undefined(count, datatype(handle, "datatype")?.count_in(required_status(status)?.bytes()));
     Ok(())
 }
 
+/// MPI 5.0, section 5.1.11.
 pub(crate) fn get_elements<N: Number>(status: In<Status>, handle: types::Datatype, count: Out<N>) -> Answer {
     store_or_undefined(count, datatype(handle, "datatype")?.elements_in(required_status(status)?.bytes()));
     Ok(())
 }
 
+/// MPI 5.0, section 16.4.
 pub(crate) use get_elements as get_elements_x;
 
+/// MPI 5.0, section 13.3.
 pub(crate) fn status_set_elements<N: Number>(
     status: Out<Status>,
     handle: types::Datatype,
@@ -183,4 +199,5 @@ pub(crate) fn status_set_elements<N: Number>(
     change(status, |status| status.set_bytes(bytes))
 }
 
+/// MPI 5.0, section 16.4.
 pub(crate) use status_set_elements as status_set_elements_x;

@@ -1,4 +1,4 @@
-//! Datatypes and operators.
+//! Datatypes and operators (MPI 5.0, chapter 5 and section 6.9).
 //!
 //! | file | what it holds |
 //! |---|---|

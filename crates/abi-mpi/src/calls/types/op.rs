@@ -1,4 +1,4 @@
-//! Operators of reductions, and `MPI_Reduce_local`.
+//! Operators of reductions, and `MPI_Reduce_local` (MPI 5.0, section 6.9).
 
 use std::sync::Arc;
 
@@ -23,14 +23,17 @@ fn create(function: Address, commute: i32, is_large: bool, op: Out<types::Op>) -
     Ok(())
 }
 
+/// MPI 5.0, section 6.9.5.
 pub(crate) fn op_create(function: Address, commute: i32, op: Out<types::Op>) -> Answer {
     create(function, commute, false, op)
 }
 
+/// MPI 5.0, section 6.9.5.
 pub(crate) fn op_create_c(function: Address, commute: i32, op: Out<types::Op>) -> Answer {
     create(function, commute, true, op)
 }
 
+/// MPI 5.0, section 6.9.5.
 pub(crate) fn op_free(op: Out<types::Op>) -> Answer {
     let handle = op.get().unwrap_or(Handle::new(c::MPI_OP_NULL));
     get(handle, "op")?;
@@ -41,6 +44,7 @@ pub(crate) fn op_free(op: Out<types::Op>) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 6.9.7.
 pub(crate) fn op_commutative(op: types::Op, commute: Out<i32>) -> Answer {
     commute.set(get(op, "op")?.0.is_commutative().into());
     Ok(())
@@ -49,6 +53,7 @@ pub(crate) fn op_commutative(op: types::Op, commute: Out<i32>) -> Answer {
 const INPUT: ArgumentNames = ArgumentNames { address: "inbuf", count: "count", datatype: "datatype" };
 const INOUT: ArgumentNames = ArgumentNames { address: "inoutbuf", ..INPUT };
 
+/// MPI 5.0, section 6.9.7.
 pub(crate) fn reduce_local<N: Number>(
     inbuf: Address,
     inoutbuf: Address,

@@ -1,4 +1,4 @@
-//! Packing and unpacking, in native format and in external32.
+//! Packing and unpacking, in native format and in external32 (MPI 5.0, sections 5.2 and 5.3).
 
 use ffi::{Out, Text};
 
@@ -38,6 +38,7 @@ fn check((packed, address): (Address, &'static str), (left, size): (u64, &str), 
     check_bytes(address, packed, needed)
 }
 
+/// MPI 5.0, section 5.2.
 pub(crate) fn pack<N: Number>(
     inbuf: Address,
     incount: N,
@@ -59,6 +60,7 @@ pub(crate) fn pack<N: Number>(
     Ok(())
 }
 
+/// MPI 5.0, section 5.2.
 pub(crate) fn unpack<N: Number>(
     inbuf: Address,
     insize: N,
@@ -88,6 +90,7 @@ fn put_size<N: Number>(size: Out<N>, bytes: u64) -> Answer {
     Ok(())
 }
 
+/// MPI 5.0, section 5.2.
 pub(crate) fn pack_size<N: Number>(incount: N, handle: types::Datatype, comm: Comm, size: Out<N>) -> Answer {
     get(comm, "comm")?;
     put_size(size, datatype_of("datatype", incount.to_i64(), handle)?.bytes(incount.to_i64())?)
@@ -103,6 +106,7 @@ fn check_external32(datarep: Text) -> Answer {
     }
 }
 
+/// MPI 5.0, section 5.3.
 pub(crate) fn pack_external_size<N: Number>(
     datarep: Text,
     incount: N,
@@ -113,6 +117,7 @@ pub(crate) fn pack_external_size<N: Number>(
     put_size(size, datatype_of("datatype", incount.to_i64(), handle)?.external32_size(incount.to_i64())?)
 }
 
+/// MPI 5.0, section 5.3.
 pub(crate) fn pack_external<N: Number>(
     datarep: Text,
     inbuf: Address,
@@ -133,6 +138,7 @@ pub(crate) fn pack_external<N: Number>(
     Ok(())
 }
 
+/// MPI 5.0, section 5.3.
 pub(crate) fn unpack_external<N: Number>(
     datarep: Text,
     inbuf: Address,

@@ -1,5 +1,5 @@
-//! Cancelling: an unmatched receive completes immediately, and a send when its receiver has returned the message. Operations that
-//! have matched complete normally, as do operations without matching.
+//! Cancelling: an unmatched receive completes immediately, and a send when its receiver has returned the message (MPI 5.0,
+//! section 3.8.4). Operations that have matched complete normally, as do operations without matching.
 
 use host::SlotKey;
 

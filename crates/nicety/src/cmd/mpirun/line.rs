@@ -8,7 +8,7 @@ use crate::args::{NextProgram, ProgramArgs};
 use crate::error::Failure;
 use crate::usage;
 
-/// Options of other launchers and of the standard (MPI 5.0, 11.5), with our options for them.
+/// Options of other launchers and of the standard (MPI 5.0, section 11.5), with our options for them.
 const OTHERS: &[(&str, &str)] = &[
     ("-np", "-n"),
     ("--np", "-n"),

@@ -1,5 +1,5 @@
 //! The terminal's text of a whole reproduction, for developers of the model: `cargo run --release -p reproduce
-//! --example score`. Arguments: the selection, as `nicety reproduce` takes it, changes `key=value`, and a file
+//! --example whole_reproduction`. Arguments: the selection, as `nicety reproduce` takes it, changes `key=value`, and a file
 //! `*.html` for the page.
 
 use std::sync::atomic::AtomicBool;

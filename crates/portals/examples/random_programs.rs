@@ -1,6 +1,6 @@
 //! Random programs of several processes in virtual time, with faults, for any number of seeds.
 //!
-//! `cargo run --release -p portals --example worlds -- 1000` runs 1000 seeds and alternates the fault
+//! `cargo run --release -p portals --example random_programs -- 1000` runs 1000 seeds and alternates the fault
 //! settings; `... -- 17..18` runs one of them.
 
 #[path = "../tests/worlds/mod.rs"]

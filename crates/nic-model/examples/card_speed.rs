@@ -1,7 +1,7 @@
 //! Measures a modelled card: latencies and rates of writes for each memory placement, and the cost of
 //! simulating them.
 //!
-//! `cargo run --release -p nic-model --example card -- mt23108-nicmem bus.clock_mhz=266`
+//! `cargo run --release -p nic-model --example card_speed -- mt23108-nicmem bus.clock_mhz=266`
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 //! and their ratios.
 //!
 //! ```text
-//! cargo run --release -p dapl --example latency -- [DEVICE] [ROUNDS] [CONNECTIONS]
+//! cargo run --release -p dapl --example dapl_latency -- [DEVICE] [ROUNDS] [CONNECTIONS]
 //! ```
 
 use std::sync::Barrier;
