@@ -8,7 +8,7 @@
 //! | part | for |
 //! |---|---|
 //! | [`Process`], [`Config`] | the start and the end of a process, and the devices that it uses |
-//! | [`Bootstrap`], [`Board`] | the other processes of the job: the launcher's, or ranks of one program |
+//! | [`Bootstrap`], [`LocalKvs`] | the other processes of the job: the launcher's, or ranks of one program |
 //! | [`Comm`], [`Group`] | communicators and groups; their calls send, receive, probe and create others |
 //! | [`Request`], [`Requests`], [`Status`] | operations in progress, and how they ended |
 //! | [`Buffer`] | elements of a datatype in the program's memory |
@@ -18,10 +18,10 @@
 //! | [`Topology`] | grids and graphs of processes |
 //! | [`Bridge`] | connections with processes of another job |
 //! | [`Protocol`], [`protocols`] | which protocol carries a message of which size, as `nicety explain mpi` prints it |
-//! | [`Gauge`], [`Limits`], [`Happening`] | measurements, settings and events for tools |
+//! | [`Gauge`], [`Limits`], [`ToolEvent`] | measurements, settings and events for tools |
 //!
 //! A message takes this way: `Comm` checks the arguments, the engine chooses the protocol and matches messages with receives, and
-//! a connection of [`transport`] carries the bytes. With [`Lane::Portals`] the crate [`portals`] does the last two.
+//! a connection of [`transport`] carries the bytes. PeerTag [`MatchEngine::Portals`] the crate [`portals`] does the last two.
 //!
 //! # Example
 //!
@@ -31,21 +31,21 @@
 //! use std::net::Ipv4Addr;
 //! use std::sync::Arc;
 //! use datatypes::{Basic, Datatype, Operator};
-//! use mpi::{Board, Buffer, Collective, Config, Port, Process, Result, With};
+//! use mpi::{LocalKvs, Buffer, Collective, Config, Port, Process, Result, PeerTag};
 //! use verbs::{Buf, host};
 //!
-//! fn run(host: &host::Host, board: &Arc<Board>, rank: u32) -> Result<()> {
+//! fn run(host: &host::Host, kvs: &Arc<LocalKvs>, rank: u32) -> Result<()> {
 //!     let device = fabric::open("shm", host)?;
 //!     let ports = vec![Port { device, address: Ipv4Addr::LOCALHOST.into(), fabric: "shm".into() }];
 //!     let config = Config { ports, node: "here".into(), ..Config::default() };
-//!     let process = Process::start(host, &config, board.seat(rank, host))?;
+//!     let process = Process::start(host, &config, kvs.bootstrap(rank, host))?;
 //!     let (world, other) = (process.world(), 1 - rank);
 //!
 //!     let memory = Buf::alloc(16)?;
 //!     let word = |at| Buffer::of(&memory, at, 1, &Datatype::from(Basic::Uint64));
 //!     memory.write(0, &u64::from(rank).to_ne_bytes())?;
-//!     let with = With { rank: other as i32, tag: 1 };
-//!     world.sendrecv(&word(0)?, with, word(8)?, with)?;
+//!     let other_rank = PeerTag { rank: other as i32, tag: 1 };
+//!     world.sendrecv(&word(0)?, other_rank, word(8)?, other_rank)?;
 //!     assert_eq!(memory.to_vec(8..16)?, u64::from(other).to_ne_bytes());
 //!
 //!     // Without an input, as with MPI_IN_PLACE, the output holds this rank's operand.
@@ -56,10 +56,10 @@
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let (host, board) = (host::real::host(), Board::new(2));
+//! let (host, kvs) = (host::real::host(), LocalKvs::new(2));
 //! let ranks = [0, 1].map(|rank| {
-//!     let (host, board) = (host.clone(), board.clone());
-//!     std::thread::spawn(move || run(&host, &board, rank))
+//!     let (host, kvs) = (host.clone(), kvs.clone());
+//!     std::thread::spawn(move || run(&host, &kvs, rank))
 //! });
 //! for rank in ranks {
 //!     rank.join().expect("a rank that does not panic")?;
