@@ -122,7 +122,7 @@ impl Engine {
     /// Wakes the thread, which then reads its tasks again.
     fn plan(&self) {
         self.plans.fetch_add(1, Ordering::AcqRel);
-        self.planned.ring();
+        self.planned.notify();
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rdma_abi::cma::{rdma_cm_id, rdma_event_channel};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::host::{Bell, Time};
+use verbs::host::{EventCount, Time};
 use verbs::pairing::Pairing;
 use verbs::{Cm, ConnInfo, ConnParam, ConnectRequest, Listener, Port, SrqInit, Wc};
 
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     pub(crate) has_limits: AtomicBool,
     /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
-    pub(crate) planned: Bell,
+    pub(crate) planned: EventCount,
 }
 
 /// Objects by number.

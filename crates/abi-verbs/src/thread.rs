@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ffi::lock;
 use verbs::host::real::remark;
-use verbs::host::{Bell, Span};
+use verbs::host::{EventCount, Span};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, CmEvent};
 
@@ -52,7 +52,7 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         later: Mutex::default(),
         has_limits: AtomicBool::new(false),
         plans: AtomicU32::new(0),
-        planned: Bell::new(),
+        planned: EventCount::new(),
     });
     let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
     thread.spawn(move || serve(&run)).map_err(|why| verbs::Error::system("cannot start a thread", why))?;

@@ -159,7 +159,7 @@ impl CnoInner {
         evds.retain(|other| other.strong_count() > 0);
         evds.push(evd);
         drop(evds);
-        self.ia.ring();
+        self.ia.wake_waiters();
     }
 
     pub(crate) fn detach(&self, evd: &dyn Watched) {
@@ -172,7 +172,7 @@ impl CnoInner {
         if let Some(weak) = weak {
             lock(&self.triggered).push_back((label, weak));
         }
-        self.ia.ring();
+        self.ia.wake_waiters();
     }
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Bell, Held, Lock, Source, Span, Wakes};
+use host::{EventCount, Held, Lock, Source, Span, Wakes};
 use verbs::{Cq, Wc};
 
 use crate::cno::{CnoInner, Watched};
@@ -46,7 +46,7 @@ pub(crate) struct EvdInner {
     /// The device's queue for completions of transfers, if its flags include them.
     pub(crate) cq: Option<Cq>,
     /// Wakes waiters of a dispatcher without such a queue.
-    bell: Bell,
+    wakeup: EventCount,
     pub(crate) work_queues: WorkQueues,
     /// Held by the thread that moves completions out of the device's queue, until their order is visible.
     pub(crate) completions: Lock<CompletionState>,
@@ -159,7 +159,7 @@ impl Evd {
             flags,
             qlen: AtomicU32::new(qlen),
             cq,
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             work_queues: WorkQueues::new(),
             completions: Lock::default(),
             queue: Mutex::new(VecDeque::new()),
@@ -323,7 +323,7 @@ impl Evd {
     /// Lets it trigger its notification object again (`dat_evd_enable`).
     pub fn enable(&self) {
         self.0.state.fetch_and(!DISABLED, Ordering::Release);
-        self.0.ia.ring();
+        self.0.ia.wake_waiters();
     }
 
     /// Stops triggering its notification object; events still queue (`dat_evd_disable`).
@@ -335,7 +335,7 @@ impl Evd {
     pub fn set_unwaitable(&self) {
         self.0.state.fetch_or(UNWAITABLE, Ordering::Release);
         self.0.wake();
-        self.0.ia.ring();
+        self.0.ia.wake_waiters();
     }
 
     /// Lets threads wait again (`dat_evd_clear_unwaitable`).
@@ -613,9 +613,9 @@ impl EvdInner {
     }
 
     fn wake(&self) {
-        self.ia.host.ring(&self.bell);
+        self.ia.host.notify(&self.wakeup);
         if self.has_state(SOLICITED) {
-            self.ia.ring();
+            self.ia.wake_waiters();
         }
     }
 
@@ -714,7 +714,7 @@ impl Drop for EvdInner {
 /// Wakes the thread that waits for its events: on a completion, or any other event.
 impl Source for EvdInner {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        self.bell.prepare_wait(wakes);
+        self.wakeup.prepare_wait(wakes);
         self.cq.iter().for_each(|cq| cq.prepare_wait(wakes));
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use host::world::{Actor, ActorId, Config, Ended, Node, Timeline, World};
-use host::{Bell, Span, Time};
+use host::{EventCount, Span, Time};
 
 struct Wire {
     timeline: Timeline,
@@ -24,13 +24,13 @@ impl Wire {
         self.timeline.at(when, *self.id.get().expect("added"), to as u64);
     }
 
-    fn receive(&self, me: usize, host: &host::Host, bell: &Bell) {
+    fn receive(&self, me: usize, host: &host::Host, wakeup: &EventCount) {
         let look = || {
             self.nodes[me].sync();
             host.charge(Span::from_ns(20));
             self.inbox[me].lock().expect("no panic").pop_front()
         };
-        host.wait("receive", bell, None, look).expect("no deadline");
+        host.wait("receive", wakeup, None, look).expect("no deadline");
     }
 }
 
@@ -56,13 +56,13 @@ fn barriers(ranks: usize, rounds: u64) -> (Ended, u64) {
     for (me, node) in nodes.iter().enumerate() {
         let (wire, host, resident) = (wire.clone(), node.host(), resident.clone());
         let body = move || {
-            let bell = Bell::new();
+            let wakeup = EventCount::new();
             for round in 0..rounds {
                 let mut distance = 1;
                 while distance < ranks {
                     host.charge(Span::from_ns(200));
                     wire.send((me + distance) % ranks);
-                    wire.receive(me, &host, &bell);
+                    wire.receive(me, &host, &wakeup);
                     distance *= 2;
                 }
                 if me == 0 && round == rounds / 2 {

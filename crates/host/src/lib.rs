@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
-//! | `bell` | [`Bell`]: an eventcount; may be placed in shared memory |
+//! | `event_count` | [`EventCount`]: an eventcount; may be placed in shared memory |
 //! | `source` | [`Source`]: something to sleep on; [`WaitSet`]: several sources in one |
 //! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`Biased`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |
@@ -21,9 +21,9 @@
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
 mod ahead;
-pub mod bell;
 mod biased;
 pub mod bounded;
+pub mod event_count;
 mod lock;
 mod network;
 mod ops;
@@ -38,8 +38,8 @@ mod units;
 pub mod world;
 
 pub use ahead::fetch_ahead;
-pub use bell::Bell;
 pub use biased::{Biased, BiasedGuard};
+pub use event_count::EventCount;
 pub use lock::{Held, Lock};
 pub use network::{BadNetwork, Network, is_private, nearest};
 pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};

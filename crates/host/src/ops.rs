@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::{Bell, Source, Span, Time, Wakes};
+use crate::{EventCount, Source, Span, Time, Wakes};
 
 /// What a clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub trait HostOps: Send + Sync {
     /// Charges one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time itself.
     fn glance(&self) {}
     /// Notifies ranks of this machine that something has happened, so that they poll again. Nothing in real time, where
-    /// waiters poll by themselves or sleep on a [`Bell`].
+    /// waiters poll by themselves or sleep on an [`EventCount`].
     fn signal(&self) {}
     /// Has a chore done between two polls of [`Host::poll`], for as long as the chore is alive. Kinds of time whose
     /// NICs have processors ignore it.
@@ -245,15 +245,15 @@ impl Host {
         }
     }
 
-    /// Wakes all waiters on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the
-    /// NICs uses this and not [`Bell::ring`], which does not wake ranks in virtual time.
+    /// Wakes all waiters on `wakeup`, in either kind of time. Publish what they wait for *before* this. Code above the
+    /// NICs uses this and not [`EventCount::notify`], which does not wake ranks in virtual time.
     #[inline]
-    pub fn ring(&self, bell: &Bell) {
-        bell.ring();
+    pub fn notify(&self, wakeup: &EventCount) {
+        wakeup.notify();
         self.signal();
     }
 
-    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on a bell that has been
+    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on an event count that has been
     /// notified: in virtual time they poll again. Nothing in real time.
     #[inline]
     pub fn signal(&self) {
@@ -270,7 +270,7 @@ impl Host {
     /// **The** wait loop: calls `progress` until it returns a value, and sleeps on `source` between calls once spinning
     /// no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
     ///
-    /// `progress` must check everything that `source` covers: the state behind a bell, each source of a
+    /// `progress` must check everything that `source` covers: the state behind an event count, each source of a
     /// [`crate::WaitSet`]. In virtual time nothing sleeps; anything that happens on the machine makes the wait poll
     /// again.
     pub fn wait<T>(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::Key;
-use host::{Bell, Host, Lock};
+use host::{EventCount, Host, Lock};
 
 use crate::error::{Class, Error, Result};
 
@@ -49,7 +49,7 @@ pub struct Board {
     size: u32,
     number: u64,
     notes: Lock<Notes>,
-    bell: Bell,
+    wakeup: EventCount,
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Board {
     /// Creates a board as [`Board::new`] does, for one of several jobs of a simulated world: each job needs a different number,
     /// since keys derive from it.
     pub fn numbered(size: u32, number: u64) -> Arc<Self> {
-        Arc::new(Self { size, number, notes: Lock::default(), bell: Bell::new() })
+        Arc::new(Self { size, number, notes: Lock::default(), wakeup: EventCount::new() })
     }
 
     /// The bootstrap of rank `rank`, which runs on `host`.
@@ -127,14 +127,14 @@ impl Bootstrap for Seat {
                 let arrived = std::mem::take(&mut notes.arrived);
                 notes.fences += 1;
                 drop(notes);
-                arrived.iter().for_each(|host| host.ring(&board.bell));
+                arrived.iter().for_each(|host| host.notify(&board.wakeup));
                 return Ok(());
             }
             notes.fences
         };
         let passed = || (board.notes.lock(&self.host).fences > mine).then_some(());
         let ended = || Error::new(Class::OTHER, "the world ended during a fence");
-        self.host.wait("Bootstrap::fence", &board.bell, None, passed).ok_or_else(ended)
+        self.host.wait("Bootstrap::fence", &board.wakeup, None, passed).ok_or_else(ended)
     }
 }
 

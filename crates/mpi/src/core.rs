@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
+use host::{EventCount, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::coll::check::PATIENCE;
@@ -39,10 +39,10 @@ struct Inner {
     bootstrap: BootstrapHandle,
     tuning: Tuning,
     one_sided: OneSided,
-    /// All event sources: the devices, and the bell.
+    /// All event sources: the devices, and the event count.
     sources: WaitSet,
     /// Notified by a thread whose progress completed an operation for which another may wait.
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     /// Threads that sleep, or are about to.
     waiting: AtomicU32,
     /// The next serial number for a communicator that this process names.
@@ -84,9 +84,9 @@ impl Core {
         portals: Option<Portals>,
         (tuning, one_sided): (Tuning, OneSided),
     ) -> Self {
-        let bell = Arc::new(Bell::new());
+        let wakeup = Arc::new(EventCount::new());
         let mut sources = WaitSet::new();
-        sources.add(bell.clone());
+        sources.add(wakeup.clone());
         for nic in transport.nics() {
             sources.add(nic.shared.cq.clone());
             sources.add(nic.shared.cm.clone());
@@ -104,7 +104,7 @@ impl Core {
             tuning,
             one_sided,
             sources,
-            bell,
+            wakeup,
             waiting: AtomicU32::new(0),
             serial: AtomicU32::new(FIRST_SERIAL),
             next_id: AtomicU64::new(0),
@@ -195,7 +195,7 @@ impl Core {
             (act(&mut engine), engine.take_completed())
         };
         if has_completed && self.0.waiting.load(Ordering::SeqCst) > 0 {
-            self.0.host.ring(&self.0.bell);
+            self.0.host.notify(&self.0.wakeup);
         }
         done
     }
@@ -359,7 +359,7 @@ impl Core {
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Option<T> {
         let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
-        // In virtual time no thread sleeps, but a paused one polls again when the bell is notified.
+        // In virtual time no thread sleeps, but a paused one polls again when the event count is notified.
         let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
         self.0.host.wait(call, &sources, deadline, || {
             let is_last = sources.armed.take();
@@ -372,7 +372,7 @@ impl Core {
                 (step(&mut engine, !is_last), engine.take_completed())
             };
             if has_completed && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {
-                self.0.host.ring(&self.0.bell);
+                self.0.host.notify(&self.0.wakeup);
             }
             found
         })

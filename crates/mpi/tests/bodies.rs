@@ -672,7 +672,7 @@ fn disconnecting_waits(process: &Process) {
         assert!(request.test().is_some(), "it has not waited");
     } else {
         let host = process.host();
-        host.wait("nothing", &verbs::host::Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+        host.wait("nothing", &verbs::host::EventCount::new(), host.after(Span::from_ms(20)), || None::<()>);
         assert_eq!(receive(&comm, 100, with(0, 3)).0, bytes);
         comm.disconnect().expect("all is over");
     }

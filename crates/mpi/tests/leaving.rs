@@ -16,13 +16,13 @@ use mpi::{
 };
 use support::{Dice, buffer, each_seed, pattern, receive, send, with};
 use verbs::host::world::{self, Ended, World};
-use verbs::host::{Bell, Host, Lock, Span, Task};
+use verbs::host::{EventCount, Host, Lock, Span, Task};
 
 /// A pipe between two processes, for [`Comm::join`].
 #[derive(Default)]
 struct Pipe {
     queues: Lock<[VecDeque<Vec<u8>>; 2]>,
-    bells: [Bell; 2],
+    wakeups: [EventCount; 2],
     hosts: Lock<[Option<Host>; 2]>,
 }
 
@@ -45,7 +45,7 @@ impl Bridge for PipeEnd {
         let other = 1 - self.side;
         self.pipe.queues.lock(&self.host)[other].push_back(bytes.to_vec());
         if let Some(host) = &self.pipe.hosts.lock(&self.host)[other] {
-            host.ring(&self.pipe.bells[other]);
+            host.notify(&self.pipe.wakeups[other]);
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Bridge for PipeEnd {
 
     fn receive(&mut self, _: usize) -> Result<Vec<u8>> {
         let next = || self.pipe.queues.lock(&self.host)[self.side].pop_front();
-        let came = self.host.wait("Bridge::receive", &self.pipe.bells[self.side], None, next);
+        let came = self.host.wait("Bridge::receive", &self.pipe.wakeups[self.side], None, next);
         came.ok_or_else(|| Error::new(Class::PORT, "the world ended"))
     }
 }

@@ -253,9 +253,9 @@ mod tests {
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
         assert_eq!(shared.wake_count(), 0, "no thread sleeps");
-        ring.bell().announce();
+        ring.wakeup().prepare_to_wait();
         ring.wake();
-        ring.bell().retract();
+        ring.wakeup().finish_wait();
         ring.wake();
         assert_eq!(shared.wake_count(), 1);
     }

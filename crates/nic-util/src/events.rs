@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use host::{Bell, Wake};
+use host::{EventCount, Wake};
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{AsyncEvent, Error, Result};
 
@@ -28,7 +28,7 @@ pub struct Events<T> {
     /// Number of queued events, for pollers that mostly find none. Changed under the queue's lock.
     len: AtomicUsize,
     max: usize,
-    bell: Bell,
+    wakeup: EventCount,
     /// A semaphore eventfd that counts the events.
     fd: Fd,
 }
@@ -51,7 +51,13 @@ impl<T> Events<T> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let hint = "cannot create an event queue (if descriptors ran out, raise the limit with ulimit -n)";
         let fd = eventfd(0, flags).map_err(|e| Error::system(hint, e))?;
-        Ok(Self { queue: Mutex::default(), len: AtomicUsize::new(0), max, bell: Bell::new(), fd: fd.into() })
+        Ok(Self {
+            queue: Mutex::default(),
+            len: AtomicUsize::new(0),
+            max,
+            wakeup: EventCount::new(),
+            fd: fd.into(),
+        })
     }
 
     /// Adds an event and wakes waiters.
@@ -69,15 +75,15 @@ impl<T> Events<T> {
             return drop(event);
         }
         queue.push_back(event);
-        // Before the descriptor and the bell are signalled. A waiter checks the length after the fence of
-        // `announce`, which pairs with the fence of `ring`: either it sees this store, or `ring` sees the
+        // Before the descriptor and the event count are signalled. A waiter checks the length after the fence of
+        // `prepare_to_wait`, which pairs with the fence of `notify`: either it sees this store, or `notify` sees the
         // waiter.
         self.len.store(queue.len(), Ordering::Release);
         // Under the lock, so that the descriptor matches the queue. The counter cannot overflow before memory
         // runs out.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(queue);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     /// Removes the first event. Calls `on_shrink` if this emptied an unusually large queue, whose memory is then
@@ -118,7 +124,7 @@ impl<T> Events<T> {
 
     /// The wake-up source on which a program sleeps until there may be an event.
     pub fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 
     /// A descriptor that is readable exactly while there is an event.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use auth::{Key, Seed};
-use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
+use verbs::host::{EventCount, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
 use crate::engine::Engine;
@@ -80,10 +80,10 @@ struct Inner {
     me: Process,
     matcher: Matcher,
     exchange: Lock<Exchange>,
-    /// Everything that can wake the polling thread: the device and the bell.
+    /// Everything that can wake the polling thread: the device and the event count.
     sources: WaitSet,
     /// Rung by a thread whose progress produced events that another thread may wait for.
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     /// Threads that sleep or are about to; in virtual time, where threads do not sleep, ranks that wait.
     waiting: AtomicU32,
     /// A thread is about to sleep on the node as a [`Source`].
@@ -95,7 +95,7 @@ struct Inner {
     /// polling.
     helper_host: Host,
     /// Rung to end the thread.
-    end_bell: Bell,
+    end_wakeup: EventCount,
     is_stopping: AtomicBool,
 }
 
@@ -124,20 +124,20 @@ impl Inner {
         // flag before this load.
         let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > own || is_armed() {
-            self.host.ring(&self.bell);
+            self.host.notify(&self.wakeup);
         }
     }
 
     /// Polls the device, if callers do that with this matcher. Returns whether that changed anything.
     #[inline]
     fn progress(&self, exchange: &mut Exchange, brief: bool) -> bool {
-        // If messages remain, `news` is set too, so the bell keeps a waiter that is about to sleep awake.
+        // If messages remain, `news` is set too, so the event count keeps a waiter that is about to sleep awake.
         self.matcher == Matcher::Caller && exchange.progress(brief).changed
     }
 
     /// What a calling thread sleeps on.
     fn source(&self) -> &dyn Source {
-        if self.matcher == Matcher::Caller { &self.sources } else { &self.bell }
+        if self.matcher == Matcher::Caller { &self.sources } else { &self.wakeup }
     }
 
     /// Makes progress until `look` returns true, or until the deadline; returns whether `look` did.
@@ -223,7 +223,7 @@ impl Inner {
                 seen = polls;
                 self.helper_host.wait(
                     "portals thread",
-                    &self.end_bell,
+                    &self.end_wakeup,
                     self.helper_host.after(POLL_CHECK_EVERY),
                     is_stopping,
                 );
@@ -294,8 +294,8 @@ impl std::fmt::Debug for NodeOwner {
 impl Drop for NodeOwner {
     fn drop(&mut self) {
         self.inner.is_stopping.store(true, Ordering::SeqCst);
-        self.inner.host.ring(&self.inner.end_bell);
-        self.inner.host.ring(&self.inner.bell);
+        self.inner.host.notify(&self.inner.end_wakeup);
+        self.inner.host.notify(&self.inner.wakeup);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         thread.take().into_iter().for_each(Task::join);
     }
@@ -326,9 +326,9 @@ impl Node {
     ) -> Result<Self> {
         let matcher = if host.node().is_some() { Matcher::Caller } else { matcher };
         let exchange = Exchange::new(device, address, pid, Trust::new(key, host, device)?)?;
-        let (me, bell) = (exchange.connections.me(), Arc::new(Bell::new()));
+        let (me, wakeup) = (exchange.connections.me(), Arc::new(EventCount::new()));
         let mut sources = WaitSet::new();
-        sources.add(bell.clone());
+        sources.add(wakeup.clone());
         sources.add(exchange.connections.nic().cq.clone());
         sources.add(exchange.connections.nic().cm.clone());
         let inner = Arc::new(Inner {
@@ -338,12 +338,12 @@ impl Node {
             matcher,
             exchange: Lock::in_turn(exchange),
             sources,
-            bell,
+            wakeup,
             waiting: AtomicU32::new(0),
             is_armed: AtomicBool::new(false),
             polls: AtomicU64::new(0),
             helper_host: if host.node().is_some() { host.clone() } else { verbs::host::real::host() },
-            end_bell: Bell::new(),
+            end_wakeup: EventCount::new(),
             is_stopping: AtomicBool::new(false),
         });
         // In virtual time a rank that computes is not interrupted; waiting ranks make progress.
@@ -391,7 +391,7 @@ impl Node {
 /// A source for waits that poll the node's interfaces themselves, by [`Ni::look`], before they sleep.
 impl Source for Node {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        // Register with the bell before setting the flag: a notifier that clears the flag rings only once.
+        // Register with the event count before setting the flag: a notifier that clears the flag rings only once.
         self.0.inner.source().prepare_wait(wakes);
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use verbs::Device;
 use verbs::host::world::{Config, Factory, Node, World};
-use verbs::host::{Bell, Host, Span, Time};
+use verbs::host::{EventCount, Host, Span, Time};
 
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
 use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Word, find};
@@ -262,7 +262,7 @@ impl Control for Letterbox {
         };
         let deadline = self.host.after(self.patience);
         self.host
-            .wait("the control connection", &Bell::new(), deadline, look)
+            .wait("the control connection", &EventCount::new(), deadline, look)
             .ok_or_else(|| Fault::Control("the other side says nothing".into()))
     }
 

@@ -198,7 +198,7 @@ impl CmOps for CmObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.signal.bell)
+        Wake::by(&self.signal.wakeup)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -51,7 +51,7 @@ impl State {
             Outcome::Waits => {}
             Outcome::Done(bytes) => {
                 if send.ring {
-                    self.queues[&self.pairs[&peer].recv_cq].bell.ring();
+                    self.queues[&self.pairs[&peer].recv_cq].wakeup.notify();
                 }
                 self.sent(pair, send, WcStatus::Success, bytes);
             }
@@ -336,13 +336,13 @@ impl State {
         let Some(cq) = self.queues.get_mut(&queue).filter(|cq| !cq.overrun) else { return };
         if cq.entries.len() >= cq.cqe as usize {
             cq.overrun = true;
-            cq.bell.ring();
+            cq.wakeup.notify();
             self.async_events[cq.device].push_back(AsyncEvent::CqError { cq: queue });
             let dead = self.pairs.iter().filter(|(_, p)| p.send_cq == queue || p.recv_cq == queue);
             return self.doomed.extend(dead.map(|(&number, _)| number));
         }
         cq.entries.push_back((wc, slots));
-        cq.bell.ring();
+        cq.wakeup.notify();
         let counts = cq.armed.is_some_and(|only| !only || solicited || !wc.is_ok());
         if let (true, Some(channel)) = (counts, cq.channel) {
             if fault != Fault::StaysArmed {

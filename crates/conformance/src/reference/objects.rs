@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use host::{Bell, Host, Wake};
+use host::{EventCount, Host, Wake};
 
 use super::connections::CmObject;
 use super::far::FarMemory;
@@ -85,15 +85,15 @@ impl DeviceOps for DeviceObject {
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
-        let (mut state, bell) = (self.world.lock(), Arc::new(Bell::new()));
+        let (mut state, wakeup) = (self.world.lock(), Arc::new(EventCount::new()));
         let number = state.number();
         let (entries, channel_number) = (Default::default(), channel.as_ref().map(|c| c.number));
-        let bell_too = bell.clone();
+        let wakeup_too = wakeup.clone();
         let (device, overrun, armed) = (self.index, false, None);
         let queue =
-            Completions { device, cqe, entries, overrun, channel: channel_number, armed, bell: bell_too };
+            Completions { device, cqe, entries, overrun, channel: channel_number, armed, wakeup: wakeup_too };
         state.queues.insert(number, queue);
-        Ok(Arc::new(CqObject { world: self.world.clone(), number, cqe, bell, _channel: channel }))
+        Ok(Arc::new(CqObject { world: self.world.clone(), number, cqe, wakeup, _channel: channel }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
@@ -250,7 +250,7 @@ struct CqObject {
     world: Arc<World>,
     number: u32,
     cqe: u32,
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     _channel: Option<Arc<ChannelObject>>,
 }
 
@@ -292,7 +292,7 @@ impl CqOps for CqObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 
@@ -324,7 +324,7 @@ impl CompChannelOps for ChannelObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.signal.bell)
+        Wake::by(&self.signal.wakeup)
     }
 }
 

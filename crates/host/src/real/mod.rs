@@ -166,7 +166,7 @@ impl HostOps for Real {
         #[cfg(not(loom))]
         asleep::sleep(wakes, limit);
         #[cfg(loom)]
-        wakes.sole_bell().into_iter().for_each(|ticket| ticket.bell().sleep(ticket.number(), limit));
+        wakes.sole_ticket().into_iter().for_each(|ticket| ticket.wakeup().sleep(ticket.number(), limit));
     }
 
     fn learn(&self, slept: Span) {
@@ -221,22 +221,22 @@ fn longer_yield(now: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bell, Descriptor, WaitSet};
+    use crate::{Descriptor, EventCount, WaitSet};
     use std::sync::atomic::AtomicBool;
 
     #[test]
     fn wait_returns_none_after_its_deadline_and_not_before() {
         let host = host();
         let began = host.now();
-        let got: Option<()> = host.wait("test", &Bell::new(), host.after(Span::from_ms(20)), || None);
+        let got: Option<()> = host.wait("test", &EventCount::new(), host.after(Span::from_ms(20)), || None);
         assert!(got.is_none());
         assert!(host.now() - began >= Span::from_ms(20));
     }
 
     #[test]
-    fn a_ring_from_another_thread_ends_the_wait() {
+    fn wait_ends_when_another_thread_notifies() {
         let host = host();
-        let shared = Arc::new((Bell::new(), AtomicBool::new(false)));
+        let shared = Arc::new((EventCount::new(), AtomicBool::new(false)));
         let other = shared.clone();
         let sleeper = host.clone();
         let task = host
@@ -249,7 +249,7 @@ mod tests {
             .expect("a thread");
         std::thread::sleep(Duration::from_millis(50));
         shared.1.store(true, Ordering::Release);
-        shared.0.ring();
+        shared.0.notify();
         task.join();
     }
 
@@ -258,10 +258,10 @@ mod tests {
     #[test]
     fn expected_crowd_changes_no_wait_result() {
         for is_crowd in [false, true, false] {
-            let (host, shared) = (host(), Arc::new((Bell::new(), AtomicBool::new(false))));
+            let (host, shared) = (host(), Arc::new((EventCount::new(), AtomicBool::new(false))));
             host.expect_crowd(is_crowd);
             let (began, until) = (host.now(), host.after(Span::from_ms(5)));
-            assert_eq!(host.wait("test", &Bell::new(), until, || None::<()>), None);
+            assert_eq!(host.wait("test", &EventCount::new(), until, || None::<()>), None);
             assert!(host.now() - began >= Span::from_ms(5));
             let (sleeper, other) = (host.clone(), shared.clone());
             let task = host
@@ -274,24 +274,24 @@ mod tests {
                 .expect("a thread");
             std::thread::sleep(Duration::from_millis(5));
             shared.1.store(true, Ordering::Release);
-            shared.0.ring();
+            shared.0.notify();
             task.join();
         }
     }
 
-    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on bells, on descriptors, and on both;
+    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on event counts, on descriptors, and on both;
     /// one source notifies after the sleeper is asleep.
     #[test]
     fn a_set_wakes_by_any_of_its_sources() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");
-        for (bells, pipes, which) in
+        for (wakeups, pipes, which) in
             [(2, 0, 0), (2, 0, 1), (0, 2, 1), (1, 1, 0), (1, 1, 1), (3, 2, 4), (200, 0, 199)]
         {
             let host = host();
-            let bells: Vec<_> = (0..bells).map(|_| Arc::new(Bell::new())).collect();
+            let wakeups: Vec<_> = (0..wakeups).map(|_| Arc::new(EventCount::new())).collect();
             let (readers, writers): (Vec<_>, Vec<_>) = (0..pipes).map(|_| pipe()).unzip();
             let mut set = WaitSet::new();
-            bells.iter().for_each(|bell| set.add(bell.clone()));
+            wakeups.iter().for_each(|wakeup| set.add(wakeup.clone()));
             readers.into_iter().for_each(|reader| set.add(Descriptor(reader)));
             let done = Arc::new(AtomicBool::new(false));
             let (other, sleeper) = (done.clone(), host.clone());
@@ -303,9 +303,9 @@ mod tests {
                 .expect("a thread");
             std::thread::sleep(Duration::from_millis(5));
             done.store(true, Ordering::Release);
-            match bells.get(which) {
-                Some(bell) => bell.ring(),
-                None => drop(rustix::io::write(&writers[which - bells.len()], &[1]).expect("room")),
+            match wakeups.get(which) {
+                Some(wakeup) => wakeup.notify(),
+                None => drop(rustix::io::write(&writers[which - wakeups.len()], &[1]).expect("room")),
             }
             task.join();
         }
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn active_source_is_not_slept_on() {
         struct Stirring {
-            bell: Bell,
+            wakeup: EventCount,
             looks: std::cell::Cell<u64>,
             sleeps: std::cell::Cell<u32>,
             last: u64,
@@ -325,7 +325,7 @@ mod tests {
         impl crate::Source for Stirring {
             fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
                 self.sleeps.set(self.sleeps.get() + 1);
-                self.bell.prepare_wait(wakes);
+                self.wakeup.prepare_wait(wakes);
             }
             fn stirs(&self) -> u64 {
                 self.looks.get().min(self.last)
@@ -334,8 +334,8 @@ mod tests {
         for last in [u64::MAX, 0] {
             let host = host();
             host.expect_crowd(false);
-            let (bell, looks, sleeps) = (Bell::new(), Default::default(), Default::default());
-            let source = Stirring { bell, looks, sleeps, last };
+            let (wakeup, looks, sleeps) = (EventCount::new(), Default::default(), Default::default());
+            let source = Stirring { wakeup, looks, sleeps, last };
             let (began, long) = (host.now(), Span::from_ns(5 * POLL_NS_ALONE));
             let look = || {
                 source.looks.set(source.looks.get() + 1);
@@ -357,7 +357,7 @@ mod tests {
             let (began, until) = (host.now(), host.after(Span::from_ms(5)));
             assert_eq!(host.wait("test", &set, until, || None::<()>), None);
             assert!(host.now() - began >= Span::from_ms(5));
-            set.add(Arc::new(Bell::new()));
+            set.add(Arc::new(EventCount::new()));
             set.add(Descriptor(reader.try_clone().expect("a descriptor")));
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{Bell, Host, Span, Step, Time};
+use crate::{EventCount, Host, Span, Step, Time};
 
 const US: u64 = 1_000_000;
 
@@ -46,7 +46,7 @@ impl Wire {
             host.charge(Span::from_ns(20));
             self.inbox[at].lock().unwrap().pop_front()
         };
-        host.wait("receive", &Bell::new(), None, look).expect("no deadline")
+        host.wait("receive", &EventCount::new(), None, look).expect("no deadline")
     }
 }
 
@@ -174,10 +174,12 @@ fn deadlines_end_waits_and_leave_no_timers_behind() {
     let ended = alone(Config::default(), |_, host| {
         for _ in 0..1000 {
             let until = host.after(Span::from_us(5));
-            assert!(host.wait("nothing", &Bell::new(), until, || None::<()>).is_none());
+            assert!(host.wait("nothing", &EventCount::new(), until, || None::<()>).is_none());
             assert!(host.now() >= until.expect("a time"));
             // A wait that ends immediately must not leave its deadline in the queue.
-            assert!(host.wait("all", &Bell::new(), host.after(Span::from_secs(9)), || Some(())).is_some());
+            assert!(
+                host.wait("all", &EventCount::new(), host.after(Span::from_secs(9)), || Some(())).is_some()
+            );
         }
         assert_eq!(host.now(), at(5000));
     })
@@ -190,7 +192,7 @@ fn deadlock_is_reported() {
     for config in [Config::default(), thread()] {
         let failure = alone(config, |_, host| {
             host.charge(Span::from_us(2));
-            host.wait("Cq::wait", &Bell::new(), None, || None::<()>);
+            host.wait("Cq::wait", &EventCount::new(), None, || None::<()>);
         })
         .expect_err("a deadlock");
         let Failure::Stuck { waiting, .. } = &failure else { panic!("{failure}") };
@@ -212,7 +214,10 @@ fn a_panic_is_a_failure_that_names_the_rank() {
 fn an_endless_world_ends() {
     let config = Config { max_events: 1000, ..Config::default() };
     let failure = alone(config, |_, host| {
-        while host.wait("a moment", &Bell::new(), host.after(Span::from_ns(50)), || None::<()>).is_none() {}
+        while host
+            .wait("a moment", &EventCount::new(), host.after(Span::from_ns(50)), || None::<()>)
+            .is_none()
+        {}
     })
     .expect_err("no end");
     assert!(matches!(failure, Failure::Endless { .. }), "{failure}");
@@ -289,10 +294,10 @@ fn ranks_may_end_in_any_order() {
                 let _held = held;
                 let host = own.host();
                 let sleep =
-                    |us| host.wait("sleep", &Bell::new(), host.after(Span::from_us(us)), || None::<()>);
+                    |us| host.wait("sleep", &EventCount::new(), host.after(Span::from_us(us)), || None::<()>);
                 match i {
                     0 => drop(sleep(1)),
-                    1 => drop(host.wait("for ever", &Bell::new(), None, || None::<()>)),
+                    1 => drop(host.wait("for ever", &EventCount::new(), None, || None::<()>)),
                     2 => {
                         sleep(5);
                         last.kill();

@@ -320,7 +320,7 @@ type Plan = Arc<Mutex<Option<(SocketAddr, Vec<(&'static str, Vec<u8>)>, [u8; REQ
 const CARD: &str = "model:mt23108-vapi";
 
 fn pause(host: &Host, span: Span) {
-    host.wait("a pause", &host::Bell::new(), host.after(span), || None::<()>);
+    host.wait("a pause", &host::EventCount::new(), host.after(span), || None::<()>);
 }
 
 /// The honest peer: shows the attacker all that it could overhear, and then exchanges messages with rank 0.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use host::{Bell, Lock, Span};
+use host::{EventCount, Lock, Span};
 use verbs::{Buf, Mr, RemoteAddr, SendOp};
 
 use crate::core::Core;
@@ -126,7 +126,12 @@ impl Known {
         while reads < READS || end_of_patience.is_none_or(|end| host.now() < end) {
             reads += 1;
             if reads > READS {
-                host.wait("a member that attaches memory", &Bell::new(), host.after(REST), || None::<()>);
+                host.wait(
+                    "a member that attaches memory",
+                    &EventCount::new(),
+                    host.after(REST),
+                    || None::<()>,
+                );
             }
             let head = block.read(core, VERSION, FIRST - VERSION)?;
             let word = |at: usize| head.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
@@ -220,7 +225,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 // Longer than all reads without a pause take.
-                host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+                host.wait("a processor", &EventCount::new(), host.after(Span::from_ms(20)), || None::<()>);
                 word(VERSION, 8);
             });
             let words = Words::near(memory.clone()).expect("words");

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use host::{Bell, Lock, Span};
+use host::{EventCount, Lock, Span};
 use verbs::{Buf, RemoteAddr};
 
 use crate::comm::group::Group;
@@ -214,7 +214,7 @@ fn patiently(core: &Core, call: &'static str, mut attempt: impl FnMut() -> Resul
             return Err(error);
         }
         let until = core.host().now() + pause;
-        core.host().wait(call, &Bell::new(), Some(until), || {
+        core.host().wait(call, &EventCount::new(), Some(until), || {
             core.with(|engine| {
                 engine.progress(false);
                 None::<()>

@@ -47,12 +47,12 @@ impl CompChannelOps for ChannelInner {
             return report;
         }
         let queues: Vec<_> = unpoisoned(&self.queues).iter().filter_map(Weak::upgrade).collect();
-        let sleepy = self.reports.bell().is_awaited();
+        let sleepy = self.reports.wakeup().has_waiters();
         queues.iter().for_each(|queue| queue.drive(sleepy));
         self.reports.take()
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.reports.bell())
+        Wake::by(self.reports.wakeup())
     }
 }

@@ -118,7 +118,7 @@ impl CqOps for CqInner {
         if got > 0 || wcs.is_empty() {
             return Ok(got);
         }
-        self.drive(self.ring.bell().is_awaited());
+        self.drive(self.ring.wakeup().has_waiters());
         Ok(self.ring.take(wcs))
     }
 
@@ -133,7 +133,7 @@ impl CqOps for CqInner {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        let wake = Wake::by(self.ring.bell());
+        let wake = Wake::by(self.ring.wakeup());
         // From now on nobody may poll, so the NIC thread must be notified of events.
         self.hand_over();
         wake

@@ -102,7 +102,7 @@ impl CmHandle {
         self.device.request_thread(ThreadRequest::Socket(request.clone()));
         let call = if backlog.is_some() { "Cm::listen" } else { "Cm::bind" };
         let host = &shared.host;
-        host.wait(call, request.bell(), host.after(SOCKET_TIMEOUT), || request.take())
+        host.wait(call, request.wakeup(), host.after(SOCKET_TIMEOUT), || request.take())
             .unwrap_or(Err(Error::TimedOut { call }))
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Bell;
+use host::EventCount;
 use verbs::{CmEvent, Result, Screen};
 
 use crate::queues::events::Events;
@@ -66,17 +66,17 @@ pub(crate) struct SocketRequest {
     addr: SocketAddr,
     /// Backlog of a listening socket; `None` for a bound one.
     backlog: Option<u32>,
-    bell: Bell,
+    wakeup: EventCount,
     socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
 }
 
 impl SocketRequest {
     pub(crate) fn new(addr: SocketAddr, backlog: Option<u32>) -> Self {
-        Self { addr, backlog, bell: Bell::new(), socket: Mutex::new(None) }
+        Self { addr, backlog, wakeup: EventCount::new(), socket: Mutex::new(None) }
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &EventCount {
+        &self.wakeup
     }
 
     /// The socket and its address, once it has been created.
@@ -89,6 +89,6 @@ impl SocketRequest {
             Some(backlog) => listen_at(self.addr, backlog),
             None => bind_at(self.addr),
         });
-        self.bell.ring();
+        self.wakeup.notify();
     }
 }

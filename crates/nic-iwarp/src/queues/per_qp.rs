@@ -202,7 +202,7 @@ impl Queues {
     /// Whether a thread sleeps on one of its completion queues or is about to. After [`Queues::note_watched`], either
     /// this sees that thread, or the thread sees the note.
     pub(crate) fn has_sleeper(&self) -> bool {
-        // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
+        // Pairs with the fences of the event count's waiter and of `Completions::arm`: these reads must not move before the
         // note.
         fence(Ordering::SeqCst);
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use host::{Bell, Host, Rate};
+use host::{EventCount, Host, Rate};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
 use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
@@ -82,17 +82,23 @@ impl DeviceOps for DeviceObject {
         let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let key = self.0.net.lock().create_cq(self.0.context, cqe, channel.as_ref().map(|c| c.key))?;
-        Ok(Arc::new(CqObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
+        Ok(Arc::new(CqObject {
+            opened: self.0.clone(),
+            key,
+            cqe,
+            wakeup: EventCount::new(),
+            _channel: channel,
+        }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
         let key = self.0.net.lock().create_cm(self.0.card);
-        Ok(Arc::new(CmObject { opened: self.0.clone(), key, bell: Bell::new() }))
+        Ok(Arc::new(CmObject { opened: self.0.clone(), key, wakeup: EventCount::new() }))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
         let key = self.0.net.lock().create_channel();
-        Ok(Arc::new(ChannelObject { opened: self.0.clone(), key, bell: Bell::new() }))
+        Ok(Arc::new(ChannelObject { opened: self.0.clone(), key, wakeup: EventCount::new() }))
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {

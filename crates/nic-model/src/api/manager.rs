@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Bell, Wake};
+use host::{EventCount, Wake};
 use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
 use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen};
 
@@ -18,7 +18,7 @@ use crate::net::connections::{ChannelEvent, ListenerKey};
 pub(super) struct CmObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
-    pub(super) bell: Bell,
+    pub(super) wakeup: EventCount,
 }
 
 impl CmObject {
@@ -76,7 +76,7 @@ impl CmOps for CmObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -151,14 +151,14 @@ impl Cards {
             let why = "a program is loaded there; choose another port".to_owned();
             return Err(Error::Address { addr: at.socket(), why });
         }
-        let (bell, effects) = (Arc::default(), Effects::default());
+        let (wakeup, effects) = (Arc::default(), Effects::default());
         let firmware = Some(firmware);
-        programs.insert(pid, Loaded { domain, firmware, bell, effects, wants_turn: false, last: None });
+        programs.insert(pid, Loaded { domain, firmware, wakeup, effects, wants_turn: false, last: None });
         Ok(at)
     }
 
-    pub(super) fn bell(&mut self, at: Address) -> Arc<host::Bell> {
-        self.card(at.node).programs[&at.pid].bell.clone()
+    pub(super) fn wakeup(&mut self, at: Address) -> Arc<host::EventCount> {
+        self.card(at.node).programs[&at.pid].wakeup.clone()
     }
 
     /// Removes a program; drop it after releasing the lock of the cards.
@@ -427,7 +427,7 @@ impl Cards {
                 at,
                 domain: loaded.domain,
                 each_match,
-                bell: &loaded.bell,
+                wakeup: &loaded.wakeup,
                 payload_len: message.as_ref().map_or(0, |message| message.len),
                 path,
                 steps,
@@ -500,9 +500,9 @@ impl Cards {
                     let path = chain.path;
                     late.push((ticket, path.at, Effect::Record { extents, record, path }));
                 }
-                Step::Interrupt { bell, ticket } => {
+                Step::Interrupt { wakeup, ticket } => {
                     let at = chain.path.at + if is_nic { costs.interrupt } else { Span::ZERO };
-                    late.push((ticket, at, Effect::Ring(bell)));
+                    late.push((ticket, at, Effect::Notify(wakeup)));
                 }
             }
             if waits {
@@ -677,7 +677,7 @@ impl Cards {
                     loaded.last = Some(path);
                 }
             }
-            Effect::Ring(bell) => bell.ring(),
+            Effect::Notify(wakeup) => wakeup.notify(),
         }
         self.card(at.node).node.signal();
     }

@@ -185,7 +185,7 @@ impl CmOps for CmHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.cm.events.bell())
+        Wake::by(self.cm.events.wakeup())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

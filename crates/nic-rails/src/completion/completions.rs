@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::{Bell, Source as _};
+use host::{EventCount, Source as _};
 use verbs::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
 
 use crate::completion::announced::EventQueue;
@@ -62,8 +62,8 @@ pub(crate) struct Completions {
     /// Whether all completions go through the ring, even with an active poller: the ring is not empty, the program has
     /// asked to be notified, or there may be more completions than the queue has room for.
     by_ring: AtomicBool,
-    pub(crate) bell: Bell,
-    /// The rails' queues are armed for a waiter that sleeps on the bell.
+    pub(crate) wakeup: EventCount,
+    /// The rails' queues are armed for a waiter that sleeps on the event count.
     watched: AtomicBool,
     /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
     watch_requested: AtomicBool,
@@ -92,7 +92,7 @@ impl Completions {
             seen_end: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None, demand: 0 }),
             by_ring: AtomicBool::new(false),
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             watched: AtomicBool::new(false),
             watch_requested: AtomicBool::new(false),
             reports,
@@ -222,7 +222,7 @@ impl Completions {
         if failed {
             self.report();
         }
-        self.shared.host.ring(&self.bell);
+        self.shared.host.notify(&self.wakeup);
     }
 
     /// Whether the completion queue has a channel.
@@ -246,7 +246,7 @@ impl Completions {
 
     fn report_overrun(&self) {
         self.shared.async_event(AsyncEvent::CqError { cq: self.id });
-        self.shared.host.ring(&self.bell);
+        self.shared.host.notify(&self.wakeup);
         self.shared.service.wake();
     }
 
@@ -304,7 +304,7 @@ impl Completions {
         self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
     }
 
-    /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the bell.
+    /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the event count.
     /// Returns whether they were not armed before: completions up to then are not reported, and the caller has to poll.
     pub(crate) fn watch(&self) -> bool {
         let begins = !self.watched.swap(true, Ordering::SeqCst);

@@ -150,7 +150,7 @@ pub(crate) fn progress_channels(device: &Inner) {
             let Some(polling) = device.cq_of_rail(rail, id) else { continue };
             polling.on_report();
             progress_all(device, &polling);
-            if polling.completions.take_watch_request() || polling.completions.bell.is_awaited() {
+            if polling.completions.take_watch_request() || polling.completions.wakeup.has_waiters() {
                 // The report may have been about other completions than those that are waited for.
                 watch(device, &polling);
             }

@@ -145,7 +145,7 @@ impl CompChannelOps for ChannelHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.channel.words.bell)
+        Wake::by(&self.channel.words.wakeup)
     }
 }
 

@@ -124,7 +124,7 @@ impl PeerQp {
         } else {
             self.announce_notify();
         }
-        self.cq.bell.ring_after_fence();
+        self.cq.wakeup.notify_after_fence();
     }
 
     /// Announces notifications, with a full fence. Done once; with a peer that passes no heavy fences, each

@@ -182,7 +182,7 @@ impl Completions {
 
     /// Notifies waiters and the channel that this process has published something here.
     pub(crate) fn notify(&self, solicited: bool) {
-        // Pairs with the fences of the bell's waiter and of `arm`: the checks of both must not move before
+        // Pairs with the fences of the event count's waiter and of `arm`: the checks of both must not move before
         // what was published.
         fence(Ordering::SeqCst);
         self.announce(solicited);
@@ -237,7 +237,7 @@ impl Completions {
     }
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {
-        let wake = Wake::by(&self.words.bell);
+        let wake = Wake::by(&self.words.wakeup);
         self.words.adaptive_fence.register_waiter();
         self.words.asymmetric_notify.fence_before_wait();
         wake

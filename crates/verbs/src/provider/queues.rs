@@ -58,7 +58,7 @@ pub trait CqOps: Any + Send + Sync {
     /// See [`crate::Cq::req_notify`].
     fn req_notify(&self, solicited_only: bool) -> Result<()>;
     /// Arranges that every completion from now on, and every write with [`crate::SendFlags::RING`], wakes a sleeper on
-    /// the returned value. A NIC with a bell returns [`Wake::by`] and notifies it after publishing; hardware is armed
+    /// the returned value. A NIC with an event count returns [`Wake::by`] and notifies it after publishing; hardware is armed
     /// here and returns its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
     /// As [`host::Source::stirs`].
