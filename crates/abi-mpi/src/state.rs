@@ -276,10 +276,10 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
     named.extend(lock(&CHOSEN).clone());
     let tuning = Tuning { algorithms: named, costs: None };
-    let is_crowd = launch.neighbours.and_then(|count| host::real::is_crowd(count as usize));
+    let is_oversubscribed = launch.neighbours.and_then(|count| host::real::is_oversubscribed(count as usize));
     let lane = lane()?;
     let (fast_path, one_sided) = designs()?;
-    Ok(Config { ports, connect, node, addresses, is_crowd, lane, tuning, fast_path, one_sided })
+    Ok(Config { ports, connect, node, addresses, is_oversubscribed, lane, tuning, fast_path, one_sided })
 }
 
 fn set(name: &str) -> Option<String> {

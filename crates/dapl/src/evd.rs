@@ -718,7 +718,7 @@ impl Source for EvdInner {
         self.cq.iter().for_each(|cq| cq.prepare_wait(wakes));
     }
 
-    fn stirs(&self) -> u64 {
-        self.cq.as_ref().map_or(0, Source::stirs)
+    fn progress_count(&self) -> u64 {
+        self.cq.as_ref().map_or(0, Source::progress_count)
     }
 }

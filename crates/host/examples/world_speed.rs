@@ -25,12 +25,12 @@ impl Wire {
     }
 
     fn receive(&self, me: usize, host: &host::Host, wakeup: &EventCount) {
-        let look = || {
+        let attempt = || {
             self.nodes[me].sync();
             host.charge(Span::from_ns(20));
             self.inbox[me].lock().expect("no panic").pop_front()
         };
-        host.wait("receive", wakeup, None, look).expect("no deadline");
+        host.wait("receive", wakeup, None, attempt).expect("no deadline");
     }
 }
 

@@ -107,7 +107,7 @@ impl<T> Biased<T> {
     /// Waits until the threads that are inside now have left. For a caller that has withdrawn a right and then made all
     /// threads execute a full fence: after this, no section that saw the right is still running. The owner stays the
     /// owner.
-    pub fn pass(&self) {
+    pub fn wait_for_holders(&self) {
         let mut turns = 0;
         for flag in [&self.inside, &self.held] {
             while flag.load(Ordering::Acquire) {
@@ -427,7 +427,7 @@ mod tests {
             let (other, passed) = (lock.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
             let said = passed.clone();
             let thread = std::thread::spawn(move || {
-                other.pass();
+                other.wait_for_holders();
                 said.store(true, Ordering::Release);
             });
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -534,7 +534,7 @@ mod loom_tests {
             };
             shared.1.store(false, Ordering::Relaxed);
             heavy();
-            shared.0.pass();
+            shared.0.wait_for_holders();
             // SAFETY: no section that has the right may be running.
             shared.2.with_mut(|p| unsafe { *p += 1 });
             owner.join().unwrap();

@@ -11,7 +11,7 @@
 //! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`Biased`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `plain` | external text with terminal control characters escaped |
-//! | `ahead` | [`fetch_ahead`]: prefetches cache lines |
+//! | `prefetch` | [`prefetch()`]: prefetches cache lines |
 //! | `random` | [`random()`]: unpredictable bits |
 //! | `rng` | [`Rng`]: reproducible numbers from a seed |
 //! | `slots` | [`SlotTable`]: values by key; the key of a removed value stays invalid for a long time |
@@ -20,7 +20,6 @@
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
-mod ahead;
 mod biased;
 pub mod bounded;
 pub mod event_count;
@@ -28,6 +27,7 @@ mod lock;
 mod network;
 mod ops;
 pub mod plain;
+mod prefetch;
 mod random;
 pub mod real;
 mod rng;
@@ -37,12 +37,12 @@ mod spin;
 mod units;
 pub mod world;
 
-pub use ahead::fetch_ahead;
 pub use biased::{Biased, BiasedGuard};
 pub use event_count::EventCount;
 pub use lock::{Held, Lock};
 pub use network::{BadNetwork, Network, is_private, nearest};
-pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
+pub use ops::{ClockKind, Host, HostOps, ProgressHook, Step, Task, WaitLoop};
+pub use prefetch::prefetch;
 pub use random::random;
 pub use rng::{Rng, mix};
 pub use slots::{SlotKey, SlotTable};

@@ -39,7 +39,7 @@ impl<T> Lock<T> {
     /// A free lock that serves waiters in order in virtual time. Otherwise all attempts of one waiter could fall into
     /// the times when others hold the lock, if these take it again and again. In real time it behaves like any other
     /// lock.
-    pub fn in_turn(value: T) -> Self {
+    pub fn fair(value: T) -> Self {
         Self { is_fair: true, ..Self::new(value) }
     }
 
@@ -212,7 +212,7 @@ mod tests {
     fn waiter_is_next() {
         let mut world = World::new(Config::default());
         let node = world.node("machine");
-        let (host, lock) = (node.host(), Arc::new(Lock::in_turn(0)));
+        let (host, lock) = (node.host(), Arc::new(Lock::fair(0)));
         let sleep = |host: &Host, us| {
             assert_eq!(host.poll("a sleep", host.after(Span::from_us(us)), || None::<()>), None);
         };

@@ -64,7 +64,7 @@ pub trait Source {
     /// A counter that changes with any progress that the caller's polls make, even if it only completes part of what
     /// the caller waits for, such as a large message that is read from a socket piece by piece. A wait does not count
     /// as idle while this changes.
-    fn stirs(&self) -> u64 {
+    fn progress_count(&self) -> u64 {
         0
     }
 }
@@ -80,8 +80,8 @@ impl<S: Source + ?Sized> Source for &S {
         S::prepare_wait(self, wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        S::stirs(self)
+    fn progress_count(&self) -> u64 {
+        S::progress_count(self)
     }
 }
 
@@ -90,8 +90,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         S::prepare_wait(self, wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        S::stirs(self)
+    fn progress_count(&self) -> u64 {
+        S::progress_count(self)
     }
 }
 
@@ -101,8 +101,8 @@ impl<A: Source, B: Source> Source for (A, B) {
         self.1.prepare_wait(wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        self.0.stirs().wrapping_add(self.1.stirs())
+    fn progress_count(&self) -> u64 {
+        self.0.progress_count().wrapping_add(self.1.progress_count())
     }
 }
 
@@ -181,7 +181,7 @@ impl Source for WaitSet {
         self.sources.iter().for_each(|source| source.prepare_wait(wakes));
     }
 
-    fn stirs(&self) -> u64 {
-        self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.stirs()))
+    fn progress_count(&self) -> u64 {
+        self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.progress_count()))
     }
 }

@@ -33,7 +33,7 @@ struct Inner {
     host: Host,
     engine: Lock<Engine>,
     /// Waiting threads share cores.
-    is_crowd: AtomicBool,
+    is_oversubscribed: AtomicBool,
     /// Never locked while the engine's lock is held.
     specials: Lock<Table<Special>>,
     bootstrap: BootstrapHandle,
@@ -94,11 +94,11 @@ impl Core {
         if let Some(portals) = &portals {
             sources.add(portals.source().clone());
         }
-        let engine = Lock::in_turn(Engine::new(host, bootstrap.rank(), transport, portals));
+        let engine = Lock::fair(Engine::new(host, bootstrap.rank(), transport, portals));
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,
-            is_crowd: AtomicBool::new(false),
+            is_oversubscribed: AtomicBool::new(false),
             specials: Lock::default(),
             bootstrap: BootstrapHandle(bootstrap),
             tuning,
@@ -171,14 +171,14 @@ impl Core {
     }
 
     /// Sets whether waiting threads share cores.
-    pub(crate) fn expect_crowd(&self, is_crowd: bool) {
-        self.0.is_crowd.store(is_crowd, Ordering::Relaxed);
+    pub(crate) fn set_oversubscribed(&self, is_oversubscribed: bool) {
+        self.0.is_oversubscribed.store(is_oversubscribed, Ordering::Relaxed);
     }
 
     /// How many times to poll in a row for another process's store: `most` if each thread has a core of its own.
     #[inline]
     pub(crate) fn looks(&self, most: u32) -> u32 {
-        if self.0.is_crowd.load(Ordering::Relaxed) { 1 } else { most }
+        if self.0.is_oversubscribed.load(Ordering::Relaxed) { 1 } else { most }
     }
 
     /// Locks a lock of this process.
@@ -202,7 +202,7 @@ impl Core {
 
     /// Makes progress, and calls `look` once.
     pub(crate) fn test<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
-        self.0.host.glance();
+        self.0.host.charge_poll();
         self.with(|engine| {
             engine.progress(false);
             look(engine)
@@ -397,8 +397,8 @@ impl Source for Sources<'_> {
         self.armed.set(true);
     }
 
-    fn stirs(&self) -> u64 {
-        self.all.stirs()
+    fn progress_count(&self) -> u64 {
+        self.all.progress_count()
     }
 }
 

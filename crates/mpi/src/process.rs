@@ -53,9 +53,9 @@ pub struct Config {
     /// Addresses of this host, at most six; more are ignored. Ports whose address is `0.0.0.0` or `::` listen at each address.
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
-    /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
+    /// immediately; if not, they spin for longer ([`Host::set_oversubscribed`]), since a polling thread does a NIC's work itself. Ignored
     /// with [`Lane::Portals`], since the thread of its NIC needs cores, too.
-    pub is_crowd: Option<bool>,
+    pub is_oversubscribed: Option<bool>,
     /// The layer that carries messages; the same for all processes of a job.
     pub lane: Lane,
     /// The parameters by which collective algorithms are chosen; those of process 0 apply to all.
@@ -90,8 +90,10 @@ impl Process {
                 format_args!("rank {rank} does not exist in a job of {size}"),
             ));
         }
-        let is_crowd = config.is_crowd.filter(|_| config.lane == Lane::Verbs);
-        is_crowd.into_iter().for_each(|is_crowd| host.expect_crowd(is_crowd));
+        let is_oversubscribed = config.is_oversubscribed.filter(|_| config.lane == Lane::Verbs);
+        is_oversubscribed
+            .into_iter()
+            .for_each(|is_oversubscribed| host.set_oversubscribed(is_oversubscribed));
         config.tuning.tell(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;
@@ -108,7 +110,7 @@ impl Process {
             _ => None,
         };
         let core = Core::new(host, bootstrap, transport, portals, (tuning, config.one_sided));
-        core.expect_crowd(is_crowd == Some(true));
+        core.set_oversubscribed(is_oversubscribed == Some(true));
         let world = Comm::new(&core, Some(Context::new(0, 0)), Group::of_all(size), None, None)?;
         let alone = Comm::new(&core, Some(Context::new(rank, 1)), Group::new(vec![rank])?, None, None)?;
         world.set_name("MPI_COMM_WORLD")?;

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Chore, Host, Wake};
+use host::{Host, ProgressHook, Wake};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Result, SrqInit, WriteOrder};
 
@@ -40,8 +40,8 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let attr = attributes(dm_size, files, config);
     let inner = Arc::new(DeviceInner::new(Shared::new(host, fork_guard, config)?, attr));
     nic::start(&inner)?;
-    let chore: Arc<dyn Chore> = inner.clone();
-    host.add_chore(Arc::downgrade(&chore));
+    let hook: Arc<dyn ProgressHook> = inner.clone();
+    host.add_progress_hook(Arc::downgrade(&hook));
     let name = config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}"));
     Ok(verbs::Device::new(Arc::new(IwarpDevice { inner, name })))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use host::Chore;
+use host::ProgressHook;
 use verbs::provider::Numbers;
 use verbs::{DeviceAttr, Result};
 
@@ -166,9 +166,9 @@ impl DeviceInner {
     }
 }
 
-impl Chore for DeviceInner {
+impl ProgressHook for DeviceInner {
     /// Drives the connections, because a program that polls memory waits for their data.
-    fn turn(&self) {
+    fn progress(&self) {
         if self.shared.fork_guard.is_elsewhere() {
             return;
         }

@@ -261,8 +261,8 @@ impl Source for Waiter<'_> {
         self.register();
     }
 
-    fn stirs(&self) -> u64 {
-        self.inner.source().stirs()
+    fn progress_count(&self) -> u64 {
+        self.inner.source().progress_count()
     }
 }
 
@@ -336,7 +336,7 @@ impl Node {
             uid,
             me,
             matcher,
-            exchange: Lock::in_turn(exchange),
+            exchange: Lock::fair(exchange),
             sources,
             wakeup,
             waiting: AtomicU32::new(0),
@@ -396,8 +396,8 @@ impl Source for Node {
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }
 
-    fn stirs(&self) -> u64 {
-        self.0.inner.source().stirs()
+    fn progress_count(&self) -> u64 {
+        self.0.inner.source().progress_count()
     }
 }
 
@@ -493,7 +493,7 @@ impl Ni {
 
     /// Makes progress, then runs `act` on the engine; `None` if the interface is closed.
     pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
-        self.inner().host.glance();
+        self.inner().host.charge_poll();
         self.look(act)
     }
 

@@ -143,7 +143,7 @@ impl World {
                 world.run_program(Some(device));
                 // A call takes some time even without charges: otherwise programs that retry would keep others from
                 // running.
-                world.host.glance();
+                world.host.charge_poll();
             }
         };
         self.host.spawn("a NIC's processor", None, body).expect("another rank");

@@ -30,7 +30,7 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
 /// Whether `processes` processes of this host, including this one, outnumber their cores; `None` if the kernel does not
 /// report the cores. The processes are assumed to be bound to different cores if there are enough cores, and otherwise
 /// to have the same number of allowed cores as this one.
-pub fn is_crowd(processes: usize) -> Option<bool> {
+pub fn is_oversubscribed(processes: usize) -> Option<bool> {
     let online =
         bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| parse_core_list(&list));
     let allowed = allowed_cores().len();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn processes_outnumber_cores() {
-        for (processes, allowed, online, is_crowd) in [
+        for (processes, allowed, online, is_oversubscribed) in [
             (1, 1, 1, false),
             (2, 1, 1, true),
             (2, 2, 2, false),
@@ -89,11 +89,11 @@ mod tests {
         ] {
             assert_eq!(
                 outnumber(processes, allowed, online),
-                is_crowd,
+                is_oversubscribed,
                 "{processes} on {allowed} of {online}"
             );
         }
-        assert!(is_crowd(usize::MAX >> 20).is_none_or(|is_crowd| is_crowd));
+        assert!(is_oversubscribed(usize::MAX >> 20).is_none_or(|is_oversubscribed| is_oversubscribed));
     }
 
     #[test]

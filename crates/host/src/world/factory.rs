@@ -12,7 +12,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::config::{Config, Factory};
 use super::shared::Shared;
 use super::suspend::{Baton, Body, Holder, Suspender, ThreadMark};
-use crate::ahead::LINE;
+use crate::prefetch::LINE;
 
 /// A rank's stack and its execution.
 pub(super) enum RankContext {

@@ -41,7 +41,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::ahead::{LINE, fetch_ahead};
+use crate::prefetch::{LINE, prefetch};
 use crate::spin::SpinGuard;
 pub use actor::{Actor, ActorId};
 pub use config::{Config, Factory};
@@ -150,13 +150,13 @@ impl World {
             if state.events > self.config.max_events {
                 return Err(Failure::Endless { time: state.now, waiting: state.waiting() });
             }
-            self.fetch_ahead(&state);
+            self.prefetch(&state);
             state = self.handle(&shared, state, event)?;
         }
     }
 
     /// Prefetches the data of ranks that are resumed soon.
-    fn fetch_ahead(&self, state: &State) {
+    fn prefetch(&self, state: &State) {
         if state.ranks.len() < PREFETCH_MIN_RANKS || !state.events.is_multiple_of(PREFETCH_BATCH as u64) {
             return;
         }
@@ -166,7 +166,7 @@ impl World {
             self.contexts.get(rank).into_iter().for_each(fetch);
         }
         for rank in ahead(STACK_AHEAD) {
-            fetch_ahead(state.ranks[rank].suspended_at.wrapping_sub(STACK_BELOW), STACK_LINES);
+            prefetch(state.ranks[rank].suspended_at.wrapping_sub(STACK_BELOW), STACK_LINES);
         }
     }
 
@@ -224,5 +224,5 @@ impl World {
 
 /// Prefetches all of a value.
 fn fetch<T>(value: &T) {
-    fetch_ahead(std::ptr::from_ref(value).addr(), size_of::<T>().div_ceil(LINE));
+    prefetch(std::ptr::from_ref(value).addr(), size_of::<T>().div_ceil(LINE));
 }

@@ -8,7 +8,7 @@ use super::costs::HostCosts;
 use super::queue::Event;
 use super::shared::Shared;
 use super::timeline::Timeline;
-use crate::ops::Turn;
+use crate::ops::WaitLoop;
 use crate::{ClockKind, Host, HostOps, Span, Step, Task, Time, Wakes};
 
 /// A simulated machine; cheap to clone.
@@ -141,22 +141,22 @@ impl HostOps for Node {
 
     /// The first turn measures the cost of a poll. Later ones wait for a signal on the rank's nodes, and return at the
     /// first instant at which continuous polling would have seen it.
-    fn relax(&self, turn: &mut Turn) -> bool {
+    fn pause(&self, wait: &mut WaitLoop) -> bool {
         let mut state = self.shared.synced();
         let Some(rank) = state.current else {
             drop(state);
-            panic!("{} waits in an event, but only ranks can wait", turn.call);
+            panic!("{} waits in an event, but only ranks can wait", wait.call);
         };
         let signals = state.signals(rank);
         let local = state.clock();
-        let overdue = turn.deadline.is_some_and(|at| at <= local);
+        let overdue = wait.deadline.is_some_and(|at| at <= local);
         let last_poll = std::mem::replace(&mut state.ranks[rank].last_poll, local);
         let unseen = std::mem::replace(&mut state.ranks[rank].last_signals, signals) != signals;
-        if state.ending || overdue || unseen || turn.count == 0 {
+        if state.ending || overdue || unseen || wait.count == 0 {
             return true;
         }
-        let grid = local.since(last_poll).max(state.nodes[self.index].costs.look);
-        state.park(rank, turn.call, grid, turn.deadline);
+        let grid = local.since(last_poll).max(state.nodes[self.index].costs.poll);
+        state.park(rank, wait.call, grid, wait.deadline);
         self.shared.suspend(state, rank);
         let mut state = self.shared.lock();
         let (signals, local) = (state.signals(rank), state.clock());
@@ -164,13 +164,13 @@ impl HostOps for Node {
         true
     }
 
-    fn tired(&self, _turn: &Turn) -> bool {
+    fn should_sleep(&self, _wait: &WaitLoop) -> bool {
         false
     }
 
-    fn sleep(&self, _wakes: &Wakes<'_>, _turn: &Turn) {}
+    fn sleep(&self, _wakes: &Wakes<'_>, _wait: &WaitLoop) {}
 
-    fn learn(&self, _slept: Span) {}
+    fn record_sleep(&self, _slept: Span) {}
 
     /// Starts a rank of the same machine, on a processor of its own; it also belongs to all nodes of the rank that
     /// spawns it.
@@ -204,9 +204,9 @@ impl HostOps for Node {
         }))
     }
 
-    fn glance(&self) {
-        let look = self.shared.lock().nodes[self.index].costs.look;
-        self.charge(look);
+    fn charge_poll(&self) {
+        let poll = self.shared.lock().nodes[self.index].costs.poll;
+        self.charge(poll);
         self.shared.sync();
     }
 

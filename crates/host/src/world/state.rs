@@ -231,8 +231,8 @@ impl State {
         let r = &mut self.ranks[rank];
         let Phase::Parked { grid, deadline } = r.phase else { return };
         let behind = now.since(r.local).as_ps();
-        let looks = behind.div_ceil(grid.as_ps().max(1));
-        let mut at = r.local + grid * looks;
+        let polls = behind.div_ceil(grid.as_ps().max(1));
+        let mut at = r.local + grid * polls;
         if let Some(deadline) = deadline {
             at = at.min(deadline.max(now));
         }

@@ -41,12 +41,12 @@ impl Wire {
 
     fn receive(&self, at: usize) -> u64 {
         let host = self.nodes[at].host();
-        let look = || {
+        let attempt = || {
             self.nodes[at].sync();
             host.charge(Span::from_ns(20));
             self.inbox[at].lock().unwrap().pop_front()
         };
-        host.wait("receive", &EventCount::new(), None, look).expect("no deadline")
+        host.wait("receive", &EventCount::new(), None, attempt).expect("no deadline")
     }
 }
 
@@ -128,13 +128,13 @@ fn wait_resumes_at_first_poll_after_the_change() {
             let set = Arc::new(Set(node.clone(), AtomicU64::new(0)));
             let timeline = node.timeline();
             timeline.at(at(10), timeline.add_actor(set.clone()), 0);
-            let look = || {
+            let attempt = || {
                 node.sync();
                 let seen = set.1.load(Ordering::Relaxed) == 1;
                 host.charge(Span::from_us(3));
                 seen.then_some(())
             };
-            host.poll("a change", None, look).expect("no deadline");
+            host.poll("a change", None, attempt).expect("no deadline");
             assert_eq!(host.now(), at(15), "seen by the poll from 12 to 15 us");
         })
         .expect("an end");
@@ -145,24 +145,24 @@ fn wait_resumes_at_first_poll_after_the_change() {
 /// Goal: a caller that only tests, in its own loop, lets other ranks run and pays for each poll. Method: another rank
 /// sets a word at 10 us; polls cost 4 us.
 #[test]
-fn glance_lets_time_pass() {
+fn charge_poll_lets_time_pass() {
     for config in [Config::default(), thread()] {
         let ended = alone(config, |node, host| {
-            node.set_costs(HostCosts { look: Span::from_us(4), ..HostCosts::default() });
+            node.set_costs(HostCosts { poll: Span::from_us(4), ..HostCosts::default() });
             let word = Arc::new(AtomicU64::new(0));
             let (set, own) = (word.clone(), host.clone());
             let body = move || {
                 own.charge(Span::from_us(10));
-                own.glance();
+                own.charge_poll();
                 set.store(1, Ordering::Relaxed);
             };
             let task = host.spawn("setter", None, body).expect("a rank");
-            let mut looks = 0;
+            let mut polls = 0;
             while word.load(Ordering::Relaxed) == 0 {
-                host.glance();
-                looks += 1;
+                host.charge_poll();
+                polls += 1;
             }
-            assert_eq!((looks, host.now()), (4, at(16)), "the word was set at 14 us");
+            assert_eq!((polls, host.now()), (4, at(16)), "the word was set at 14 us");
             task.join();
         });
         ended.expect("an end");
@@ -264,8 +264,8 @@ fn spawned_task_shares_the_nodes_of_its_parent() {
         timeline.at(at(10), timeline.add_actor(set.clone()), 0);
         let own = host.clone();
         let wait = move || {
-            let look = || (set.1.load(Ordering::Relaxed) == 1).then_some(());
-            own.poll("a change elsewhere", None, look).expect("no deadline");
+            let attempt = || (set.1.load(Ordering::Relaxed) == 1).then_some(());
+            own.poll("a change elsewhere", None, attempt).expect("no deadline");
             assert!(own.now() < at(11));
         };
         host.spawn("beside", None, wait).expect("a task").join();

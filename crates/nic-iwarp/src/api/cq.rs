@@ -139,7 +139,7 @@ impl CqOps for CqInner {
         wake
     }
 
-    fn stirs(&self) -> u64 {
+    fn progress_count(&self) -> u64 {
         self.ring.progress_count()
     }
 }

@@ -110,7 +110,7 @@ impl Calls {
     /// The processor costs of work other than calls of the card.
     pub(crate) fn processor(&self) -> HostCosts {
         HostCosts {
-            look: self.look,
+            poll: self.look,
             copy: self.copy,
             copy_ps_per_byte: self.copy_ps_per_byte,
             fork: self.fork,

@@ -98,7 +98,7 @@ impl CqOps for CqHandle {
         Wake::by(&self.polling.completions.wakeup)
     }
 
-    fn stirs(&self) -> u64 {
-        self.polling.completions.stirs()
+    fn progress_count(&self) -> u64 {
+        self.polling.completions.progress_count()
     }
 }

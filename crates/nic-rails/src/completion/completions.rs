@@ -300,8 +300,8 @@ impl Completions {
     }
 
     /// Changes when polling makes progress on a rail.
-    pub(crate) fn stirs(&self) -> u64 {
-        self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.stirs()))
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.of_rails.iter().fold(0, |sum, of_rail| sum.wrapping_add(of_rail.cq.progress_count()))
     }
 
     /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the event count.

@@ -178,7 +178,7 @@ impl PeerQp {
     #[inline]
     pub(crate) fn fetch_next_receive(&self) {
         if let Some(recvs) = &self.recvs {
-            host::fetch_ahead(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
+            host::prefetch(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
         }
     }
 

@@ -140,7 +140,7 @@ impl<T> ReaderLock<T> {
 
     /// Waits, after [`super::fence::heavy`], until the thread that is inside now has left.
     pub fn wait_for_reader(&self) {
-        self.lock.pass();
+        self.lock.wait_for_holders();
     }
 
     /// Resets the mark, see [`ReaderMark::erase`].

@@ -61,8 +61,8 @@ pub trait CqOps: Any + Send + Sync {
     /// the returned value. A NIC with an event count returns [`Wake::by`] and notifies it after publishing; hardware is armed
     /// here and returns its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
-    /// As [`host::Source::stirs`].
-    fn stirs(&self) -> u64 {
+    /// As [`host::Source::progress_count`].
+    fn progress_count(&self) -> u64 {
         0
     }
 }

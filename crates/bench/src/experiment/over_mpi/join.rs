@@ -47,8 +47,8 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
     });
     // Ranks wait as a launcher would configure them, or as processes that may have no core of their own.
     let is_real = session.device.host().node().is_none();
-    let is_crowd = if is_real { verbs::host::real::is_crowd(ranks as usize) } else { None };
-    let config = Config { connect, is_crowd, ..config(session)? };
+    let is_oversubscribed = if is_real { verbs::host::real::is_oversubscribed(ranks as usize) } else { None };
+    let config = Config { connect, is_oversubscribed, ..config(session)? };
     let starting = relay.clone();
     let body = move || {
         let started = Process::start(&starting.host, &config, starting.clone());
