@@ -25,13 +25,13 @@ fn in_a_world(body: Body) -> Ended {
 
 fn in_a_world_of(card: &'static str, body: Body) -> Ended {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("a"), world.node("b"));
+    let (a, b) = (world.add_node("a"), world.add_node("b"));
     let hosts = [a.host(), b.host()];
     let rank = move || {
         let [a, b] = hosts.map(|host| fabric::open(card, &host).expect("a card"));
         body(&Pair::new(&a, &b, QUAL));
     };
-    world.rank("driver", &[&a, &b], rank).expect("a rank");
+    world.spawn("driver", &[&a, &b], rank).expect("a fiber");
     world.run().unwrap_or_else(|failure| panic!("{failure}"))
 }
 

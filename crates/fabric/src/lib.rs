@@ -144,11 +144,11 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
         return Ok(open(name, &host::real::host())?.attr().clone());
     }
     let mut world = World::new(world::Config::default());
-    let (node, name, (tell, told)) = (world.node("node"), name.to_owned(), mpsc::channel());
+    let (node, name, (tell, told)) = (world.add_node("node"), name.to_owned(), mpsc::channel());
     let host = node.host();
     let look = move || drop(tell.send(open(&name, &host).map(|device| device.attr().clone())));
     world
-        .rank("rank", &[&node], look)
+        .spawn("rank", &[&node], look)
         .and_then(|()| world.run())
         .map_err(|failure| Error::system("a world for the device", std::io::Error::other(failure)))?;
     told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?

@@ -1,7 +1,7 @@
 //! [`Lock`]: a lock that its holder may keep while it calls something that suspends it.
 //!
-//! In virtual time a post may suspend the rank that posts, and other ranks of the same thread run meanwhile. These must
-//! wait through the host: a rank that spun for the lock would keep its holder from ever releasing it.
+//! In virtual time a post may suspend the fiber that posts, and other fibers of the same thread run meanwhile. These must
+//! wait through the host: a fiber that spun for the lock would keep its holder from ever releasing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use crate::biased::{Biased, BiasedGuard};
 #[derive(Debug, Default)]
 pub struct Lock<T> {
     value: Biased<T>,
-    /// A rank waits for the lock. Always false in real time, where no holder is suspended.
+    /// A fiber waits for the lock. Always false in real time, where no holder is suspended.
     has_waiters: AtomicBool,
-    /// Whether ranks get the lock in the order in which they asked for it.
+    /// Whether fibers get the lock in the order in which they asked for it.
     is_fair: bool,
-    /// Numbers of ranks that have queued for it, and that have been served, so far.
+    /// Numbers of fibers that have queued for it, and that have been served, so far.
     queued: AtomicU64,
     served: AtomicU64,
 }
@@ -43,7 +43,7 @@ impl<T> Lock<T> {
         Self { is_fair: true, ..Self::new(value) }
     }
 
-    /// Takes the lock, after the ranks that queued before.
+    /// Takes the lock, after the fibers that queued before.
     ///
     /// # Panics
     /// If the world of the caller ends before the holder releases the lock.
@@ -91,7 +91,7 @@ impl<T> Lock<T> {
         let guard =
             host.poll("Lock::lock", None, attempt).expect("the holder releases it before the world ends");
         self.served.store(turn + 1, Ordering::Relaxed);
-        // Other ranks that wait in an enclosing call check again for what has happened meanwhile.
+        // Other fibers that wait in an enclosing call check again for what has happened meanwhile.
         host.signal();
         self.held(guard, host)
     }
@@ -121,7 +121,7 @@ impl<T> DerefMut for Held<'_, T> {
     }
 }
 
-/// Notifies waiting ranks, when dropped, that the lock is free.
+/// Notifies waiting fibers, when dropped, that the lock is free.
 #[derive(Debug)]
 struct WaiterNotice<'a> {
     has_waiters: &'a AtomicBool,
@@ -143,7 +143,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::world::{Config, Factory, World};
+    use crate::world::{Config, FiberKind, World};
     use crate::{Span, Task};
 
     fn count(
@@ -183,35 +183,35 @@ mod tests {
         assert!(lock.try_lock(&host).is_some());
     }
 
-    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five ranks sleeps
+    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five fibers sleeps
     /// while it holds the lock; with both factories, which give the same trace.
     #[test]
-    fn ranks_take_turns_though_the_holder_sleeps() {
-        let run = |factory| {
-            let mut world = World::new(Config { factory, ..Config::default() });
-            let node = world.node("machine");
+    fn fibers_take_turns_though_the_holder_sleeps() {
+        let run = |fiber_kind| {
+            let mut world = World::new(Config { fiber_kind, ..Config::default() });
+            let node = world.add_node("machine");
             let host = node.host();
-            let rank = move || {
+            let fiber = move || {
                 let sleep = |host: &Host| {
                     assert_eq!(host.poll("a sleep", host.after(Span::from_us(3)), || None::<()>), None);
                 };
                 assert_eq!(count(&host, 5, 20, sleep), 100);
             };
-            world.rank("parent", &[&node], rank).expect("a rank");
+            world.spawn("parent", &[&node], fiber).expect("a fiber");
             world.run().expect("an end")
         };
-        let ended = run(Factory::Coroutine);
+        let ended = run(FiberKind::Coroutine);
         assert!(ended.time >= crate::Time::ZERO + Span::from_us(3) * 100, "they slept at the same time");
-        assert_eq!(ended, run(Factory::Thread));
+        assert_eq!(ended, run(FiberKind::Thread));
     }
 
-    /// Goal: a waiter gets the lock although another rank takes it again and again. Method: the other rank sleeps only
+    /// Goal: a waiter gets the lock although another fiber takes it again and again. Method: the other fiber sleeps only
     /// while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the first
     /// of a hundred sections.
     #[test]
     fn waiter_is_next() {
         let mut world = World::new(Config::default());
-        let node = world.node("machine");
+        let node = world.add_node("machine");
         let (host, lock) = (node.host(), Arc::new(Lock::fair(0)));
         let sleep = |host: &Host, us| {
             assert_eq!(host.poll("a sleep", host.after(Span::from_us(us)), || None::<()>), None);
@@ -228,8 +228,8 @@ mod tests {
             sleep(&host, 5);
             assert_eq!(*lock.lock(&host), 1);
         };
-        world.rank("greedy", &[&node], take).expect("a rank");
-        world.rank("waiting", &[&node], wait).expect("a rank");
+        world.spawn("greedy", &[&node], take).expect("a fiber");
+        world.spawn("waiting", &[&node], wait).expect("a fiber");
         world.run().expect("an end");
     }
 }

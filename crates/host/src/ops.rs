@@ -27,7 +27,7 @@ impl fmt::Display for ClockKind {
     }
 }
 
-/// A thread or rank started by [`Host::spawn`]; dropped without [`Task::join`], it is detached.
+/// A thread or fiber started by [`Host::spawn`]; dropped without [`Task::join`], it is detached.
 pub struct Task(pub(crate) Box<dyn FnOnce() + Send>);
 
 impl Task {
@@ -95,11 +95,11 @@ pub trait HostOps: Send + Sync {
     fn now(&self) -> Time;
     /// What the clock counts.
     fn clock(&self) -> ClockKind;
-    /// Spends `span` of this rank's processor time: nothing in real time, where time passes anyway.
+    /// Spends `span` of this fiber's processor time: nothing in real time, where time passes anyway.
     fn charge(&self, span: Span);
-    /// Spends the time that copying `len` bytes takes this rank: nothing in real time, where the copy itself takes it.
+    /// Spends the time that copying `len` bytes takes this fiber: nothing in real time, where the copy itself takes it.
     fn charge_copy(&self, len: u64);
-    /// Spends the time that handing work to another thread and joining it takes this rank: nothing in real time, where
+    /// Spends the time that handing work to another thread and joining it takes this fiber: nothing in real time, where
     /// this takes the time itself.
     fn charge_fork(&self) {}
     /// Spends the time of `n` steps of a library: nothing in real time.
@@ -122,7 +122,7 @@ pub trait HostOps: Send + Sync {
     -> std::io::Result<Task>;
     /// Charges one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time itself.
     fn charge_poll(&self) {}
-    /// Notifies ranks of this machine that something has happened, so that they poll again. Nothing in real time, where
+    /// Notifies fibers of this machine that something has happened, so that they poll again. Nothing in real time, where
     /// waiters poll by themselves or sleep on an [`EventCount`].
     fn signal(&self) {}
     /// Calls a hook between two polls of [`Host::poll`], for as long as the hook is alive. Kinds of time whose
@@ -246,7 +246,7 @@ impl Host {
     }
 
     /// Wakes all waiters on `wakeup`, in either kind of time. Publish what they wait for *before* this. Code above the
-    /// NICs uses this and not [`EventCount::notify`], which does not wake ranks in virtual time.
+    /// NICs uses this and not [`EventCount::notify`], which does not wake fibers in virtual time.
     #[inline]
     pub fn notify(&self, wakeup: &EventCount) {
         wakeup.notify();

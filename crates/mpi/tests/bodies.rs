@@ -1100,7 +1100,7 @@ fn everybody_asks_those_below(process: &Process) {
 
 #[test]
 fn threads_and_coroutines_give_the_same_world() {
-    use verbs::host::world::Factory;
-    let run = |factory| Play { factory, ..Play::new(4) }.run(whoever_sends_is_received_from);
-    assert_eq!(run(Factory::Coroutine), run(Factory::Thread));
+    use verbs::host::world::FiberKind;
+    let run = |fiber_kind| Play { fiber_kind, ..Play::new(4) }.run(whoever_sends_is_received_from);
+    assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread));
 }

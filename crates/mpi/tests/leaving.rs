@@ -156,12 +156,12 @@ fn pipes(hosts: &[Host]) -> Vec<Vec<PipeEnd>> {
 /// Runs processes in virtual time, each on its own machine.
 fn in_a_world(way: Way, seed: u64, bodies: &[Body]) -> Ended {
     let mut world = World::new(world::Config { seed, stack: 1 << 20, ..world::Config::default() });
-    let nodes: Vec<_> = (0..bodies.len()).map(|me| world.node(&format!("node-{me}"))).collect();
+    let nodes: Vec<_> = (0..bodies.len()).map(|me| world.add_node(&format!("node-{me}"))).collect();
     let hosts: Vec<Host> = nodes.iter().map(|node| node.host()).collect();
     for (me, ((body, ends), host)) in bodies.iter().zip(pipes(&hosts)).zip(hosts).enumerate() {
         let body = *body;
         let run = move || live(way, me, &host, seed, ends, body);
-        world.rank(&format!("process-{me}"), &[&nodes[me]], run).expect("a rank");
+        world.spawn(&format!("process-{me}"), &[&nodes[me]], run).expect("a fiber");
     }
     world.run().unwrap_or_else(|failure| panic!("{way:?}, seed {seed}: {failure}"))
 }

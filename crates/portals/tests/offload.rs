@@ -104,10 +104,10 @@ fn process(port: &Offload, own: usize, other: usize) -> Process {
 fn run(ranks: usize, body: impl Fn(usize, &Node) + Send + Sync + 'static) -> Ended {
     let mut world = World::new(Config::default());
     let body = Arc::new(body);
-    let nodes: Vec<Node> = (0..ranks).map(|rank| world.node(&format!("node {rank}"))).collect();
+    let nodes: Vec<Node> = (0..ranks).map(|rank| world.add_node(&format!("node {rank}"))).collect();
     for (rank, node) in nodes.iter().enumerate() {
         let (body, node) = (body.clone(), node.clone());
-        world.rank(&format!("rank {rank}"), &[&node.clone()], move || body(rank, &node)).expect("a rank");
+        world.spawn(&format!("rank {rank}"), &[&node.clone()], move || body(rank, &node)).expect("a fiber");
     }
     world.run().expect("every rank ends")
 }

@@ -359,7 +359,7 @@ fn world(seed: u64) -> u64 {
     let (board, plan) = (Board::new(2), Plan::default());
     let refused = Arc::new(Mutex::new((0, Vec::new())));
     for rank in 0..2 {
-        let node = world.node("node");
+        let node = world.add_node("node");
         let (host, board, plan, refused) = (node.host(), board.clone(), plan.clone(), refused.clone());
         let body = move || {
             let process = start(&host, &board, rank, fabric::open(CARD, &host).expect("a card"));
@@ -374,11 +374,11 @@ fn world(seed: u64) -> u64 {
             *refused.lock().expect("no panic") =
                 (process.gauge(Gauge::ConnectionsRefused), process.connected());
         };
-        world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
+        world.spawn(&format!("rank-{rank}"), &[&node], body).expect("a fiber");
     }
-    let node = world.node("node");
+    let node = world.add_node("node");
     let host = node.host();
-    world.rank("attacker", &[&node], move || attack(&host, &plan, seed)).expect("a rank");
+    world.spawn("attacker", &[&node], move || attack(&host, &plan, seed)).expect("a fiber");
     let ended = world.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     let (count, connected) = refused.lock().expect("no panic").clone();
     assert_eq!((count, connected), (13, vec![(1, false)]), "seed {seed}");

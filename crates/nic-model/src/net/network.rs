@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use host::world::{ActorId, Node, Timeline};
+use host::world::{HandlerId, Node, Timeline};
 use host::{Span, Time};
 use verbs::provider::QpParts;
 use verbs::{
@@ -81,8 +81,8 @@ impl Network {
     }
 
     /// The network has become an event handler of its world.
-    pub(super) fn begin(&mut self, actor: ActorId) {
-        self.agenda.begin(actor);
+    pub(super) fn begin(&mut self, handler: HandlerId) {
+        self.agenda.begin(handler);
         self.faults.begin(&self.agenda);
     }
 

@@ -445,7 +445,7 @@ fn finish(rank: Rank, own: usize, ranks: usize, ended: &Mutex<usize>, sums: Vec<
 pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
     let ranks = 2 + (seed % 3) as usize;
     let mut world = World::new(Config { seed, ..Config::default() });
-    let machines: Vec<Machine> = (0..ranks).map(|rank| world.node(&format!("node {rank}"))).collect();
+    let machines: Vec<Machine> = (0..ranks).map(|rank| world.add_node(&format!("node {rank}"))).collect();
     let reports = Arc::new(Mutex::new(Vec::new()));
     let ended = Arc::new(Mutex::new(0));
     for (own, machine) in machines.iter().enumerate() {
@@ -454,7 +454,7 @@ pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
             let report = play(&machine, card, (seed, own, ranks), &ended);
             reports.lock().expect("no panic").push((own, report));
         };
-        world.rank(&format!("rank {own}"), &[&machines[own]], body).expect("a rank");
+        world.spawn(&format!("rank {own}"), &[&machines[own]], body).expect("a fiber");
     }
     let outcome = world.run()?;
     let mut reports = std::mem::take(&mut *reports.lock().expect("no panic"));

@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn ranks_do_what_they_are_told_once() {
         let mut world = World::new(world::Config::default());
-        let node = world.node("node");
+        let node = world.add_node("node");
         let host = node.host();
-        world.rank("rank", &[&node], move || play(&host)).expect("a rank");
+        world.spawn("rank", &[&node], move || play(&host)).expect("a fiber");
         world.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
