@@ -4,7 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Host, ProgressHook, Wake};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::provider::{
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast,
+};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Result, SrqInit, WriteOrder};
 
 use crate::api::channel::ChannelInner;
@@ -69,7 +71,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
-        write_ring: true,
+        write_notify: true,
         maps_peers: false,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),
@@ -129,7 +131,7 @@ impl DeviceOps for IwarpDevice {
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.inner.shared.fork_guard.check()?;
         let Some(channel) = channel else { return Ok(Arc::new(CqInner::create(&self.inner, cqe, None)?)) };
-        let channel: Arc<ChannelInner> = own(channel.clone(), "the completion channel")?;
+        let channel: Arc<ChannelInner> = downcast(channel.clone(), "the completion channel")?;
         let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.reports().clone()))?);
         channel.attach(&cq);
         Ok(cq)
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn dereg_does_not_wait_for_unused_queue_pairs() {
         let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
-        let ops: Arc<IwarpDevice> = own(device.ops().clone(), "the device").expect("ours");
+        let ops: Arc<IwarpDevice> = downcast(device.ops().clone(), "the device").expect("ours");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..3).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");

@@ -68,12 +68,12 @@ impl DeviceInner {
     }
 
     pub(crate) fn take_qp_num(&self) -> Result<u32> {
-        unpoisoned(&self.qp_nums).take()
+        unpoisoned(&self.qp_nums).alloc()
     }
 
     /// Frees a number that was not used for a queue pair.
     pub(crate) fn free_qp_num(&self, num: u32) {
-        unpoisoned(&self.qp_nums).give(num);
+        unpoisoned(&self.qp_nums).free(num);
     }
 
     pub(crate) fn register_qp(&self, qp: &Arc<QpInner>) {
@@ -85,7 +85,7 @@ impl DeviceInner {
         self.remove_connected(&[num]);
         self.shared.reactor.cancel_timers(num);
         self.shared.visited.lock().remove(&num);
-        unpoisoned(&self.qp_nums).give(num);
+        unpoisoned(&self.qp_nums).free(num);
     }
 
     pub(crate) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {

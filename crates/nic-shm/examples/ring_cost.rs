@@ -48,7 +48,7 @@ fn main() {
     let until = host.now() + Span::from_secs(seconds);
     while host.now() < until {
         plain.push(batch(&qp, SendFlags::empty()));
-        ringing.push(batch(&qp, SendFlags::RING));
+        ringing.push(batch(&qp, SendFlags::NOTIFY));
     }
     let p5 = |times: &mut Vec<f64>| {
         times.sort_by(f64::total_cmp);

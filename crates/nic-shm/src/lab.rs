@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use verbs::provider::own;
+use verbs::provider::downcast;
 use verbs::{Error, Qp, Result};
 
 use crate::api::handle::QpHandle;
@@ -156,7 +156,7 @@ impl Lab {
     /// # Errors
     /// If it does not belong to this NIC.
     pub fn of(qp: &Qp) -> Result<Self> {
-        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+        let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair")?;
         Ok(Self(handle.qp.clone()))
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct QpParams {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
-    pub(crate) known_as: Option<u32>,
+    pub(crate) reported_qp_num: Option<u32>,
     pub(crate) send: Arc<Completions>,
     pub(crate) recv: Arc<Completions>,
     pub(crate) srq: Option<Arc<SharedReceives>>,
@@ -46,7 +46,7 @@ pub(crate) struct QpInner {
 
 impl QpInner {
     pub(crate) fn new(device: &Arc<Shared>, params: QpParams) -> Result<Self> {
-        let QpParams { pd, cap, signal_all, known_as, send, recv, srq } = params;
+        let QpParams { pd, cap, signal_all, reported_qp_num, send, recv, srq } = params;
         let (receiving, rings) = Receiving::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.alloc()?;
         let words: Ref<QpShared> = Ref::new(&device.table.map, qp_at(number.index))?;
@@ -55,9 +55,9 @@ impl QpInner {
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
         device.heap_trim.rise(queue(entries));
-        let connection = Connection::new(device, number, known_as, pd, words);
+        let connection = Connection::new(device, number, reported_qp_num, pd, words);
         Ok(Self {
-            sending: Sending::new(&cap, signal_all, connection.known_as, send),
+            sending: Sending::new(&cap, signal_all, connection.reported_qp_num, send),
             connection,
             receiving,
             serving: Serving::default(),

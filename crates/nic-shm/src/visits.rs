@@ -92,7 +92,7 @@ impl GracePeriodSet {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use verbs::provider::own;
+    use verbs::provider::downcast;
     use verbs::{Access, Buf, Error, QpInit};
 
     use crate::api::handle::QpHandle;
@@ -128,7 +128,7 @@ mod tests {
         let region = || pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         let (first, second, third) = (region(), region(), region());
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
-        let of_qp: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("ours");
+        let of_qp: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("ours");
         let its = of_qp.qp.clone();
         drop(of_qp);
         its.connection.words.peer.0.busy.enter(&inner.shared.header.visited, its.index());

@@ -135,7 +135,7 @@ impl Endpoint {
                     return Ok(());
                 }
                 outbox.put(message, &value)?;
-                self.queue.qp().ring()?;
+                self.queue.qp().notify()?;
             } else if self.queue.may_send(0) {
                 let options = (SendFlags::empty(), Signal::Sometimes);
                 self.queue.send(0, message.encode(), &value, options, |_| ())?;
@@ -156,7 +156,7 @@ impl Endpoint {
         {
             let value = inbox.buf().to_vec(record.at..record.at + record.len)?;
             if inbox.consume(record.upto) {
-                self.queue.qp().ring()?;
+                self.queue.qp().notify()?;
             }
             return Ok(Some((message, value)));
         }

@@ -58,7 +58,7 @@ fn buffer(address: *mut std::ffi::c_void, length: u64) -> Result<Buf> {
     let len = len.ok_or(Error::new(Kind::LengthError, Subtype::None))?;
     // SAFETY: a program knows that peers change registered memory; this library creates no reference to it. Test: dapltest with
     // -V.
-    Ok(unsafe { Buf::of_program(base, len) })
+    Ok(unsafe { Buf::from_program(base, len) })
 }
 
 #[allow(clippy::too_many_arguments)] // the standard's signature

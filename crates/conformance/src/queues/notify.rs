@@ -240,17 +240,17 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
     assert_eq!(seen, 60);
 }
 
-/// A write with `RING` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
+/// A write with `NOTIFY` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
 /// the device does not support the flag, posting is refused and leaves no trace, and a list reports how far it was
 /// posted.
-pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
+pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
     let Some(w) = watched(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
     w.arm(false);
     let sge = [a.host.sge(0, 64)];
     let plain = SendWr::new(1, SendOp::Write(b.host.remote(64)), &sge);
-    let ringing = SendWr { wr_id: 2, ..plain }.with(SendFlags::RING);
-    if env.a.attr().write_ring {
+    let ringing = SendWr { wr_id: 2, ..plain }.with(SendFlags::NOTIFY);
+    if env.a.attr().write_notify {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
             a.post(&ringing);

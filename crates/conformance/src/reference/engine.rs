@@ -152,7 +152,7 @@ impl State {
         let (receive, slots) = self.take_receive(pair);
         let this = &self.pairs[&pair];
         let domain = this.srq.map_or(this.domain, |srq| self.shared[&srq].domain);
-        let (queue, qp_num) = (this.recv_cq, this.known_as);
+        let (queue, qp_num) = (this.recv_cq, this.reported_qp_num);
         let opcode = if message.is_some() { WcOpcode::Recv } else { WcOpcode::RecvWriteImm };
         let mut wc = Wc { wr_id: receive.wr_id, opcode, qp_num, ..wc };
         let mut outcome = Outcome::Done(0);
@@ -325,7 +325,7 @@ impl State {
             return;
         }
         let (slots, queue) = (Slots::Send(pair, std::mem::take(&mut this.silent)), this.send_cq);
-        let qp_num = this.known_as;
+        let qp_num = this.reported_qp_num;
         let wc =
             Wc { wr_id: send.wr_id, status, opcode: send.op.opcode(), byte_len, qp_num, ..Wc::default() };
         self.complete(queue, wc, slots, false);
@@ -377,7 +377,7 @@ impl State {
     pub(super) fn flush(&mut self, pair: u32) {
         let this = self.pairs.get_mut(&pair).expect("a queue pair");
         let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
-        let (recv_cq, qp_num) = (this.recv_cq, this.known_as);
+        let (recv_cq, qp_num) = (this.recv_cq, this.reported_qp_num);
         for send in sends {
             self.sent(pair, &send, WcStatus::WrFlushErr, 0);
         }

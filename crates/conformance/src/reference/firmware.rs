@@ -160,7 +160,7 @@ impl NicCtx for CallContext<'_> {
         self.world.host.charge_step(step, n);
     }
 
-    fn poll_turn(&mut self) {
+    fn request_turn(&mut self) {
         let mut state = self.state();
         let Some(program) = state.programs.get_mut(&self.at) else { return };
         if !std::mem::replace(&mut program.wants_turn, true) {

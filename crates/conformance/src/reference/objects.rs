@@ -14,7 +14,7 @@ use super::state::{
     Slots, World,
 };
 use verbs::provider::{
-    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, own,
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, downcast,
 };
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, Data, Device, DeviceAttr, DmAccess, Error, Firmware, MemoryKind,
@@ -53,7 +53,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: world.dm_access,
-        write_ring: true,
+        write_notify: true,
         maps_peers: false,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -83,7 +83,7 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
+        let channel = channel.map(|channel| downcast(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let (mut state, wakeup) = (self.world.lock(), Arc::new(EventCount::new()));
         let number = state.number();
@@ -119,7 +119,7 @@ impl DeviceOps for DeviceObject {
             return Err(Error::Invalid("NIC memory of no bytes".into()));
         }
         let buf = match self.world.dm_access {
-            DmAccess::Copy => Buf::by_copies(len, 0, Arc::new(FarMemory::new(len))),
+            DmAccess::Copy => Buf::copy_only(len, 0, Arc::new(FarMemory::new(len))),
             _ => Buf::alloc_nic(len, 0)?,
         };
         let owner = Arc::downgrade(&buf.owner());
@@ -133,7 +133,7 @@ impl DeviceOps for DeviceObject {
         addr: SocketAddr,
         firmware: Box<dyn Firmware>,
     ) -> Result<Box<dyn ProgramOps>> {
-        let pd: Arc<PdObject> = own(pd.clone(), "the protection domain")?;
+        let pd: Arc<PdObject> = downcast(pd.clone(), "the protection domain")?;
         Ok(Box::new(firmware::load(&self.world, (self.index, pd.number), addr, firmware)?))
     }
 
@@ -165,14 +165,14 @@ impl PdOps for PdObject {
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         let queue = |cq: &Arc<dyn CqOps>| -> Result<u32> {
-            let cq: Arc<CqObject> = own(cq.clone(), "the completion queue")?;
+            let cq: Arc<CqObject> = downcast(cq.clone(), "the completion queue")?;
             Ok(cq.number)
         };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SrqObject> = own(srq.clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = downcast(srq.clone(), "the shared receive queue")?;
                 Some(srq.number)
             }
         };
@@ -186,7 +186,7 @@ impl PdOps for PdObject {
             srq,
             cap: init.cap,
             sig_all: init.sq_sig_all,
-            known_as: init.known_as.unwrap_or(number),
+            reported_qp_num: init.reported_qp_num.unwrap_or(number),
             state: QpState::Init,
             sends: Default::default(),
             sends_used: 0,
@@ -378,7 +378,8 @@ impl QpOps for QpObject {
             Data::Inline(bytes) => Pieces::Inline(bytes.to_vec()),
         };
         let signalled = pair.sig_all || wr.flags.contains(SendFlags::SIGNALED);
-        let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::RING));
+        let (solicited, ring) =
+            (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::NOTIFY));
         pair.sends.push_back(Send { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
         if pair.state == QpState::Error {
             state.flush(self.number);

@@ -174,7 +174,7 @@ pub(super) struct Pair {
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
     /// The number that completions carry.
-    pub(super) known_as: u32,
+    pub(super) reported_qp_num: u32,
     pub(super) state: QpState,
     pub(super) sends: VecDeque<Send>,
     pub(super) sends_used: u32,
@@ -242,7 +242,7 @@ pub(super) enum Event {
 /// An unanswered connect request.
 pub(super) struct Request {
     pub(super) pair: u32,
-    pub(super) known_as: u32,
+    pub(super) reported_qp_num: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
     /// The reserved address that it comes from.

@@ -311,7 +311,7 @@ impl Transport {
     pub(crate) fn ring(&mut self, process: u32) {
         let at = self.indices.get(process);
         if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
-            && let Err(error) = self.connections[*number].qp().ring()
+            && let Err(error) = self.connections[*number].qp().notify()
         {
             self.lose(at, error.into());
         }

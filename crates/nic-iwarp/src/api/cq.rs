@@ -34,7 +34,7 @@ struct AttachedQps {
 
 impl CqInner {
     pub(crate) fn create(device: &Arc<DeviceInner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
-        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, reports);
+        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).alloc()?, cqe, reports);
         // The entries are counted with the queue pairs that reserve them.
         device.shared.heap_trim.rise(queue(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(AttachedQps::default()) })
@@ -150,7 +150,7 @@ impl Drop for CqInner {
             return;
         }
         self.ring.forget_reports();
-        unpoisoned(&self.device.cq_ids).give(self.ring.id());
+        unpoisoned(&self.device.cq_ids).free(self.ring.id());
         self.device.shared.count_freed(queue(0));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, QpParts, own};
+use verbs::provider::{QpOps, QpParts, downcast};
 use verbs::{Error, QpState, RecvWr, Result, SendWr};
 
 use crate::api::cq::CqInner;
@@ -30,9 +30,9 @@ pub(crate) struct QpHandle {
 
 impl QpHandle {
     pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: &QpParts) -> Result<Self> {
-        let send_cq: Arc<CqInner> = own(init.send_cq.clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqInner> = own(init.recv_cq.clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let send_cq: Arc<CqInner> = downcast(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqInner> = downcast(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
         let params = QpParams {
@@ -40,7 +40,7 @@ impl QpHandle {
             pd,
             cap,
             sq_sig_all: init.sq_sig_all,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             send_ring: send_cq.ring().clone(),
             recv_ring: recv_cq.ring().clone(),
             srq: srq.as_ref().map(|srq| srq.receives().clone()),

@@ -20,7 +20,7 @@ pub(crate) struct SrqInner {
 
 impl SrqInner {
     pub(crate) fn create(device: &Arc<DeviceInner>, init: SrqInit) -> Result<Self> {
-        let id = unpoisoned(&device.srq_ids).take()?;
+        let id = unpoisoned(&device.srq_ids).alloc()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
         device.shared.heap_trim.rise(queue(init.max_wr));
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
@@ -62,7 +62,7 @@ impl SrqOps for SrqInner {
 impl Drop for SrqInner {
     fn drop(&mut self) {
         if !self.device.shared.fork_guard.is_elsewhere() {
-            unpoisoned(&self.device.srq_ids).give(self.receives.id());
+            unpoisoned(&self.device.srq_ids).free(self.receives.id());
             self.device.shared.count_freed(queue(self.entries));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use host::{Span, Wake};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::provider::{BoundAddrOps, CmOps, ListenerOps, QpOps, downcast};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
@@ -69,7 +69,7 @@ pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<A
 
 /// Our queue pair for that of the API.
 pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    let handle: Arc<QpHandle> = downcast(qp.clone(), "the queue pair")?;
     Ok(handle.qp().clone())
 }
 
@@ -161,12 +161,12 @@ impl CmOps for CmHandle {
         self.listener(Arc::new(socket), addr, (backlog, screen), None)
     }
 
-    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
         let (socket, addr) = self.socket_at(addr, None)?;
         Ok(Box::new(Port::new(&self.device, socket, addr)))
     }
 
-    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen_at(&self, port: &dyn BoundAddrOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let port = Port::own(port, &self.device)?;
         let (socket, listening) = port.listen(backlog)?;
         self.listener(socket, port.addr(), (backlog, None), Some(listening))
@@ -174,7 +174,7 @@ impl CmOps for CmHandle {
 
     fn connect_from(
         &self,
-        port: &dyn PortOps,
+        port: &dyn BoundAddrOps,
         qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,

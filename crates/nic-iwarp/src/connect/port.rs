@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
 use rustix::io::fcntl_dupfd_cloexec;
-use verbs::provider::PortOps;
+use verbs::provider::BoundAddrOps;
 use verbs::{Error, Result};
 
 use crate::connect::outgoing::SourceAddr;
@@ -37,7 +37,7 @@ impl Port {
     }
 
     /// Our port for that of the API, if it belongs to this device.
-    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
+    pub(crate) fn own<'p>(port: &'p dyn BoundAddrOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
@@ -75,7 +75,7 @@ impl Port {
     }
 }
 
-impl PortOps for Port {
+impl BoundAddrOps for Port {
     fn addr(&self) -> SocketAddr {
         self.addr
     }

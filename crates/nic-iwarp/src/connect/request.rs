@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use iwarp::mpa::{Accept, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, QpOps, RequestOps, screen};
+use verbs::provider::{CmOps, QpOps, RequestOps, apply_screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
 
 use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
@@ -28,7 +28,8 @@ pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRe
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
     let info = ends::info(&socket, peer, ends::requested(request.enhanced.as_ref()));
-    let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
+    let screened = match apply_screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX)
+    {
         Ok(screened) => screened,
         Err(private_data) => {
             // This fails if the state machine has already refused the request as incompatible.

@@ -210,7 +210,7 @@ mod tests {
             pd: 1,
             cap: QpCap::default(),
             sq_sig_all: false,
-            known_as: None,
+            reported_qp_num: None,
             send_ring: ring.clone(),
             recv_ring: ring.clone(),
             srq: None,

@@ -49,7 +49,7 @@ pub(crate) struct QpParams {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
     pub(crate) sq_sig_all: bool,
-    pub(crate) known_as: Option<u32>,
+    pub(crate) reported_qp_num: Option<u32>,
     pub(crate) send_ring: Arc<Completions>,
     pub(crate) recv_ring: Arc<Completions>,
     pub(crate) srq: Option<Arc<SharedReceives>>,
@@ -66,7 +66,7 @@ pub(crate) struct Queues {
     cap: QpCap,
     sq_sig_all: bool,
     /// The queue pair number that completions contain.
-    known_as: u32,
+    reported_qp_num: u32,
     state: AtomicU32,
     pub(crate) sends: Spin<SendQueue>,
     pub(crate) receives: Receives,
@@ -89,7 +89,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     pub(crate) fn new(shared: &Arc<Shared>, params: QpParams) -> Result<Self> {
-        let QpParams { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = params;
+        let QpParams { num, pd, cap, sq_sig_all, reported_qp_num, send_ring, recv_ring, srq } = params;
         let slots = FreedSlots { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
         Ok(Self {
@@ -98,7 +98,7 @@ impl Queues {
             pd,
             cap,
             sq_sig_all,
-            known_as: known_as.unwrap_or(num),
+            reported_qp_num: reported_qp_num.unwrap_or(num),
             state: AtomicU32::new(state::INIT),
             sends: Spin::new(SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?),
             receives: srq.map_or_else(|| Receives::Own(own()), Receives::Shared),
@@ -304,7 +304,7 @@ impl Queues {
                 status,
                 opcode: request.op.opcode(),
                 byte_len: if request.op.fetches() { request.len } else { 0 },
-                qp_num: self.known_as,
+                qp_num: self.reported_qp_num,
                 ..Wc::default()
             };
             self.send_ring.push(&self.slots, wc, Frees::Sends(number + 1), false);
@@ -318,7 +318,12 @@ impl Queues {
         if self.is_dropped() {
             return self.slots.reclaim(Frees::Receive);
         }
-        self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, Frees::Receive, solicited);
+        self.recv_ring.push(
+            &self.slots,
+            Wc { qp_num: self.reported_qp_num, ..wc },
+            Frees::Receive,
+            solicited,
+        );
     }
 
     /// Records that bytes were received: the pollers of receives are not idle.

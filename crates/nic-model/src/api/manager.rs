@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{EventCount, Wake};
-use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, downcast};
 use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen};
 
 use super::opened::Opened;
@@ -23,7 +23,7 @@ pub(super) struct CmObject {
 
 impl CmObject {
     fn own_qp(&self, qp: &Arc<dyn QpOps>) -> Result<u32> {
-        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+        let pair: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
         Ok(pair.key)
     }
 }
@@ -50,7 +50,7 @@ impl CmOps for CmObject {
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
-        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+        let pair: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
         let (mut network, now) = self.opened.lock_synced();
         network.disconnect(now, pair.key)
     }

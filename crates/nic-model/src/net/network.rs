@@ -399,12 +399,12 @@ impl Network {
     }
 
     /// The number that programs see for a queue pair.
-    pub(super) fn known_as(&self, qp: u32) -> u32 {
-        self.qps.get(qp).and_then(|found| found.known_as).unwrap_or(qp)
+    pub(super) fn reported_qp_num(&self, qp: u32) -> u32 {
+        self.qps.get(qp).and_then(|found| found.reported_qp_num).unwrap_or(qp)
     }
 
     fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
-        let qp_num = self.known_as(qp);
+        let qp_num = self.reported_qp_num(qp);
         let (wc, slots) = (Wc { qp_num, ..wc }, Slots::Send(qp, freed));
         self.complete(now, cq, Entry { wc, slots, solicited: false });
     }
@@ -413,8 +413,10 @@ impl Network {
     pub(super) fn complete_receive(&mut self, now: Time, qp: u32, wc: Wc, solicited: bool) -> bool {
         let Some(found) = self.qps.get_mut(qp) else { return false };
         let Some(taken) = found.responder.complete() else { return false };
-        let (cq, wc) =
-            (found.parts.recv_cq, Wc { wr_id: taken.wr_id, qp_num: found.known_as.unwrap_or(qp), ..wc });
+        let (cq, wc) = (
+            found.parts.recv_cq,
+            Wc { wr_id: taken.wr_id, qp_num: found.reported_qp_num.unwrap_or(qp), ..wc },
+        );
         self.spare.push(taken.sges);
         self.complete(now, cq, Entry { wc, slots: taken.slots, solicited });
         true
@@ -462,7 +464,7 @@ impl Network {
             && let Some((wr_id, sges)) = found.receives.take(whenever, &mut self.spare)
         {
             self.spare.push(sges);
-            let wc = Wc { wr_id, qp_num: self.known_as(qp), ..flushed };
+            let wc = Wc { wr_id, qp_num: self.reported_qp_num(qp), ..flushed };
             self.complete(now, recv_cq, Entry { wc, slots: Slots::Receive(qp), solicited: false });
         }
     }

@@ -85,7 +85,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::None,
-        write_ring: false,
+        write_notify: false,
         maps_peers: false,
         link_rate: Some(Rate(config.machine.params.router.link_mbps * 1e6)),
         ports: 1,
@@ -135,7 +135,7 @@ impl DeviceOps for DeviceObject {
         addr: SocketAddr,
         firmware: Box<dyn Firmware>,
     ) -> Result<Box<dyn ProgramOps>> {
-        let domain: Arc<Domain> = verbs::provider::own(pd.clone(), "the protection domain")?;
+        let domain: Arc<Domain> = verbs::provider::downcast(pd.clone(), "the protection domain")?;
         let card = &self.0;
         let own = Address::of(addr, card.node.index()).filter(|at| at.node == card.node.index());
         let why =

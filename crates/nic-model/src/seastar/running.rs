@@ -76,7 +76,7 @@ impl NicCtx for Recorder<'_> {
         }
     }
 
-    fn poll_turn(&mut self) {
+    fn request_turn(&mut self) {
         self.wants_turn = true;
     }
 

@@ -78,7 +78,7 @@ impl Receiving {
             return false;
         }
         let wr_id = receives.filled(lane, wc.wr_id);
-        let delivered = sink.give(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
+        let delivered = sink.give(Wc { wr_id, qp_num: own.reported_qp_num, ..*wc }, own, (0, 1));
         receives.free += u32::from(delivered);
         receives.expect_no_more(&self.completions);
         true
@@ -86,14 +86,15 @@ impl Receiving {
 
     #[inline(never)]
     fn complete_any(&self, own: &QpContext, lane: usize, wc: &Wc, sink: &mut Sink<'_>) -> Wants {
-        let mut wc = Wc { qp_num: own.known_as, ..*wc };
+        let mut wc = Wc { qp_num: own.reported_qp_num, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
         // A failure of the program's own queue pair is reported; a failed lane need not end the connection.
         let has_ended = own.state.now() == state::ERROR;
         match &self.srq {
-            None => receives
-                .ended(lane, wc, has_ended, |wc| sink.give(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))),
+            None => receives.ended(lane, wc, has_ended, |wc| {
+                sink.give(Wc { qp_num: own.reported_qp_num, ..wc }, own, (0, 1))
+            }),
             Some(srq) => receives.shared_ended(srq, lane, wc, has_ended, |wc| sink.give(wc, own, (0, 0))),
         }
         if own.state.now() == state::ERROR {
@@ -118,7 +119,7 @@ impl Receiving {
     }
 
     fn flush_into(&self, own: &QpContext, receives: &mut Receives, sink: &mut Sink<'_>) {
-        let named = |wc| Wc { qp_num: own.known_as, ..wc };
+        let named = |wc| Wc { qp_num: own.reported_qp_num, ..wc };
         match &self.srq {
             None => receives.flush(|wc| sink.give(named(wc), own, (0, 1))),
             Some(srq) => receives.flush_shared(srq, |wc| sink.give(named(wc), own, (0, 0))),

@@ -153,7 +153,7 @@ impl CompChannelOps for ChannelHandle {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use verbs::provider::own;
+    use verbs::provider::downcast;
 
     use super::*;
 
@@ -169,7 +169,7 @@ mod tests {
             .map(|i| device.create_cq_with(4, if i == 50 { &other } else { &channel }).expect("a queue"))
             .collect();
         let inner = |i: usize| -> Arc<Completions> {
-            let handle: Arc<CqHandle> = own(cqs[i].ops().clone(), "the queue").expect("ours");
+            let handle: Arc<CqHandle> = downcast(cqs[i].ops().clone(), "the queue").expect("ours");
             handle.polling.completions.clone()
         };
         let event = |i: usize| {
@@ -193,7 +193,7 @@ mod tests {
     fn dropped_queue_leaves_no_list_entry() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let one = device.create_cq(64).expect("a queue");
-        let inner: Arc<CqHandle> = own(one.ops().clone(), "the queue").expect("ours");
+        let inner: Arc<CqHandle> = downcast(one.ops().clone(), "the queue").expect("ours");
         let listed = || inner.device.objects.cqs.read().expect("unpoisoned").len();
         let before = listed();
         let more: Vec<_> = (0..100).map(|_| device.create_cq(16).expect("a queue")).collect();

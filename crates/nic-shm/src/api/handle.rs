@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, QpParts, own};
+use verbs::provider::{QpOps, QpParts, downcast};
 use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendWr};
 
 use crate::api::cq::CqHandle;
@@ -28,15 +28,15 @@ pub(crate) struct QpHandle {
 
 impl QpHandle {
     pub(crate) fn create(device: &Arc<Inner>, pd: u32, init: &QpParts) -> Result<Self> {
-        let send_cq: Arc<CqHandle> = own(init.send_cq.clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let send_cq: Arc<CqHandle> = downcast(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqHandle> = downcast(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
         let params = QpParams {
             pd,
             cap: init.cap,
             signal_all: init.sq_sig_all,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             send: send_cq.polling.completions.clone(),
             recv: recv_cq.polling.completions.clone(),
             srq: srq.as_ref().map(|srq| srq.receives.clone()),
@@ -116,9 +116,9 @@ impl QpOps for QpHandle {
     }
 
     #[inline]
-    fn ring(&self) -> Result<()> {
+    fn notify(&self) -> Result<()> {
         if let Some(link) = self.qp.connection.link().filter(|link| link.accepts()) {
-            link.ring();
+            link.notify();
         }
         Ok(())
     }

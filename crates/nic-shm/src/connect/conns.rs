@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use host::{Span, Time};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use verbs::provider::screen;
+use verbs::provider::apply_screen;
 use verbs::{CmEvent, CmFailure, ConnectRequest};
 
 use crate::connect::greeting::{link, report_link_failure};
@@ -209,7 +209,8 @@ fn on_request(device: &Arc<Inner>, conn: &Arc<Conn>, bound: &BoundPort, hello: H
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
     let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
     conn.note_hello(&hello);
-    let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
+    let screened = match apply_screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX)
+    {
         Ok(screened) => screened,
         Err(words) => return answer(device, conn, &Message::Reject(words)),
     };

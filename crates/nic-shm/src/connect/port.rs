@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 
-use verbs::provider::PortOps;
+use verbs::provider::BoundAddrOps;
 use verbs::{Error, Result};
 
 use crate::connect::registry::{BoundPort, Conn, Listener};
@@ -73,7 +73,7 @@ impl Port {
     }
 
     /// The port of an API handle, if it belongs to this device.
-    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<Inner>) -> Result<&'p Self> {
+    pub(crate) fn own<'p>(port: &'p dyn BoundAddrOps, device: &Arc<Inner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.guard.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
@@ -116,7 +116,7 @@ impl Port {
     }
 }
 
-impl PortOps for Port {
+impl BoundAddrOps for Port {
     fn addr(&self) -> SocketAddr {
         self.guard.bound.addr
     }

@@ -116,7 +116,7 @@ impl PeerQp {
 
     /// Wakes threads that sleep on the peer's receive completion queue, after stores to the peer's memory.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         if self.notify_announced.load(Ordering::Acquire) {
             // Partner: the heavy fence in `AsymmetricNotify::fence_before_wait`. The check for waiters must not move
             // before the stores.

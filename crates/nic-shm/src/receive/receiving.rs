@@ -260,7 +260,7 @@ impl Receiving {
             wr_id,
             status: WcStatus::WrFlushErr,
             opcode: WcOpcode::Recv,
-            qp_num: connection.known_as,
+            qp_num: connection.reported_qp_num,
             ..Wc::default()
         };
         let mut got = 0;

@@ -62,8 +62,8 @@ impl Engine {
         match wr.op {
             SendOp::Write(remote) => {
                 transfer.rdma(link, &local, remote, Direction::Out)?;
-                if wr.flags.contains(SendFlags::RING) {
-                    link.ring();
+                if wr.flags.contains(SendFlags::NOTIFY) {
+                    link.notify();
                 }
             }
             SendOp::Read(remote) => {

@@ -127,7 +127,7 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
         words("write_order_dm", "the last byte of a write into NIC memory", order(attr.write_order_dm)),
         words("dm_access", "the processor's access to NIC memory", dm_access(attr.dm_access)),
         words("firmware", "programs that the NIC runs itself", &firmware(attr.firmware)),
-        words("write_ring", "writes that ring", if attr.write_ring { "yes" } else { "no" }),
+        words("write_notify", "writes that notify", if attr.write_notify { "yes" } else { "no" }),
         words("maps_peers", "peers' memory mapped", if attr.maps_peers { "yes" } else { "no" }),
         count("ports", "ports", attr.ports.into()),
     ];
