@@ -32,7 +32,7 @@ use nic_util::sg_list::SGE_MAX;
 /// [`verbs::Error::System`] if descriptors or a thread cannot be created; [`verbs::Error::Address`] for an address
 /// that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
-    let fork_guard = ForkGuard::here()?;
+    let fork_guard = ForkGuard::current()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_local_addr)?;
     // Without random numbers no memory can be registered, so the device is not opened.

@@ -43,7 +43,7 @@ pub struct ShmConfig {
 /// # Errors
 /// [`Error::System`] if shared memory, descriptors or a thread cannot be created.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
-    let fork_guard = ForkGuard::here()?;
+    let fork_guard = ForkGuard::current()?;
     uaccess::prepare();
     fence::register();
     let files = raise_file_limit();

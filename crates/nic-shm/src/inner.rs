@@ -184,7 +184,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.shared.fork_guard.is_elsewhere() {
+        if !self.shared.fork_guard.is_forked() {
             self.stop();
         }
     }

@@ -43,7 +43,7 @@ fn run(shared: &Shared, device: &Weak<Inner>) {
             return;
         }
         let Some(device) = device.upgrade() else { return };
-        device.thread.is_me();
+        device.thread.set_current();
         for event in &events {
             match reactor.decode(event) {
                 ReactorEvent::Doorbell => work.doorbell_rung = true,
@@ -96,8 +96,8 @@ impl PendingWork {
         let departures = objects.free_lingering(shared).then(|| now + DEPARTURE_INTERVAL);
         let handshakes = expire_handshakes(device, now);
         let listeners = resume_listeners(device, now);
-        let ebb = shared.heap_trim.give_back(now);
-        [retry, self.check_all_at, departures, handshakes, listeners, ebb].into_iter().flatten().min()
+        let heap_trim = shared.heap_trim.trim_when_quiet(now);
+        [retry, self.check_all_at, departures, handshakes, listeners, heap_trim].into_iter().flatten().min()
     }
 }
 

@@ -316,7 +316,7 @@ impl Polling {
         self.state.wait_for_reader();
     }
 
-    /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
+    /// See [`nic_util::sync::reader_registry::ReaderMark::clear`].
     pub(crate) fn reset_mark(&self) {
         self.state.reset_mark();
     }

@@ -16,7 +16,7 @@ use crate::receive::receiving::Receiving;
 use crate::receive::serving::Serving;
 use crate::send::sending::{Caller, Sending};
 use crate::shared::Shared;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::Spin;
 
 /// The parameters for creating a queue pair.
@@ -54,7 +54,7 @@ impl QpInner {
         receiving.describe(&words, &rings);
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
-        device.heap_trim.rise(queue(entries));
+        device.heap_trim.count_allocated(queue_size(entries));
         let connection = Connection::new(device, number, reported_qp_num, pd, words);
         Ok(Self {
             sending: Sending::new(&cap, signal_all, connection.reported_qp_num, send),
@@ -163,6 +163,6 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.connection.device.count_freed(queue(self.entries));
+        self.connection.device.count_freed(queue_size(self.entries));
     }
 }

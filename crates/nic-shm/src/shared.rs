@@ -123,7 +123,7 @@ impl Shared {
     /// Counts a freed object of `bytes` bytes, and wakes the NIC thread if memory can be returned to the
     /// system.
     pub(crate) fn count_freed(&self, bytes: usize) {
-        if !self.fork_guard.is_elsewhere() && self.heap_trim.fall(bytes) {
+        if !self.fork_guard.is_forked() && self.heap_trim.count_freed(bytes) {
             self.reactor.wake();
         }
     }
@@ -131,7 +131,7 @@ impl Shared {
     /// Reports that a large block was freed: the NIC thread checks whether its memory can be returned to the
     /// system.
     pub(crate) fn count_bulk_free(&self) {
-        self.heap_trim.ebb();
+        self.heap_trim.request_trim();
         self.reactor.wake();
     }
 

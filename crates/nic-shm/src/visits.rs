@@ -62,8 +62,8 @@ impl GracePeriodSet {
     }
 
     fn begin_with_peers(&self, device: &Shared, objects: &Objects) -> u64 {
-        let erase = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.erase();
-        let is_ours = |index| objects.qp_or_lingering(index).map(erase).is_some();
+        let clear = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.clear();
+        let is_ours = |index| objects.qp_or_lingering(index).map(clear).is_some();
         self.peers.begin(device.header.visited.drain(), is_ours)
     }
 

@@ -10,7 +10,7 @@ use host::{EventCount, Wake};
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{AsyncEvent, Error, Result};
 
-use crate::fork::Fd;
+use crate::fork::ForkSafeFd;
 use crate::sync::unpoisoned;
 
 /// Capacity of a device's queue of asynchronous events. Further events are dropped: peers cause them, and no
@@ -30,7 +30,7 @@ pub struct Events<T> {
     max: usize,
     wakeup: EventCount,
     /// A semaphore eventfd that counts the events.
-    fd: Fd,
+    fd: ForkSafeFd,
 }
 
 impl Events<AsyncEvent> {
@@ -107,7 +107,7 @@ impl<T> Events<T> {
     }
 
     /// Removes and returns the events for which `is_taken` returns true.
-    pub fn take_out(&self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
+    pub fn extract_if(&self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = unpoisoned(&self.queue);
         let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| is_taken(event));
         *queue = stay;
@@ -160,7 +160,7 @@ mod tests {
         let events = Events::new().expect("a descriptor");
         assert!(!is_readable(&events));
         (0..10).for_each(|event| events.push_if(event, || event != 4));
-        assert_eq!(events.take_out(|event| event % 2 == 1), [1, 3, 5, 7, 9]);
+        assert_eq!(events.extract_if(|event| event % 2 == 1), [1, 3, 5, 7, 9]);
         for event in [0, 2, 6, 8] {
             assert!(is_readable(&events));
             assert_eq!(events.pop(|| {}), Some(event));

@@ -15,7 +15,7 @@ use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::queues::reports::Reports;
 use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::{Spin, unpoisoned};
 
 /// A completion queue.
@@ -36,7 +36,7 @@ impl CqInner {
     pub(crate) fn create(device: &Arc<DeviceInner>, cqe: u32, reports: Option<Arc<Reports>>) -> Result<Self> {
         let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).alloc()?, cqe, reports);
         // The entries are counted with the queue pairs that reserve them.
-        device.shared.heap_trim.rise(queue(0));
+        device.shared.heap_trim.count_allocated(queue_size(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(AttachedQps::default()) })
     }
 
@@ -146,11 +146,11 @@ impl CqOps for CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.ring.forget_reports();
         unpoisoned(&self.device.cq_ids).free(self.ring.id());
-        self.device.shared.count_freed(queue(0));
+        self.device.shared.count_freed(queue_size(0));
     }
 }

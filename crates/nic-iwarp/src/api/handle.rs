@@ -65,14 +65,14 @@ impl QpHandle {
         self.qp.with(|stream| stream.progress(&self.qp.queues, Driver::Other));
     }
 
-    fn is_elsewhere(&self) -> bool {
-        self.device.shared.fork_guard.is_elsewhere()
+    fn is_forked(&self) -> bool {
+        self.device.shared.fork_guard.is_forked()
     }
 }
 
 impl Drop for QpHandle {
     fn drop(&mut self) {
-        if self.is_elsewhere() {
+        if self.is_forked() {
             return;
         }
         self.receive_pending();
@@ -114,8 +114,7 @@ impl QpOps for QpHandle {
 
     fn has_completed(&self) -> bool {
         let slots = self.qp.queues.slots();
-        !self.is_elsewhere()
-            && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
+        !self.is_forked() && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
@@ -131,7 +130,7 @@ impl QpOps for QpHandle {
     }
 
     fn to_error(&self) {
-        if !self.is_elsewhere() {
+        if !self.is_forked() {
             self.qp.end(&EndReason::Disconnected);
             self.device.registry.cancel(&self.qp);
         }

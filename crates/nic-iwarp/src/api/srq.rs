@@ -8,7 +8,7 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use crate::inner::DeviceInner;
 use crate::queues::receives::SharedReceives;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::unpoisoned;
 
 /// A shared receive queue.
@@ -22,7 +22,7 @@ impl SrqInner {
     pub(crate) fn create(device: &Arc<DeviceInner>, init: SrqInit) -> Result<Self> {
         let id = unpoisoned(&device.srq_ids).alloc()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
-        device.shared.heap_trim.rise(queue(init.max_wr));
+        device.shared.heap_trim.count_allocated(queue_size(init.max_wr));
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
     }
 
@@ -61,9 +61,9 @@ impl SrqOps for SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             unpoisoned(&self.device.srq_ids).free(self.receives.id());
-            self.device.shared.count_freed(queue(self.entries));
+            self.device.shared.count_freed(queue_size(self.entries));
         }
     }
 }

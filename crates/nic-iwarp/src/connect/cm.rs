@@ -21,7 +21,7 @@ use crate::queues::events::Events;
 use crate::queues::per_qp::{state, state_of};
 use crate::tcp::socket::stop_listening;
 use crate::wake::reactor::LISTENER;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Time limit for the NIC thread to create a socket.
 const SOCKET_TIMEOUT: Span = Span::from_secs(10);
@@ -44,7 +44,7 @@ impl ListenerOps for ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.inner.close();
@@ -86,7 +86,7 @@ impl CmHandle {
 
     /// A bound socket, which listens if there is a backlog. The NIC thread creates it, because a socket belongs to
     /// the network namespace of the thread that creates it, and a device to the namespace in which it was opened.
-    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
+    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(ForkSafeFd, SocketAddr)> {
         let shared = &self.device.shared;
         shared.fork_guard.check()?;
         let addr = match shared.config.bind {
@@ -109,7 +109,7 @@ impl CmHandle {
     /// Starts to accept connections of a listening socket.
     fn listener(
         &self,
-        socket: Arc<Fd>,
+        socket: Arc<ForkSafeFd>,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
         listening: Option<Arc<Listening>>,

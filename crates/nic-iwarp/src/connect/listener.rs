@@ -9,12 +9,12 @@ use verbs::{CmEvent, Result, Screen};
 
 use crate::queues::events::Events;
 use crate::tcp::socket::{bind_at, listen_at};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// A listening socket.
 pub(crate) struct Listener {
-    pub(crate) socket: Arc<Fd>,
+    pub(crate) socket: Arc<ForkSafeFd>,
     pub(crate) id: u64,
     pub(crate) addr: SocketAddr,
     pub(crate) backlog: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        socket: Arc<Fd>,
+        socket: Arc<ForkSafeFd>,
         id: u64,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
@@ -67,7 +67,7 @@ pub(crate) struct SocketRequest {
     /// Backlog of a listening socket; `None` for a bound one.
     backlog: Option<u32>,
     wakeup: EventCount,
-    socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
+    socket: Mutex<Option<Result<(ForkSafeFd, SocketAddr)>>>,
 }
 
 impl SocketRequest {
@@ -80,7 +80,7 @@ impl SocketRequest {
     }
 
     /// The socket and its address, once it has been created.
-    pub(crate) fn take(&self) -> Option<Result<(Fd, SocketAddr)>> {
+    pub(crate) fn take(&self) -> Option<Result<(ForkSafeFd, SocketAddr)>> {
         unpoisoned(&self.socket).take()
     }
 

@@ -10,7 +10,7 @@ use verbs::{Error, Result};
 use crate::connect::outgoing::SourceAddr;
 use crate::inner::DeviceInner;
 use crate::tcp::socket::listen_on;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// A bound port.
@@ -22,7 +22,7 @@ pub(crate) struct Port {
 
 struct Held {
     /// The bound socket, until a connection takes it.
-    socket: Option<Arc<Fd>>,
+    socket: Option<Arc<ForkSafeFd>>,
     /// Alive while a listener uses the port.
     listening: Weak<Listening>,
 }
@@ -31,7 +31,7 @@ struct Held {
 pub(crate) struct Listening;
 
 impl Port {
-    pub(crate) fn new(device: &Arc<DeviceInner>, socket: Fd, addr: SocketAddr) -> Self {
+    pub(crate) fn new(device: &Arc<DeviceInner>, socket: ForkSafeFd, addr: SocketAddr) -> Self {
         let held = Held { socket: Some(Arc::new(socket)), listening: Weak::new() };
         Self { device: device.clone(), addr, held: Mutex::new(held) }
     }
@@ -51,7 +51,7 @@ impl Port {
     }
 
     /// Makes the socket listen, and returns it.
-    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<Fd>, Arc<Listening>)> {
+    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<ForkSafeFd>, Arc<Listening>)> {
         let mut held = unpoisoned(&self.held);
         self.check_not_listening(&held)?;
         let used = || format!("a connection was made from {}", self.addr);

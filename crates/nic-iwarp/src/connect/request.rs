@@ -21,10 +21,10 @@ use crate::queues::events::Events;
 use crate::queues::per_qp::{state, state_of};
 use crate::tcp::ends;
 use crate::tcp::socket::{has_closed, send_now};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Reports a complete request to the program.
-pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRequest) {
+pub(crate) fn report(device: &Arc<DeviceInner>, socket: ForkSafeFd, incoming: IncomingRequest) {
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
     let info = ends::info(&socket, peer, ends::requested(request.enhanced.as_ref()));
@@ -52,7 +52,7 @@ pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRe
 struct RequestHandle {
     device: Arc<DeviceInner>,
     listener: Arc<Listener>,
-    open: Option<(Fd, Box<Responder>)>,
+    open: Option<(ForkSafeFd, Box<Responder>)>,
     info: ConnInfo,
 }
 
@@ -105,7 +105,7 @@ impl RequestHandle {
         &self,
         qp: &Arc<QpInner>,
         events: &Arc<Events>,
-        socket: Fd,
+        socket: ForkSafeFd,
         reply: &[u8],
         negotiated: &Negotiated,
         param: &ConnParam,

@@ -24,7 +24,7 @@ use crate::shared::{Shared, protocol_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::make_port_reusable;
 use crate::wake::ready::Driver;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Operations that the state machine may queue: those of one request, a flush marker, and a first message or
 /// announcement.
@@ -49,7 +49,7 @@ struct Nudges {
 
 /// A connection: its socket, its state machine and its two halves.
 pub(crate) struct Link {
-    socket: Fd,
+    socket: ForkSafeFd,
     machine: Connection,
     receiving: Receiving,
     sending: Sending,
@@ -70,7 +70,7 @@ impl Link {
     /// Makes a connection after the handshake; `rest` are the bytes that followed it.
     pub(crate) fn new(
         shared: &Shared,
-        socket: Fd,
+        socket: ForkSafeFd,
         negotiated: &Negotiated,
         events: Arc<Events>,
         param: &ConnParam,

@@ -200,7 +200,7 @@ mod tests {
 
     /// The queues of a queue pair, and its completion queue.
     fn queues() -> (Queues, Arc<Completions>) {
-        let fork_guard = ForkGuard::here().expect("handlers");
+        let fork_guard = ForkGuard::current().expect("handlers");
         let shared = Arc::new(
             Shared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors"),
         );

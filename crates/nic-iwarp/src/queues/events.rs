@@ -31,7 +31,7 @@ impl Events {
 
     /// Rejects a listener's requests that the program has not taken, by dropping them.
     pub(crate) fn drop_requests_of(&self, listener: u64) {
-        drop(self.0.take_out(|(of, _)| *of == Some(listener)));
+        drop(self.0.extract_if(|(of, _)| *of == Some(listener)));
     }
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {

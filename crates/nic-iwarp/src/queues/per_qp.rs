@@ -211,7 +211,7 @@ impl Queues {
     /// The lock holder is about to look up tags: from now on deregistering waits for this queue pair.
     #[inline]
     pub(crate) fn mark_in_use(&self) {
-        self.mark.sign(|| {
+        self.mark.set(|| {
             self.shared.visited.lock().insert(self.num);
         });
     }

@@ -8,12 +8,12 @@ use host::EventCount;
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{Error, Result};
 
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// The numbers of the completion queues that have reported.
 pub(crate) struct Reports {
-    fd: Fd,
+    fd: ForkSafeFd,
     wakeup: EventCount,
     list: Mutex<VecDeque<u32>>,
 }

@@ -83,7 +83,7 @@ impl CqOps for CqHandle {
 
 impl Drop for CqHandle {
     fn drop(&mut self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             // Before its number is freed: the next owner of the number is another queue.
             self.device.forget_cq(self.completions().index);
         }

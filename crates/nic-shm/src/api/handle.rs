@@ -69,7 +69,7 @@ impl Drop for QpHandle {
     /// Destroys the queue pair: disconnects from the peer, and removes all that refers to it.
     fn drop(&mut self) {
         let (shared, qp) = (&self.device.shared, &self.qp);
-        if shared.fork_guard.is_elsewhere() {
+        if shared.fork_guard.is_forked() {
             return;
         }
         qp.suppress_events();
@@ -136,13 +136,13 @@ impl QpOps for QpHandle {
     }
 
     fn has_completed(&self) -> bool {
-        !self.device.shared.fork_guard.is_elsewhere()
+        !self.device.shared.fork_guard.is_forked()
             && (self.qp.receiving.waiting() > 0 || self.qp.sending.has_completed())
     }
 
     /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.
     fn to_error(&self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             self.end_connection(true);
             self.wait_for_peer();
         }

@@ -13,7 +13,7 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use crate::inner::Inner;
 use crate::memory::layout::{MR_MAX, kind};
 use crate::memory::table::Region;
-use nic_util::heap_trim::REGION;
+use nic_util::heap_trim::REGION_SIZE;
 
 /// How long deregistration waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);
@@ -77,7 +77,7 @@ impl ShmMr {
         let (kind, addr, place) =
             if is_nic { (kind::NIC, 0, buf.nic_offset()) } else { (kind::HOST, buf.addr(), buf.addr()) };
         let entry = Entry::new(device, pd, access, (kind, addr, buf.len() as u64, place))?;
-        device.shared.heap_trim.rise(REGION);
+        device.shared.heap_trim.count_allocated(REGION_SIZE);
         Ok(Self { entry, addr, buf: buf.clone() })
     }
 
@@ -113,7 +113,7 @@ impl Drop for ShmMr {
     fn drop(&mut self) {
         // The error is reported by `dereg` only; the memory is safe either way.
         let _ = self.retire();
-        self.entry.device.shared.count_freed(REGION);
+        self.entry.device.shared.count_freed(REGION_SIZE);
     }
 }
 

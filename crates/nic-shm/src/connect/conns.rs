@@ -22,7 +22,7 @@ use crate::protocol::names::peer_port;
 use crate::protocol::socket::{receive, same_user, send};
 use crate::protocol::wire::{Hello, Message, PRIVATE_MAX, Shortage};
 use crate::qp::QpInner;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// How long a new connection may take to send its request.
@@ -86,7 +86,7 @@ pub(crate) fn resume_listeners(device: &Inner, now: Time) -> Option<Time> {
 }
 
 /// Waits for the request of a new connection.
-fn await_request(device: &Arc<Inner>, socket: Fd, bound: &Arc<BoundPort>) {
+fn await_request(device: &Arc<Inner>, socket: ForkSafeFd, bound: &Arc<BoundPort>) {
     // If it is another user's process, it sees that the socket is closed.
     let Some(pid) = same_user(&socket) else { return };
     if let Some(silent) = device.registry.oldest_silent(bound.id, false) {

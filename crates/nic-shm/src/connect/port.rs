@@ -43,7 +43,7 @@ impl BoundPortGuard {
 
     /// Refuses requests from now on.
     pub(crate) fn stop_listening(&self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             unpoisoned(&self.bound.listener).take();
         }
     }
@@ -51,7 +51,7 @@ impl BoundPortGuard {
 
 impl Drop for BoundPortGuard {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.device.shared.reactor.unwatch(self.bound.socket.as_fd());

@@ -4,7 +4,7 @@
 //! processes by process_vm_readv/writev(2), or through the owner (module `service`) where the kernel forbids
 //! that.
 
-use nic_util::sg_list::is_present;
+use nic_util::sg_list::is_accessible;
 pub(crate) use nic_util::sg_list::{
     Fault as FaultSide, SGE_MAX, SgList, copy_last_byte_last, gather, scatter,
 };
@@ -51,7 +51,7 @@ pub(crate) fn across(pid: i32, local: &SgList, remote: &SgList, way: Direction) 
                 return Err(Fault::Gone);
             }
             // The kernel does not report which side failed.
-            _ if !is_present(local, way == Direction::In) => return Err(Fault::Local),
+            _ if !is_accessible(local, way == Direction::In) => return Err(Fault::Local),
             _ => return Err(Fault::Access),
         }
     }

@@ -16,7 +16,7 @@ use crate::memory::segment::{Map, Ref, Slots};
 use crate::peer::announce::announce;
 use crate::peer::device::PeerDevice;
 use crate::protocol::wire::Hello;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::guard::Busy;
 use nic_util::sync::ring;
 
@@ -36,7 +36,7 @@ pub(crate) struct PeerQp {
     pub(crate) cq: Ref<CqShared>,
     /// The completion queue's index in the peer's device.
     cq_index: usize,
-    channel: Option<(Ref<ChannelShared>, Fd)>,
+    channel: Option<(Ref<ChannelShared>, ForkSafeFd)>,
     /// The retry limit for a message that finds no receive.
     pub(crate) rnr_retry: AtomicU8,
     /// The status word of the peer's queue pair in state RTS.

@@ -13,7 +13,7 @@ use crate::memory::segment::Ref;
 use crate::peer::announce::{ARMED_ANY, ARMED_SOLICITED, announce};
 use crate::queues::channel::Channel;
 use crate::shared::Shared;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::ready::ReadySet;
 
 /// The completion of a send request, with its queue position.
@@ -73,7 +73,7 @@ impl Completions {
         words.asymmetric_notify.reset();
         words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
         // Its entries are counted by the queue pairs that use them.
-        device.heap_trim.rise(queue(0));
+        device.heap_trim.count_allocated(queue_size(0));
         Ok(Self {
             device: device.clone(),
             index,
@@ -302,10 +302,10 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        if self.device.fork_guard.is_elsewhere() {
+        if self.device.fork_guard.is_forked() {
             return;
         }
         self.device.indices.lock().cq.free(self.index);
-        self.device.count_freed(queue(0));
+        self.device.count_freed(queue_size(0));
     }
 }

@@ -8,7 +8,7 @@ use rustix::event::epoll::{Event, EventFlags};
 use verbs::{Error, Result};
 
 use crate::wake::doorbell::{Doorbell, DoorbellState};
-use nic_util::thread::Ear;
+use nic_util::thread::EpollSet;
 
 /// The token of the doorbell, which no socket has.
 const DOORBELL: u64 = u64::MAX;
@@ -23,7 +23,7 @@ pub(crate) enum ReactorEvent {
 
 /// The thread's event sources.
 pub(crate) struct Reactor {
-    pub(crate) epoll: Ear,
+    pub(crate) epoll: EpollSet,
     doorbell: Doorbell,
     /// The doorbell is broken: the thread polls at intervals instead.
     doorbell_broken: AtomicBool,
@@ -31,7 +31,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new() -> Result<Self> {
-        let (epoll, doorbell) = (Ear::new()?, Doorbell::new()?);
+        let (epoll, doorbell) = (EpollSet::new()?, Doorbell::new()?);
         epoll
             .watch(doorbell.receiver(), DOORBELL, EventFlags::IN)
             .map_err(|e| Error::system("cannot create the device's event descriptors", e))?;
