@@ -1,7 +1,7 @@
 //! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an exception
 //! of a program's function.
 
-use ffi::{Panicked, contain};
+use ffi::{Panicked, catch_panic};
 use host::Time;
 
 use crate::answer::{Answer, Fault, Whose};
@@ -15,7 +15,7 @@ use crate::state;
 #[inline]
 pub(crate) fn answer(at: usize, whose: Whose, body: impl FnOnce() -> Answer) -> i32 {
     let began = profile::begin();
-    match contain(body) {
+    match catch_panic(body) {
         Ok(Ok(())) if began.is_none() && !profile::has_thrown() => c::MPI_SUCCESS,
         done => end(at, whose, began, done),
     }
@@ -46,7 +46,7 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
         ));
     }
     let Some(fault) = fault else { return c::MPI_SUCCESS };
-    match contain(|| handler::outcome(NAMES[at], whose, &fault)) {
+    match catch_panic(|| handler::outcome(NAMES[at], whose, &fault)) {
         Ok(Outcome::Code(code)) => code,
         Ok(Outcome::Handler { function, handle, code, returns }) => {
             drop(fault);
@@ -60,7 +60,7 @@ fn end(at: usize, whose: Whose, began: Option<Time>, done: Result<Answer, Panick
 /// Runs a call that returns a value and cannot fail.
 #[inline]
 pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
-    match contain(body) {
+    match catch_panic(body) {
         Ok(value) => value,
         // There is no code to return; the panic was reported on standard error.
         Err(_) => std::process::abort(),
@@ -72,6 +72,6 @@ pub(crate) fn value<T>(body: impl FnOnce() -> T) -> T {
 fn tell() {
     if profile::tells_events() {
         // A panic was reported on standard error; the call itself has completed.
-        let _ = contain(tell_of_events);
+        let _ = catch_panic(tell_of_events);
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 
 use datatypes::Datatype;
-use ffi::{Refused, lock};
+use ffi::{InsertError, lock};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
@@ -27,7 +27,7 @@ const RESTING: usize = 1 << 12;
 const _: () = assert!(PLACES * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
 type Table = ffi::Table<Object, CHUNKS, EACH, GENERATIONS, false>;
-type Look = ffi::Look<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
+type ObjectRef = ffi::ObjectRef<'static, Object, CHUNKS, EACH, GENERATIONS, false>;
 
 /// An object that a program created.
 pub(crate) enum Object {
@@ -98,7 +98,7 @@ kinds! {
 /// A reference to an object, which is not dropped while this exists.
 pub(crate) enum Ref<K: Kind> {
     Predefined(&'static K::Object),
-    Own(Look, PhantomData<K>),
+    Own(ObjectRef, PhantomData<K>),
 }
 
 impl<K: Kind> Deref for Ref<K> {
@@ -108,7 +108,7 @@ impl<K: Kind> Deref for Ref<K> {
     fn deref(&self) -> &K::Object {
         match self {
             Self::Predefined(object) => object,
-            Self::Own(look, _) => K::of(look).expect("looked at by its own kind only"),
+            Self::Own(object, _) => K::of(object).expect("looked at by its own kind only"),
         }
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn at_once<K: Kind, R>(handle: Handle<K>, act: impl FnOnce(&K::Object
     } else if state::is_one_thread() {
         let table = table();
         // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
-        K::of(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
+        K::of(unsafe { table.get_unprotected(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
     };
@@ -158,9 +158,9 @@ pub(crate) fn comm_at_once<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm) 
 
 /// The object of a handle that is not predefined.
 fn own<K: Kind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
-    let look = table().look(table().handle(handle.value() as u64));
-    let look = look.filter(|look| K::of(look).is_some());
-    look.map(|look| Ref::Own(look, PhantomData)).ok_or_else(|| wrong(handle, argument))
+    let object = table().get(table().handle(handle.value() as u64));
+    let object = object.filter(|object| K::of(object).is_some());
+    object.map(|object| Ref::Own(object, PhantomData)).ok_or_else(|| wrong(handle, argument))
 }
 
 #[cold]
@@ -171,7 +171,7 @@ fn wrong<K: Kind>(handle: Handle<K>, argument: &'static str) -> Fault {
 /// The handle of the first object in the table that satisfies `is_it`.
 pub(crate) fn find<K: Kind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
     let is_it =
-        |handle: &ffi::Handle| table().look(*handle).is_some_and(|look| K::of(&look).is_some_and(&is_it));
+        |handle: &ffi::Handle| table().get(*handle).is_some_and(|object| K::of(&object).is_some_and(&is_it));
     table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
 
@@ -183,10 +183,12 @@ pub(crate) fn insert<K: Kind>(object: K::Object) -> Answer<Handle<K>> {
 }
 
 #[cold]
-fn no_handle(why: Refused) -> Fault {
+fn no_handle(why: InsertError) -> Fault {
     let text = match why {
-        Refused::Full => format!("there are {PLACES} objects already; free some"),
-        Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are wanted"),
+        InsertError::Full => format!("there are {PLACES} objects already; free some"),
+        InsertError::NoMemory(bytes) => {
+            format!("there is no memory for more handles: {bytes} bytes are wanted")
+        }
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)
 }
@@ -211,7 +213,7 @@ pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     let value = usize::try_from(integer).unwrap_or(usize::MAX);
     match value.checked_sub(PREDEFINED) {
         None => Handle::new(value),
-        Some(index) => Handle::new(match table().nth(index) {
+        Some(index) => Handle::new(match table().handle_at(index) {
             null if null.is_null() => usize::MAX,
             handle => handle.addr(),
         }),

@@ -204,7 +204,7 @@ extern "C" fn leave() {
     let is_over = WORLD.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Errors cannot be reported any more.
-        let _ = ffi::contain(|| {
+        let _ = ffi::catch_panic(|| {
             state.process.leave();
             part(state)
         });

@@ -61,7 +61,7 @@ impl SockAddr {
     /// Its first `N` bytes: two for the family, or the size of its family.
     fn bytes<const N: usize>(self) -> [u8; N] {
         // SAFETY: not NULL (checked by `get`), and a program passes an address of its family's size. Test:
-        // `addresses_go_out_and_come_back` in `loan.rs`.
+        // `addresses_go_out_and_come_back` in `c_buffer.rs`.
         unsafe { self.0.cast::<[u8; N]>().read_unaligned() }
     }
 }

@@ -60,7 +60,7 @@ impl<T> Out<T> {
 
     /// The address of element `at` of an array that begins here; NULL stays NULL.
     #[inline]
-    pub fn nth(self, at: usize) -> Self {
+    pub fn element(self, at: usize) -> Self {
         if self.is_some() { Self(self.0.wrapping_add(at)) } else { self }
     }
 
@@ -156,7 +156,7 @@ pub struct Bytes(*const c_void);
 /// Why bytes of a program are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBytes {
-    /// Their number is negative, or more than [`Bytes::MOST`].
+    /// Their number is negative, or more than [`Bytes::LEN_MAX`].
     Count,
     /// The address is NULL, but the number is not 0.
     Missing,
@@ -164,7 +164,7 @@ pub enum BadBytes {
 
 impl Bytes {
     /// The most bytes accepted; a larger number counts as a mistake.
-    pub const MOST: usize = 1 << 20;
+    pub const LEN_MAX: usize = 1 << 20;
 
     /// Bytes, as C passes them.
     ///
@@ -179,7 +179,7 @@ impl Bytes {
     /// # Errors
     /// [`BadBytes`], for an invalid number or a NULL address.
     pub fn get(self, count: i32) -> Result<Vec<u8>, BadBytes> {
-        let count = usize::try_from(count).ok().filter(|count| *count <= Self::MOST);
+        let count = usize::try_from(count).ok().filter(|count| *count <= Self::LEN_MAX);
         let count = count.ok_or(BadBytes::Count)?;
         let items = In(self.0.cast::<u8>()).items(count).ok_or(BadBytes::Missing)?;
         Ok(items.collect())
@@ -225,7 +225,7 @@ mod tests {
         out.required("missing").expect("it is there").set(0x0403_0201);
         assert_eq!(out.get(), Some(0x0403_0201));
         assert_eq!(&room[..6], [0, 1, 2, 3, 4, 0]);
-        out.nth(1).set(0x0807_0605);
+        out.element(1).set(0x0807_0605);
         assert_eq!((out.get(), &room[5..10]), (Some(0x0403_0201), &[5, 6, 7, 8, 0][..]));
     }
 
@@ -234,7 +234,7 @@ mod tests {
         // SAFETY: NULL is allowed.
         let out = unsafe { Out::<u32>::new(std::ptr::null_mut()) };
         out.set(1);
-        out.nth(3).set(1);
+        out.element(3).set(1);
         assert_eq!((out.is_some(), out.get()), (false, None));
         assert_eq!(out.required(3).map(|_| ()), Err(3));
         // SAFETY: as above.
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(given.get(3), Ok(vec![1, 2, 3]));
         assert_eq!(given.get(0), Ok(vec![]));
         assert_eq!(
-            (given.get(-1), given.get(Bytes::MOST as i32 + 1)),
+            (given.get(-1), given.get(Bytes::LEN_MAX as i32 + 1)),
             (Err(BadBytes::Count), Err(BadBytes::Count))
         );
         // SAFETY: NULL is allowed.

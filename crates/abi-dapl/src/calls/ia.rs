@@ -14,7 +14,7 @@ use crate::dat_return::{dat_return, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
 use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
-use ffi::{Loan, Out, Text, lock};
+use ffi::{CBuffer, Out, Text, lock};
 
 /// Open devices, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());
@@ -104,7 +104,7 @@ fn make(
     given: Handle,
 ) -> Result<(Handle, Handle)> {
     let (ia, evd) = Ia::open(adapter, qlen)?;
-    let address = Loan::address(SocketAddr::new(ia.attr().address, 0));
+    let address = CBuffer::address(SocketAddr::new(ia.attr().address, 0));
     let async_evd = match &evd {
         Some(evd) => handles::insert_with(Object::Evd(evd.clone()), 0, &line)?,
         None => given,

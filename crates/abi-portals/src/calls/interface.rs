@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ffi::{In, Out, contain};
+use ffi::{In, Out, catch_panic};
 use portals::{Kind, Process};
 
 use super::ni;
@@ -106,7 +106,7 @@ exports! {
             return Err(Code::NoSpace);
         }
         let room = usize::try_from(size).unwrap_or(usize::MAX);
-        let put = |(at, process): (usize, &Process)| map.nth(at).set(PtlProcess::of(*process));
+        let put = |(at, process): (usize, &Process)| map.element(at).set(PtlProcess::of(*process));
         known.iter().enumerate().take(room).for_each(put);
         actual.set(known.len() as Size);
         Ok(())
@@ -154,7 +154,7 @@ const MAP_MAX: usize = 1 << 24;
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the header's")]
 extern "C" fn PtlFini() {
-    contain(state::fini).unwrap_or(());
+    catch_panic(state::fini).unwrap_or(());
 }
 
 /// `PtlHandleIsEqual`: 1 for handles of the same object, else 0.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use ffi::{contain, lock};
+use ffi::{catch_panic, lock};
 use rdma_abi::verbs::ibv_gid;
 use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
@@ -78,7 +78,7 @@ fn leave_at_exit(datagrams: &Arc<Datagrams>) {
             });
         };
         // Too late to report an error.
-        let _ = contain(leave);
+        let _ = catch_panic(leave);
     }
     let mut open = lock(&OPEN);
     if open.is_empty() {

@@ -155,7 +155,7 @@ fn several(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> Answ
 }
 
 fn several_of(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
-    several(count, |at| array.nth(at).get())
+    several(count, |at| array.element(at).get())
 }
 
 /// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns `MPI_ERR_IN_STATUS`.
@@ -179,10 +179,10 @@ fn answer_statuses(found: &[Ended], place: impl Fn(usize) -> Out<Status>) -> Ans
 fn answer_all(ended: &[Ended], requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
     for (at, ended) in ended.iter().enumerate() {
         if !ended.is_persistent {
-            requests.nth(at).set(NULL);
+            requests.element(at).set(NULL);
         }
     }
-    answer_statuses(ended, |at| statuses.nth(at))
+    answer_statuses(ended, |at| statuses.element(at))
 }
 
 pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<Status>) -> Answer {
@@ -191,10 +191,10 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
         && requests.is_some()
     {
         let put = |at: usize, status: &mpi::Status| {
-            requests.nth(at).set(NULL);
-            put_status(status, statuses.nth(at));
+            requests.element(at).set(NULL);
+            put_status(status, statuses.element(at));
         };
-        if process.requests().wait_all_well(many, |at| given(requests.nth(at)), put)? {
+        if process.requests().wait_all_well(many, |at| given(requests.element(at)), put)? {
             return Ok(());
         }
     }
@@ -227,7 +227,7 @@ fn answer_any(
         return Ok(());
     };
     indx.set(at as i32);
-    answer_ended(ended, requests.nth(at), status)
+    answer_ended(ended, requests.element(at), status)
 }
 
 pub(crate) fn waitany(
@@ -275,13 +275,13 @@ fn answer_some(
     };
     outcount.set(found.len() as i32);
     for (nth, (at, ended)) in found.iter().enumerate() {
-        indices.nth(nth).set(*at as i32);
+        indices.element(nth).set(*at as i32);
         if !ended.is_persistent {
-            requests.nth(*at).set(NULL);
+            requests.element(*at).set(NULL);
         }
     }
     let ended: Vec<Ended> = found.into_iter().map(|(_, ended)| ended).collect();
-    answer_statuses(&ended, |nth| statuses.nth(nth))
+    answer_statuses(&ended, |nth| statuses.element(nth))
 }
 
 pub(crate) fn waitsome(
@@ -342,7 +342,7 @@ pub(crate) fn request_get_status_all(
     let found: Option<Vec<mpi::Status>> = found.into_iter().collect();
     flag.set(found.is_some().into());
     let found = found.unwrap_or_default();
-    found.iter().enumerate().for_each(|(at, found)| put_status(found, statuses.nth(at)));
+    found.iter().enumerate().for_each(|(at, found)| put_status(found, statuses.element(at)));
     Ok(())
 }
 
@@ -395,8 +395,8 @@ pub(crate) fn request_get_status_some(
     }
     outcount.set(if active.is_empty() { c::MPI_UNDEFINED } else { over.len() as i32 });
     for (nth, (at, found)) in over.iter().enumerate() {
-        indices.nth(nth).set(*at as i32);
-        put_status(found, statuses.nth(nth));
+        indices.element(nth).set(*at as i32);
+        put_status(found, statuses.element(nth));
     }
     Ok(())
 }
@@ -419,7 +419,7 @@ pub(crate) fn start(request: Out<types::Request>) -> Answer {
 
 pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
     let count = usize::try_from(count).map_err(|_| Fault::new(c::MPI_ERR_COUNT, "count: it is negative"))?;
-    (0..count).try_for_each(|at| start(requests.nth(at)))
+    (0..count).try_for_each(|at| start(requests.element(at)))
 }
 
 pub(crate) fn cancel(request: Out<types::Request>) -> Answer {
