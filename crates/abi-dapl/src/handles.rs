@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use dapl::{Cno, Cr, Ep, Error, Evd, Ia, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
+use dapl::{Cno, Cr, Ep, Error, ErrorKind, Evd, Ia, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
 use ffi::{CBuffer, lock};
 
 use crate::lines::Line;
@@ -96,7 +96,7 @@ pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle
         private_data: Mutex::new(None),
         addresses: Mutex::default(),
     };
-    let full = Error::new(Kind::InsufficientResources, Subtype::ResourceMemory);
+    let full = Error::new(ErrorKind::InsufficientResources, Subtype::ResourceMemory);
     let table = table().ok_or(full.clone())?;
     table.insert(entry, line.functions()).map_err(|_| full)
 }

@@ -18,7 +18,7 @@ use crate::event::{Dto, DtoEvent};
 use crate::ia::{Adapter, Dispatcher, IaInner, is_shared};
 use crate::sync::{Use, Uses, lock};
 use crate::work_queue::{CompletionToken, WorkQueue, WorkQueues};
-use crate::{AsyncKind, Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+use crate::{AsyncKind, Cno, Error, ErrorKind, EvdFlags, Event, Ia, Label, Result, Subtype};
 
 /// How long a thread waits for the lock on completions, which others hold only briefly.
 const COMPLETIONS_TIMEOUT: Span = Span::from_ms(100);
@@ -223,7 +223,7 @@ impl Evd {
         const CALL: &str = "Evd::wait";
         let inner = &*self.0;
         if timeout == Some(Span::ZERO) {
-            return Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+            return Err(Error::new(ErrorKind::TimeoutExpired, Subtype::None));
         }
         if inner.waiting.swap(true, Ordering::Acquire) {
             return Err(Error::state(Subtype::EvdInUse));
@@ -233,7 +233,7 @@ impl Evd {
         let mut woken = false;
         let solicited = inner.has_state(SOLICITED) && inner.ia.channel.is_some();
         // Declared outside of the loop: an event that is returned through the loop is copied at each step.
-        let mut found = Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+        let mut found = Err(Error::new(ErrorKind::TimeoutExpired, Subtype::None));
         if solicited {
             let mut poll = || inner.check_waitable().and_then(|()| inner.poll_armed(threshold, &mut woken));
             let shared = inner.ia.shared();
@@ -264,7 +264,7 @@ impl Evd {
             FastPoll::Nothing => None,
             FastPoll::Unclear => self.0.poll_full(1, &mut true)?,
         };
-        found.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
+        found.ok_or(Error::new(ErrorKind::QueueEmpty, Subtype::None))
     }
 
     /// Queues an event of the program (`dat_evd_post_se`).
@@ -276,7 +276,7 @@ impl Evd {
             return Err(Error::argument(Subtype::Arg1));
         }
         if !self.0.push_bounded(Event::Software(pointer)) {
-            return Err(Error::new(Kind::QueueFull, Subtype::None));
+            return Err(Error::new(ErrorKind::QueueFull, Subtype::None));
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Evd {
             return Err(Error::argument(Subtype::Arg2));
         }
         if inner.cq.as_ref().is_some_and(|cq| qlen > cq.cqe()) {
-            return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
+            return Err(Error::new(ErrorKind::InsufficientResources, Subtype::ResourceTevd));
         }
         if inner.queued.load(Ordering::Acquire) > qlen as usize {
             return Err(Error::state(Subtype::None));
@@ -570,7 +570,7 @@ impl EvdInner {
         if self.state.fetch_or(OVERRUN, Ordering::AcqRel) & OVERRUN == 0 {
             self.ia.overflow(self.label.load(Ordering::Relaxed));
         }
-        Error { kind: Kind::InvalidState, ..Error::device(cause, Subtype::None) }
+        Error { kind: ErrorKind::InvalidState, ..Error::device(cause, Subtype::None) }
     }
 
     /// Moves completions from the device's queue to the dispatcher's, for example before a queue pair is destroyed.

@@ -19,7 +19,7 @@ use verbs::{AsyncEvent, Cm, CmEvent, CompChannel, ConnectRequest, Cq, Device, Wc
 use crate::attr::{AsyncKind, IaAttr, Label};
 use crate::error::OrDevice;
 use crate::sync::{Uses, lock, try_lock};
-use crate::{Error, Kind, Result, Subtype};
+use crate::{Error, ErrorKind, Result, Subtype};
 
 /// The most adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
@@ -158,7 +158,7 @@ impl Ia {
     pub(crate) fn open_silent(adapter: &Adapter) -> Result<Self> {
         let device = adapter.device().clone();
         if adapter.opened().len() >= MAX_OPEN {
-            return Err(Error::new(Kind::InsufficientResources, Subtype::None));
+            return Err(Error::new(ErrorKind::InsufficientResources, Subtype::None));
         }
         let cm = device.create_cm().or_device(Subtype::ResourceDevice)?;
         let inner = Arc::new(IaInner {
