@@ -53,7 +53,7 @@ impl Header for Message {
     }
 
     fn encode(&self) -> HeaderBytes {
-        HeaderBytes::of([self.kind, self.request, self.key])
+        HeaderBytes::from_words([self.kind, self.request, self.key])
     }
 
     fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {

@@ -521,8 +521,8 @@ mod tests {
 
         fn encode(&self) -> HeaderBytes {
             match *self {
-                Self::Short(number) => HeaderBytes::of::<SHORT_WORDS>(all_words(SHORT, number)),
-                Self::Long(number) => HeaderBytes::of::<LONG_WORDS>(all_words(LONG, number)),
+                Self::Short(number) => HeaderBytes::from_words::<SHORT_WORDS>(all_words(SHORT, number)),
+                Self::Long(number) => HeaderBytes::from_words::<LONG_WORDS>(all_words(LONG, number)),
             }
         }
 

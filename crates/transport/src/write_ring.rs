@@ -259,7 +259,7 @@ mod tests {
         }
 
         fn encode(&self) -> HeaderBytes {
-            HeaderBytes::of([1, self.0])
+            HeaderBytes::from_words([1, self.0])
         }
 
         fn decode_short(&mut self, _line: &[u64; LINE_WORDS], _total: usize) -> Option<usize> {

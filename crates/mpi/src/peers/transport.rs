@@ -9,7 +9,7 @@ use std::sync::Arc;
 use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
-use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target, answer, of_completion};
+use transport::{Answer, Attempts, ConnStage, Offer, Registration, Rejection, Target, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::bootstrap::Bootstrap;
@@ -1260,10 +1260,10 @@ impl Transport {
         }
         let at = self.peer_index(from);
         let stage = match self.peers[at].state {
-            PeerState::None => Stage::None,
-            PeerState::Connecting(_) => Stage::Asking,
-            PeerState::Accepting(_) => Stage::Answering,
-            PeerState::Open(_) | PeerState::Gone(_) => Stage::Done,
+            PeerState::None => ConnStage::None,
+            PeerState::Connecting(_) => ConnStage::Connecting,
+            PeerState::Accepting(_) => ConnStage::Accepting,
+            PeerState::Open(_) | PeerState::Gone(_) => ConnStage::Connected,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),
