@@ -14,7 +14,7 @@ use verbs::host::{EventCount, Host, Lock, Source, Span, Task, Time, WaitSet, Wak
 use verbs::{Device, Result};
 
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Interface, Taken};
+use crate::exchange::{Exchange, Interface, TryRecv};
 use crate::link::trust::Trust;
 use crate::objects::command::Transfer;
 use crate::objects::entry::Entry;
@@ -23,14 +23,14 @@ use crate::objects::process::Process;
 
 /// The kind of an interface (`PTL_NI_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct NiKind {
     /// Whether entries have match bits.
     pub is_matching: bool,
     /// Whether processes are addressed by rank.
     pub is_logical: bool,
 }
 
-impl Kind {
+impl NiKind {
     /// The index of this kind among the four interfaces of a process.
     #[must_use]
     pub const fn number(self) -> u8 {
@@ -380,7 +380,7 @@ impl Node {
 
     /// Opens the interface of a kind.
     #[must_use]
-    pub fn interface(&self, kind: Kind, limits: Limits) -> Ni {
+    pub fn interface(&self, kind: NiKind, limits: Limits) -> Ni {
         let engine = Engine::new(self.me(), self.0.inner.uid, kind.is_matching, limits);
         let map = kind.is_logical.then(Vec::new);
         self.0.inner.with(|exchange| exchange.open(kind.number(), Interface { engine, map }));
@@ -388,7 +388,7 @@ impl Node {
     }
 }
 
-/// A source for waits that poll the node's interfaces themselves, by [`Ni::look`], before they sleep.
+/// A source for waits that poll the node's interfaces themselves, by [`Ni::poll`], before they sleep.
 impl Source for Node {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         // Register with the event count before setting the flag: a notifier that clears the flag rings only once.
@@ -405,7 +405,7 @@ impl Source for Node {
 #[derive(Clone, Debug)]
 pub struct Ni {
     node: Node,
-    kind: Kind,
+    kind: NiKind,
 }
 
 impl Ni {
@@ -415,7 +415,7 @@ impl Ni {
 
     /// The kind of this interface.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> NiKind {
         self.kind
     }
 
@@ -426,7 +426,7 @@ impl Ni {
     }
 
     /// Runs `act` on the engine, and sends the resulting messages; `None` if the interface is closed.
-    pub fn call<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+    pub fn with_engine<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().with(|exchange| {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
@@ -441,16 +441,16 @@ impl Ni {
     /// is no such put; then nothing has happened, and the caller uses [`Engine::transfer`].
     #[inline]
     #[must_use]
-    pub fn put_at_once(&self, transfer: &Transfer) -> bool {
-        self.inner().with(|exchange| exchange.put_at_once(self.kind.number(), transfer))
+    pub fn try_put(&self, transfer: &Transfer) -> bool {
+        self.inner().with(|exchange| exchange.try_put(self.kind.number(), transfer))
     }
 
     /// Starts an operation, as [`Engine::transfer`]; takes the fast path if it can be [put at
-    /// once](Ni::put_at_once). `None` if the interface is closed.
+    /// once](Ni::try_put). `None` if the interface is closed.
     #[inline]
     pub fn transfer(&self, transfer: &Transfer) -> Option<crate::Result<()>> {
         self.inner().with(|exchange| {
-            if exchange.put_at_once(self.kind.number(), transfer) {
+            if exchange.try_put(self.kind.number(), transfer) {
                 return Some(Ok(()));
             }
             let begun = exchange.interface(self.kind.number())?.engine.transfer(transfer);
@@ -467,18 +467,18 @@ impl Ni {
     /// without acknowledgement that the entry accepts. Otherwise nothing has happened.
     #[inline]
     #[must_use]
-    pub fn take_at_once(&self, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
+    pub fn try_recv(&self, pt_index: u32, entry: &Entry, polls: u32) -> TryRecv {
         let inner = self.inner();
         if inner.matcher != Matcher::Caller {
-            return Taken::Other;
+            return TryRecv::Other;
         }
         inner.count_poll();
-        inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, polls))
+        inner.with(|exchange| exchange.try_recv(self.kind.number(), pt_index, entry, polls))
     }
 
     /// Runs `act` on the engine, sends the resulting messages, then runs `then` on the engine; `None` if the
     /// interface is closed.
-    pub fn call_then<T, U>(
+    pub fn with_engine_then<T, U>(
         &self,
         act: impl FnOnce(&mut Engine) -> T,
         then: impl FnOnce(&mut Engine, T) -> U,
@@ -494,11 +494,11 @@ impl Ni {
     /// Makes progress, then runs `act` on the engine; `None` if the interface is closed.
     pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().host.charge_poll();
-        self.look(act)
+        self.poll(act)
     }
 
     /// As [`Ni::test`], for callers that hold a lock: in virtual time it does not yield to other ranks.
-    pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+    pub fn poll<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let inner = self.inner();
         inner.count_poll();
         // A thread that is about to sleep needs a full poll.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use ffi::{In, Out, catch_panic};
-use portals::{Kind, Process};
+use portals::{NiKind, Process};
 
 use super::ni;
 use crate::answer::Code;
@@ -16,7 +16,7 @@ use crate::types::{
 };
 
 /// The kind of interface that options request; each pair must have exactly one bit set, and no other bits.
-fn kind(options: u32) -> Option<Kind> {
+fn kind(options: u32) -> Option<NiKind> {
     let one_of = |yes: u32, no: u32| match options & (yes | no) {
         bit if bit == yes => Some(true),
         bit if bit == no => Some(false),
@@ -24,7 +24,7 @@ fn kind(options: u32) -> Option<Kind> {
     };
     let all = NI_MATCHING | NI_NO_MATCHING | NI_LOGICAL | NI_PHYSICAL;
     let (is_matching, is_logical) = (one_of(NI_MATCHING, NI_NO_MATCHING)?, one_of(NI_LOGICAL, NI_PHYSICAL)?);
-    (options & !all == 0).then_some(Kind { is_matching, is_logical })
+    (options & !all == 0).then_some(NiKind { is_matching, is_logical })
 }
 
 exports! {
