@@ -110,7 +110,7 @@ fn notification_costs_what_was_put_in() {
     let extra = |receive: f64, poll: f64| {
         // Polls are so short that their phase does not matter.
         let values = format!(
-            "transport.receive_message_ns={receive},host.poll_full_ns={poll},host.poll_empty_ns=20,host.look_ns=20"
+            "transport.receive_message_ns={receive},host.poll_full_ns={poll},host.poll_empty_ns=20,host.poll_word_ns=20"
         );
         reported(&values, "notify", &write, 64)
     };

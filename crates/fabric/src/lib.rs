@@ -22,8 +22,8 @@ use std::sync::mpsc;
 use host::Host;
 use host::world::{self, World};
 pub use nic_model::{
-    COMPONENTS, Family, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, interrupted,
-    machines, profile,
+    COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
+    interrupted, machines, profile,
 };
 pub use nic_shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};

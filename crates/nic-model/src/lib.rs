@@ -36,7 +36,7 @@ use verbs::{Device, Error, Result};
 use api::{DeviceObject, Opened, attr_of};
 
 pub use config::{Config, OPTIONS, Payload};
-pub use machine::{Family, Machine, MachineError, Parameter, Source, Value, Wrong, machines};
+pub use machine::{Family, Machine, MachineError, MachineErrorKind, Parameter, Source, Value, machines};
 use net::Net;
 use parts::calls::Calls;
 use parts::interrupt::Interrupt;

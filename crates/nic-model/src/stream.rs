@@ -8,11 +8,11 @@
 //!
 //! ```
 //! use host::world::{Config, World};
-//! use nic_model::stream::{Way, connect};
+//! use nic_model::stream::{Direction, connect};
 //!
 //! let mut world = World::new(Config::default());
 //! let (here, there) = (world.add_node("here"), world.add_node("there"));
-//! let (a, b) = connect(&here, &there, [Way::default(); 2], 1);
+//! let (a, b) = connect(&here, &there, [Direction::default(); 2], 1);
 //! world.spawn("writer", &[&here], move || assert_eq!(a.send(b"hello"), Ok(5)))?;
 //! world.spawn("reader", &[&there], move || {
 //!     let mut bytes = [0; 5];
@@ -31,7 +31,7 @@ use host::{Rng, Span, Time};
 
 /// One direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Direction {
     /// Maximum bytes of a segment, at least 1; the length of each is random.
     pub segment: usize,
     /// Capacity of the send buffer in bytes.
@@ -48,7 +48,7 @@ pub struct Way {
     pub reset_at: Option<u64>,
 }
 
-impl Default for Way {
+impl Default for Direction {
     /// Ten gigabits per second, 10 us, segments and buffers as on Ethernet, no reset.
     fn default() -> Self {
         Self {
@@ -71,7 +71,7 @@ pub struct Reset;
 /// The state of a direction.
 #[derive(Debug)]
 struct Flow {
-    way: Way,
+    way: Direction,
     /// Accepted from the program, not yet sent.
     waiting: VecDeque<u8>,
     /// Segments in flight, in the order of arrival.
@@ -93,7 +93,7 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(way: Way) -> Self {
+    fn new(way: Direction) -> Self {
         Self {
             way,
             waiting: VecDeque::new(),
@@ -150,7 +150,7 @@ pub struct Stream {
 /// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` determines everything
 /// random.
 #[must_use]
-pub fn connect(a: &Node, b: &Node, ways: [Way; 2], seed: u64) -> (Stream, Stream) {
+pub fn connect(a: &Node, b: &Node, ways: [Direction; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
     let state = StreamState { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
@@ -210,7 +210,7 @@ impl Stream {
 
     /// Ends this direction: the peer sees the end of the stream after all queued bytes. This end can still
     /// receive.
-    pub fn shut(&self) {
+    pub fn shutdown_write(&self) {
         self.node().sync();
         let mut state = self.wire.lock();
         state.flows[self.end].shut = true;
@@ -337,7 +337,7 @@ mod tests {
     /// Runs a writer of `content`, which then shuts its direction, and a reader; returns the pieces read, how
     /// the stream ended, and when.
     fn transfer(
-        way: Way,
+        way: Direction,
         content: Vec<u8>,
         flip: Option<(u64, u8)>,
     ) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
@@ -360,7 +360,7 @@ mod tests {
                     Err(Reset) => Some(()),
                 });
                 assert_eq!(all, Some(()));
-                a.shut();
+                a.shutdown_write();
             })
             .expect("a fiber");
         world
@@ -395,8 +395,13 @@ mod tests {
     fn bytes_arrive_in_order_whatever_the_pieces() {
         for segment in [1, 7, 1460] {
             for (send_buffer, receive_buffer) in [(1, 1), (10, 3), (64 << 10, 64 << 10)] {
-                let way =
-                    Way { segment, send_buffer, receive_buffer, jitter: Span::from_us(50), ..Way::default() };
+                let way = Direction {
+                    segment,
+                    send_buffer,
+                    receive_buffer,
+                    jitter: Span::from_us(50),
+                    ..Direction::default()
+                };
                 let (pieces, end, _) = transfer(way, content(3000), None);
                 assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{way:?}");
                 assert!(
@@ -410,10 +415,10 @@ mod tests {
     /// Goal: times follow from the values. Method: only one segment is in flight at a time.
     #[test]
     fn a_full_receive_buffer_holds_the_sender_up() {
-        let way = Way { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Way::default() };
+        let way = Direction { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Direction::default() };
         let (_, _, time) = transfer(way, content(100), None);
         assert!(time.since(Time::ZERO) >= Span::from_us(100 * 10), "{time:?}");
-        let (_, _, time) = transfer(Way { receive_buffer: 100, ..way }, content(100), None);
+        let (_, _, time) = transfer(Direction { receive_buffer: 100, ..way }, content(100), None);
         assert!(time.since(Time::ZERO) < Span::from_us(30), "{time:?}");
     }
 
@@ -421,7 +426,7 @@ mod tests {
     fn stream_resets_at_its_byte() {
         for at in [1, 500, 2999] {
             let (pieces, end, _) =
-                transfer(Way { reset_at: Some(at), ..Way::default() }, content(3000), None);
+                transfer(Direction { reset_at: Some(at), ..Direction::default() }, content(3000), None);
             let read = pieces.concat();
             assert_eq!((end, content(3000).starts_with(&read)), (Err(Reset), true));
             assert!(read.len() < 3000, "what arrived last is lost");
@@ -432,6 +437,6 @@ mod tests {
     fn one_bit_is_flipped() {
         let mut wanted = content(3000);
         wanted[1234] ^= 1 << 5;
-        assert_eq!(transfer(Way::default(), content(3000), Some((1234, 5))).0.concat(), wanted);
+        assert_eq!(transfer(Direction::default(), content(3000), Some((1234, 5))).0.concat(), wanted);
     }
 }

@@ -164,7 +164,7 @@ fn notifications_of_the_card_occupy_the_bus() {
     let spent = Arc::new(Mutex::new([Span::ZERO; 2]));
     for (i, notified) in ["false", "true"].into_iter().enumerate() {
         let spent = spent.clone();
-        on_two(&[("completion.told_flag", notified), ("doorbell.pio_clocks", "5000")], move |a, b| {
+        on_two(&[("completion.notify_flag", notified), ("doorbell.pio_clocks", "5000")], move |a, b| {
             let (first, second) = pair(a, b, [MemoryKind::Host; 2], 1 << 16, 0);
             for i in 0..10 {
                 second.qp.post_recv(&RecvWr::new(i, &[second.mr.sge(0, 8)])).expect("post");

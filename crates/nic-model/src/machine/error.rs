@@ -7,18 +7,18 @@ use super::source::{Class, classes};
 
 /// Why a description of a machine is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{at}: {wrong}")]
+#[error("{at}: {kind}")]
 pub struct MachineError {
     /// `file:line`, or the option as it was written.
     pub at: String,
     /// The error.
-    pub wrong: Wrong,
+    pub kind: MachineErrorKind,
 }
 
 /// The kinds of errors in machine files and options.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Wrong {
+pub enum MachineErrorKind {
     /// No built-in machine has this name.
     #[error("there is no such machine; the built-in ones are: {}; or give the path of a .toml file.{}", known.join(", "), did_you_mean(*near))]
     Machine {
@@ -124,10 +124,10 @@ pub enum Wrong {
     Payload,
 }
 
-impl Wrong {
+impl MachineErrorKind {
     /// The error at this place.
     pub(crate) fn at(self, at: impl Into<String>) -> MachineError {
-        MachineError { at: at.into(), wrong: self }
+        MachineError { at: at.into(), kind: self }
     }
 
     /// The error for a key that does not exist.

@@ -314,7 +314,7 @@ keys! {
         deregister_page_ns "ns" 0..1_000_000: "each further page of it";
         connect_ns "ns" 0..1_000_000_000: "connecting a queue pair, at either end";
         destroy_ns "ns" 0..1_000_000_000: "destroying a queue pair";
-        look_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
+        poll_word_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
         copy_ns "ns" 0..1_000_000: "a copy by the processor, independent of its length";
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
         thread_ns "ns" 0..1_000_000_000 = 0: "starting a thread and joining it later, for the calling thread";
@@ -435,7 +435,7 @@ keys! {
     completion Completion {
         entry_bytes "bytes" 1..4096: "written to host memory per completion";
         fetch_ns "ns" 0..1_000_000: "the part of dma.write_latency_ns in which the processor fetches the entry, which a poll's cost includes";
-        told_flag bool = false: "the processor writes to the card, over the bus, after it has polled completions or posted a receive";
+        notify_flag bool = false: "the processor writes to the card, over the bus, after it has polled completions or posted a receive";
     }
     /// Sleeping until a completion.
     interrupt Interrupt {
@@ -470,7 +470,7 @@ keys! {
     }
     /// The processor of a host, as programs use it.
     processor Processor {
-        look_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
+        poll_word_ns "ns" 1..1_000_000: "one poll of a memory word that has not changed";
         copy_ns "ns" 0..1_000_000: "a copy by the processor, independent of its length";
         copy_mbps "MB/s (10^6 bytes)" 1..1_000_000: "rate of copies by the processor";
     }

@@ -15,7 +15,7 @@ mod parse;
 mod source;
 mod values;
 
-pub use error::{MachineError, Wrong};
+pub use error::{MachineError, MachineErrorKind};
 pub use keys::{
     Api, Bus, Chipset, Completion, Connection, Descriptor, Dma, Domain, Doorbell, Family, Faults, Firmware,
     FlowKind, Host, HyperTransport, Interrupt, KEYS, Kernel, Key, Link, MatchKind, Mode, NicMemory, Params,
@@ -82,10 +82,10 @@ impl Machine {
             let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
             let near = known.iter().find(|known| strsim::levenshtein(known, name) <= 3);
             let near = near.copied();
-            return Err(Wrong::Machine { near, known }.at(format!("machine '{name}'")));
+            return Err(MachineErrorKind::Machine { near, known }.at(format!("machine '{name}'")));
         }
-        let text =
-            bounded::read_text(name, FILE_MAX).map_err(|e| Wrong::Unreadable(e.to_string()).at(name))?;
+        let text = bounded::read_text(name, FILE_MAX)
+            .map_err(|e| MachineErrorKind::Unreadable(e.to_string()).at(name))?;
         parse::parse(name, &text)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use super::error::{MachineError, Wrong, sections};
+use super::error::{MachineError, MachineErrorKind, sections};
 use super::keys::Value as Amount;
 use super::keys::{Domain, Family, KEYS, Key, Params};
 use super::source::{CLASSES, Source};
@@ -28,7 +28,7 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
     let file = File { name, text };
     let document = DeTable::parse(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
-        file.error(at, Wrong::NotToml(e.message().to_owned()))
+        file.error(at, MachineErrorKind::NotToml(e.message().to_owned()))
     })?;
     let root = document.get_ref();
     let family = Family::of(root.keys().map(|key| key.get_ref().as_ref()));
@@ -47,34 +47,37 @@ pub(super) fn parse(name: &str, text: &str) -> Outcome<Machine> {
 }
 
 impl File<'_> {
-    fn error(&self, at: usize, wrong: Wrong) -> MachineError {
+    fn error(&self, at: usize, wrong: MachineErrorKind) -> MachineError {
         let line = 1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count();
         wrong.at(format!("{}:{line}", self.name))
     }
 
     /// Checks that the file has no unknown sections and keys; the error is about the first one.
     fn check_sections(&self, root: &DeTable<'_>, family: Family) -> Outcome<()> {
-        let mut wrong: Vec<(usize, Wrong)> = Vec::new();
+        let mut wrong: Vec<(usize, MachineErrorKind)> = Vec::new();
         for (key, value) in root {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
             match value.get_ref() {
                 _ if name == "name" || name == "about" => {}
                 _ if sections().contains(&name) && !family.has(name) => {
-                    wrong.push((at, Wrong::Section(name.to_owned())));
+                    wrong.push((at, MachineErrorKind::Section(name.to_owned())));
                 }
                 DeValue::Table(table) if sections().contains(&name) => {
                     for inner in table.keys() {
                         let known =
                             KEYS.iter().any(|k| k.section == name && k.name == inner.get_ref().as_ref());
                         if !known {
-                            wrong.push((inner.span().start, Wrong::unknown_key(name, inner.get_ref())));
+                            wrong.push((
+                                inner.span().start,
+                                MachineErrorKind::unknown_key(name, inner.get_ref()),
+                            ));
                         }
                     }
                 }
                 _ if sections().contains(&name) => {
-                    wrong.push((at, Wrong::NoSection(name.to_owned())));
+                    wrong.push((at, MachineErrorKind::NoSection(name.to_owned())));
                 }
-                _ => wrong.push((at, Wrong::Section(name.to_owned()))),
+                _ => wrong.push((at, MachineErrorKind::Section(name.to_owned()))),
             }
         }
         match wrong.into_iter().min_by_key(|(at, _)| *at) {
@@ -86,14 +89,14 @@ impl File<'_> {
     fn title(&self, root: &DeTable<'_>, key: &'static str) -> Outcome<String> {
         match root.get(key) {
             Some(value) => self.string(value, key),
-            None => Err(self.error(0, Wrong::NoTitle(key))),
+            None => Err(self.error(0, MachineErrorKind::NoTitle(key))),
         }
     }
 
     fn string(&self, value: &Value<'_>, what: &str) -> Outcome<String> {
         match value.get_ref() {
             DeValue::String(text) if !text.trim().is_empty() => Ok(text.to_string()),
-            _ => Err(self.error(value.span().start, Wrong::NoText(what.to_owned()))),
+            _ => Err(self.error(value.span().start, MachineErrorKind::NoText(what.to_owned()))),
         }
     }
 
@@ -106,17 +109,17 @@ impl File<'_> {
         let Some(value) = value else {
             let Some(default) = key.default else {
                 let at = section.map_or(self.text.len(), |s| s.span().start);
-                return Err(self.error(at, Wrong::Missing(key)));
+                return Err(self.error(at, MachineErrorKind::Missing(key)));
             };
             (key.set)(&mut machine.params, default);
             return Ok(());
         };
         let at = value.span().start;
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.error(at, Wrong::NoTable(key)));
+            return Err(self.error(at, MachineErrorKind::NoTable(key)));
         };
         let Some(value) = table.get("value") else {
-            return Err(self.error(at, Wrong::NoValue(key)));
+            return Err(self.error(at, MachineErrorKind::NoValue(key)));
         };
         (key.set)(&mut machine.params, self.amount(value, key)?);
         let source = self.source(table, at, key)?;
@@ -134,28 +137,28 @@ impl File<'_> {
             _ => None,
         };
         let written = self.text[value.span()].to_owned();
-        let wrong = || self.error(value.span().start, Wrong::Value { key, written });
+        let wrong = || self.error(value.span().start, MachineErrorKind::Value { key, written });
         amount.filter(|amount| key.allows(*amount)).ok_or_else(wrong)
     }
 
     fn source(&self, table: &DeTable<'_>, at: usize, key: &'static Key) -> Outcome<Source> {
         let path = key.path();
         let Some(written) = table.get("source") else {
-            return Err(self.error(at, Wrong::NoSource(key)));
+            return Err(self.error(at, MachineErrorKind::NoSource(key)));
         };
         let name = self.string(written, &format!("the source of '{path}'"))?;
         let Some(&class) = CLASSES.iter().find(|class| class.name == name) else {
-            return Err(self.error(written.span().start, Wrong::Source { key, class: name }));
+            return Err(self.error(written.span().start, MachineErrorKind::Source { key, class: name }));
         };
         for inner in table.keys() {
             let name = inner.get_ref().to_string();
             let known = ["value", "source", class.field].contains(&name.as_str());
             if !(known || class.name == "assumed" && name == RANGE) {
-                return Err(self.error(inner.span().start, Wrong::Field { key, class, name }));
+                return Err(self.error(inner.span().start, MachineErrorKind::Field { key, class, name }));
             }
         }
         let Some(reason) = table.get(class.field) else {
-            return Err(self.error(at, Wrong::NoReason { key, class }));
+            return Err(self.error(at, MachineErrorKind::NoReason { key, class }));
         };
         Ok(match class.name {
             "published" => Source::Published { rows: self.rows(reason, key)? },
@@ -172,7 +175,7 @@ impl File<'_> {
 
     /// Two permitted values of a key in ascending order.
     fn range(&self, value: &Value<'_>, key: &'static Key) -> Outcome<[f64; 2]> {
-        let wrong = || self.error(value.span().start, Wrong::Range(key));
+        let wrong = || self.error(value.span().start, MachineErrorKind::Range(key));
         let DeValue::Array(list) = value.get_ref() else { return Err(wrong()) };
         let list: &DeArray<'_> = list;
         let ends: Vec<f64> =
@@ -184,7 +187,7 @@ impl File<'_> {
     }
 
     fn rows(&self, value: &Value<'_>, key: &'static Key) -> Outcome<Vec<String>> {
-        let wrong = |at| self.error(at, Wrong::Rows(key));
+        let wrong = |at| self.error(at, MachineErrorKind::Rows(key));
         let DeValue::Array(list) = value.get_ref() else { return Err(wrong(value.span().start)) };
         let list: &DeArray<'_> = list;
         let rows = list.iter().map(|row| match row.get_ref() {

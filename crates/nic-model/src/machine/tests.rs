@@ -196,8 +196,8 @@ fn flags_are_true_or_false_and_choices_are_names() {
     for (key, value) in
         [("transport.whole_flag", "2"), ("api.write_imm_kind", "2"), ("bus.clock_mhz", "true")]
     {
-        let wrong = machine.set(key, value).expect_err("no such value").wrong;
-        assert!(matches!(wrong, Wrong::Value { .. }), "{wrong:?}");
+        let wrong = machine.set(key, value).expect_err("no such value").kind;
+        assert!(matches!(wrong, MachineErrorKind::Value { .. }), "{wrong:?}");
     }
 }
 

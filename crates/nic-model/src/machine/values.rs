@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::error::{MachineError, Wrong, sections};
+use super::error::{MachineError, MachineErrorKind, sections};
 use super::keys::{Family, KEYS, Key, Params, Value};
 use super::source::Source;
 
@@ -38,15 +38,17 @@ impl Machine {
     /// # Errors
     /// [`MachineError`] for an unknown key, a wrong unit, or a value out of range.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), MachineError> {
-        let fail = |wrong: Wrong| wrong.at(format!("option {key}={value}"));
+        let fail = |wrong: MachineErrorKind| wrong.at(format!("option {key}={value}"));
         let Some(found) = self.keys().find(|k| k.path() == key) else {
             return Err(fail(match key.split_once('.') {
-                Some((section, name)) if sections().contains(&section) => Wrong::unknown_key(section, name),
-                Some((section, _)) => Wrong::Section(section.to_owned()),
-                None => Wrong::NoComponent(key.to_owned()),
+                Some((section, name)) if sections().contains(&section) => {
+                    MachineErrorKind::unknown_key(section, name)
+                }
+                Some((section, _)) => MachineErrorKind::Section(section.to_owned()),
+                None => MachineErrorKind::NoComponent(key.to_owned()),
             }));
         };
-        let wrong = || fail(Wrong::Value { key: found, written: value.to_owned() });
+        let wrong = || fail(MachineErrorKind::Value { key: found, written: value.to_owned() });
         (found.set)(&mut self.params, found.read(value).ok_or_else(wrong)?);
         self.sources.insert(found.path(), Source::Given);
         Ok(())

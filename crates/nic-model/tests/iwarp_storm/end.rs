@@ -178,7 +178,7 @@ impl<'a> End<'a> {
             && matches!(ending, Ending::Refused | Ending::Reset | Ending::Closed { .. })
             && let (Fault::Old | Fault::Shaken(..), Some(again)) = (self.plan.fault, self.again.take())
         {
-            self.stream.shut();
+            self.stream.shutdown_write();
             self = Self::new(self.plan, self.seed, self.me, [again.clone(), again]);
             self.again = None;
             ending = match self.respond() {
@@ -189,7 +189,7 @@ impl<'a> End<'a> {
         if matches!(ending, Ending::Timeout) {
             self.stream.reset();
         } else {
-            self.stream.shut();
+            self.stream.shutdown_write();
         }
         self.report.ending = ending;
         self.report.time = self.host.now();
@@ -228,7 +228,7 @@ impl<'a> End<'a> {
             second.reset();
             return turn;
         }
-        self.stream.shut();
+        self.stream.shutdown_write();
         self.stream = second;
         self.ahead.clear();
         let config = InitiatorConfig {
@@ -450,7 +450,7 @@ impl<'a> End<'a> {
         }
         if !self.shut && self.is_done(endpoint) {
             self.shut = true;
-            self.stream.shut();
+            self.stream.shutdown_write();
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use iwarp::mpa::{Accept, InitiatorConfig, ResponderConfig, Revision, RtrSet};
 use iwarp::rdmap::{AtomicOp, ReadRequest};
 use iwarp::terminate::TerminateCode;
 use iwarp::tx::OpKind;
-use nic_model::stream::Way;
+use nic_model::stream::Direction;
 
 /// Tags and first offsets of the regions at each end.
 pub(crate) const WRITABLE: (u32, u64) = (0x100, 1 << 40);
@@ -82,9 +82,9 @@ pub(crate) struct Plan {
     pub(crate) queue: usize,
     /// Bytes per read of the stream.
     pub(crate) read: usize,
-    pub(crate) ways: [Way; 2],
+    pub(crate) ways: [Direction; 2],
     /// The directions of a second connection.
-    pub(crate) ways_again: [Way; 2],
+    pub(crate) ways_again: [Direction; 2],
     /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
@@ -200,11 +200,11 @@ fn fault(rng: &mut Rng) -> Fault {
     }
 }
 
-fn way(rng: &mut Rng) -> Way {
+fn way(rng: &mut Rng) -> Direction {
     let segment = *rng.one_of(&[1, 5, 100, 1460, 9000]);
     // Tiny sizes everywhere would only be slow.
     let receive_buffer = *rng.one_of(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);
-    Way {
+    Direction {
         segment,
         send_buffer: *rng.one_of(&[1, 100, 4096, 65_536]),
         receive_buffer,

@@ -272,7 +272,7 @@ mod tests {
             "published"
         );
         assert_eq!(of("link.mtu_bytes"), [1024.0], "assumed, with a range that it is at one end of");
-        assert_eq!(of("host.look_ns"), [10.0, 40.0], "assumed, without one");
+        assert_eq!(of("host.poll_word_ns"), [10.0, 40.0], "assumed, without one");
         assert_eq!(of("link.port_count"), [1.0], "whole, and there are no three");
         assert!(of("descriptor.limit_flag").is_empty() && of("faults.loss_ppm").is_empty());
     }
