@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Held, Lock};
+use host::{Lock, LockGuard};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::attr::{EpAttr, EpState};
@@ -336,13 +336,13 @@ impl EpInner {
 
     /// The state of the request queue, locked.
     #[inline]
-    pub(crate) fn lock_send(&self) -> Held<'_, EpQueue> {
+    pub(crate) fn lock_send(&self) -> LockGuard<'_, EpQueue> {
         self.send.lock(&self.ia.host)
     }
 
     /// The state of the receive queue, locked.
     #[inline]
-    pub(crate) fn lock_recv(&self) -> Held<'_, EpQueue> {
+    pub(crate) fn lock_recv(&self) -> LockGuard<'_, EpQueue> {
         self.recv.lock(&self.ia.host)
     }
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{EventCount, Held, Lock, Source, Span, Wakes};
+use host::{EventCount, Lock, LockGuard, Source, Span, Wakes};
 use verbs::{Cq, Wc};
 
 use crate::cno::{CnoInner, Watched};
@@ -509,7 +509,7 @@ impl EvdInner {
 
     /// Locks the taking of completions, and binds, which are ordered between them.
     #[inline]
-    pub(crate) fn lock_completions(&self) -> Held<'_, CompletionState> {
+    pub(crate) fn lock_completions(&self) -> LockGuard<'_, CompletionState> {
         self.completions.lock(&self.ia.host)
     }
 

@@ -1,4 +1,4 @@
-//! [`Biased`]: a biased lock, which costs its usual thread two stores instead of an atomic exchange.
+//! [`BiasedLock`]: a biased lock, which costs its usual thread two stores instead of an atomic exchange.
 //!
 //! An exchange takes as long as twenty instructions, and a short message passes half a dozen locks that only one thread
 //! ever takes. Here such a thread becomes the lock's *owner*: it stores that it is inside and then checks that it is
@@ -44,7 +44,7 @@ const REVOKING: u64 = 3;
 
 /// A value behind a lock for short sections that one thread enters far more often than all others.
 #[derive(Debug, Default)]
-pub struct Biased<T> {
+pub struct BiasedLock<T> {
     /// A thread's number, and the mode. In modes `UNOWNED` and `REVOKED` only the thread that has exchanged `held`
     /// changes the word.
     word: AtomicU64,
@@ -58,11 +58,11 @@ pub struct Biased<T> {
 }
 
 // SAFETY: the lock gives out one reference at a time. Test: loom_biased_excludes.
-unsafe impl<T: Send> Send for Biased<T> {}
+unsafe impl<T: Send> Send for BiasedLock<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Biased<T> {}
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-impl<T> Biased<T> {
+impl<T> BiasedLock<T> {
     /// A free lock without an owner.
     pub fn new(value: T) -> Self {
         Self {
@@ -288,10 +288,10 @@ mod barrier {
     }
 }
 
-/// Exclusive access to the value of a [`Biased`], until dropped.
+/// Exclusive access to the value of a [`BiasedLock`], until dropped.
 #[derive(Debug)]
 pub struct BiasedGuard<'a, T> {
-    lock: &'a Biased<T>,
+    lock: &'a BiasedLock<T>,
     /// The flag that marks the lock as taken.
     flag: &'a AtomicBool,
 }
@@ -345,12 +345,12 @@ mod tests {
 
     use super::*;
 
-    fn is_owned<T>(lock: &Biased<T>) -> bool {
+    fn is_owned<T>(lock: &BiasedLock<T>) -> bool {
         lock.word.load(Ordering::Relaxed) & MODE == OWNED
     }
 
     /// Takes the lock `times` times; returns how often it did so as the owner.
-    fn take(lock: &Biased<u64>, times: u32) -> u32 {
+    fn take(lock: &BiasedLock<u64>, times: u32) -> u32 {
         let mut owned = 0;
         for _ in 0..times {
             let mut held = lock.lock();
@@ -364,7 +364,7 @@ mod tests {
     /// times.
     #[test]
     fn frequent_user_becomes_owner() {
-        let lock = Arc::new(Biased::new(0));
+        let lock = Arc::new(BiasedLock::new(0));
         assert_eq!(take(&lock, EXCHANGES_TO_OWN), 0);
         if !has_membarrier() {
             return;
@@ -382,7 +382,7 @@ mod tests {
     /// its rights are revoked stays inside.
     #[test]
     fn an_owner_inside_keeps_all_others_out() {
-        let lock = Arc::new(Biased::new(0));
+        let lock = Arc::new(BiasedLock::new(0));
         take(&lock, EXCHANGES_TO_OWN + 1);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
@@ -399,7 +399,7 @@ mod tests {
     /// while others take the lock occasionally.
     #[test]
     fn threads_exclude_each_other_while_owners_change() {
-        let lock = Arc::new(Biased::new(0_u64));
+        let lock = Arc::new(BiasedLock::new(0_u64));
         let threads: Vec<_> = [1_u32, 3, 700]
             .into_iter()
             .map(|rest| {
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn pass_waits_for_holders() {
-        let lock = Arc::new(Biased::new(0));
+        let lock = Arc::new(BiasedLock::new(0));
         for times in [1, EXCHANGES_TO_OWN + 1] {
             take(&lock, times);
             let held = lock.lock();
@@ -449,14 +449,14 @@ mod loom_tests {
         n << 2 | OWNED
     }
 
-    fn take(lock: &Biased<u32>, me: u64, enough: u32) {
+    fn take(lock: &BiasedLock<u32>, me: u64, enough: u32) {
         let mut held = lock.enter_owned(me).unwrap_or_else(|| lock.lock_exchange(me, enough));
         *held += 1;
     }
 
     /// A lock owned by the first thread.
-    fn owned() -> Arc<Biased<u32>> {
-        let lock = Arc::new(Biased::new(0));
+    fn owned() -> Arc<BiasedLock<u32>> {
+        let lock = Arc::new(BiasedLock::new(0));
         lock.word.store(thread(1), Ordering::Relaxed);
         lock
     }
@@ -483,7 +483,7 @@ mod loom_tests {
     }
 
     /// Tries to take the lock, at most twice; returns how often it succeeded.
-    fn try_take(lock: &Biased<u32>, me: u64, enough: u32) -> u32 {
+    fn try_take(lock: &BiasedLock<u32>, me: u64, enough: u32) -> u32 {
         for _ in 0..2 {
             if let Some(mut held) = lock.enter_owned(me).or_else(|| lock.try_lock_exchange(me, enough)) {
                 *held += 1;

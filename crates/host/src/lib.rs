@@ -8,7 +8,7 @@
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
 //! | `event_count` | [`EventCount`]: an eventcount; may be placed in shared memory |
 //! | `source` | [`Source`]: something to sleep on; [`WaitSet`]: several sources in one |
-//! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`Biased`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
+//! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`BiasedLock`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `plain` | external text with terminal control characters escaped |
 //! | `prefetch` | [`prefetch()`]: prefetches cache lines |
@@ -37,9 +37,9 @@ mod spin;
 mod units;
 pub mod world;
 
-pub use biased::{Biased, BiasedGuard};
+pub use biased::{BiasedGuard, BiasedLock};
 pub use event_count::EventCount;
-pub use lock::{Held, Lock};
+pub use lock::{Lock, LockGuard};
 pub use network::{BadNetwork, Network, is_private, nearest};
 pub use ops::{ClockKind, Host, HostOps, ProgressHook, Step, Task, WaitLoop};
 pub use prefetch::prefetch;

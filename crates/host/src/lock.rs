@@ -7,13 +7,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::Host;
-use crate::biased::{Biased, BiasedGuard};
+use crate::biased::{BiasedGuard, BiasedLock};
 
 /// A value behind a lock of short sections, for code above the NICs. In real time a caller that finds it taken spins
-/// and yields, and it costs what a [`Biased`] does; in virtual time the caller waits in [`Host::poll`].
+/// and yields, and it costs what a [`BiasedLock`] does; in virtual time the caller waits in [`Host::poll`].
 #[derive(Debug, Default)]
 pub struct Lock<T> {
-    value: Biased<T>,
+    value: BiasedLock<T>,
     /// A fiber waits for the lock. Always false in real time, where no holder is suspended.
     has_waiters: AtomicBool,
     /// Whether fibers get the lock in the order in which they asked for it.
@@ -28,7 +28,7 @@ impl<T> Lock<T> {
     pub fn new(value: T) -> Self {
         let (queued, served) = (AtomicU64::new(0), AtomicU64::new(0));
         Self {
-            value: Biased::new(value),
+            value: BiasedLock::new(value),
             has_waiters: AtomicBool::new(false),
             is_fair: false,
             queued,
@@ -48,7 +48,7 @@ impl<T> Lock<T> {
     /// # Panics
     /// If the world of the caller ends before the holder releases the lock.
     #[inline]
-    pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+    pub fn lock<'a>(&'a self, host: &'a Host) -> LockGuard<'a, T> {
         if self.is_fair && self.queued.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
             return self.lock_contended(host);
         }
@@ -60,7 +60,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<Held<'a, T>> {
+    pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<LockGuard<'a, T>> {
         Some(self.held(self.value.try_lock()?, host))
     }
 
@@ -70,12 +70,12 @@ impl<T> Lock<T> {
     }
 
     #[inline]
-    fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
-        Held { guard, _notice: WaiterNotice { has_waiters: &self.has_waiters, host } }
+    fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> LockGuard<'a, T> {
+        LockGuard { guard, _notice: WaiterNotice { has_waiters: &self.has_waiters, host } }
     }
 
     #[cold]
-    fn lock_contended<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+    fn lock_contended<'a>(&'a self, host: &'a Host) -> LockGuard<'a, T> {
         if host.node().is_none() {
             return self.held(self.value.lock(), host);
         }
@@ -99,13 +99,13 @@ impl<T> Lock<T> {
 
 /// Exclusive access to the value of a [`Lock`], until dropped.
 #[derive(Debug)]
-pub struct Held<'a, T> {
+pub struct LockGuard<'a, T> {
     /// Dropped first, before the notification.
     guard: BiasedGuard<'a, T>,
     _notice: WaiterNotice<'a>,
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -114,7 +114,7 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard

@@ -129,7 +129,7 @@ pub trait HostOps: Send + Sync {
     /// NICs have processors ignore it.
     fn add_progress_hook(&self, _hook: Weak<dyn ProgressHook>) {}
     /// Whether all waits must end because their world ends.
-    fn ending(&self) -> bool {
+    fn is_ending(&self) -> bool {
         false
     }
     /// The simulated machine behind it, in virtual time: what [`Host::node`] returns.
@@ -358,6 +358,6 @@ impl Host {
     }
 
     fn overdue(&self, deadline: Option<Time>) -> bool {
-        deadline.is_some_and(|d| self.now() >= d) || self.ops.ending()
+        deadline.is_some_and(|d| self.now() >= d) || self.ops.is_ending()
     }
 }

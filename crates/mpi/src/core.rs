@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use host::{EventCount, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
+use host::{EventCount, Host, Lock, LockGuard, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::coll::check::PATIENCE;
@@ -166,7 +166,7 @@ impl Core {
     }
 
     /// The table of requests that are more than an operation.
-    pub(crate) fn specials(&self) -> Held<'_, Table<Special>> {
+    pub(crate) fn specials(&self) -> LockGuard<'_, Table<Special>> {
         self.hold(&self.0.specials)
     }
 
@@ -183,7 +183,7 @@ impl Core {
 
     /// Locks a lock of this process.
     #[inline(always)]
-    pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> Held<'a, T> {
+    pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> LockGuard<'a, T> {
         lock.lock(&self.0.host)
     }
 

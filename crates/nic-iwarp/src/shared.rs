@@ -15,7 +15,7 @@ use crate::tcp::outbox::StagingPool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
 use crate::wake::ready::{ROUND_ROBIN_MAX, ReadySet};
-use nic_util::events::Events;
+use nic_util::events::EventQueue;
 use nic_util::fork::{ForkGuard, ForkSafeFd};
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::{Spin, unpoisoned};
@@ -33,7 +33,7 @@ pub(crate) struct Shared {
     lingering: Lingering,
     /// Number of connections.
     connections: AtomicUsize,
-    pub(crate) events: Events<AsyncEvent>,
+    pub(crate) events: EventQueue<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the NIC thread must fail.
     overrun_cqs: Mutex<Vec<u32>>,
     /// How often a sleeping thread was woken.
@@ -59,7 +59,7 @@ impl Shared {
             heap_trim: HeapTrim::default(),
             lingering: Lingering::default(),
             connections: AtomicUsize::new(0),
-            events: Events::asynchronous()?,
+            events: EventQueue::asynchronous()?,
             overrun_cqs: Mutex::default(),
             wake_count: AtomicU32::new(0),
             ended: Mutex::default(),

@@ -71,7 +71,7 @@ pub struct Reset;
 /// The state of a direction.
 #[derive(Debug)]
 struct Flow {
-    way: Direction,
+    direction: Direction,
     /// Accepted from the program, not yet sent.
     waiting: VecDeque<u8>,
     /// Segments in flight, in the order of arrival.
@@ -93,9 +93,9 @@ struct Flow {
 }
 
 impl Flow {
-    fn new(way: Direction) -> Self {
+    fn new(direction: Direction) -> Self {
         Self {
-            way,
+            direction,
             waiting: VecDeque::new(),
             flying: VecDeque::new(),
             flying_bytes: 0,
@@ -111,7 +111,7 @@ impl Flow {
     }
 
     fn window(&self) -> usize {
-        self.way.receive_buffer.saturating_sub(self.arrived.len() + self.flying_bytes)
+        self.direction.receive_buffer.saturating_sub(self.arrived.len() + self.flying_bytes)
     }
 
     /// Whether a segment, or the end of the stream, can leave.
@@ -147,12 +147,12 @@ pub struct Stream {
     end: usize,
 }
 
-/// Connects two machines: `ways[0]` leads from `a` to `b`, `ways[1]` back. `seed` determines everything
+/// Connects two machines: `directions[0]` leads from `a` to `b`, `directions[1]` back. `seed` determines everything
 /// random.
 #[must_use]
-pub fn connect(a: &Node, b: &Node, ways: [Direction; 2], seed: u64) -> (Stream, Stream) {
+pub fn connect(a: &Node, b: &Node, directions: [Direction; 2], seed: u64) -> (Stream, Stream) {
     let timeline = a.timeline();
-    let state = StreamState { flows: ways.map(Flow::new), random: Rng::new(seed), reset: false };
+    let state = StreamState { flows: directions.map(Flow::new), random: Rng::new(seed), reset: false };
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
     // This is the only call.
@@ -179,7 +179,7 @@ impl Stream {
             return Err(Reset);
         }
         let flow = &mut state.flows[self.end];
-        let n = if flow.shut { 0 } else { bytes.len().min(flow.way.send_buffer - flow.waiting.len()) };
+        let n = if flow.shut { 0 } else { bytes.len().min(flow.direction.send_buffer - flow.waiting.len()) };
         flow.waiting.extend(&bytes[..n]);
         flow.given += n as u64;
         self.wire.leave(&mut state, self.end);
@@ -261,8 +261,8 @@ impl Wire {
 
     /// A segment leaves.
     fn on_leave(&self, state: &mut StreamState, now: Time, number: usize) {
-        let cut = 1 + state.random.below(state.flows[number].way.segment as u64) as usize;
-        let jitter = Span::from_ps(state.random.below(state.flows[number].way.jitter.as_ps() + 1));
+        let cut = 1 + state.random.below(state.flows[number].direction.segment as u64) as usize;
+        let jitter = Span::from_ps(state.random.below(state.flows[number].direction.jitter.as_ps() + 1));
         let flow = &mut state.flows[number];
         flow.leaving = false;
         if !flow.can_leave() {
@@ -273,8 +273,8 @@ impl Wire {
         let segment: Vec<u8> = flow.waiting.drain(..n).collect();
         flow.flying_bytes += n;
         flow.flying.push_back(segment);
-        let gone = now + Span::from_ps(flow.way.ps_per_byte * n as u64);
-        let arrival = (gone + flow.way.delay + jitter).max(flow.last_arrival);
+        let gone = now + Span::from_ps(flow.direction.ps_per_byte * n as u64);
+        let arrival = (gone + flow.direction.delay + jitter).max(flow.last_arrival);
         flow.last_arrival = arrival;
         self.at(arrival, ARRIVE, number);
         if n > 0 {
@@ -297,7 +297,7 @@ impl Wire {
         }
         flow.delivered += segment.len() as u64;
         flow.arrived.extend(segment);
-        if flow.way.reset_at.is_some_and(|at| flow.delivered >= at) {
+        if flow.direction.reset_at.is_some_and(|at| flow.delivered >= at) {
             self.reset(state);
         }
         self.nodes[1 - number].signal();
@@ -337,13 +337,13 @@ mod tests {
     /// Runs a writer of `content`, which then shuts its direction, and a reader; returns the pieces read, how
     /// the stream ended, and when.
     fn transfer(
-        way: Direction,
+        direction: Direction,
         content: Vec<u8>,
         flip: Option<(u64, u8)>,
     ) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
         let mut world = World::new(Config::default());
         let (here, there) = (world.add_node("here"), world.add_node("there"));
-        let (a, b) = connect(&here, &there, [way; 2], 7);
+        let (a, b) = connect(&here, &there, [direction; 2], 7);
         let read = Arc::new(Mutex::new((Vec::new(), Ok(()))));
         let result = read.clone();
         world
@@ -395,15 +395,15 @@ mod tests {
     fn bytes_arrive_in_order_whatever_the_pieces() {
         for segment in [1, 7, 1460] {
             for (send_buffer, receive_buffer) in [(1, 1), (10, 3), (64 << 10, 64 << 10)] {
-                let way = Direction {
+                let direction = Direction {
                     segment,
                     send_buffer,
                     receive_buffer,
                     jitter: Span::from_us(50),
                     ..Direction::default()
                 };
-                let (pieces, end, _) = transfer(way, content(3000), None);
-                assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{way:?}");
+                let (pieces, end, _) = transfer(direction, content(3000), None);
+                assert_eq!((pieces.concat(), end), (content(3000), Ok(())), "{direction:?}");
                 assert!(
                     pieces.iter().all(|piece| piece.len() <= receive_buffer),
                     "the receive buffer is a bound"
@@ -415,10 +415,10 @@ mod tests {
     /// Goal: times follow from the values. Method: only one segment is in flight at a time.
     #[test]
     fn a_full_receive_buffer_holds_the_sender_up() {
-        let way = Direction { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Direction::default() };
-        let (_, _, time) = transfer(way, content(100), None);
+        let direction = Direction { segment: 1, receive_buffer: 1, ps_per_byte: 0, ..Direction::default() };
+        let (_, _, time) = transfer(direction, content(100), None);
         assert!(time.since(Time::ZERO) >= Span::from_us(100 * 10), "{time:?}");
-        let (_, _, time) = transfer(Direction { receive_buffer: 100, ..way }, content(100), None);
+        let (_, _, time) = transfer(Direction { receive_buffer: 100, ..direction }, content(100), None);
         assert!(time.since(Time::ZERO) < Span::from_us(30), "{time:?}");
     }
 

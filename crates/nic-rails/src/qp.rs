@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use host::{Held, Lock, Span};
+use host::{Lock, LockGuard, Span};
 use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
 
 use crate::completion::completions::{Completions, Sink};
@@ -168,7 +168,7 @@ impl QpInner {
     }
 
     /// The locked connection. Lock order: the connection, then sends or receives.
-    pub(crate) fn link(&self) -> Held<'_, Connection> {
+    pub(crate) fn link(&self) -> LockGuard<'_, Connection> {
         self.link.lock(&self.shared().host)
     }
 

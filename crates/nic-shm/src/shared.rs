@@ -14,7 +14,7 @@ use crate::memory::table::Table;
 use crate::peer::device::PeerDevices;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
-use nic_util::events::Events;
+use nic_util::events::EventQueue;
 use nic_util::fork::ForkGuard;
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::ready::ReadySet;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) indices: Spin<Indices>,
     keys: AtomicU64,
     stamps: AtomicU64,
-    pub(crate) events: Events<AsyncEvent>,
+    pub(crate) events: EventQueue<AsyncEvent>,
     requested_failures: RequestedFailures,
     pub(crate) heap_trim: HeapTrim,
     /// Registries of queue pairs whose send requests this process has carried out, and of completion queues
@@ -83,7 +83,7 @@ impl Shared {
             indices: Spin::default(),
             keys: AtomicU64::new(random()?),
             stamps: AtomicU64::new(1),
-            events: Events::asynchronous()?,
+            events: EventQueue::asynchronous()?,
             requested_failures: RequestedFailures::default(),
             heap_trim: HeapTrim::default(),
             posters: ReadySet::new(),

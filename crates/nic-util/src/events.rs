@@ -21,7 +21,7 @@ pub const ASYNC_EVENTS_MAX: usize = 1024;
 const CAPACITY_KEPT: usize = 256;
 
 /// A queue of events for the program.
-pub struct Events<T> {
+pub struct EventQueue<T> {
     /// Each event is boxed: freeing one large block would raise the size from which malloc(3) returns blocks
     /// to the system.
     queue: Mutex<VecDeque<Box<T>>>,
@@ -33,14 +33,14 @@ pub struct Events<T> {
     fd: ForkSafeFd,
 }
 
-impl Events<AsyncEvent> {
+impl EventQueue<AsyncEvent> {
     /// The queue for a device's asynchronous events, of [`ASYNC_EVENTS_MAX`].
     pub fn asynchronous() -> Result<Self> {
         Self::bounded(ASYNC_EVENTS_MAX)
     }
 }
 
-impl<T> Events<T> {
+impl<T> EventQueue<T> {
     /// An unbounded queue.
     pub fn new() -> Result<Self> {
         Self::bounded(usize::MAX)
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    fn is_readable(events: &Events<usize>) -> bool {
+    fn is_readable(events: &EventQueue<usize>) -> bool {
         let fd = events.fd();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn events_beyond_the_limit_are_dropped() {
-        let events = Events::asynchronous().expect("a descriptor");
+        let events = EventQueue::asynchronous().expect("a descriptor");
         (0..=ASYNC_EVENTS_MAX as u32).for_each(|cq| events.push(AsyncEvent::CqError { cq }));
         for cq in 0..ASYNC_EVENTS_MAX as u32 {
             assert_eq!(events.pop(|| {}), Some(AsyncEvent::CqError { cq }));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn descriptor_is_readable_exactly_while_there_is_an_event() {
-        let events = Events::new().expect("a descriptor");
+        let events = EventQueue::new().expect("a descriptor");
         assert!(!is_readable(&events));
         (0..10).for_each(|event| events.push_if(event, || event != 4));
         assert_eq!(events.extract_if(|event| event % 2 == 1), [1, 3, 5, 7, 9]);
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn large_empty_queue_frees_its_memory() {
-        let events = Events::new().expect("a descriptor");
+        let events = EventQueue::new().expect("a descriptor");
         let mut shrinks = 0;
         (0..=CAPACITY_KEPT).for_each(|event| events.push(event));
         (0..=CAPACITY_KEPT).for_each(|event| assert_eq!(events.pop(|| shrinks += 1), Some(event)));

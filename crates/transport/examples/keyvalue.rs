@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use auth::{Challenge, Identity, Key, OFFER, Protocol, Proved};
 use host::{Host, SlotKey, SlotTable};
 use transport::{
-    Admission, Attempts, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig, Offer, Outbox,
-    Peers, QueueSizes, Signal, Target, of_completion,
+    Admission, Attempts, ConnectTarget, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig,
+    Offer, Outbox, Peers, QueueSizes, Signal, of_completion,
 };
 use verbs::{CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
 
@@ -239,7 +239,8 @@ fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<E
     let mut end = Endpoint::new(host, device, &closed)?;
     let mut attempts = Attempts::new(PROTOCOL, key.derive("nonces", &[]));
     loop {
-        let target = Target { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
+        let target =
+            ConnectTarget { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
         let said = attempts.request(0, target, end.offer());
         end.nic.cm.connect(end.queue.qp(), server, &ConnParam::with_private_data(said))?;
         match end.wait_for_event(host) {

@@ -65,7 +65,7 @@ struct Pending {
 
 /// The other end of a connect request.
 #[derive(Debug)]
-pub struct Target {
+pub struct ConnectTarget {
     /// The key that both ends have.
     pub key: Key,
     /// The initiator.
@@ -108,8 +108,8 @@ impl Attempts {
 
     /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the
     /// target's.
-    pub fn request(&mut self, number: usize, target: Target, offer: [u8; OFFER]) -> [u8; REQUEST] {
-        let Target { key, from, to, challenge } = target;
+    pub fn request(&mut self, number: usize, target: ConnectTarget, offer: [u8; OFFER]) -> [u8; REQUEST] {
+        let ConnectTarget { key, from, to, challenge } = target;
         let new = || Pending { attempt: None, challenge, challenges: 0 };
         let pending = self.pending.entry(number).or_insert_with(new);
         let proofs = (pending.challenge, self.nonces.next_nonce());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn request(attempts: &mut Attempts, byte: u8, challenge: Challenge) -> [u8; REQUEST] {
-        attempts.request(3, Target { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
+        attempts.request(3, ConnectTarget { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
     }
 
     fn proved(admitted: Box<dyn Any + Send>) -> Proved {

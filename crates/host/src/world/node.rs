@@ -214,7 +214,7 @@ impl HostOps for Node {
         Self::signal(self);
     }
 
-    fn ending(&self) -> bool {
+    fn is_ending(&self) -> bool {
         self.shared.lock().ending
     }
 

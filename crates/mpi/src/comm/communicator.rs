@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::{Held, Lock};
+use host::{Lock, LockGuard};
 
 use crate::attribute::{Attributes, Keyval};
 use crate::coll::shm::CommExchange;
@@ -130,7 +130,7 @@ impl Comm {
 
     /// The state of collective operations in shared memory, locked.
     #[inline]
-    pub(crate) fn own_exchange(&self) -> Held<'_, CommExchange> {
+    pub(crate) fn own_exchange(&self) -> LockGuard<'_, CommExchange> {
         self.core().hold(&self.0.exchange)
     }
 

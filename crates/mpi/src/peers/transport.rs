@@ -9,7 +9,9 @@ use std::sync::Arc;
 use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
-use transport::{Answer, Attempts, ConnStage, Offer, Registration, Rejection, Target, answer, of_completion};
+use transport::{
+    Answer, Attempts, ConnStage, ConnectTarget, Offer, Registration, Rejection, answer, of_completion,
+};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::bootstrap::Bootstrap;
@@ -1135,7 +1137,7 @@ impl Transport {
         let process = self.connections[number].process;
         let key = self.shared_with(process)?;
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
-        let target = Target { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
+        let target = ConnectTarget { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
         let connection = &self.connections[number];
         let said = self.attempts.request(number, target, connection.offer());
         let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };

@@ -7,11 +7,11 @@ use host::Wake;
 use verbs::{CmEvent, Result};
 
 /// The events of one event channel; a connection request comes with the number of its listener.
-pub(crate) struct Events(nic_util::events::Events<(Option<u64>, CmEvent)>);
+pub(crate) struct Events(nic_util::events::EventQueue<(Option<u64>, CmEvent)>);
 
 impl Events {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(nic_util::events::Events::new()?))
+        Ok(Self(nic_util::events::EventQueue::new()?))
     }
 
     /// Adds an event and wakes waiting threads.

@@ -39,8 +39,8 @@ pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
     let plan = Arc::new(Plan::new(seed));
     let mut world = World::new(Config { seed, fiber_kind, max_events: 50_000_000, ..Config::default() });
     let nodes = [world.add_node("initiator"), world.add_node("responder")];
-    let (a, b) = connect(&nodes[0], &nodes[1], plan.ways, seed);
-    let again = connect(&nodes[0], &nodes[1], plan.ways_again, !seed);
+    let (a, b) = connect(&nodes[0], &nodes[1], plan.directions, seed);
+    let again = connect(&nodes[0], &nodes[1], plan.directions_again, !seed);
     let reports = Arc::new(Mutex::new([None, None]));
     let damage = [a.clone(), b.clone()];
     if let Fault::Hit(end, at) = plan.fault {

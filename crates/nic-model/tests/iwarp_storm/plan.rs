@@ -82,9 +82,9 @@ pub(crate) struct Plan {
     pub(crate) queue: usize,
     /// Bytes per read of the stream.
     pub(crate) read: usize,
-    pub(crate) ways: [Direction; 2],
+    pub(crate) directions: [Direction; 2],
     /// The directions of a second connection.
-    pub(crate) ways_again: [Direction; 2],
+    pub(crate) directions_again: [Direction; 2],
     /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
@@ -139,20 +139,22 @@ impl Plan {
         let (initiator, accept) =
             if v2 && !again { (initiator, accept) } else { match_depths(initiator, accept) };
         let reads = [initiator.ord.min(accept.ird) > 0, accept.ord.min(initiator.ird) > 0];
-        let mut ways = [way(&mut rng), way(&mut rng)];
+        let mut directions = [direction(&mut rng), direction(&mut rng)];
         let (queue, read) = (*rng.one_of(&[1, 2, 8, 64]), *rng.one_of(&[1, 13, 500, 4096, 65_536]));
         // Byte by byte, long messages would only take long.
-        let tiny = read == 1 || ways.iter().any(|way| way.segment < 100 || way.send_buffer < 100);
+        let tiny = read == 1
+            || directions.iter().any(|direction| direction.segment < 100 || direction.send_buffer < 100);
         let longest = if tiny { 150 } else { READABLE_LEN };
         let programs = [0, 1].map(|end| {
             program(&mut rng, ProgramSpec { seed, end, longest, reads: reads[end], breach: breach(end) })
         });
         if let Fault::Reset(end, at) | Fault::Shaken(end, at) = fault {
-            ways[end].reset_at = Some(at);
+            directions[end].reset_at = Some(at);
         }
-        let mut ways_again = [way(&mut rng), way(&mut rng)];
+        let mut directions_again = [direction(&mut rng), direction(&mut rng)];
         if let Fault::Shaken(end, _) = fault {
-            ways_again[end].reset_at = Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
+            directions_again[end].reset_at =
+                Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
         }
         let ask_every = *rng.one_of(&[1, 2, 5]);
         let mulpdu = [0; 2].map(|_| *rng.one_of(&[128, 200, 536, 1452, 8952, u16::MAX]));
@@ -163,8 +165,8 @@ impl Plan {
             mulpdu,
             queue,
             read,
-            ways,
-            ways_again,
+            directions,
+            directions_again,
             ask_every,
             programs,
             fault,
@@ -200,7 +202,7 @@ fn fault(rng: &mut Rng) -> Fault {
     }
 }
 
-fn way(rng: &mut Rng) -> Direction {
+fn direction(rng: &mut Rng) -> Direction {
     let segment = *rng.one_of(&[1, 5, 100, 1460, 9000]);
     // Tiny sizes everywhere would only be slow.
     let receive_buffer = *rng.one_of(&[if segment < 100 { 300 } else { 1000 }, 4096, 65_536]);

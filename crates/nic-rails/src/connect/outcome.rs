@@ -12,7 +12,7 @@
 //! A failure with another reason than silence, such as a lane that was refused for lack of resources, proves that the
 //! peer never had that lane: `ConnectFailed` with the reason.
 
-use host::Held;
+use host::LockGuard;
 use verbs::{CmEvent, CmFailure};
 
 use crate::connect::connection::{Connection, Phase};
@@ -36,7 +36,12 @@ pub(crate) fn establish(qp: &QpInner, link: &mut Connection, was: Phase) {
 /// Handles a lane that failed before this side knew that all were connected. If all have been requested or accepted,
 /// the peer may have a complete connection and continue without this lane; then the events of the other lanes decide.
 /// Each other lane yields an event, of success or failure.
-pub(crate) fn lane_failed_early(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>, lane: usize) {
+pub(crate) fn lane_failed_early(
+    device: &Inner,
+    qp: &QpInner,
+    mut link: LockGuard<'_, Connection>,
+    lane: usize,
+) {
     link.gone |= 1 << lane;
     if !link.has_begun(qp.width()) || qp.now() == state::ERROR {
         drop(link);
@@ -71,7 +76,7 @@ pub(crate) fn end(device: &Inner, qp: &QpInner) {
     end_of(device, qp, qp.link());
 }
 
-fn end_of(device: &Inner, qp: &QpInner, mut link: Held<'_, Connection>) {
+fn end_of(device: &Inner, qp: &QpInner, mut link: LockGuard<'_, Connection>) {
     if link.phase != Phase::Up {
         return;
     }

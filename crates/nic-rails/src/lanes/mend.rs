@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use host::{Held, Span};
+use host::{LockGuard, Span};
 use verbs::AsyncEvent;
 
 use crate::RAILS_MAX;
@@ -215,7 +215,7 @@ fn answers(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAILS_MAX
 fn settle(
     device: &Inner,
     qp: &Arc<QpInner>,
-    mut link: Held<'_, Connection>,
+    mut link: LockGuard<'_, Connection>,
     failed_lanes: &[Option<Letter>; RAILS_MAX],
 ) -> Settling {
     let shared = qp.shared();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::{Held, Host, Lock};
+use host::{Host, Lock, LockGuard};
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcStatus};
 
 use crate::completion::completions::{Completions, Sink};
@@ -38,7 +38,7 @@ impl Receiving {
     }
 
     #[inline]
-    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, Receives> {
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> LockGuard<'a, Receives> {
         self.receives.lock(host)
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use host::{Held, Lock, Span, Time};
+use host::{Lock, LockGuard, Span, Time};
 use verbs::{AsyncEvent, Error, RecvWr, Result, Sge, Srq, SrqInit};
 
 use crate::memory::domain::PdInner;
@@ -81,7 +81,7 @@ impl SrqInner {
         Ok(Self { id, pd, depth, init, receives: Lock::new(receives) })
     }
 
-    fn receives(&self) -> Held<'_, Receives> {
+    fn receives(&self) -> LockGuard<'_, Receives> {
         self.receives.lock(&self.pd.shared.host)
     }
 

@@ -17,7 +17,7 @@ use crate::protocol::socket::send;
 use crate::protocol::wire::{Hello, Message};
 use crate::qp::QpInner;
 use crate::shared::Shared;
-use nic_util::events::Events;
+use nic_util::events::EventQueue;
 use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
@@ -27,7 +27,7 @@ const SILENT_PER_PORT_MAX: usize = 256;
 const SILENT_MAX: usize = 1024;
 
 /// The events of a connection manager channel.
-pub(crate) type CmEvents = Events<CmEvent>;
+pub(crate) type CmEvents = EventQueue<CmEvent>;
 
 /// An address with its listening socket, whether or not a program listens there.
 pub(crate) struct BoundPort {

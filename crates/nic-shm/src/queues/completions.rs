@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use host::{Biased, Wake};
+use host::{BiasedLock, Wake};
 use verbs::{AsyncEvent, Result, Wc, WcOpcode, WcStatus};
 
 use crate::memory::layout::{CQ_MAX, CqShared, cq_at};
@@ -48,7 +48,7 @@ pub(crate) struct Completions {
     cqe: AtomicU32,
     pub(crate) words: Ref<CqShared>,
     pub(crate) channel: Option<Arc<Channel>>,
-    local: Biased<VecDeque<SendDone>>,
+    local: BiasedLock<VecDeque<SendDone>>,
     local_len: AtomicUsize,
     /// Number of events that the program has requested and not received: a peer cannot announce more.
     requested_events: AtomicU64,
@@ -80,7 +80,7 @@ impl Completions {
             cqe: AtomicU32::new(cqe),
             words,
             channel,
-            local: Biased::new(VecDeque::new()),
+            local: BiasedLock::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
             requested_events: AtomicU64::new(0),
             max_outstanding: AtomicU32::new(0),

@@ -11,7 +11,7 @@
 use super::Spin;
 use super::atomics::*;
 use super::fence::light;
-use host::{Biased, BiasedGuard};
+use host::{BiasedGuard, BiasedLock};
 
 /// Whether a reader's number is in the registry; all zero means no.
 #[repr(transparent)]
@@ -115,7 +115,7 @@ impl GracePeriods {
 /// they are outside.
 #[derive(Debug, Default)]
 pub struct ReaderLock<T> {
-    lock: Biased<T>,
+    lock: BiasedLock<T>,
     mark: ReaderMark,
 }
 
