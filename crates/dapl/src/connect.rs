@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
+    fn adjacent_qualifiers_have_adjacent_ports() {
         assert_eq!(port_of(45248), 45248);
         assert_eq!(port_of(65535), 65535);
         let base = 0xaff_ab1e;

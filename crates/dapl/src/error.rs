@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_standards() {
+    fn codes_equal_those_of_the_standard() {
         assert_eq!(Error::handle(Subtype::HandleEp).code(), 0x8005_000C);
         assert_eq!(Error::argument(Subtype::Arg3).code(), 0x8006_0027);
         assert_eq!(Error::new(ErrorKind::QueueEmpty, Subtype::None).code(), 0x800D_0000);

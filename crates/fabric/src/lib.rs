@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_opens_with_its_options() {
+    fn device_opens_with_its_options() {
         let device = open("shm(dm=64M)", &host::real::host()).expect("a device");
         assert_eq!(device.attr().max_dm_size, 64 << 20);
     }

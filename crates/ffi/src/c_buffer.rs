@@ -37,7 +37,7 @@ impl CBuffer {
     pub fn set_address(&mut self, address: SocketAddr) {
         let bytes = encode(address);
         // SAFETY: the box is alive and at least this long, and a program does not read an address while it asks for another one. Test:
-        // `addresses_go_out_and_come_back`.
+        // `addresses_are_read_as_written`.
         unsafe { std::ptr::copy(bytes.as_ptr(), self.bytes.cast::<u8>(), bytes.len()) };
     }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_go_out_and_come_back() {
+    fn addresses_are_read_as_written() {
         let mut buffer = CBuffer::address(SocketAddr::from(([0; 4], 0)));
         for text in ["10.1.2.3:45248", "[fd00::7]:9"] {
             let address: SocketAddr = text.parse().expect("an address");

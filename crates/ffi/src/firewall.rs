@@ -28,17 +28,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_panic_comes_through() {
+    fn catch_panic_returns_the_value() {
         assert_eq!(catch_panic(|| 7), Ok(7));
     }
 
     #[test]
-    fn a_panic_ends_at_the_border() {
+    fn catch_panic_reports_a_panic() {
         assert_eq!(catch_panic(|| panic!("on purpose")), Err::<(), _>(Panicked));
     }
 
     #[test]
-    fn not_even_what_was_thrown_panics() {
+    fn catch_panic_survives_a_payload_that_panics() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {

@@ -67,7 +67,7 @@ pub enum InsertError {
 
 // SAFETY: an object is written only by the thread that took its slot off the free list, or that cleared `ENDING` while there were no
 // readers; only threads that were counted while it was live read it. `words` is only stored to, atomically. A chunk is published complete
-// and once, and lives as long as the table. Tests: `loom_an_object_ends_once_and_after_all_references`, `objects_of_many_threads_never_meet`.
+// and once, and lives as long as the table. Tests: `loom_object_is_dropped_once_and_after_all_references`, `objects_of_many_threads_are_not_confused`.
 unsafe impl<T: Send + Sync, const C: usize, const E: usize, const G: usize, const W: bool> Send
     for Table<T, C, E, G, W>
 {
@@ -186,7 +186,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         cell.object.with_mut(|slot| unsafe { *slot = Some(object) });
         if let Some(words) = self.words {
             let behind = words.as_ptr().wrapping_add(generation as usize * Self::PLACES + at);
-            // SAFETY: inside of the words, which are zeroed: valid. Test: `a_word_is_readable_behind_a_handle_even_when_stale`.
+            // SAFETY: inside of the words, which are zeroed: valid. Test: `word_behind_a_stale_handle_is_readable`.
             unsafe { &*behind }.store(word, PlainOrdering::Release);
         }
         cell.word.fetch_or(LIVE, Ordering::Release);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_stale_though_its_place_is_used_again() {
+    fn stale_handle_is_refused_after_its_slot_is_reused() {
         let table = small();
         let first = table.insert(0, null_mut()).expect("room");
         let mut seen = HashSet::from([first]);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_is_refused() {
+    fn invalid_handles_are_refused() {
         let table = small();
         let handle = table.insert((), null_mut()).expect("room");
         let own = handle.addr() as u64;
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_gives_the_object_back() {
+    fn full_table_refuses_objects() {
         let table = small();
         let handles: Vec<_> = (0..16).map(|n| table.insert(n, null_mut()).expect("room")).collect();
         assert_eq!(table.insert(16, null_mut()), Err(InsertError::Full));
@@ -435,7 +435,7 @@ mod tests {
 
     /// Goal: slots of every chunk are allocated on first use, and handles that are numbers behave as addresses do.
     #[test]
-    fn places_come_by_chunks_and_handles_as_numbers() {
+    fn slots_are_allocated_by_chunks_and_handles_are_numbers() {
         const EACH: usize = 8;
         type Chunked = Table<usize, 4, EACH, 4, false>;
         let table = Chunked::new(16).expect("it takes none");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_readable_behind_a_handle_even_when_stale() {
+    fn word_behind_a_stale_handle_is_readable() {
         let table = small();
         let mut target = 5_u64;
         let handle = table.insert((), (&raw mut target).cast()).expect("room");
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_ends_with_the_last_look() {
+    fn object_is_dropped_with_its_last_reference() {
         let table = small();
         let object = Arc::new(());
         let handle = table.insert(object.clone(), null_mut()).expect("room");
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_many_threads_never_meet() {
+    fn objects_of_many_threads_are_not_confused() {
         let table = small();
         let rounds = if cfg!(miri) { 50 } else { 20_000 };
         std::thread::scope(|scope| {
@@ -544,7 +544,7 @@ mod models {
     }
 
     #[test]
-    fn loom_an_object_ends_once_and_after_all_references() {
+    fn loom_object_is_dropped_once_and_after_all_references() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
             let table = Arc::new(Table::<Object, 1, 1, 2, true>::new(0).expect("memory"));
@@ -575,7 +575,7 @@ mod models {
     }
 
     #[test]
-    fn loom_of_two_that_remove_one_does() {
+    fn loom_one_of_two_removals_succeeds() {
         loom::model(|| {
             let ends = Arc::new(AtomicU64::new(0));
             let table = Arc::new(Table::<Object, 1, 1, 2, true>::new(0).expect("memory"));

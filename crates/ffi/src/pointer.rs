@@ -53,7 +53,7 @@ impl<T> Out<T> {
     #[inline]
     pub fn set(self, value: T) {
         if self.is_some() {
-            // SAFETY: a program passes NULL or the address of a `T`; not NULL, by the line above. Test: `results_go_where_c_said`.
+            // SAFETY: a program passes NULL or the address of a `T`; not NULL, by the line above. Test: `results_are_stored_at_the_given_address`.
             unsafe { self.0.write_unaligned(value) };
         }
     }
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_go_where_c_said() {
+    fn results_are_stored_at_the_given_address() {
         // Not aligned, as a packed structure's field would be.
         let mut room = [0_u8; 12];
         // SAFETY: four bytes inside of the array.
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_no_place() {
+    fn null_is_neither_read_nor_written() {
         // SAFETY: NULL is allowed.
         let out = unsafe { Out::<u32>::new(std::ptr::null_mut()) };
         out.set(1);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_a_sensible_number() {
+    fn bytes_refuse_invalid_counts() {
         let bytes = [1_u8, 2, 3];
         // SAFETY: three bytes, which outlive it, and no more are asked for.
         let given = unsafe { Bytes::new(bytes.as_ptr().cast()) };

@@ -60,7 +60,7 @@ impl ReserveAlloc {
 
 /// Allocates a piece of the reserve; returns whether the system has one.
 fn fill(place: &AtomicPtr<u8>) -> bool {
-    // SAFETY: the layout has a size. Test: `a_shortage_is_served_and_reported`.
+    // SAFETY: the layout has a size. Test: `shortage_is_served_from_the_reserve_and_reported`.
     let piece = unsafe { System.alloc(PIECE) };
     if piece.is_null() {
         return false;
@@ -88,7 +88,7 @@ impl Default for ReserveAlloc {
     }
 }
 
-// SAFETY: forwards to the system's allocator, again after a refusal. Test: `a_shortage_is_served_and_reported`, and all tests of the
+// SAFETY: forwards to the system's allocator, again after a refusal. Test: `shortage_is_served_from_the_reserve_and_reported`, and all tests of the
 // library that uses it.
 unsafe impl GlobalAlloc for ReserveAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -122,7 +122,7 @@ mod tests {
     /// Goal: the reserve serves one refused allocation per piece and reports its exhaustion. Method: allocations that the test refuses
     /// once each.
     #[test]
-    fn a_shortage_is_served_and_reported() {
+    fn shortage_is_served_from_the_reserve_and_reported() {
         let reserve = ReserveAlloc::new();
         let is_served = |size| {
             let asked = Cell::new(0);

@@ -381,7 +381,7 @@ mod tests {
     /// Goal: the owner cannot take the lock twice, as coroutines of one thread might try; an owner that is inside when
     /// its rights are revoked stays inside.
     #[test]
-    fn an_owner_inside_keeps_all_others_out() {
+    fn owner_inside_excludes_all_others() {
         let lock = Arc::new(BiasedLock::new(0));
         take(&lock, EXCHANGES_TO_OWN + 1);
         let held = lock.lock();
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn pass_waits_for_holders() {
+    fn wait_for_holders_returns_after_they_have_left() {
         let lock = Arc::new(BiasedLock::new(0));
         for times in [1, EXCHANGES_TO_OWN + 1] {
             take(&lock, times);
@@ -497,7 +497,7 @@ mod loom_tests {
     /// Goal: an owner and two threads that revoke its rights at the same time exclude each other. Method: a bounded
     /// number of tries each, as a model of three threads that wait for each other does not terminate.
     #[test]
-    fn loom_two_guests_and_an_owner_exclude_each_other() {
+    fn loom_owner_and_two_others_exclude_each_other() {
         check(2, || {
             let lock = owned();
             let guests = [2, 3].map(|n| {
@@ -515,7 +515,7 @@ mod loom_tests {
     /// Goal: a thread that has withdrawn a right and then called `pass` finds no section that saw the right. Method:
     /// the right to access a cell.
     #[test]
-    fn loom_no_holder_remains_after_pass() {
+    fn loom_no_holder_remains_after_wait_for_holders() {
         check(3, || {
             let shared = Arc::new((owned(), AtomicBool::new(true), UnsafeCell::new(0)));
             let owner = {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end() {
+    fn line_is_cut_at_its_limit() {
         let long = line(&"\x1b".repeat(1 << 20));
         assert!(long.ends_with("...") && long.len() < 8 * LINE_MAX);
         assert_eq!(line(&"x".repeat(LINE_MAX)).len(), LINE_MAX);

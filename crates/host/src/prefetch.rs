@@ -10,7 +10,7 @@ pub fn prefetch(address: usize, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
         // SAFETY: a prefetch has no architectural effect, and no address makes it fault. Test:
-        // any_address_may_be_fetched.
+        // prefetch_accepts_any_address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let address = std::ptr::without_provenance(address.wrapping_add(line * LINE));
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_address_may_be_fetched() {
+    fn prefetch_accepts_any_address() {
         for address in [0, 1, 1 << 47, usize::MAX - 100, std::ptr::from_ref(&LINE).addr()] {
             prefetch(address, 4);
         }

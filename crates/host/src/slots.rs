@@ -303,7 +303,7 @@ mod tests {
     /// Goal: `take_with` drops only what it returns, and a value stays if nothing is taken out. Method: values that
     /// count their references.
     #[test]
-    fn remove_by_drops_what_it_returns_and_no_more() {
+    fn take_with_drops_only_what_it_returns() {
         let (mut table, held) = (SlotTable::<_, 3>::default(), Arc::new(()));
         let key = table.insert_with(|| Some(held.clone()));
         assert_eq!(table.take_with(key, |_| None::<()>), None);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_begin_again_with_1() {
+    fn generations_restart_at_1() {
         let mut table = SlotTable::<_, 3>::default();
         let generations = (0..5).map(|value| {
             let key = table.insert(value);

@@ -80,7 +80,7 @@ pub struct Words {
     _owner: Owner,
 }
 
-// SAFETY: as those of `Buf`. Test: words_are_those_of_the_memory.
+// SAFETY: as those of `Buf`. Test: words_are_the_memory_itself.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_memory() {
+    fn words_are_the_memory_itself() {
         let buf = Buf::alloc(64).expect("memory");
         let words = buf.words(16, 4).expect("inside");
         assert!(buf.words(40, 4).is_err() && buf.words(4, 1).is_err() && buf.words(0, usize::MAX).is_err());

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_late_and_end_at_the_limit() {
+    fn freed_numbers_are_reused_late_up_to_the_limit() {
         let mut numbers = Numbers::new("things", 2);
         assert_eq!((numbers.alloc(), numbers.alloc()), (Ok(1), Ok(2)));
         assert_eq!(numbers.alloc(), Err(Error::Limit { what: "things", given: 3, limit: 2 }));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_range_end_with_it_and_wrap_inside() {
+    fn numbers_of_a_range_wrap_inside_it() {
         let mut numbers = Numbers::with_range("things", 20..23);
         assert_eq!([(); 3].map(|()| numbers.alloc()), [Ok(20), Ok(21), Ok(22)]);
         assert_eq!(numbers.alloc(), Err(Error::Limit { what: "things", given: 4, limit: 3 }));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_core_is_near_the_own() {
+    fn other_core_is_second_next_or_next() {
         for (own, online, other) in [
             (0, "0\n", None),
             (0, "0-1\n", Some(1)),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_to_an_allowed_core_and_refuses_one_that_is_not() {
+    fn pin_to_core_accepts_allowed_cores_only() {
         let cores = allowed_cores();
         assert!(!cores.is_empty());
         std::thread::spawn(move || {

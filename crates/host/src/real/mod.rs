@@ -283,7 +283,7 @@ mod tests {
     /// Goal: an event of any source of a set ends the wait. Method: a sleeper on event counts, on descriptors, and on both;
     /// one source notifies after the sleeper is asleep.
     #[test]
-    fn a_set_wakes_by_any_of_its_sources() {
+    fn wait_set_wakes_by_any_source() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");
         for (wakeups, pipes, which) in
             [(2, 0, 0), (2, 0, 1), (0, 2, 1), (1, 1, 0), (1, 1, 1), (3, 2, 4), (200, 0, 199)]
@@ -352,7 +352,7 @@ mod tests {
 
     /// Goal: waits on an empty set and on a set without events end at their deadline.
     #[test]
-    fn a_silent_set_ends_at_its_deadline() {
+    fn wait_on_idle_set_ends_at_its_deadline() {
         let host = host();
         let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
         let mut set = WaitSet::new();

@@ -143,7 +143,7 @@ mod tests {
     /// Goal: events come in order of time, then of insertion. Method: seeded pushes and pops, compared with a sorted
     /// list; times in clusters, equal ones, far ones, and some before the last one removed.
     #[test]
-    fn events_come_by_time_and_then_by_insertion() {
+    fn events_are_ordered_by_time_then_insertion() {
         for seed in 1..=200_u64 {
             let mut state = seed;
             let mut random = || {

@@ -86,7 +86,7 @@ fn thread() -> Config {
 }
 
 #[test]
-fn equal_seeds_give_equal_traces_under_both_factories() {
+fn equal_seeds_give_equal_traces_with_both_kinds_of_fibers() {
     let once = barriers(Config::default(), 32, 10);
     assert_eq!(barriers(Config::default(), 32, 10), once);
     assert_eq!(barriers(thread(), 32, 10), once);
@@ -203,7 +203,7 @@ fn deadlock_is_reported() {
 }
 
 #[test]
-fn a_panic_is_a_failure_that_names_the_fiber() {
+fn panic_is_a_failure_that_names_the_fiber() {
     for config in [Config::default(), thread()] {
         let failure = alone(config, |_, _| panic!("on purpose: {}", 7)).expect_err("a panic");
         assert_eq!(failure, Failure::Panicked { fiber: "rank".into(), message: "on purpose: 7".into() });
@@ -211,7 +211,7 @@ fn a_panic_is_a_failure_that_names_the_fiber() {
 }
 
 #[test]
-fn an_endless_world_ends() {
+fn endless_world_fails_at_its_event_limit() {
     let config = Config { max_events: 1000, ..Config::default() };
     let failure = alone(config, |_, host| {
         while host
@@ -320,7 +320,7 @@ fn fibers_may_end_in_any_order() {
 }
 
 #[test]
-fn all_of_a_world_share_its_objects_and_two_worlds_do_not() {
+fn shared_objects_belong_to_one_world() {
     let make = || Arc::new(AtomicU64::new(0));
     let (one, two) = (World::new(Config::default()), World::new(Config::default()));
     let first = one.timeline().shared_object("net", make);
