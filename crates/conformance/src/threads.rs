@@ -352,8 +352,8 @@ pub(super) fn notifying_writes_wake_sleepers(env: &Env) {
     });
 }
 
-/// A thread that polls NIC memory is woken when the peer stores to it and then calls `notify`. If peers' memory cannot be
-/// mapped, `notify` is refused.
+/// A thread that polls NIC memory is woken when the peer stores to it and then calls `notify`. If peers' memory cannot
+/// be mapped, `notify` is refused.
 pub(super) fn notify_calls_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::with_nic(env));
     if !env.a.attr().maps_peers {
@@ -383,7 +383,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
                 assert_eq!(b.recv_cq.poll_one(), Ok(None));
                 (word.load(Ordering::Acquire) >= round).then_some(())
             };
-            let found = b.device.host().wait("a ringing write", &b.recv_cq, b.waiter.deadline(), look);
+            let found = b.device.host().wait("a write that notifies", &b.recv_cq, b.waiter.deadline(), look);
             found.unwrap_or_else(|| panic!("write {round} woke no sleeper"));
             seen.store(round, Ordering::Release);
         }

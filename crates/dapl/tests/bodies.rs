@@ -597,9 +597,9 @@ fn threads_post_to_one_endpoint(pair: &Pair) {
 /// earlier ones; a spinning lock would spin forever there, so the world has a thread of its own and a time limit.
 #[test]
 fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        tell.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
+        sender.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
     });
-    told.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
 }

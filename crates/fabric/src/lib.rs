@@ -144,14 +144,14 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
         return Ok(open(name, &host::real::host())?.attr().clone());
     }
     let mut world = World::new(world::Config::default());
-    let (node, name, (tell, told)) = (world.add_node("node"), name.to_owned(), mpsc::channel());
+    let (node, name, (sender, receiver)) = (world.add_node("node"), name.to_owned(), mpsc::channel());
     let host = node.host();
-    let look = move || drop(tell.send(open(&name, &host).map(|device| device.attr().clone())));
+    let query = move || drop(sender.send(open(&name, &host).map(|device| device.attr().clone())));
     world
-        .spawn("rank", &[&node], look)
+        .spawn("rank", &[&node], query)
         .and_then(|()| world.run())
         .map_err(|failure| Error::system("a world for the device", std::io::Error::other(failure)))?;
-    told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
+    receiver.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
 }
 
 /// The names of the rails of this device, in their order: those in `rails(...)`, or those of a modelled machine with several

@@ -1,8 +1,9 @@
-//! [`EventCount`]: an eventcount, which sleepers wait on and producers notify; it may be placed in shared memory.
+//! [`EventCount`]: an event count, on which waiters sleep and which producers notify; it may be placed in shared
+//! memory.
 //!
-//! The sleeper announces itself, polls once more for what it waits for, then sleeps. The producer publishes, then
-//! notifies. A full fence on both sides ensures that at least one of the two sees the other's step, so no wake-up is
-//! lost. Notifying without sleepers costs that fence and one load.
+//! A waiter registers, polls once more for what it waits for, then sleeps. A producer publishes, then notifies. A full
+//! fence on both sides ensures that at least one of the two sees the other's step, so no wake-up is lost. Notifying
+//! without sleepers costs that fence and one load.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -21,22 +22,22 @@ pub struct EventCount {
 }
 
 impl EventCount {
-    /// An eventcount without sleepers.
+    /// An event count without waiters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Announces to producers that the caller is about to sleep; returns the ticket to sleep with. Poll for what you
-    /// wait for *after* this, then call [`EventCount::sleep`], then [`EventCount::finish_wait`].
+    /// Registers the caller as a waiter; returns the ticket to sleep with. Poll for what you wait for *after* this,
+    /// then call [`EventCount::sleep`], then [`EventCount::finish_wait`].
     pub fn prepare_to_wait(&self) -> u32 {
         let ticket = self.ticket.load(Ordering::Acquire);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence of `notify`: the sleeper's last poll must not move before its announcement.
+        // Pairs with the fence of `notify`: the sleeper's last poll must not move before its registration.
         fence(Ordering::SeqCst);
         ticket
     }
 
-    /// Withdraws one [`EventCount::prepare_to_wait`].
+    /// Ends the wait that one [`EventCount::prepare_to_wait`] began.
     pub fn finish_wait(&self) {
         self.waiters.fetch_sub(1, Ordering::Release);
     }

@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
-//! | `event_count` | [`EventCount`]: an eventcount; may be placed in shared memory |
+//! | `event_count` | [`EventCount`]: an event count; may be placed in shared memory |
 //! | `source` | [`Source`]: something to sleep on; [`WaitSet`]: several sources in one |
 //! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`BiasedLock`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |

@@ -1,7 +1,7 @@
 //! [`Lock`]: a lock that its holder may keep while it calls something that suspends it.
 //!
-//! In virtual time a post may suspend the fiber that posts, and other fibers of the same thread run meanwhile. These must
-//! wait through the host: a fiber that spun for the lock would keep its holder from ever releasing it.
+//! In virtual time a post may suspend the fiber that posts, and other fibers of the same thread run meanwhile. These
+//! must wait through the host: a fiber that spun for the lock would keep its holder from ever releasing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -183,8 +183,8 @@ mod tests {
         assert!(lock.try_lock(&host).is_some());
     }
 
-    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five fibers sleeps
-    /// while it holds the lock; with both factories, which give the same trace.
+    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five fibers
+    /// sleeps while it holds the lock; with both kinds of fibers, which give the same trace.
     #[test]
     fn fibers_take_turns_though_the_holder_sleeps() {
         let run = |fiber_kind| {
@@ -205,9 +205,9 @@ mod tests {
         assert_eq!(ended, run(FiberKind::Thread));
     }
 
-    /// Goal: a waiter gets the lock although another fiber takes it again and again. Method: the other fiber sleeps only
-    /// while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the first
-    /// of a hundred sections.
+    /// Goal: a waiter gets the lock although another fiber takes it again and again. Method: the other fiber sleeps
+    /// only while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the
+    /// first of a hundred sections.
     #[test]
     fn waiter_is_next() {
         let mut world = World::new(Config::default());

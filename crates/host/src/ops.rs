@@ -120,10 +120,11 @@ pub trait HostOps: Send + Sync {
     /// Runs `body` concurrently with the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
-    /// Charges one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time itself.
+    /// Spends the time of one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time
+    /// itself.
     fn charge_poll(&self) {}
-    /// Notifies fibers of this machine that something has happened, so that they poll again. Nothing in real time, where
-    /// waiters poll by themselves or sleep on an [`EventCount`].
+    /// Notifies fibers of this machine that something has happened, so that they poll again. Nothing in real time,
+    /// where waiters poll, or sleep on an [`EventCount`].
     fn signal(&self) {}
     /// Calls a hook between two polls of [`Host::poll`], for as long as the hook is alive. Kinds of time whose
     /// NICs have processors ignore it.
@@ -253,8 +254,8 @@ impl Host {
         self.signal();
     }
 
-    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on an event count that has been
-    /// notified: in virtual time they poll again. Nothing in real time.
+    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on an event count that has
+    /// been notified: in virtual time they poll again. Nothing in real time.
     #[inline]
     pub fn signal(&self) {
         if self.is_virtual {

@@ -1,5 +1,5 @@
-//! [`Source`]: something to sleep on. [`Wake`] is how it wakes: by an event count, or by a descriptor. [`WaitSet`] combines
-//! several sources.
+//! [`Source`]: something to sleep on. [`Wake`] is how it wakes: by an event count, or by a descriptor. [`WaitSet`]
+//! combines several sources.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,20 +10,20 @@ use crate::EventCount;
 /// How a source wakes its sleepers.
 #[derive(Debug)]
 pub enum Wake<'a> {
-    /// By an event count, on which a sleeper has been announced.
+    /// By an event count, at which a waiter is registered.
     EventCount(Ticket<'a>),
     /// By a descriptor, which is readable as long as there are events.
     Fd(BorrowedFd<'a>),
 }
 
 impl<'a> Wake<'a> {
-    /// By `wakeup`; announces a sleeper on it.
+    /// By `wakeup`; registers a waiter at it.
     pub fn by(wakeup: &'a EventCount) -> Self {
         Self::EventCount(Ticket::draw(wakeup))
     }
 }
 
-/// An announced sleeper of an event count; withdrawn when dropped.
+/// A registered waiter of an event count; removed when dropped.
 #[derive(Debug)]
 pub struct Ticket<'a> {
     wakeup: &'a EventCount,
@@ -31,7 +31,7 @@ pub struct Ticket<'a> {
 }
 
 impl<'a> Ticket<'a> {
-    /// Announces a sleeper ([`EventCount::prepare_to_wait`]).
+    /// Registers a waiter ([`EventCount::prepare_to_wait`]).
     pub fn draw(wakeup: &'a EventCount) -> Self {
         Self { wakeup, number: wakeup.prepare_to_wait() }
     }
@@ -53,8 +53,8 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// Something that a wait can sleep on ([`crate::Host::wait`]): an event count, a completion queue, a channel, a descriptor, or
-/// several of them.
+/// Something that a wait can sleep on ([`crate::Host::wait`]): an event count, a completion queue, a channel, a
+/// descriptor, or several of them.
 pub trait Source {
     /// Called by a waiter that has found nothing and is about to sleep: arranges that events from now on wake the
     /// caller, and adds what wakes it to `wakes`. Hardware is armed here (`ibv_req_notify_cq`, `fi_trywait`). The
@@ -151,8 +151,8 @@ impl<'a> Wakes<'a> {
 /// Several sources combined: a wait on the set ends when any of them has an event. It owns its sources, and is a source
 /// itself.
 ///
-/// A sleep on event counts alone, or on descriptors alone, is one system call. With both, a thread of the process sleeps on
-/// the descriptors and notifies the waiter; the thread starts with the first such sleep.
+/// A sleep on event counts alone, or on descriptors alone, is one system call. With both, a thread of the process
+/// sleeps on the descriptors and notifies the waiter; the thread starts with the first such sleep.
 #[derive(Default)]
 pub struct WaitSet {
     sources: Vec<Box<dyn Source + Send + Sync>>,

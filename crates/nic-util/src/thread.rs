@@ -17,7 +17,8 @@ use crate::sync::unpoisoned;
 /// The shortest sleep of epoll_wait(2).
 const EPOLL_STEP: Span = Span::from_ms(1);
 
-/// Descriptors that the thread watches, each with a token, and its wake-up. It may outlive its device.
+/// The descriptors that the thread watches (epoll(7)), each with a token, and an eventfd that wakes it. It may outlive
+/// its device.
 pub struct EpollSet {
     epoll: ForkSafeFd,
     wake_fd: ForkSafeFd,

@@ -391,7 +391,7 @@ impl Node {
 /// A source for waits that poll the node's interfaces themselves, by [`Ni::poll`], before they sleep.
 impl Source for Node {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        // Register with the event count before setting the flag: a notifier that clears the flag rings only once.
+        // Register with the event count before setting the flag: a notifier that clears the flag notifies only once.
         self.0.inner.source().prepare_wait(wakes);
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }

@@ -224,7 +224,8 @@ impl Cm {
         Ok(id)
     }
 
-    /// Accepts a request without a queue pair, whether or not the peer has one; its events come to this channel from now on.
+    /// Accepts a request without a queue pair, whether or not the peer has one; its events come to this channel from
+    /// now on.
     ///
     /// # Errors
     /// As [`Cm::connect_without_qp`]; the request is rejected then.

@@ -123,8 +123,8 @@ impl Pairing {
         Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, numbers, waiting: Mutex::default() })
     }
 
-    /// Allocates a number for one of this side's queue pairs ([`crate::QpInit::reported_qp_num`]). No other queue pair gets it
-    /// until [`Pairing::free_number`]. If [`Pairing::encodes_port`], it encodes this side's port.
+    /// Allocates a number for one of this side's queue pairs ([`crate::QpInit::reported_qp_num`]). No other queue pair
+    /// gets it until [`Pairing::free_number`]. If [`Pairing::encodes_port`], it encodes this side's port.
     ///
     /// # Errors
     /// [`Error::Limit`] if all numbers of the side are taken: 8,192, or 8,190 if they encode no port.

@@ -256,8 +256,9 @@ impl Qp {
         self.sender().map(remote, len)
     }
 
-    /// Wakes sleepers on the completion queue of the peer's receives, as a write with [`crate::SendFlags::NOTIFY`] does:
-    /// for earlier stores in its memory. It costs little if no thread sleeps. A disconnected peer is not notified.
+    /// Wakes sleepers on the completion queue of the peer's receives, as a write with [`crate::SendFlags::NOTIFY`]
+    /// does: for earlier stores in its memory. It costs little if no thread sleeps. A disconnected peer is not
+    /// notified.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] unless [`crate::DeviceAttr::maps_peers`].

@@ -14,8 +14,8 @@ fn replace_qp(end: &mut Endpoint) {
     end.qp = end.pd.create_qp(&init).expect("another queue pair");
 }
 
-/// Waits until this end is connected to the queue pair that is known as `peer`. Disconnections of replaced queue pairs
-/// may be reported before.
+/// Waits until this end is connected to the queue pair whose reported number is `peer`. Disconnections of replaced
+/// queue pairs may be reported before.
 #[track_caller]
 fn established(env: &Env, end: &Endpoint, peer: u32) {
     let num = end.qp.num();
@@ -56,7 +56,7 @@ fn assert_empty(env: &Env, end: &Endpoint, why: &str) {
     env.waiter.silence(&end.recv_cq, why);
 }
 
-/// Completions of every kind carry the number that it is known as; events carry the device's number.
+/// Completions of every kind carry the reported number; events carry the device's number.
 pub(crate) fn completions_carry_the_reported_number(env: &Env) {
     let (mut a, mut b) = ends(env);
     let (of_a, of_b) = (a.qp.num(), b.qp.num());

@@ -249,19 +249,19 @@ pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
     w.arm(false);
     let sge = [a.host.sge(0, 64)];
     let plain = SendWr::new(1, SendOp::Write(b.host.remote(64)), &sge);
-    let ringing = SendWr { wr_id: 2, ..plain }.with(SendFlags::NOTIFY);
+    let notifying = SendWr { wr_id: 2, ..plain }.with(SendFlags::NOTIFY);
     if env.a.attr().write_notify {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
-            a.post(&ringing);
+            a.post(&notifying);
             crate::harness::check::ok(a.sent(), 2, verbs::WcOpcode::Write);
         }
         let got = b.host.buf().to_vec(64..128).expect("inside");
         crate::harness::check::same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
     } else {
-        let refusal = a.qp.post_send(&ringing);
+        let refusal = a.qp.post_send(&notifying);
         assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
-        let refusal = a.qp.post_sends(&[plain, ringing, plain]);
+        let refusal = a.qp.post_sends(&[plain, notifying, plain]);
         assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
         crate::harness::check::ok(a.sent(), 1, verbs::WcOpcode::Write);
     }

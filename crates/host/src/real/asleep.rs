@@ -1,5 +1,5 @@
-//! Sleeping in real time: on one event count by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system
-//! call takes both kinds; for these, the thread of [`FdWatcher`] sleeps on the descriptors.
+//! Sleeping in real time: on one event count by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No
+//! system call takes both kinds; for these, the thread of [`FdWatcher`] sleeps on the descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -133,8 +133,8 @@ impl HostOps for Real {
             }
             wait.last_poll = clock::spin_until(wait.last_poll, POLL_PERIOD_CYCLES);
         } else {
-            // The other process may be waiting for this core. On cores known to be oversubscribed there is nothing to find out: reading
-            // the clock took half of the time of ranks that waited on shared cores.
+            // The other process may be waiting for this core. On cores known to be oversubscribed there is nothing to
+            // find out: reading the clock took half of the time of ranks that waited on shared cores.
             if self.oversubscribed.load(Ordering::Relaxed) == OVERSUBSCRIBED {
                 std::thread::yield_now();
             } else {
@@ -254,8 +254,8 @@ mod tests {
         task.join();
     }
 
-    /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever `set_oversubscribed`
-    /// was called with.
+    /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever
+    /// `set_oversubscribed` was called with.
     #[test]
     fn set_oversubscribed_changes_no_wait_result() {
         for is_oversubscribed in [false, true, false] {
@@ -280,8 +280,8 @@ mod tests {
         }
     }
 
-    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on event counts, on descriptors, and on both;
-    /// one source notifies after the sleeper is asleep.
+    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on event counts, on descriptors, and on
+    /// both; one source notifies after the sleeper is asleep.
     #[test]
     fn wait_set_wakes_by_any_source() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");

@@ -10,8 +10,8 @@
 //! would have seen the change.
 //!
 //! The same seed gives the same events in the same order and the same [`Ended::trace`], also with a thread for each
-//! fiber ([`FiberKind::Thread`]). When no event is left and a fiber still waits, [`World::run`] reports which fiber waits in
-//! which call since when ([`Failure::Deadlock`]).
+//! fiber ([`FiberKind::Thread`]). When no event is left and a fiber still waits, [`World::run`] reports which fiber
+//! waits in which call since when ([`Failure::Deadlock`]).
 //!
 //! | file | contents |
 //! |---|---|
@@ -57,8 +57,8 @@ pub use timeline::Timeline;
 
 /// With fewer fibers, their data stay in the caches without prefetching.
 const PREFETCH_MIN_FIBERS: usize = 1_000;
-/// How many events before a fiber's turn its own data, and then its stack, are prefetched. The data contain the position
-/// of the stack.
+/// How many events before a fiber's turn its own data, and then its stack, are prefetched. The data contain the
+/// position of the stack.
 const FIBER_AHEAD: usize = 6;
 const STACK_AHEAD: usize = 2;
 /// Number of fibers prefetched at a time: the processor walks the page tables of their stacks in parallel.

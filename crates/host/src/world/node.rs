@@ -139,8 +139,8 @@ impl HostOps for Node {
         self.charge(each * n);
     }
 
-    /// The first turn measures the cost of a poll. Later ones wait for a signal on the fiber's nodes, and return at the
-    /// first instant at which continuous polling would have seen it.
+    /// The first pause measures the cost of a poll. Later ones wait for a signal on the fiber's nodes, and return at
+    /// the first instant at which continuous polling would have seen it.
     fn pause(&self, wait: &mut WaitLoop) -> bool {
         let mut state = self.shared.synced();
         let Some(fiber) = state.current else {

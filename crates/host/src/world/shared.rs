@@ -22,8 +22,8 @@ impl Shared {
         Self { state: Spin::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
     }
 
-    /// Locks the state. One thread at a time uses it, so this never waits. A fiber that panicked inside has left nothing
-    /// half done.
+    /// Locks the state. One thread at a time uses it, so this never waits. A fiber that panicked inside has left
+    /// nothing half done.
     pub(super) fn lock(&self) -> SpinGuard<'_, State> {
         self.state.lock()
     }

@@ -40,9 +40,9 @@ impl Suspender {
         assert_eq!(*thread, ThreadMark::current(), "a host of virtual time was used outside of its world");
         match self {
             Self::Coroutine { yielder, .. } => {
-                // SAFETY: the yielder lives on the fiber's stack until its body returns, and only the running fiber gets
-                // here: its number is the world's `current`, and the thread is the world's (checked). Test: all tests
-                // of `world`, and `fibers_may_end_in_any_order` under valgrind.
+                // SAFETY: the yielder lives on the fiber's stack until its body returns, and only the running fiber
+                // gets here: its number is the world's `current`, and the thread is the world's (checked). Test: all
+                // tests of `world`, and `fibers_may_end_in_any_order` under valgrind.
                 unsafe { &**yielder }.suspend(());
             }
             Self::Thread { baton, .. } => {

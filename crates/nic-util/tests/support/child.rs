@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
@@ -119,11 +119,6 @@ impl Child {
             Err(RecvTimeoutError::Timeout) => panic!("the child is silent"),
             Err(RecvTimeoutError::Disconnected) => panic!("the child has ended"),
         }
-    }
-
-    /// The child's next line, if it arrives within `limit`.
-    pub(crate) fn recv_line_within(&self, limit: Duration) -> Option<String> {
-        self.lines.recv_timeout(limit).ok()
     }
 
     /// Sends a line and returns the answer.

@@ -57,9 +57,9 @@ pub trait CqOps: Any + Send + Sync {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
     /// See [`crate::Cq::req_notify`].
     fn req_notify(&self, solicited_only: bool) -> Result<()>;
-    /// Arranges that every completion from now on, and every write with [`crate::SendFlags::NOTIFY`], wakes a sleeper on
-    /// the returned value. A NIC with an event count returns [`Wake::by`] and notifies it after publishing; hardware is armed
-    /// here and returns its descriptor.
+    /// Arranges that every completion from now on, and every write with [`crate::SendFlags::NOTIFY`], wakes a sleeper
+    /// on the returned value. A NIC with an event count returns [`Wake::by`] and notifies it after publishing; hardware
+    /// is armed here and returns its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
     /// As [`host::Source::progress_count`].
     fn progress_count(&self) -> u64 {
