@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use dapl::{Cno, Cr, Ep, Error, Evd, Ia, Kind, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
-use ffi::{Loan, lock};
+use dapl::{Cno, Cr, Ep, Error, ErrorKind, Evd, Ia, Lmr, Psp, Pz, Result, Rmr, Rsp, Srq, Subtype};
+use ffi::{CBuffer, lock};
 
 use crate::lines::Line;
 use crate::types::Handle;
@@ -22,7 +22,7 @@ const RESTING: usize = 1 << 10;
 type Table = ffi::Table<Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// Access to an object, which is not freed meanwhile.
-pub(crate) type EntryRef = ffi::Look<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
+pub(crate) type EntryRef = ffi::ObjectRef<'static, Entry, CHUNKS, EACH, GENERATIONS, true>;
 
 /// An open adapter.
 pub(crate) struct IaObject {
@@ -30,7 +30,7 @@ pub(crate) struct IaObject {
     pub(crate) line: Line,
     pub(crate) is_thread_safe: bool,
     pub(crate) async_evd: Handle,
-    pub(crate) address: Loan,
+    pub(crate) address: CBuffer,
 }
 
 // SAFETY: the handle is a number that is checked at each use, and never dereferenced. Test: `tests/hammer.rs`.
@@ -62,8 +62,8 @@ pub(crate) struct Entry {
     /// The program's context (`dat_set_consumer_context`).
     pub(crate) context: AtomicU64,
     /// Private data of the last event, and addresses, to which the program has pointers.
-    pub(crate) private_data: Mutex<Option<Loan>>,
-    pub(crate) addresses: Mutex<[Option<Loan>; 2]>,
+    pub(crate) private_data: Mutex<Option<CBuffer>>,
+    pub(crate) addresses: Mutex<[Option<CBuffer>; 2]>,
 }
 
 /// The table, created on first use; `None` without memory for it.
@@ -75,7 +75,7 @@ fn table() -> Option<&'static Table> {
 /// Looks a handle up; `None` for NULL, freed handles, and invalid handles.
 #[inline]
 pub(crate) fn lookup(handle: Handle) -> Option<EntryRef> {
-    table()?.look(handle)
+    table()?.get(handle)
 }
 
 /// Creates a handle for an object of the adapter with handle `ia`.
@@ -96,7 +96,7 @@ pub(crate) fn insert_with(object: Object, ia: u64, line: &Line) -> Result<Handle
         private_data: Mutex::new(None),
         addresses: Mutex::default(),
     };
-    let full = Error::new(Kind::InsufficientResources, Subtype::ResourceMemory);
+    let full = Error::new(ErrorKind::InsufficientResources, Subtype::ResourceMemory);
     let table = table().ok_or(full.clone())?;
     table.insert(entry, line.functions()).map_err(|_| full)
 }
@@ -130,9 +130,9 @@ pub(crate) fn invalidate(handle: Handle, wrong: Subtype) -> Result<()> {
 pub(crate) fn lend_address(handle: Handle, which: usize, address: SocketAddr) -> *mut std::ffi::c_void {
     let Some(entry) = lookup(handle) else { return std::ptr::null_mut() };
     let mut addresses = lock(&entry.addresses);
-    let loan = addresses[which].get_or_insert_with(|| Loan::address(address));
-    loan.set_address(address);
-    loan.as_ptr()
+    let buffer = addresses[which].get_or_insert_with(|| CBuffer::address(address));
+    buffer.set_address(address);
+    buffer.as_ptr()
 }
 
 /// The handles of all objects of an adapter.

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use dapl::{Error, Kind, Subtype};
+use dapl::{Error, ErrorKind, Subtype};
 use ffi::{Bytes, In, Out, SockAddr, Text};
 use nicety_dat::provider::{NAMES, Provider, table};
 use nicety_dat::types::{
@@ -176,7 +176,7 @@ fn check_all(good: &Objects, cases: Vec<Case<'_>>) -> Vec<&'static str> {
     for Case { name, expected, not, call } in &cases {
         for handle in bad_handles(good, *not) {
             let code = call(handle);
-            let wanted = Error::new(Kind::InvalidHandle, *expected).code();
+            let wanted = Error::new(ErrorKind::InvalidHandle, *expected).code();
             assert_eq!(code, wanted, "{name} with {handle:p}: {code:#x}, not {wanted:#x}");
         }
     }
@@ -313,7 +313,7 @@ fn every_function_rejects_invalid_handles() {
     checked.extend(check_all(&o, regions_and_points(&o)));
     // Functions that take a handle of any kind reject invalid ones.
     for handle in bad_handles(&o, null()).into_iter().take(15) {
-        let wrong = Error::new(Kind::InvalidHandle, Subtype::None).code();
+        let wrong = Error::new(ErrorKind::InvalidHandle, Subtype::None).code();
         assert_eq!((t.set_consumer_context)(handle, 1), wrong, "{handle:p}");
         assert_eq!((t.get_consumer_context)(handle, no()), wrong, "{handle:p}");
         assert_eq!((t.get_handle_type)(handle, no()), wrong, "{handle:p}");
@@ -388,7 +388,7 @@ fn null_results_and_wrong_counts_are_rejected() {
     assert_eq!((t.evd_wait)(o.evd, 0, 1, out(event), no()), argument(Subtype::Arg5));
     let mut more = 0;
     assert_eq!((t.evd_wait)(o.evd, 0, -1, out(event), out(&mut more)), argument(Subtype::Arg3));
-    let timed_out = Error::new(Kind::TimeoutExpired, Subtype::None).code();
+    let timed_out = Error::new(ErrorKind::TimeoutExpired, Subtype::None).code();
     assert_eq!((t.evd_wait)(o.evd, 1000, 1, out(event), out(&mut more)), timed_out);
     assert_eq!((t.evd_dequeue)(o.evd, no()), argument(Subtype::Arg2));
     assert_eq!((t.ep_post_send)(o.ep, -1, none(), 0, 0), argument(Subtype::Arg2));
@@ -400,7 +400,7 @@ fn null_results_and_wrong_counts_are_rejected() {
     assert_eq!((t.ia_query)(o.ia, no(), u64::MAX, no(), 0, no()), argument(Subtype::Arg3));
     assert_eq!((t.pz_create)(o.ia, no()), argument(Subtype::Arg2));
     assert_eq!((t.ia_open)(text(c"hammer"), 0, no(), no()), argument(Subtype::Arg2));
-    let not_found = Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered).code();
+    let not_found = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered).code();
     let (mut ia, mut evd) = (null(), null());
     assert_eq!((t.ia_open)(text(c"nobody"), 8, out(&mut evd), out(&mut ia)), not_found);
     name_adapter(c"typo", c"smh");
@@ -421,7 +421,7 @@ fn lmr_create_rejects_unmapped_memory() {
     for (address, length) in [(0, 8), (8, 8), (1 << 46, 4096), (usize::MAX - 8, 8)] {
         assert_eq!(register(address, length), Error::argument(Subtype::Arg3).code(), "{address:x}+{length}");
     }
-    let length_error = Error::new(Kind::LengthError, Subtype::None).code();
+    let length_error = Error::new(ErrorKind::LengthError, Subtype::None).code();
     assert_eq!((register(4096, 0), register(4096, u64::MAX)), (length_error, length_error));
     good((t.ia_close)(o.ia, 0));
 }

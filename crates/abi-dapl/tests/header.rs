@@ -102,14 +102,15 @@ fn facts() -> Facts {
 /// Constants for which dapltest would not detect a wrong value.
 fn constants(facts: &mut Facts) {
     use dapl::{
-        AsyncKind, CompletionFlags as C, ConnectionKind, DtoStatus, EpState, EvdFlags, Kind, MemPriv, Subtype,
+        AsyncKind, CompletionFlags as C, ConnectionKind, DtoStatus, EpState, ErrorKind, EvdFlags, MemPriv,
+        Subtype,
     };
     let kinds = [
-        ("DAT_CONN_QUAL_IN_USE", Kind::ConnQualInUse),
-        ("DAT_PRIVILEGES_VIOLATION", Kind::PrivilegesViolation),
-        ("DAT_QUEUE_FULL", Kind::QueueFull),
-        ("DAT_INVALID_ADDRESS", Kind::InvalidAddress),
-        ("DAT_NOT_IMPLEMENTED", Kind::NotImplemented),
+        ("DAT_CONN_QUAL_IN_USE", ErrorKind::ConnQualInUse),
+        ("DAT_PRIVILEGES_VIOLATION", ErrorKind::PrivilegesViolation),
+        ("DAT_QUEUE_FULL", ErrorKind::QueueFull),
+        ("DAT_INVALID_ADDRESS", ErrorKind::InvalidAddress),
+        ("DAT_NOT_IMPLEMENTED", ErrorKind::NotImplemented),
     ];
     kinds.into_iter().for_each(|(name, kind)| facts.add(name, (kind as usize) << 16));
     let subtypes = [

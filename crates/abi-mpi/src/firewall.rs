@@ -1,7 +1,7 @@
 //! The end of every call: stops panics, passes errors to the error handler of the object that was used, and finally rethrows an
 //! exception of a program's function.
 
-use ffi::{Panicked, contain};
+use ffi::{Panicked, catch_panic};
 use host::Time;
 
 use crate::answer::{Answer, ErrhandlerOwner, Fault};
@@ -15,7 +15,7 @@ use crate::state;
 #[inline]
 pub(crate) fn run_call(at: usize, owner: ErrhandlerOwner, body: impl FnOnce() -> Answer) -> i32 {
     let began = profile::begin_call();
-    match contain(body) {
+    match catch_panic(body) {
         Ok(Ok(())) if began.is_none() && !profile::had_exception() => c::MPI_SUCCESS,
         done => end(at, owner, began, done),
     }
@@ -46,7 +46,7 @@ fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answ
         ));
     }
     let Some(fault) = fault else { return c::MPI_SUCCESS };
-    match contain(|| handler::outcome(NAMES[at], owner, &fault)) {
+    match catch_panic(|| handler::outcome(NAMES[at], owner, &fault)) {
         Ok(Outcome::Code(code)) => code,
         Ok(Outcome::Handler { function, handle, code, returns }) => {
             drop(fault);
@@ -60,7 +60,7 @@ fn end(at: usize, owner: ErrhandlerOwner, began: Option<Time>, done: Result<Answ
 /// Runs a call that returns a value and cannot fail.
 #[inline]
 pub(crate) fn run_infallible<T>(body: impl FnOnce() -> T) -> T {
-    match contain(body) {
+    match catch_panic(body) {
         Ok(value) => value,
         // There is no code to return; the panic was reported on standard error.
         Err(_) => std::process::abort(),
@@ -72,6 +72,6 @@ pub(crate) fn run_infallible<T>(body: impl FnOnce() -> T) -> T {
 fn report_events() {
     if profile::events_enabled() {
         // A panic was reported on standard error; the call itself has completed.
-        let _ = contain(deliver_events);
+        let _ = catch_panic(deliver_events);
     }
 }

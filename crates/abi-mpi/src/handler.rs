@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use ffi::lock;
-use host::{Bell, Span};
+use host::{EventCount, Span};
 use mpi::Errhandler;
 
 use crate::answer::{ErrhandlerOwner, Fault};
@@ -143,7 +143,7 @@ const LAUNCHER_GRACE: Span = Span::from_ms(300);
 fn fatal(name: &str, fault: &Fault) -> ! {
     if fault.code == c::MPI_ERR_PROC_ABORTED {
         let host = host();
-        host.wait("a launcher", &Bell::new(), host.after(LAUNCHER_GRACE), || None::<()>);
+        host.wait("a launcher", &EventCount::new(), host.after(LAUNCHER_GRACE), || None::<()>);
     }
     let rank = state::rank().map(|rank| format!("rank {rank}: ")).unwrap_or_default();
     let class = mpi::Class(fault.code).about().unwrap_or("An error of the program's.");

@@ -1,13 +1,13 @@
 //! The library's allocator, and whether it has enough memory for more objects.
 
-use ffi::Spare;
+use ffi::ReserveAlloc;
 
 use crate::answer::{Answer, Fault};
 use crate::constants as c;
 
 /// Allocations fall back to a reserve when the process has no more memory.
 #[global_allocator]
-static OWN: Spare = Spare::new();
+static OWN: ReserveAlloc = ReserveAlloc::new();
 
 /// An error for calls that create objects, unless there is memory for more.
 #[inline]

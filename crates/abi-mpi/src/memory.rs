@@ -212,7 +212,7 @@ pub(crate) fn strings(array: Address) -> Vec<String> {
 pub(crate) fn put_text(place: Out<u8>, text: &str, room: usize) -> i32 {
     let Some(most) = room.checked_sub(1) else { return 0 };
     let end = text.floor_char_boundary(most);
-    text.bytes().take(end).chain([0]).enumerate().for_each(|(at, byte)| place.nth(at).set(byte));
+    text.bytes().take(end).chain([0]).enumerate().for_each(|(at, byte)| place.element(at).set(byte));
     end as i32
 }
 

@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 
 use datatypes::Datatype;
-use ffi::{Refused, lock};
+use ffi::{InsertError, lock};
 use mpi::{Errhandler, Group, Info, Message};
 
 use crate::answer::{Answer, Fault};
@@ -27,7 +27,7 @@ const FREED_SLOTS: usize = 1 << 12;
 const _: () = assert!(OBJECTS_MAX * GENERATIONS + PREDEFINED <= i32::MAX as usize);
 
 type Table = ffi::Table<Object, CHUNKS, CHUNK_SLOTS, GENERATIONS, false>;
-type Look = ffi::Look<'static, Object, CHUNKS, CHUNK_SLOTS, GENERATIONS, false>;
+type ObjectRef = ffi::ObjectRef<'static, Object, CHUNKS, CHUNK_SLOTS, GENERATIONS, false>;
 
 /// An object that a program created.
 pub(crate) enum Object {
@@ -98,7 +98,7 @@ kinds! {
 /// A reference to an object, which is not dropped while this exists.
 pub(crate) enum Ref<K: ObjectKind> {
     Predefined(&'static K::Object),
-    Created(Look, PhantomData<K>),
+    Created(ObjectRef, PhantomData<K>),
 }
 
 impl<K: ObjectKind> Deref for Ref<K> {
@@ -108,8 +108,8 @@ impl<K: ObjectKind> Deref for Ref<K> {
     fn deref(&self) -> &K::Object {
         match self {
             Self::Predefined(object) => object,
-            Self::Created(look, _) => {
-                K::from_object(look).expect("the kind was checked when the reference was created")
+            Self::Created(object, _) => {
+                K::from_object(object).expect("the kind was checked when the reference was created")
             }
         }
     }
@@ -143,7 +143,7 @@ pub(crate) fn try_with<K: ObjectKind, R>(handle: Handle<K>, act: impl FnOnce(&K:
     } else if state::calls_are_serialized() {
         let table = table();
         // SAFETY: no other thread calls MPI meanwhile, and `act` removes nothing. Test: `messages_go_round_on_shm`.
-        K::from_object(unsafe { table.glance(table.handle(handle.value() as u64)) }?)?
+        K::from_object(unsafe { table.get_unprotected(table.handle(handle.value() as u64)) }?)?
     } else {
         return None;
     };
@@ -162,9 +162,9 @@ pub(crate) fn try_with_comm<R>(handle: types::Comm, act: impl FnOnce(&mpi::Comm)
 
 /// The object of a handle that is not predefined.
 fn get_created<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> Answer<Ref<K>> {
-    let look = table().look(table().handle(handle.value() as u64));
-    let look = look.filter(|look| K::from_object(look).is_some());
-    look.map(|look| Ref::Created(look, PhantomData)).ok_or_else(|| invalid_handle(handle, argument))
+    let object = table().get(table().handle(handle.value() as u64));
+    let object = object.filter(|object| K::from_object(object).is_some());
+    object.map(|object| Ref::Created(object, PhantomData)).ok_or_else(|| invalid_handle(handle, argument))
 }
 
 #[cold]
@@ -175,7 +175,7 @@ fn invalid_handle<K: ObjectKind>(handle: Handle<K>, argument: &'static str) -> F
 /// The handle of the first object in the table that satisfies `is_it`.
 pub(crate) fn find<K: ObjectKind>(is_it: impl Fn(&K::Object) -> bool) -> Option<Handle<K>> {
     let is_it = |handle: &ffi::Handle| {
-        table().look(*handle).is_some_and(|look| K::from_object(&look).is_some_and(&is_it))
+        table().get(*handle).is_some_and(|object| K::from_object(&object).is_some_and(&is_it))
     };
     table().handles().into_iter().find(is_it).map(|handle| Handle::new(handle.addr()))
 }
@@ -188,10 +188,11 @@ pub(crate) fn insert<K: ObjectKind>(object: K::Object) -> Answer<Handle<K>> {
 }
 
 #[cold]
-fn no_handle(why: Refused) -> Fault {
+fn no_handle(why: InsertError) -> Fault {
     let text = match why {
-        Refused::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
-        Refused::NoMemory(bytes) => format!("there is no memory for more handles: {bytes} bytes are wanted"),
+        InsertError::Full => format!("there are {OBJECTS_MAX} objects already; free some"),
+        InsertError::NoMemory(bytes) => { format!("there is no memory for more handles: {bytes} bytes are wanted")
+        }
     };
     Fault::new(c::MPI_ERR_NO_MEM, text)
 }
@@ -216,7 +217,7 @@ pub(crate) fn from_integer<K>(integer: i32) -> Handle<K> {
     let value = usize::try_from(integer).unwrap_or(usize::MAX);
     match value.checked_sub(PREDEFINED) {
         None => Handle::new(value),
-        Some(index) => Handle::new(match table().nth(index) {
+        Some(index) => Handle::new(match table().handle_at(index) {
             null if null.is_null() => usize::MAX,
             handle => handle.addr(),
         }),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use auth::Key;
 use auth::handshake::{ANSWER, Authenticated, Connector, Listener};
-use host::{Bell, Span, Time};
+use host::{EventCount, Span, Time};
 use mpi::{Class, Error, Process, Result};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -180,7 +180,7 @@ impl Port {
             }
             process.progress();
             if !has_more {
-                host.wait("MPI_Comm_accept", &Bell::new(), host.after(POLL_INTERVAL), || None::<()>);
+                host.wait("MPI_Comm_accept", &EventCount::new(), host.after(POLL_INTERVAL), || None::<()>);
             }
         }
     }

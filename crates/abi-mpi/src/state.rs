@@ -205,7 +205,7 @@ extern "C" fn leave_at_exit() {
     let is_over = WORLD_PHASE.load(Ordering::Relaxed) != RUNNING && SESSIONS.load(Ordering::Relaxed) == 0;
     if let Some(state) = STATE.get().filter(|_| is_over && !HAS_LEFT.swap(true, Ordering::Relaxed)) {
         // Errors cannot be reported any more.
-        let _ = ffi::contain(|| {
+        let _ = ffi::catch_panic(|| {
             state.process.leave();
             leave_job(state)
         });
@@ -277,7 +277,7 @@ fn config(launch: &Launch) -> mpi::Result<Config> {
     let mut named = algorithms(&env::var("NICETY_ALGORITHMS").unwrap_or_default())?;
     named.extend(lock(&TOOL_ALGORITHMS).clone());
     let tuning = Tuning { algorithms: named, costs: None };
-    let oversubscribed = launch.local_size.and_then(|count| host::real::is_crowd(count as usize));
+    let oversubscribed = launch.local_size.and_then(|count| host::real::is_oversubscribed(count as usize));
     let match_engine = match_engine()?;
     let (fast_path, one_sided) = path_options()?;
     Ok(Config { ports, connect, node, addresses, oversubscribed, match_engine, tuning, fast_path, one_sided })

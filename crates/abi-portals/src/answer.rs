@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use ffi::contain;
+use ffi::catch_panic;
 use portals::Error;
 
 /// A return code other than `PTL_OK`.
@@ -44,7 +44,7 @@ impl From<Error> for Code {
 
 /// Runs the body of a call; panics do not leave it.
 pub(crate) fn answer(body: impl FnOnce() -> Answer<()>) -> c_int {
-    match contain(body).unwrap_or(Err(Code::Fail)) {
+    match catch_panic(body).unwrap_or(Err(Code::Fail)) {
         Ok(()) => 0,
         Err(code) => code as c_int,
     }

@@ -4,7 +4,7 @@
 //! Three bits of kind, two of interface, nine of generation, eighteen of slot. No kind produces a handle
 //! equal to one of the header's constants.
 
-use portals::{CtHandle, EntryHandle, EqHandle, Kind, MdHandle};
+use portals::{CtHandle, EntryHandle, EqHandle, MdHandle, NiKind};
 
 use crate::answer::{Answer, Code};
 use crate::types::Handle;
@@ -84,7 +84,7 @@ pub(crate) fn interface(number: u8) -> Handle {
 }
 
 /// An object's handle.
-pub(crate) fn encode<T: Object>(kind: Kind, object: T) -> Handle {
+pub(crate) fn encode<T: Object>(kind: NiKind, object: T) -> Handle {
     pack(T::KIND, kind.number(), object.number())
 }
 
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn handle_roundtrip_names_same_object() {
         for (is_matching, is_logical) in [(false, false), (true, false), (false, true), (true, true)] {
-            let kind = Kind { is_matching, is_logical };
+            let kind = NiKind { is_matching, is_logical };
             for number in [0, 1, 511 << 32 | 7, u64::from(SLOTS - 1), 511 << 32 | u64::from(SLOTS - 1)] {
                 let eq = encode(kind, EqHandle::from_number(number));
                 assert_eq!(object(eq), Ok((kind.number(), EqHandle::from_number(number))));

@@ -6,7 +6,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use auth::{Key, KeyError};
 use host::Host;
 use host::real::remark;
-use portals::{Engine, Kind, Limits, Matcher, Ni, Node};
+use portals::{Engine, Limits, Matcher, Ni, NiKind, Node};
 
 use crate::answer::{Answer, Code};
 use crate::handle::SLOTS;
@@ -71,7 +71,7 @@ pub(crate) fn fini() {
 }
 
 /// Opens the interface of a kind, or adds a user to it; returns its limits.
-pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Answer<Limits> {
+pub(crate) fn open(kind: NiKind, pid: Option<u32>, desired: Option<Limits>) -> Answer<Limits> {
     change(|state| {
         if pid.is_some_and(|pid| state.node.as_ref().is_some_and(|node| node.me().pid != pid)) {
             return Err(Code::PidInUse);
@@ -91,7 +91,7 @@ pub(crate) fn open(kind: Kind, pid: Option<u32>, desired: Option<Limits>) -> Ans
         let is_patient = is_patient()?;
         let ni = node.interface(kind, limits);
         if is_patient {
-            ni.call(Engine::set_patient);
+            ni.with_engine(Engine::set_patient);
         }
         state.interfaces[usize::from(kind.number())] = Some(OpenInterface { ni, users: 1, limits });
         Ok(limits)

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use portals::{Count, Event, Limits, Process};
+use portals::{CtEvent, Event, Limits, Process};
 
 pub(crate) type Handle = u32;
 pub(crate) type Size = u64;
@@ -101,12 +101,12 @@ pub(crate) struct PtlCtEvent {
 }
 
 impl PtlCtEvent {
-    pub(crate) fn of(count: Count) -> Self {
+    pub(crate) fn of(count: CtEvent) -> Self {
         Self { success: count.success, failure: count.failure }
     }
 
-    pub(crate) fn count(self) -> Count {
-        Count { success: self.success, failure: self.failure }
+    pub(crate) fn count(self) -> CtEvent {
+        CtEvent { success: self.success, failure: self.failure }
     }
 }
 

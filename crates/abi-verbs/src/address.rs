@@ -18,10 +18,10 @@ const PREFIX: [u8; 8] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0];
 /// The port before the first dynamic one (RFC 6335), so that the first LID is 1.
 const BEFORE_FIRST: u16 = 49_151;
 
-/// The GIDs of the process that listens at `addr`, in the order of the port's table; `is_found_by_number` as
-/// [`pairing::Pairing::is_found_by_number`].
-pub(crate) fn gids(addr: SocketAddr, tag: u16, is_found_by_number: bool) -> Vec<ibv_gid> {
-    let by_number = is_found_by_number.then(|| of_ip(addr.ip()));
+/// The GIDs of the process that listens at `addr`, in the order of the port's table; `encodes_port` as
+/// [`pairing::Pairing::encodes_port`].
+pub(crate) fn gids(addr: SocketAddr, tag: u16, encodes_port: bool) -> Vec<ibv_gid> {
+    let by_number = encodes_port.then(|| of_ip(addr.ip()));
     link_local(addr, tag).into_iter().chain(by_number).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 
-use ffi::contain;
+use ffi::catch_panic;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{OFlags, fcntl_getfl};
 
@@ -14,7 +14,7 @@ pub(crate) type Answer<T = ()> = Result<T, Errno>;
 
 fn run<T>(body: impl FnOnce() -> Answer<T>) -> Answer<T> {
     let _uncancelled = Uncancelled::begin();
-    contain(body).unwrap_or(Err(Errno::IO))
+    catch_panic(body).unwrap_or(Err(Errno::IO))
 }
 
 unsafe extern "C" {
@@ -49,7 +49,7 @@ impl Drop for Uncancelled {
 /// 2.36).
 #[inline]
 pub(crate) fn posts(body: impl FnOnce() -> Answer) -> c_int {
-    left(contain(body).unwrap_or(Err(Errno::IO)))
+    left(catch_panic(body).unwrap_or(Err(Errno::IO)))
 }
 
 /// For a function that returns the error number, or 0.
@@ -149,7 +149,7 @@ pub(crate) fn pointer<T: Nothing>(body: impl FnOnce() -> Answer<T>) -> T {
 
 /// For a function whose return value itself encodes an error.
 pub(crate) fn value<T: Default>(body: impl FnOnce() -> T) -> T {
-    contain(body).unwrap_or_default()
+    catch_panic(body).unwrap_or_default()
 }
 
 /// For a function that returns nothing.

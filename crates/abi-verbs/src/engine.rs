@@ -122,14 +122,14 @@ impl Engine {
     /// Wakes the thread, which then reads its tasks again.
     fn plan(&self) {
         self.plans.fetch_add(1, Ordering::AcqRel);
-        self.planned.ring();
+        self.planned.notify();
     }
 }
 
 /// The GID table of a port. A missing entry is reported on standard error.
 pub(crate) fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
     let addr = pairing.addr();
-    if !pairing.is_found_by_number() {
+    if !pairing.encodes_port() {
         let Range { start, end } = PORTS;
         remark(format_args!(
             "{name} has no GID of its address {}, as all ports from {start} to {} of it are taken: exchange GID 0, or end \
@@ -138,7 +138,7 @@ pub(crate) fn gids(name: &str, pairing: &Pairing) -> Vec<ibv_gid> {
             end - 1
         ));
     }
-    shown(address::gids(addr, std::process::id() as u16, pairing.is_found_by_number()))
+    shown(address::gids(addr, std::process::id() as u16, pairing.encodes_port()))
 }
 
 /// The GID table of a port whose device this process has not opened: its first entry identifies no process.

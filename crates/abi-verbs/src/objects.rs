@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use rdma_abi::cma::{rdma_cm_id, rdma_event_channel};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::host::{Bell, Time};
+use verbs::host::{EventCount, Time};
 use verbs::pairing::Pairing;
-use verbs::{Cm, ConnInfo, ConnParam, ConnectRequest, Listener, Port, SrqInit, Wc};
+use verbs::{BoundAddr, Cm, ConnInfo, ConnParam, ConnectRequest, Listener, SrqInit, Wc};
 
 use crate::answer::Answer;
 use crate::cm::service::Service;
@@ -84,7 +84,7 @@ pub(crate) struct Engine {
     pub(crate) has_limits: AtomicBool,
     /// Counts additions to `later` and to the limits; `planned` wakes the thread after each.
     pub(crate) plans: AtomicU32,
-    pub(crate) planned: Bell,
+    pub(crate) planned: EventCount,
 }
 
 /// Objects by number.
@@ -460,7 +460,7 @@ pub(crate) struct Reserved {
     /// The listener, until the identifier connects from this address.
     pub(crate) listener: Option<Listener>,
     /// `None` on devices that cannot reserve an address; there the listener holds it.
-    pub(crate) port: Option<Port>,
+    pub(crate) port: Option<BoundAddr>,
 }
 
 /// A connection attempt, retried for a while when nobody listens yet. Programs agree out of band which side listens. On a card,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use ffi::lock;
 use verbs::host::real::remark;
-use verbs::host::{Bell, Span};
+use verbs::host::{EventCount, Span};
 use verbs::pairing::{Accept, Offered, Pairing};
 use verbs::{AsyncEvent, CmEvent};
 
@@ -52,7 +52,7 @@ fn open(name: &str) -> verbs::Result<Arc<Engine>> {
         later: Mutex::default(),
         has_limits: AtomicBool::new(false),
         plans: AtomicU32::new(0),
-        planned: Bell::new(),
+        planned: EventCount::new(),
     });
     let (thread, run) = (std::thread::Builder::new().name("nicety-verbs".into()), engine.clone());
     thread.spawn(move || serve(&run)).map_err(|why| verbs::Error::system("cannot start a thread", why))?;
@@ -111,8 +111,8 @@ fn on_connection(engine: &Engine, event: CmEvent) {
             // A concurrent reset of the queue pair happens before or after this, not in between.
             let objects = lock(&engine.objects);
             match engine.pairing.offer(request) {
-                Offered::Wanted(accept) => accept_pair(engine, &objects, accept),
-                Offered::Kept => {}
+                Offered::Matched(accept) => accept_pair(engine, &objects, accept),
+                Offered::Handled => {}
                 Offered::Other(request) => {
                     drop(objects);
                     outcome::requested(engine, request);
@@ -120,15 +120,15 @@ fn on_connection(engine: &Engine, event: CmEvent) {
             }
         }
         CmEvent::Established { qp_num, private_data, info } => {
-            let Some(qp_num) = engine.pairing.established(qp_num) else { return };
+            let Some(qp_num) = engine.pairing.ready_qp(qp_num) else { return };
             notify(engine, qp_num, Qp::established, |id| outcome::established(id, private_data, &info));
         }
         CmEvent::Rejected { qp_num, private_data } => {
-            let qp_num = engine.pairing.whose(qp_num);
+            let qp_num = engine.pairing.owner_of(qp_num);
             notify(engine, qp_num, Qp::failed, |id| outcome::rejected(id, private_data));
         }
         CmEvent::ConnectFailed { qp_num, why } => {
-            let qp_num = engine.pairing.whose(qp_num);
+            let qp_num = engine.pairing.owner_of(qp_num);
             notify(engine, qp_num, Qp::failed, |id| attempt::not_connected(engine, id, &why));
         }
         // A pair gets no event.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use host::Bell;
+use host::EventCount;
 
 use crate::answer::Answer;
 use crate::errno::Errno;
@@ -33,7 +33,7 @@ impl Users {
 #[derive(Default)]
 pub(crate) struct Acks {
     open: AtomicU32,
-    changed: Bell,
+    changed: EventCount,
 }
 
 impl Acks {
@@ -45,7 +45,7 @@ impl Acks {
         let fewer = |open: u32| Some(open.saturating_sub(count));
         // Extra acknowledgements are ignored.
         let _ = self.open.fetch_update(Ordering::AcqRel, Ordering::Relaxed, fewer);
-        host::real::host().ring(&self.changed);
+        host::real::host().notify(&self.changed);
     }
 
     /// Waits until all are acknowledged, as the manual pages of `ibv_destroy_*` require.

@@ -222,7 +222,7 @@ impl Plan {
         cells: &mut Vec<Cell>,
     ) -> Chosen {
         let is_virtual = fabric::is_virtual(&name);
-        let floors = fabric::floor(&name);
+        let floors = fabric::baseline(&name);
         let first = cells.len();
         let mut floors_seen: BTreeSet<Cell> =
             cells.iter().filter(|cell| cell.experiment == FLOOR).cloned().collect();
@@ -324,7 +324,7 @@ impl Plan {
         &self,
         names: &[&'static dyn Experiment],
         levels: &Levels,
-        floors: fabric::FloorKind,
+        floors: fabric::Baseline,
     ) -> Vec<Cell> {
         let sizes = self.sizes();
         // An overview shows every experiment and not every variant, unless some are asked for.

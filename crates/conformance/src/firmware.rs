@@ -408,15 +408,15 @@ pub(super) fn turns_come_once_per_request(env: &Env) {
     let program = side.load(
         TestFirmware::new()
             .command(|nic, _| {
-                nic.poll_turn();
-                nic.poll_turn();
+                nic.request_turn();
+                nic.request_turn();
             })
             .turn(move |nic| {
                 nic.event(events[turns], &record(&[turns as u64 + 1])).expect("two turns are asked for");
                 nic.interrupt();
                 turns += 1;
                 if turns == 1 {
-                    nic.poll_turn();
+                    nic.request_turn();
                 }
             }),
     );
@@ -451,14 +451,14 @@ pub(super) fn full_queues_are_reported(env: &Env) {
                 Err(Error::QueueFull { .. }) => {
                     refused += 1;
                     nic.event(refusals, &record(&[refused])).expect("registered");
-                    return nic.poll_turn();
+                    return nic.request_turn();
                 }
                 Err(other) => panic!("{other}"),
             }
         }
     };
     let (begin, begun) = channel();
-    let sender = near.load(TestFirmware::new().command(|nic, _| nic.poll_turn()).turn(move |nic| {
+    let sender = near.load(TestFirmware::new().command(|nic, _| nic.request_turn()).turn(move |nic| {
         let _ = begin.send(());
         go_on(nic);
     }));

@@ -333,7 +333,7 @@ macro_rules! __conformance_table {
                 channel_event_names_its_queue
                 send_completions_notify
                 arm_poll_sleep_misses_nothing
-                ring_writes_complete_as_writes
+                notifying_writes_complete_as_writes
                 asynchronous_events_can_be_awaited
                 the_asynchronous_descriptor_is_readable
             }
@@ -375,7 +375,7 @@ macro_rules! __conformance_table {
                 pair_reconnects_in_any_order
             }
             replaced_qp {
-                completions_carry_known_as_number
+                completions_carry_the_reported_number
                 replaced_qp_leaves_nothing
                 a_message_that_waits_never_reaches_the_next
                 rounds_in_any_order
@@ -482,8 +482,8 @@ macro_rules! __conformance_threads {
                 connections_from_several_threads_are_independent
                 several_threads_create_and_drop_objects
                 sleepers_are_woken
-                ring_writes_wake_sleepers
-                ring_calls_wake_sleepers
+                notifying_writes_wake_sleepers
+                notify_calls_wake_sleepers
                 last_byte_seen_implies_whole_write
                 one_wait_for_several_sources
                 asynchronous_events_wake_sleepers

@@ -337,34 +337,34 @@ pub(super) fn sleepers_are_woken(env: &Env) {
     env.run_concurrently(vec![sleep, wake]);
 }
 
-/// A thread that sleeps on a completion queue and polls memory is woken by every write with `RING`, even by a write
+/// A thread that sleeps on a completion queue and polls memory is woken by every write with `NOTIFY`, even by a write
 /// that comes while it falls asleep.
-pub(super) fn ring_writes_wake_sleepers(env: &Env) {
-    if !env.a.attr().write_ring {
+pub(super) fn notifying_writes_wake_sleepers(env: &Env) {
+    if !env.a.attr().write_notify {
         return;
     }
     let c = Arc::new(Conn::new(env));
     let words = c.b.host.buf().clone();
     wake_sleepers(env, &c, words, |c, round| {
         let (op, word) = (SendOp::Write(c.b.host.remote(0)), round.to_ne_bytes());
-        c.a.post(&SendWr::inline(round, op, &word).with(SendFlags::RING));
+        c.a.post(&SendWr::inline(round, op, &word).with(SendFlags::NOTIFY));
         expect_success(c.a.next_sent(), round, WcOpcode::Write);
     });
 }
 
-/// A thread that polls NIC memory is woken when the peer stores to it and then calls `ring`. If peers' memory cannot be
-/// mapped, `ring` is refused.
-pub(super) fn ring_calls_wake_sleepers(env: &Env) {
+/// A thread that polls NIC memory is woken when the peer stores to it and then calls `notify`. If peers' memory cannot
+/// be mapped, `notify` is refused.
+pub(super) fn notify_calls_wake_sleepers(env: &Env) {
     let c = Arc::new(Conn::with_nic(env));
     if !env.a.attr().maps_peers {
-        assert!(matches!(c.a.qp.ring(), Err(Error::Unsupported { .. })));
+        assert!(matches!(c.a.qp.notify(), Err(Error::Unsupported { .. })));
         return;
     }
     let far = c.b.nic.as_ref().expect("it is mapped by peers");
     let (words, there) = (far.buf().clone(), c.a.qp.map(far.remote(0), 8).expect("mapped"));
     wake_sleepers(env, &c, words, move |c, round| {
         there.word(0).expect("aligned").store(round, Ordering::Release);
-        c.a.qp.ring().expect("the peer is notified");
+        c.a.qp.notify().expect("the peer is notified");
     });
 }
 
@@ -383,7 +383,7 @@ fn wake_sleepers(env: &Env, c: &Arc<Conn>, words: Buf, write: impl Fn(&Conn, u64
                 assert_eq!(b.recv_cq.poll_one(), Ok(None));
                 (word.load(Ordering::Acquire) >= round).then_some(())
             };
-            let found = b.device.host().wait("a ringing write", &b.recv_cq, b.waiter.deadline(), look);
+            let found = b.device.host().wait("a write that notifies", &b.recv_cq, b.waiter.deadline(), look);
             found.unwrap_or_else(|| panic!("write {round} woke no sleeper"));
             seen.store(round, Ordering::Release);
         }

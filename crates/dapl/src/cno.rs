@@ -8,7 +8,7 @@ use host::Span;
 
 use crate::ia::IaInner;
 use crate::sync::{Use, lock};
-use crate::{Error, Ia, Kind, Label, Result, Subtype};
+use crate::{Error, ErrorKind, Ia, Label, Result, Subtype};
 
 /// A dispatcher, as seen by its notification object.
 pub(crate) trait Watched: Send + Sync {
@@ -60,7 +60,7 @@ impl Cno {
     /// channels.
     pub fn create(ia: &Ia, agent: Option<Agent>) -> Result<Self> {
         if ia.0.channel.is_none() {
-            return Err(Error::new(Kind::NotImplemented, Subtype::None));
+            return Err(Error::new(ErrorKind::NotImplemented, Subtype::None));
         }
         let cno = Self(Arc::new(CnoInner {
             ia: ia.0.clone(),
@@ -92,7 +92,7 @@ impl Cno {
             };
             self.0.ia.host.spawn("dapl-agent", None, body).map_err(|_| {
                 self.0.has_thread.store(false, Ordering::Release);
-                Error::new(Kind::InsufficientResources, Subtype::ResourceMemory)
+                Error::new(ErrorKind::InsufficientResources, Subtype::ResourceMemory)
             })?;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl Cno {
         }
         let found = self.0.wait(timeout);
         self.0.waiting.store(false, Ordering::Release);
-        found.ok_or(Error::new(Kind::TimeoutExpired, Subtype::None))
+        found.ok_or(Error::new(ErrorKind::TimeoutExpired, Subtype::None))
     }
 
     /// Returns the dispatcher that triggered it, without waiting (`dat_cno_trigger`).
@@ -159,7 +159,7 @@ impl CnoInner {
         evds.retain(|other| other.strong_count() > 0);
         evds.push(evd);
         drop(evds);
-        self.ia.ring();
+        self.ia.wake_waiters();
     }
 
     pub(crate) fn detach(&self, evd: &dyn Watched) {
@@ -172,7 +172,7 @@ impl CnoInner {
         if let Some(weak) = weak {
             lock(&self.triggered).push_back((label, weak));
         }
-        self.ia.ring();
+        self.ia.wake_waiters();
     }
 
     fn wait(&self, timeout: Option<Span>) -> Option<Label> {

@@ -10,7 +10,7 @@ use crate::attr::{Close, EpState};
 use crate::ep::{Ep, EpInner};
 use crate::ia::Endpoint;
 use crate::sync::lock;
-use crate::{ConnectionKind, Error, Evd, Event, Kind, Label, Result, Subtype};
+use crate::{ConnectionKind, Error, ErrorKind, Evd, Event, Label, Result, Subtype};
 
 /// The time-out of a connect without one: a peer that does not answer by then is lost.
 const CONNECT_TIMEOUT_MAX: Span = Span::from_secs(600);
@@ -274,7 +274,7 @@ fn connection_kind(why: &CmFailure) -> ConnectionKind {
 impl Error {
     /// The error for an address of another kind than the adapter's.
     pub const fn address() -> Self {
-        Self::new(Kind::InvalidAddress, Subtype::AddressMalformed)
+        Self::new(ErrorKind::InvalidAddress, Subtype::AddressMalformed)
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn qualifiers_have_ports_and_neighbours_stay_neighbours() {
+    fn adjacent_qualifiers_have_adjacent_ports() {
         assert_eq!(port_of(45248), 45248);
         assert_eq!(port_of(65535), 65535);
         let base = 0xaff_ab1e;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Held, Lock};
+use host::{Lock, LockGuard};
 use verbs::{Data, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp, SendWr, Sge};
 
 use crate::attr::{EpAttr, EpState};
@@ -14,7 +14,7 @@ use crate::event::Dto;
 use crate::ia::{Endpoint, IaInner};
 use crate::sync::{Use, lock};
 use crate::work_queue::{RequestInfo, WorkQueue};
-use crate::{CompletionFlags, Error, Evd, Event, Ia, Kind, Label, Pz, Result, Subtype};
+use crate::{CompletionFlags, Error, ErrorKind, Evd, Event, Ia, Label, Pz, Result, Subtype};
 
 /// An endpoint (`DAT_EP`); cheap to clone. Dropping the last handle disconnects.
 #[derive(Clone)]
@@ -336,13 +336,13 @@ impl EpInner {
 
     /// The state of the request queue, locked.
     #[inline]
-    pub(crate) fn lock_send(&self) -> Held<'_, EpQueue> {
+    pub(crate) fn lock_send(&self) -> LockGuard<'_, EpQueue> {
         self.send.lock(&self.ia.host)
     }
 
     /// The state of the receive queue, locked.
     #[inline]
-    pub(crate) fn lock_recv(&self) -> Held<'_, EpQueue> {
+    pub(crate) fn lock_recv(&self) -> LockGuard<'_, EpQueue> {
         self.recv.lock(&self.ia.host)
     }
 
@@ -434,12 +434,12 @@ impl EpInner {
             PostError::NotReady if self.state() == EpState::UnconfiguredUnconnected => self.state_error(),
             PostError::NotReady => Error::state(Subtype::EpNotReady),
             PostError::Pieces => Error::argument(Subtype::Arg2),
-            PostError::Full => Error::new(Kind::InsufficientResources, Subtype::ResourceMemory),
+            PostError::Full => Error::new(ErrorKind::InsufficientResources, Subtype::ResourceMemory),
             PostError::Device(cause @ verbs::Error::WrongState { .. }) => {
                 Error { cause: Some(Arc::new(cause)), ..self.state_error() }
             }
             PostError::Device(cause @ verbs::Error::Limit { .. }) => {
-                Error { kind: Kind::LengthError, ..Error::device(cause, Subtype::None) }
+                Error { kind: ErrorKind::LengthError, ..Error::device(cause, Subtype::None) }
             }
             PostError::Device(cause) => Error::device(cause, Subtype::ResourceMemory),
         }
@@ -574,10 +574,10 @@ fn has_room(posted: verbs::Result<()>) -> Result<bool, PostError> {
 #[inline]
 fn length(iov: &[Sge]) -> Result<u32> {
     let total: u64 = iov.iter().map(|piece| u64::from(piece.length)).sum();
-    u32::try_from(total).map_err(|_| Error::new(Kind::LengthError, Subtype::None))
+    u32::try_from(total).map_err(|_| Error::new(ErrorKind::LengthError, Subtype::None))
 }
 
 #[inline]
 fn check_remote(iov: &[Sge], offered: u32) -> Result<()> {
-    if length(iov)? > offered { Err(Error::new(Kind::LengthError, Subtype::None)) } else { Ok(()) }
+    if length(iov)? > offered { Err(Error::new(ErrorKind::LengthError, Subtype::None)) } else { Ok(()) }
 }

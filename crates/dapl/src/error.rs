@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[allow(missing_docs)] // the standard's names
-pub enum Kind {
+pub enum ErrorKind {
     Abort = 0x01,
     ConnQualInUse = 0x02,
     InsufficientResources = 0x03,
@@ -104,7 +104,7 @@ pub enum Subtype {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The type.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// The subtype.
     pub subtype: Subtype,
     /// The device's error, if the device failed.
@@ -113,41 +113,41 @@ pub struct Error {
 
 impl Error {
     /// An error without a device's error as its cause.
-    pub const fn new(kind: Kind, subtype: Subtype) -> Self {
+    pub const fn new(kind: ErrorKind, subtype: Subtype) -> Self {
         Self { kind, subtype, cause: None }
     }
 
     /// An invalid argument, by its number in the standard's argument list.
     pub const fn argument(subtype: Subtype) -> Self {
-        Self::new(Kind::InvalidParameter, subtype)
+        Self::new(ErrorKind::InvalidParameter, subtype)
     }
 
     /// An object in a state that does not allow the call.
     pub const fn state(subtype: Subtype) -> Self {
-        Self::new(Kind::InvalidState, subtype)
+        Self::new(ErrorKind::InvalidState, subtype)
     }
 
     /// An object of the wrong kind, or of another adapter.
     pub const fn handle(subtype: Subtype) -> Self {
-        Self::new(Kind::InvalidHandle, subtype)
+        Self::new(ErrorKind::InvalidHandle, subtype)
     }
 
     /// Converts a device's error; `resource` is the resource that it may have run out of.
     pub(crate) fn device(cause: verbs::Error, resource: Subtype) -> Self {
         use verbs::Error as E;
         let (kind, subtype) = match &cause {
-            E::Unsupported { .. } => (Kind::NotImplemented, Subtype::None),
-            E::Limit { .. } | E::System { .. } => (Kind::InsufficientResources, resource),
-            E::QueueFull { .. } => (Kind::InsufficientResources, Subtype::ResourceMemory),
-            E::Invalid(_) => (Kind::InvalidParameter, Subtype::None),
+            E::Unsupported { .. } => (ErrorKind::NotImplemented, Subtype::None),
+            E::Limit { .. } | E::System { .. } => (ErrorKind::InsufficientResources, resource),
+            E::QueueFull { .. } => (ErrorKind::InsufficientResources, Subtype::ResourceMemory),
+            E::Invalid(_) => (ErrorKind::InvalidParameter, Subtype::None),
             // The memory is the third argument of every call that takes one.
-            E::Memory { .. } => (Kind::InvalidParameter, Subtype::Arg3),
-            E::CqOverrun { .. } => (Kind::QueueFull, Subtype::None),
-            E::WrongState { .. } | E::Busy { .. } => (Kind::InvalidState, Subtype::None),
-            E::Foreign { .. } => (Kind::InvalidHandle, Subtype::None),
-            E::Address { .. } => (Kind::InvalidAddress, Subtype::AddressUnsupported),
-            E::TimedOut { .. } => (Kind::TimeoutExpired, Subtype::None),
-            _ => (Kind::InternalError, Subtype::None),
+            E::Memory { .. } => (ErrorKind::InvalidParameter, Subtype::Arg3),
+            E::CqOverrun { .. } => (ErrorKind::QueueFull, Subtype::None),
+            E::WrongState { .. } | E::Busy { .. } => (ErrorKind::InvalidState, Subtype::None),
+            E::Foreign { .. } => (ErrorKind::InvalidHandle, Subtype::None),
+            E::Address { .. } => (ErrorKind::InvalidAddress, Subtype::AddressUnsupported),
+            E::TimedOut { .. } => (ErrorKind::TimeoutExpired, Subtype::None),
+            _ => (ErrorKind::InternalError, Subtype::None),
         };
         Self { kind, subtype, cause: Some(Arc::new(cause)) }
     }
@@ -191,11 +191,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_standards() {
+    fn codes_equal_those_of_the_standard() {
         assert_eq!(Error::handle(Subtype::HandleEp).code(), 0x8005_000C);
         assert_eq!(Error::argument(Subtype::Arg3).code(), 0x8006_0027);
-        assert_eq!(Error::new(Kind::QueueEmpty, Subtype::None).code(), 0x800D_0000);
-        assert_eq!(Error::new(Kind::NotImplemented, Subtype::None).code(), 0xBFFF_0000);
+        assert_eq!(Error::new(ErrorKind::QueueEmpty, Subtype::None).code(), 0x800D_0000);
+        assert_eq!(Error::new(ErrorKind::NotImplemented, Subtype::None).code(), 0xBFFF_0000);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::{Bell, Held, Lock, Source, Span, Wakes};
+use host::{EventCount, Lock, LockGuard, Source, Span, Wakes};
 use verbs::{Cq, Wc};
 
 use crate::cno::{CnoInner, Watched};
@@ -18,7 +18,7 @@ use crate::event::{Dto, DtoEvent};
 use crate::ia::{Adapter, Dispatcher, IaInner, is_shared};
 use crate::sync::{Use, Uses, lock};
 use crate::work_queue::{CompletionToken, WorkQueue, WorkQueues};
-use crate::{AsyncKind, Cno, Error, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+use crate::{AsyncKind, Cno, Error, ErrorKind, EvdFlags, Event, Ia, Label, Result, Subtype};
 
 /// How long a thread waits for the lock on completions, which others hold only briefly.
 const COMPLETIONS_TIMEOUT: Span = Span::from_ms(100);
@@ -46,7 +46,7 @@ pub(crate) struct EvdInner {
     /// The device's queue for completions of transfers, if its flags include them.
     pub(crate) cq: Option<Cq>,
     /// Wakes waiters of a dispatcher without such a queue.
-    bell: Bell,
+    wakeup: EventCount,
     pub(crate) work_queues: WorkQueues,
     /// Held by the thread that moves completions out of the device's queue, until their order is visible.
     pub(crate) completions: Lock<CompletionState>,
@@ -159,7 +159,7 @@ impl Evd {
             flags,
             qlen: AtomicU32::new(qlen),
             cq,
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             work_queues: WorkQueues::new(),
             completions: Lock::default(),
             queue: Mutex::new(VecDeque::new()),
@@ -223,7 +223,7 @@ impl Evd {
         const CALL: &str = "Evd::wait";
         let inner = &*self.0;
         if timeout == Some(Span::ZERO) {
-            return Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+            return Err(Error::new(ErrorKind::TimeoutExpired, Subtype::None));
         }
         if inner.waiting.swap(true, Ordering::Acquire) {
             return Err(Error::state(Subtype::EvdInUse));
@@ -233,7 +233,7 @@ impl Evd {
         let mut woken = false;
         let solicited = inner.has_state(SOLICITED) && inner.ia.channel.is_some();
         // Declared outside of the loop: an event that is returned through the loop is copied at each step.
-        let mut found = Err(Error::new(Kind::TimeoutExpired, Subtype::None));
+        let mut found = Err(Error::new(ErrorKind::TimeoutExpired, Subtype::None));
         if solicited {
             let mut poll = || inner.check_waitable().and_then(|()| inner.poll_armed(threshold, &mut woken));
             let shared = inner.ia.shared();
@@ -264,7 +264,7 @@ impl Evd {
             FastPoll::Nothing => None,
             FastPoll::Unclear => self.0.poll_full(1, &mut true)?,
         };
-        found.ok_or(Error::new(Kind::QueueEmpty, Subtype::None))
+        found.ok_or(Error::new(ErrorKind::QueueEmpty, Subtype::None))
     }
 
     /// Queues an event of the program (`dat_evd_post_se`).
@@ -276,7 +276,7 @@ impl Evd {
             return Err(Error::argument(Subtype::Arg1));
         }
         if !self.0.push_bounded(Event::Software(pointer)) {
-            return Err(Error::new(Kind::QueueFull, Subtype::None));
+            return Err(Error::new(ErrorKind::QueueFull, Subtype::None));
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Evd {
             return Err(Error::argument(Subtype::Arg2));
         }
         if inner.cq.as_ref().is_some_and(|cq| qlen > cq.cqe()) {
-            return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
+            return Err(Error::new(ErrorKind::InsufficientResources, Subtype::ResourceTevd));
         }
         if inner.queued.load(Ordering::Acquire) > qlen as usize {
             return Err(Error::state(Subtype::None));
@@ -323,7 +323,7 @@ impl Evd {
     /// Lets it trigger its notification object again (`dat_evd_enable`).
     pub fn enable(&self) {
         self.0.state.fetch_and(!DISABLED, Ordering::Release);
-        self.0.ia.ring();
+        self.0.ia.wake_waiters();
     }
 
     /// Stops triggering its notification object; events still queue (`dat_evd_disable`).
@@ -335,7 +335,7 @@ impl Evd {
     pub fn set_unwaitable(&self) {
         self.0.state.fetch_or(UNWAITABLE, Ordering::Release);
         self.0.wake();
-        self.0.ia.ring();
+        self.0.ia.wake_waiters();
     }
 
     /// Lets threads wait again (`dat_evd_clear_unwaitable`).
@@ -509,7 +509,7 @@ impl EvdInner {
 
     /// Locks the taking of completions, and binds, which are ordered between them.
     #[inline]
-    pub(crate) fn lock_completions(&self) -> Held<'_, CompletionState> {
+    pub(crate) fn lock_completions(&self) -> LockGuard<'_, CompletionState> {
         self.completions.lock(&self.ia.host)
     }
 
@@ -570,7 +570,7 @@ impl EvdInner {
         if self.state.fetch_or(OVERRUN, Ordering::AcqRel) & OVERRUN == 0 {
             self.ia.overflow(self.label.load(Ordering::Relaxed));
         }
-        Error { kind: Kind::InvalidState, ..Error::device(cause, Subtype::None) }
+        Error { kind: ErrorKind::InvalidState, ..Error::device(cause, Subtype::None) }
     }
 
     /// Moves completions from the device's queue to the dispatcher's, for example before a queue pair is destroyed.
@@ -613,9 +613,9 @@ impl EvdInner {
     }
 
     fn wake(&self) {
-        self.ia.host.ring(&self.bell);
+        self.ia.host.notify(&self.wakeup);
         if self.has_state(SOLICITED) {
-            self.ia.ring();
+            self.ia.wake_waiters();
         }
     }
 
@@ -714,11 +714,11 @@ impl Drop for EvdInner {
 /// Wakes the thread that waits for its events: on a completion, or any other event.
 impl Source for EvdInner {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        self.bell.prepare_wait(wakes);
+        self.wakeup.prepare_wait(wakes);
         self.cq.iter().for_each(|cq| cq.prepare_wait(wakes));
     }
 
-    fn stirs(&self) -> u64 {
-        self.cq.as_ref().map_or(0, Source::stirs)
+    fn progress_count(&self) -> u64 {
+        self.cq.as_ref().map_or(0, Source::progress_count)
     }
 }

@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use host::{Bell, Host, Source, Span, Time, Wakes};
+use host::{EventCount, Host, Source, Span, Time, Wakes};
 use verbs::{AsyncEvent, Cm, CmEvent, CompChannel, ConnectRequest, Cq, Device, Wc, WcStatus};
 
 use crate::attr::{AsyncKind, IaAttr, Label};
 use crate::error::OrDevice;
 use crate::sync::{Uses, lock, try_lock};
-use crate::{Error, Kind, Result, Subtype};
+use crate::{Error, ErrorKind, Result, Subtype};
 
 /// The most adapters that may be open on one device.
 const MAX_OPEN: usize = 1024;
@@ -129,9 +129,9 @@ pub(crate) struct IaInner {
     /// The completion channel of its queues, for threads that wait for several queues, or for solicited events.
     pub(crate) channel: Option<CompChannel>,
     /// Wakes these threads for everything else.
-    bell: Bell,
+    wakeup: EventCount,
     /// Notified when the porter thread is to end.
-    ending: Arc<Bell>,
+    ending: Arc<EventCount>,
     /// The completion queue for endpoints without a dispatcher on one side.
     spare: OnceLock<Cq>,
     pub(crate) eps: Mutex<BTreeMap<u32, Weak<dyn Endpoint>>>,
@@ -158,7 +158,7 @@ impl Ia {
     pub(crate) fn open_silent(adapter: &Adapter) -> Result<Self> {
         let device = adapter.device().clone();
         if adapter.opened().len() >= MAX_OPEN {
-            return Err(Error::new(Kind::InsufficientResources, Subtype::None));
+            return Err(Error::new(ErrorKind::InsufficientResources, Subtype::None));
         }
         let cm = device.create_cm().or_device(Subtype::ResourceDevice)?;
         let inner = Arc::new(IaInner {
@@ -168,7 +168,7 @@ impl Ia {
             channel: device.create_comp_channel().ok(),
             device,
             cm,
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             ending: Arc::default(),
             spare: OnceLock::new(),
             eps: Mutex::default(),
@@ -235,8 +235,8 @@ impl IaInner {
     }
 
     /// Wakes the threads that wait for any event of the adapter.
-    pub(crate) fn ring(&self) {
-        self.host.ring(&self.bell);
+    pub(crate) fn wake_waiters(&self) {
+        self.host.notify(&self.wakeup);
     }
 
     /// Dispatches the device's events; returns false if another thread does so already, which then wakes the threads
@@ -267,7 +267,7 @@ impl IaInner {
             }
         }
         if any {
-            self.ring();
+            self.wake_waiters();
         }
     }
 
@@ -386,7 +386,7 @@ impl IaInner {
 
 impl Drop for IaInner {
     fn drop(&mut self) {
-        self.ending.ring();
+        self.ending.notify();
     }
 }
 
@@ -394,7 +394,7 @@ struct Shared<'i>(&'i IaInner);
 
 impl Source for Shared<'_> {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        self.0.bell.prepare_wait(wakes);
+        self.0.wakeup.prepare_wait(wakes);
         self.0.channel.iter().for_each(|channel| channel.prepare_wait(wakes));
     }
 }

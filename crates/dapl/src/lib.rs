@@ -53,7 +53,7 @@ pub use config::EpConfig;
 pub use connect::port_of;
 pub use cr::Cr;
 pub use ep::{Ep, RemoteEnd};
-pub use error::{Error, Kind, Result, Subtype};
+pub use error::{Error, ErrorKind, Result, Subtype};
 pub use evd::{Evd, EvdParam};
 pub use event::{ConnectionKind, Dto, DtoEvent, DtoStatus, Event, RequestEvent};
 pub use ia::{Adapter, Ia};

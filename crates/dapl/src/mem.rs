@@ -9,7 +9,7 @@ use crate::attr::MemPriv;
 use crate::error::OrDevice;
 use crate::ia::IaInner;
 use crate::sync::{Use, Uses};
-use crate::{Error, Ia, Kind, Label, Result, Subtype};
+use crate::{Error, ErrorKind, Ia, Label, Result, Subtype};
 
 /// A protection zone (`DAT_PZ`); cheap to clone.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Lmr {
     pub fn create(pz: &Pz, buf: &Buf, privileges: MemPriv) -> Result<Self> {
         let ia = &pz.0.ia;
         if buf.len() as u64 > ia.device.attr().max_mr_size {
-            return Err(Error::new(Kind::LengthError, Subtype::None));
+            return Err(Error::new(ErrorKind::LengthError, Subtype::None));
         }
         let mr = pz.0.pd.reg_mr(buf, privileges.access()).or_device(Subtype::ResourceMemoryRegion)?;
         Ok(Self {

@@ -10,7 +10,7 @@ use crate::ep::Ep;
 use crate::error::OrDevice;
 use crate::mem::{Lmr, Pz};
 use crate::sync::{Use, lock};
-use crate::{CompletionFlags, DtoStatus, Error, Event, Kind, Label, Result, Subtype};
+use crate::{CompletionFlags, DtoStatus, Error, ErrorKind, Event, Label, Result, Subtype};
 
 /// A remote memory region (`DAT_RMR`): a part of a local region that peers may access while it is bound.
 ///
@@ -97,7 +97,7 @@ impl Rmr {
         if privileges.contains(MemPriv::REMOTE_WRITE)
             && !lmr.privileges().intersects(MemPriv::LOCAL_WRITE | MemPriv::REMOTE_WRITE)
         {
-            return Err(Error::new(Kind::PrivilegesViolation, Subtype::PrivilegesRdmaWrite));
+            return Err(Error::new(ErrorKind::PrivilegesViolation, Subtype::PrivilegesRdmaWrite));
         }
         let mr = lmr.pz().0.pd.reg_mr_range(lmr.buf(), from..to, privileges.access());
         let mr = mr.or_device(Subtype::ResourceMemoryRegion)?;

@@ -16,7 +16,7 @@ use crate::error::OrDevice;
 use crate::event::RequestEvent;
 use crate::ia::{Endpoint, IaInner, ServicePoint};
 use crate::sync::{Use, lock};
-use crate::{Error, Evd, EvdFlags, Event, Ia, Kind, Label, Result, Subtype};
+use crate::{Error, ErrorKind, Evd, EvdFlags, Event, Ia, Label, Result, Subtype};
 
 /// The backlog of unanswered requests at one service point.
 const BACKLOG: u32 = 256;
@@ -258,7 +258,7 @@ impl Drop for Rsp {
 fn in_use(cause: verbs::Error) -> Error {
     match cause {
         verbs::Error::Address { .. } => {
-            Error { kind: Kind::ConnQualInUse, subtype: Subtype::None, cause: Some(Arc::new(cause)) }
+            Error { kind: ErrorKind::ConnQualInUse, subtype: Subtype::None, cause: Some(Arc::new(cause)) }
         }
         other => Error::device(other, Subtype::ResourceDevice),
     }

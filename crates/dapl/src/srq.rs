@@ -98,7 +98,7 @@ impl Srq {
         if iov.len() > inner.attr.max_recv_iov as usize {
             return Err(Error::argument(Subtype::Arg2));
         }
-        let full = Error::new(crate::Kind::InsufficientResources, Subtype::ResourceSrq);
+        let full = Error::new(crate::ErrorKind::InsufficientResources, Subtype::ResourceSrq);
         let record = lock(&inner.free).pop().ok_or(full)?;
         inner.cookies[record as usize].store(cookie, Ordering::Release);
         let wr_id = shared_wr_id(inner.number, record);
@@ -128,7 +128,7 @@ impl Srq {
         match max_recv_dtos {
             0 => Err(Error::argument(Subtype::Arg2)),
             more if more > self.0.attr.max_recv_dtos => {
-                Err(Error::new(crate::Kind::InsufficientResources, Subtype::ResourceSrq))
+                Err(Error::new(crate::ErrorKind::InsufficientResources, Subtype::ResourceSrq))
             }
             _ => Ok(()),
         }

@@ -17,7 +17,7 @@ use verbs::Wc;
 
 use crate::event::{Dto, DtoEvent, DtoStatus};
 use crate::sync::lock;
-use crate::{Error, Event, Kind, Label, Result, Subtype};
+use crate::{Error, ErrorKind, Event, Label, Result, Subtype};
 
 /// Work queues of a block, and blocks of a dispatcher.
 const BLOCK: usize = 256;
@@ -302,7 +302,7 @@ impl WorkQueues {
         }
         let index = vacant.made;
         let Some(block) = self.blocks.get(index / BLOCK) else {
-            return Err(Error::new(Kind::InsufficientResources, Subtype::ResourceTevd));
+            return Err(Error::new(ErrorKind::InsufficientResources, Subtype::ResourceTevd));
         };
         let block = block.get_or_init(|| (0..BLOCK).map(|_| OnceLock::new()).collect());
         let work_queue = block[index % BLOCK].get_or_init(|| Arc::new(WorkQueue::new(index, depth))).clone();

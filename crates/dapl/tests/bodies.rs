@@ -5,8 +5,8 @@ mod sleepers;
 mod support;
 
 use dapl::{
-    Close, Cno, CompletionFlags, ConnectionKind, Dto, DtoStatus, Ep, EpConfig, EpState, Error, Evd, EvdFlags,
-    Event, Kind, Lmr, MemPriv, Psp, Rmr, Rsp, Srq, SrqAttr, Subtype,
+    Close, Cno, CompletionFlags, ConnectionKind, Dto, DtoStatus, Ep, EpConfig, EpState, Error, ErrorKind,
+    Evd, EvdFlags, Event, Lmr, MemPriv, Psp, Rmr, Rsp, Srq, SrqAttr, Subtype,
 };
 use support::{BYTES, NEVER, NONE, Pair, QUAL, SOON, Side, completion, connection, own_qual, request};
 use verbs::host::world::{self, Ended, World};
@@ -25,13 +25,13 @@ fn in_a_world(body: Body) -> Ended {
 
 fn in_a_world_of(card: &'static str, body: Body) -> Ended {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("a"), world.node("b"));
+    let (a, b) = (world.add_node("a"), world.add_node("b"));
     let hosts = [a.host(), b.host()];
     let rank = move || {
         let [a, b] = hosts.map(|host| fabric::open(card, &host).expect("a card"));
         body(&Pair::new(&a, &b, QUAL));
     };
-    world.rank("driver", &[&a, &b], rank).expect("a rank");
+    world.spawn("driver", &[&a, &b], rank).expect("a fiber");
     world.run().unwrap_or_else(|failure| panic!("{failure}"))
 }
 
@@ -105,7 +105,7 @@ fn rdma_moves_data_both_ways(pair: &Pair) {
     assert_eq!(pair.b.get(100, 7), b"written");
     assert_eq!(pair.a.get(200, 10), b"to be read");
     let longer = a.post_rdma_write(&pair.a.piece(0, 8), 3, pair.b.lmr.remote(0), 7, NONE);
-    assert_eq!(longer, Err(Error::new(Kind::LengthError, Subtype::None)));
+    assert_eq!(longer, Err(Error::new(ErrorKind::LengthError, Subtype::None)));
 }
 
 fn an_endpoint_lives_through_several_connections(pair: &Pair) {
@@ -139,7 +139,7 @@ fn suppressed_requests_report_no_events(pair: &Pair) {
         loop {
             match a.post_rdma_write(&pair.a.piece(0, 8), n, to, 8, CompletionFlags::SUPPRESS) {
                 Ok(()) => break,
-                Err(full) => assert_eq!(full.kind, Kind::InsufficientResources, "{full}"),
+                Err(full) => assert_eq!(full.kind, ErrorKind::InsufficientResources, "{full}"),
             }
         }
     }
@@ -158,7 +158,7 @@ fn unsignalled_completions_wake_no_waiter(pair: &Pair) {
     b.post_recv(&pair.b.piece(8, 8), 2, CompletionFlags::UNSIGNALLED).expect("posted");
     b.post_recv(&pair.b.piece(16, 8), 3, NONE).expect("posted");
     let timed_out = pair.b.recv.wait(NEVER, 1).expect_err("no event has arrived");
-    assert_eq!(timed_out.kind, Kind::TimeoutExpired);
+    assert_eq!(timed_out.kind, ErrorKind::TimeoutExpired);
     a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
     completion(&pair.a.request);
     // It has arrived before the call, so it counts.
@@ -183,9 +183,9 @@ fn wait_returns_at_its_threshold(pair: &Pair) {
     for n in 1..4 {
         assert_eq!(completion(&pair.b.recv).cookie, n);
     }
-    assert_eq!(pair.b.recv.wait(NEVER, 2).expect_err("too few").kind, Kind::TimeoutExpired);
+    assert_eq!(pair.b.recv.wait(NEVER, 2).expect_err("too few").kind, ErrorKind::TimeoutExpired);
     a.post_send(&pair.a.piece(0, 8), 4, NONE).expect("posted");
-    assert_eq!(pair.b.recv.wait(NEVER, 2).expect_err("one").kind, Kind::TimeoutExpired);
+    assert_eq!(pair.b.recv.wait(NEVER, 2).expect_err("one").kind, ErrorKind::TimeoutExpired);
     assert_eq!(completion(&pair.b.recv).cookie, 4, "it was not lost");
     for wrong in [0, 65] {
         assert_eq!(pair.b.recv.wait(NEVER, wrong).expect_err("beyond").subtype, Subtype::Arg3);
@@ -202,7 +202,7 @@ fn only_solicited_messages_wake(pair: &Pair) {
     for n in 0..3 {
         b.post_recv(&pair.b.piece(8 * n, 8), n, NONE).expect("posted");
     }
-    assert_eq!(pair.b.recv.wait(NEVER, 1).expect_err("nothing").kind, Kind::TimeoutExpired);
+    assert_eq!(pair.b.recv.wait(NEVER, 1).expect_err("nothing").kind, ErrorKind::TimeoutExpired);
     a.post_send(&pair.a.piece(0, 8), 0, CompletionFlags::SOLICITED_WAIT).expect("posted");
     assert_eq!(completion(&pair.b.recv).cookie, 0);
     a.post_send(&pair.a.piece(0, 8), 1, NONE).expect("posted");
@@ -249,7 +249,7 @@ fn cno_wait_returns_the_dispatcher_with_events(pair: &Pair) {
     let cno = Cno::create(&pair.b.ia, None).expect("a notification object");
     pair.b.recv.modify_cno(Some(&cno)).expect("set");
     pair.b.connect.modify_cno(Some(&cno)).expect("set");
-    assert_eq!(cno.wait(NEVER).expect_err("nothing").kind, Kind::TimeoutExpired);
+    assert_eq!(cno.wait(NEVER).expect_err("nothing").kind, ErrorKind::TimeoutExpired);
     let (a, b) = (pair.a.ep(), pair.b.ep());
     let _psp = Psp::create(&pair.b.ia, pair.qual, &pair.b.cr, false).expect("a service point");
     a.connect(pair.b.address(), pair.qual, SOON, &[]).expect("begun");
@@ -264,11 +264,11 @@ fn cno_wait_returns_the_dispatcher_with_events(pair: &Pair) {
         let Event::Dto(event) = pair.b.recv.dequeue().expect("it is there") else { panic!() };
         assert_eq!(event.cookie, n);
     }
-    assert_eq!(cno.wait(NEVER).expect_err("all is taken").kind, Kind::TimeoutExpired);
+    assert_eq!(cno.wait(NEVER).expect_err("all is taken").kind, ErrorKind::TimeoutExpired);
     pair.b.recv.disable();
     b.post_recv(&pair.b.piece(0, 8), 7, NONE).expect("posted");
     a.post_send(&pair.a.piece(0, 8), 7, NONE).expect("posted");
-    assert_eq!(cno.wait(NEVER).expect_err("it is disabled").kind, Kind::TimeoutExpired);
+    assert_eq!(cno.wait(NEVER).expect_err("it is disabled").kind, ErrorKind::TimeoutExpired);
     assert_eq!(completion(&pair.b.recv).cookie, 7, "and has its events all the same");
     assert_eq!(cno.release().expect_err("dispatchers report to it").subtype, Subtype::CnoInUse);
 }
@@ -493,7 +493,7 @@ fn objects_in_use_are_not_freed(pair: &Pair) {
     let psp = Psp::create(&side.ia, pair.qual, &side.cr, false).expect("a service point");
     assert_eq!(side.cr.check_unused(), Err(Error::state(Subtype::EvdInUse)));
     let taken = Psp::create(&side.ia, pair.qual, &side.cr, false).expect_err("taken");
-    assert_eq!(taken.kind, Kind::ConnQualInUse, "{taken}");
+    assert_eq!(taken.kind, ErrorKind::ConnQualInUse, "{taken}");
     drop(psp);
     drop(Psp::create(&side.ia, pair.qual, &side.cr, false).expect("free again"));
     assert_eq!(side.cr.check_unused(), Ok(()));
@@ -547,7 +547,7 @@ fn software_events_fill_a_queue(pair: &Pair) {
     for n in 0..3 {
         evd.post_software(n).expect("room");
     }
-    assert_eq!(evd.post_software(3), Err(Error::new(Kind::QueueFull, Subtype::None)));
+    assert_eq!(evd.post_software(3), Err(Error::new(ErrorKind::QueueFull, Subtype::None)));
     evd.resize(4).expect("larger");
     evd.post_software(3).expect("room");
     assert!(evd.resize(3).is_err(), "it holds four events");
@@ -557,8 +557,11 @@ fn software_events_fill_a_queue(pair: &Pair) {
     evd.set_unwaitable();
     assert_eq!(evd.wait(SOON, 1).expect_err("unwaitable").subtype, Subtype::EvdUnwaitable);
     evd.clear_unwaitable();
-    assert_eq!(evd.wait(Some(verbs::host::Span::ZERO), 1).expect_err("empty").kind, Kind::TimeoutExpired);
-    assert_eq!(evd.dequeue().expect_err("empty").kind, Kind::QueueEmpty);
+    assert_eq!(
+        evd.wait(Some(verbs::host::Span::ZERO), 1).expect_err("empty").kind,
+        ErrorKind::TimeoutExpired
+    );
+    assert_eq!(evd.dequeue().expect_err("empty").kind, ErrorKind::QueueEmpty);
     assert_eq!(pair.a.recv.post_software(1), Err(Error::argument(Subtype::Arg1)));
 }
 
@@ -576,7 +579,7 @@ fn threads_post_to_one_endpoint(pair: &Pair) {
                     let cookie = thread << 32 | n;
                     let posted = host.poll("room", None, || {
                         match a.post_rdma_write(&piece, cookie, remote, 8, CompletionFlags::SUPPRESS) {
-                            Err(error) if error.kind == Kind::InsufficientResources => None,
+                            Err(error) if error.kind == ErrorKind::InsufficientResources => None,
                             posted => Some(posted),
                         }
                     });
@@ -594,9 +597,9 @@ fn threads_post_to_one_endpoint(pair: &Pair) {
 /// earlier ones; a spinning lock would spin forever there, so the world has a thread of its own and a time limit.
 #[test]
 fn threads_post_to_one_endpoint_of_a_card_whose_doorbells_wait() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        tell.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
+        sender.send(in_a_world_of("model:connectx-multihca", threads_post_to_one_endpoint))
     });
-    told.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
+    receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("the world ends");
 }

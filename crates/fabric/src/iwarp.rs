@@ -4,14 +4,14 @@ use host::Span;
 use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa};
 use verbs::{Error, Result};
 
-use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
+use crate::kind::{Baseline, DeviceKind, NameSuffix, Opener, Reach};
 use crate::name::{BadValue, DeviceOption, Name, choose, help, set, size};
 
 pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "iwarp",
     suffix: NameSuffix::Side,
     reach: Reach::Network,
-    floor: FloorKind::Sockets,
+    baseline: Baseline::Sockets,
     names: || {
         let about = "iWARP on TCP, to any host; iwarp@ADDRESS binds to that address";
         vec![("iwarp".to_owned(), about.to_owned())]

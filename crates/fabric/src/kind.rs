@@ -22,7 +22,7 @@ pub enum Reach {
 
 /// The baseline of the machine itself with which results of a device are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FloorKind {
+pub enum Baseline {
     /// Shared memory: cache-line transfers and copies.
     #[default]
     Memory,
@@ -55,7 +55,7 @@ pub(crate) struct DeviceKind {
     /// How far it reaches. Kinds with [`Reach::World`] exist only in virtual time.
     pub(crate) reach: Reach,
     /// The baseline for its results.
-    pub(crate) floor: FloorKind,
+    pub(crate) baseline: Baseline,
     /// Names to show, each with its purpose as a sentence.
     pub(crate) names: fn() -> Vec<(String, String)>,
     /// Its options in their written form, each with its meaning.

@@ -22,18 +22,18 @@ use std::sync::mpsc;
 use host::Host;
 use host::world::{self, World};
 pub use nic_model::{
-    COMPONENTS, Family, Machine, MachineError, Parameter, Profile, Source, Value, Wrong, interrupted,
-    machines, profile,
+    COMPONENTS, Family, Machine, MachineError, MachineErrorKind, Parameter, Profile, Source, Value,
+    interrupted, machines, profile,
 };
 pub use nic_shm::{CopyPath, copy_path};
 use verbs::{Device, DeviceAttr, Error, Result};
 
-pub use kind::{FloorKind, Reach};
+pub use kind::{Baseline, Reach};
 use table::KINDS;
 
 /// A kind of device, or one of its modelled cards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DeviceInfo {
     /// The name that opens it.
     pub name: String,
     /// Its purpose, as a sentence.
@@ -43,20 +43,20 @@ pub struct Entry {
     /// How far it reaches.
     pub reach: Reach,
     /// The baseline for its results.
-    pub floor: FloorKind,
+    pub baseline: Baseline,
     /// Why it cannot be opened here, if so.
     pub available: std::result::Result<(), String>,
 }
 
 /// All kinds of devices. Machine files define more: `model:PATH.toml`.
-pub fn list() -> Vec<Entry> {
+pub fn list() -> Vec<DeviceInfo> {
     let entries = KINDS.into_iter().flat_map(|kind| {
-        (kind.names)().into_iter().map(move |(name, about)| Entry {
+        (kind.names)().into_iter().map(move |(name, about)| DeviceInfo {
             name,
             about,
             options: (kind.options)(),
             reach: kind.reach,
-            floor: kind.floor,
+            baseline: kind.baseline,
             available: Ok(()),
         })
     });
@@ -101,10 +101,10 @@ pub fn is_local(name: &str) -> bool {
 
 /// The baseline of the machine itself for results of the device of this name: for rails, which are of one kind, that of the
 /// first.
-pub fn floor(name: &str) -> FloorKind {
+pub fn baseline(name: &str) -> Baseline {
     let rails = rails::parse(name).and_then(Result::ok);
     let first = rails.as_ref().map_or(name, |rails| rails.names[0]);
-    table::kind_of(first).map(|kind| kind.floor).unwrap_or_default()
+    table::kind_of(first).map(|kind| kind.baseline).unwrap_or_default()
 }
 
 /// The first word of a device's name, such as `iwarp` of `iwarp@10.0.0.1(crc=on)`: it is the same for all devices of a kind.
@@ -144,14 +144,14 @@ pub fn attr(name: &str) -> Result<DeviceAttr> {
         return Ok(open(name, &host::real::host())?.attr().clone());
     }
     let mut world = World::new(world::Config::default());
-    let (node, name, (tell, told)) = (world.node("node"), name.to_owned(), mpsc::channel());
+    let (node, name, (sender, receiver)) = (world.add_node("node"), name.to_owned(), mpsc::channel());
     let host = node.host();
-    let look = move || drop(tell.send(open(&name, &host).map(|device| device.attr().clone())));
+    let query = move || drop(sender.send(open(&name, &host).map(|device| device.attr().clone())));
     world
-        .rank("rank", &[&node], look)
+        .spawn("rank", &[&node], query)
         .and_then(|()| world.run())
         .map_err(|failure| Error::system("a world for the device", std::io::Error::other(failure)))?;
-    told.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
+    receiver.try_recv().map_err(|e| Error::system("the device's attributes", std::io::Error::other(e)))?
 }
 
 /// The names of the rails of this device, in their order: those in `rails(...)`, or those of a modelled machine with several
@@ -288,12 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn floor_matches_the_data_path() {
-        assert_eq!(floor("iwarp@::1(crc=on)"), FloorKind::Sockets);
-        assert_eq!(floor("shm"), FloorKind::Memory);
-        assert_eq!(floor("rails(shm,shm)"), FloorKind::Memory);
-        assert_eq!(floor("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), FloorKind::Sockets);
-        assert_eq!(floor("model:mt23108-vapi"), FloorKind::None);
+    fn baseline_matches_the_data_path() {
+        assert_eq!(baseline("iwarp@::1(crc=on)"), Baseline::Sockets);
+        assert_eq!(baseline("shm"), Baseline::Memory);
+        assert_eq!(baseline("rails(shm,shm)"), Baseline::Memory);
+        assert_eq!(baseline("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)"), Baseline::Sockets);
+        assert_eq!(baseline("model:mt23108-vapi"), Baseline::None);
     }
 
     /// Goal: a suffix that a kind does not allow makes the name unknown; nothing after it becomes a kind by accident.
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_opens_with_its_options() {
+    fn device_opens_with_its_options() {
         let device = open("shm(dm=64M)", &host::real::host()).expect("a device");
         assert_eq!(device.attr().max_dm_size, 64 << 20);
     }

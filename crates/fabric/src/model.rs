@@ -4,14 +4,14 @@
 use nic_model::{Config, machines};
 use verbs::Result;
 
-use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
+use crate::kind::{Baseline, DeviceKind, NameSuffix, Opener, Reach};
 use crate::name::Name;
 
 pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "model",
     suffix: NameSuffix::Instance,
     reach: Reach::World,
-    floor: FloorKind::None,
+    baseline: Baseline::None,
     names: || {
         let one = |machine: nic_model::Machine| {
             (format!("model:{}", machine.name), format!("a model, in virtual time: {}", machine.about))

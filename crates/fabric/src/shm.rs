@@ -3,14 +3,14 @@
 use nic_shm::{CopyPath, ShmConfig};
 use verbs::Result;
 
-use crate::kind::{DeviceKind, FloorKind, NameSuffix, Opener, Reach};
+use crate::kind::{Baseline, DeviceKind, NameSuffix, Opener, Reach};
 use crate::name::{DeviceOption, Name, choose, help, set, size};
 
 pub(crate) const KIND: DeviceKind = DeviceKind {
     word: "shm",
     suffix: NameSuffix::None,
     reach: Reach::Host,
-    floor: FloorKind::Memory,
+    baseline: Baseline::Memory,
     names: || {
         vec![("shm".to_owned(), "shared memory between the processes of one user on this host".to_owned())]
     },

@@ -11,8 +11,8 @@ use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Error, Mr, Pd, Qp, QpInit, RecvWr, SendOp, SendWr,
 };
 
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{at, deadline, within};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{at, deadline, within};
 use crate::support::{one_at_a_time, until};
 
 /// Forks; the child calls `body` and exits, successfully unless it panics.
@@ -208,12 +208,13 @@ fn children_drop_rails_in_the_middle_of_traffic() {
 
 /// Child: connects, forks a child of its own that sleeps, and waits to be killed.
 fn parent_role() {
-    let (kind, port) = (hear().expect("a kind"), hear().and_then(|port| port.parse().ok()).expect("a port"));
+    let (kind, port) =
+        (recv_line().expect("a kind"), recv_line().and_then(|port| port.parse().ok()).expect("a port"));
     let side = Side::open(&kind);
     side.connect(port);
     let sleeper = forked(|| std::thread::sleep(Duration::from_secs(60)));
-    say(sleeper.as_raw_nonzero());
-    hear();
+    send_line(sleeper.as_raw_nonzero());
+    recv_line();
 }
 
 /// Goal: the peers of a killed process detect its end, although a child of it survives. Method: a child with a child of its
@@ -223,10 +224,10 @@ fn check_death_is_detected(kind: &str) {
     let far = Side::open(kind);
     let listener = far.cm.listen(at(0), 16).expect("a listener");
     let mut child = Child::start("parent");
-    child.tell(kind);
-    child.tell(listener.addr().port());
+    child.send_line(kind);
+    child.send_line(listener.addr().port());
     far.accept();
-    let sleeper = Pid::from_raw(child.heard().parse().expect("a number")).expect("a process");
+    let sleeper = Pid::from_raw(child.recv_line().parse().expect("a number")).expect("a process");
     child.kill();
     let event = far.cm.get_event(within(Duration::from_secs(10)));
     let _ = kill_process(sleeper, Signal::KILL);

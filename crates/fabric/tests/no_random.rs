@@ -7,7 +7,7 @@ mod support;
 
 use verbs::Error;
 
-use crate::support::child::{Child, hear, say};
+use crate::support::child::{Child, recv_line, send_line};
 use crate::support::one_at_a_time;
 
 /// Makes getrandom(2) fail with this error number in this process from now on.
@@ -31,7 +31,7 @@ fn refuse_random(errno: u16) {
 
 /// The child: opens each device, and reports the errors.
 fn no_random_role() {
-    let errno = hear().and_then(|line| line.parse().ok()).expect("a number");
+    let errno = recv_line().and_then(|line| line.parse().ok()).expect("a number");
     let host = host::real::host();
     let rail = || nic_iwarp::open(&host, &Default::default()).expect("a rail");
     let (rails, early) = (vec![rail(), rail()], rail());
@@ -41,12 +41,12 @@ fn no_random_role() {
         Err(Error::System { what, why, .. }) => format!("{what}: {why}"),
         other => panic!("{other:?}"),
     };
-    say(refused(nic_shm::open(&host, &Default::default()).map(drop)));
-    say(refused(nic_iwarp::open(&host, &Default::default()).map(drop)));
-    say(refused(nic_rails::open(rails, &Default::default()).map(drop)));
+    send_line(refused(nic_shm::open(&host, &Default::default()).map(drop)));
+    send_line(refused(nic_iwarp::open(&host, &Default::default()).map(drop)));
+    send_line(refused(nic_rails::open(rails, &Default::default()).map(drop)));
     let buf = verbs::Buf::alloc(64).expect("memory");
-    say(refused(pd.reg_mr(&buf, verbs::Access::ALL).map(drop)));
-    say(nic_util::floor::nonces().expect_err("nothing random"));
+    send_line(refused(pd.reg_mr(&buf, verbs::Access::ALL).map(drop)));
+    send_line(nic_util::floor::nonces().expect_err("nothing random"));
 }
 
 /// Goal: without random numbers no device is opened and no key is created, and the error names the reason. Method: a filter
@@ -56,10 +56,10 @@ fn without_random_numbers_no_device_is_opened() {
     let _gate = one_at_a_time();
     for errno in [libc::EPERM, libc::ENOSYS] {
         let mut child = Child::start("no_random");
-        child.tell(errno);
+        child.send_line(errno);
         let system = std::io::Error::from_raw_os_error(errno).to_string();
         for what in ["device's token", "steering tag", "", "steering tag", ""] {
-            let said = child.heard();
+            let said = child.recv_line();
             assert!(said.contains(what) && said.contains("no random numbers (getrandom"), "{said}");
             assert!(said.contains(&system) && said.contains("allow getrandom(2)"), "{said}");
         }

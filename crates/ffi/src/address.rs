@@ -61,7 +61,7 @@ impl SockAddr {
     /// Its first `N` bytes: two for the family, or the size of its family.
     fn bytes<const N: usize>(self) -> [u8; N] {
         // SAFETY: not NULL (checked by `get`), and a program passes an address of its family's size. Test:
-        // `addresses_go_out_and_come_back` in `loan.rs`.
+        // `addresses_are_read_as_written` in `c_buffer.rs`.
         unsafe { self.0.cast::<[u8; N]>().read_unaligned() }
     }
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_says_so() {
+    fn invalid_addresses_are_reported() {
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { SockAddr::new(std::ptr::null()) }.get(), Err(BadAddress::Missing));
         let unix = (libc::AF_UNIX as u16).to_ne_bytes();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_the_systems() {
+    fn layout_equals_that_of_libc() {
         use std::mem::offset_of;
         assert_eq!(
             (offset_of!(libc::sockaddr_in, sin_family), offset_of!(libc::sockaddr_in, sin_port)),

@@ -195,7 +195,7 @@ mod border {
     pub(super) unsafe fn call(function: usize, words: &[usize; 6], _thrown: &mut *mut Exception) -> usize {
         type Function = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
         let [a, b, c, d, e, f] = *words;
-        // SAFETY: the caller's promise. Test: `arguments_arrive_and_the_answer_comes_back`.
+        // SAFETY: the caller's promise. Test: `call_passes_arguments_and_result`.
         unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c, d, e, f) }
     }
 
@@ -233,7 +233,7 @@ mod tests {
     type Six = extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
 
     #[test]
-    fn arguments_arrive_and_the_answer_comes_back() {
+    fn call_passes_arguments_and_result() {
         // SAFETY: a function of six words.
         let returned = unsafe { call(number as Six as usize, [1, 2, 3, 4, 5, 6]) };
         assert_eq!(returned, Ok(654_321));
@@ -257,7 +257,7 @@ mod tests {
     /// Goal: a function that is called while an exception is kept does not throw that one in nested calls, and the exception is still
     /// kept afterwards. Method: it makes calls that throw and rethrow.
     #[test]
-    fn what_is_kept_is_out_of_sight_of_functions() {
+    fn kept_exception_is_invisible_to_nested_calls() {
         extern "C-unwind" fn nested() -> usize {
             assert_eq!((rethrown(), thrown(8)), (None, Err(Thrown)));
             rethrown().expect("its own")

@@ -13,7 +13,7 @@ pub struct Panicked;
 /// # Errors
 /// [`Panicked`], which the caller translates into its code of an internal error.
 #[inline]
-pub fn contain<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|thrown| {
         // Dropping the payload may panic, and so may dropping that panic's payload, which is leaked.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
@@ -28,23 +28,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_panic_comes_through() {
-        assert_eq!(contain(|| 7), Ok(7));
+    fn catch_panic_returns_the_value() {
+        assert_eq!(catch_panic(|| 7), Ok(7));
     }
 
     #[test]
-    fn a_panic_ends_at_the_border() {
-        assert_eq!(contain(|| panic!("on purpose")), Err::<(), _>(Panicked));
+    fn catch_panic_reports_a_panic() {
+        assert_eq!(catch_panic(|| panic!("on purpose")), Err::<(), _>(Panicked));
     }
 
     #[test]
-    fn not_even_what_was_thrown_panics() {
+    fn catch_panic_survives_a_payload_that_panics() {
         struct Bomb;
         impl Drop for Bomb {
             fn drop(&mut self) {
                 panic!("the payload went off");
             }
         }
-        assert_eq!(contain(|| std::panic::panic_any(Bomb)), Err::<(), _>(Panicked));
+        assert_eq!(catch_panic(|| std::panic::panic_any(Bomb)), Err::<(), _>(Panicked));
     }
 }

@@ -5,13 +5,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `firewall` | [`contain`]: no panic leaves a call |
+//! | `firewall` | [`catch_panic`]: no panic leaves a call |
 //! | `callback` | [`call`], [`rethrow`]: calls of the program's functions; their exceptions pass our code as errors |
 //! | `pointer` | [`In`], [`Out`], [`Bytes`], [`Text`]: arguments that are addresses; each value is read once and copied |
 //! | `address` | [`SockAddr`]: a socket address in C's layout |
-//! | `loan` | [`Loan`]: a buffer of ours that a program may read |
+//! | `c_buffer` | [`CBuffer`]: a buffer of ours that a program may read |
 //! | `handles` | [`Table`]: handles that are checked at each use, and stale after their object was removed |
-//! | `spare` | [`Spare`]: an allocator with a reserve, so that a memory shortage is an error of a call |
+//! | `reserve_alloc` | [`ReserveAlloc`]: an allocator with a reserve, so that a memory shortage is an error of a call |
 //! | `sync` | [`lock`]: a lock that a panic does not poison |
 //!
 //! Each library has its own error codes: functions here take the error to return, or return a type that names the problem.
@@ -20,19 +20,19 @@
 //! object on the table itself.
 
 mod address;
+mod c_buffer;
 mod callback;
 mod firewall;
 mod handles;
-mod loan;
 mod pointer;
-mod spare;
+mod reserve_alloc;
 mod sync;
 
 pub use address::{BadAddress, SockAddr};
+pub use c_buffer::CBuffer;
 pub use callback::{Thrown, Uncaught, call, rethrow};
-pub use firewall::{Panicked, contain};
-pub use handles::{Handle, Look, Refused, Table};
-pub use loan::Loan;
+pub use firewall::{Panicked, catch_panic};
+pub use handles::{Handle, InsertError, ObjectRef, Table};
 pub use pointer::{BadBytes, Bytes, In, Items, Out, Text};
-pub use spare::Spare;
+pub use reserve_alloc::ReserveAlloc;
 pub use sync::lock;

@@ -53,14 +53,14 @@ impl<T> Out<T> {
     #[inline]
     pub fn set(self, value: T) {
         if self.is_some() {
-            // SAFETY: a program passes NULL or the address of a `T`; not NULL, by the line above. Test: `results_go_where_c_said`.
+            // SAFETY: a program passes NULL or the address of a `T`; not NULL, by the line above. Test: `results_are_stored_at_the_given_address`.
             unsafe { self.0.write_unaligned(value) };
         }
     }
 
     /// The address of element `at` of an array that begins here; NULL stays NULL.
     #[inline]
-    pub fn nth(self, at: usize) -> Self {
+    pub fn element(self, at: usize) -> Self {
         if self.is_some() { Self(self.0.wrapping_add(at)) } else { self }
     }
 
@@ -156,7 +156,7 @@ pub struct Bytes(*const c_void);
 /// Why bytes of a program are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBytes {
-    /// Their number is negative, or more than [`Bytes::MOST`].
+    /// Their number is negative, or more than [`Bytes::LEN_MAX`].
     Count,
     /// The address is NULL, but the number is not 0.
     Missing,
@@ -164,7 +164,7 @@ pub enum BadBytes {
 
 impl Bytes {
     /// The most bytes accepted; a larger number counts as a mistake.
-    pub const MOST: usize = 1 << 20;
+    pub const LEN_MAX: usize = 1 << 20;
 
     /// Bytes, as C passes them.
     ///
@@ -179,7 +179,7 @@ impl Bytes {
     /// # Errors
     /// [`BadBytes`], for an invalid number or a NULL address.
     pub fn get(self, count: i32) -> Result<Vec<u8>, BadBytes> {
-        let count = usize::try_from(count).ok().filter(|count| *count <= Self::MOST);
+        let count = usize::try_from(count).ok().filter(|count| *count <= Self::LEN_MAX);
         let count = count.ok_or(BadBytes::Count)?;
         let items = In(self.0.cast::<u8>()).items(count).ok_or(BadBytes::Missing)?;
         Ok(items.collect())
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_go_where_c_said() {
+    fn results_are_stored_at_the_given_address() {
         // Not aligned, as a packed structure's field would be.
         let mut room = [0_u8; 12];
         // SAFETY: four bytes inside of the array.
@@ -225,16 +225,16 @@ mod tests {
         out.required("missing").expect("it is there").set(0x0403_0201);
         assert_eq!(out.get(), Some(0x0403_0201));
         assert_eq!(&room[..6], [0, 1, 2, 3, 4, 0]);
-        out.nth(1).set(0x0807_0605);
+        out.element(1).set(0x0807_0605);
         assert_eq!((out.get(), &room[5..10]), (Some(0x0403_0201), &[5, 6, 7, 8, 0][..]));
     }
 
     #[test]
-    fn null_is_no_place() {
+    fn null_is_neither_read_nor_written() {
         // SAFETY: NULL is allowed.
         let out = unsafe { Out::<u32>::new(std::ptr::null_mut()) };
         out.set(1);
-        out.nth(3).set(1);
+        out.element(3).set(1);
         assert_eq!((out.is_some(), out.get()), (false, None));
         assert_eq!(out.required(3).map(|_| ()), Err(3));
         // SAFETY: as above.
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_a_sensible_number() {
+    fn bytes_refuse_invalid_counts() {
         let bytes = [1_u8, 2, 3];
         // SAFETY: three bytes, which outlive it, and no more are asked for.
         let given = unsafe { Bytes::new(bytes.as_ptr().cast()) };
         assert_eq!(given.get(3), Ok(vec![1, 2, 3]));
         assert_eq!(given.get(0), Ok(vec![]));
         assert_eq!(
-            (given.get(-1), given.get(Bytes::MOST as i32 + 1)),
+            (given.get(-1), given.get(Bytes::LEN_MAX as i32 + 1)),
             (Err(BadBytes::Count), Err(BadBytes::Count))
         );
         // SAFETY: NULL is allowed.

@@ -8,34 +8,34 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-use host::world::{Actor, ActorId, Config, Ended, Node, Timeline, World};
-use host::{Bell, Span, Time};
+use host::world::{Config, Ended, EventHandler, HandlerId, Node, Timeline, World};
+use host::{EventCount, Span, Time};
 
 struct Wire {
     timeline: Timeline,
     nodes: Vec<Node>,
-    id: OnceLock<ActorId>,
+    id: OnceLock<HandlerId>,
     inbox: Vec<Mutex<VecDeque<u64>>>,
 }
 
 impl Wire {
     fn send(&self, to: usize) {
         let when = self.timeline.now() + Span::from_us(1) + Span::from_ns(to as u64 % 7);
-        self.timeline.at(when, *self.id.get().expect("added"), to as u64);
+        self.timeline.schedule(when, *self.id.get().expect("added"), to as u64);
     }
 
-    fn receive(&self, me: usize, host: &host::Host, bell: &Bell) {
-        let look = || {
+    fn receive(&self, me: usize, host: &host::Host, wakeup: &EventCount) {
+        let attempt = || {
             self.nodes[me].sync();
             host.charge(Span::from_ns(20));
             self.inbox[me].lock().expect("no panic").pop_front()
         };
-        host.wait("receive", bell, None, look).expect("no deadline");
+        host.wait("receive", wakeup, None, attempt).expect("no deadline");
     }
 }
 
-impl Actor for Wire {
-    fn event(&self, now: Time, token: u64) {
+impl EventHandler for Wire {
+    fn on_event(&self, now: Time, token: u64) {
         self.inbox[token as usize].lock().expect("no panic").push_back(now.as_ps());
         self.nodes[token as usize].signal();
     }
@@ -44,25 +44,25 @@ impl Actor for Wire {
 fn barriers(ranks: usize, rounds: u64) -> (Ended, u64) {
     let before = resident_kib();
     let mut world = World::new(Config::default());
-    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let nodes: Vec<Node> = (0..ranks).map(|i| world.add_node(&format!("node {i}"))).collect();
     let wire = Arc::new(Wire {
         timeline: world.timeline(),
         nodes: nodes.clone(),
         id: OnceLock::new(),
         inbox: nodes.iter().map(|_| Mutex::new(VecDeque::new())).collect(),
     });
-    let _ = wire.id.set(world.timeline().add_actor(wire.clone()));
+    let _ = wire.id.set(world.timeline().add_handler(wire.clone()));
     let resident = Arc::new(Mutex::new(0));
     for (me, node) in nodes.iter().enumerate() {
         let (wire, host, resident) = (wire.clone(), node.host(), resident.clone());
         let body = move || {
-            let bell = Bell::new();
+            let wakeup = EventCount::new();
             for round in 0..rounds {
                 let mut distance = 1;
                 while distance < ranks {
                     host.charge(Span::from_ns(200));
                     wire.send((me + distance) % ranks);
-                    wire.receive(me, &host, &bell);
+                    wire.receive(me, &host, &wakeup);
                     distance *= 2;
                 }
                 if me == 0 && round == rounds / 2 {
@@ -70,7 +70,7 @@ fn barriers(ranks: usize, rounds: u64) -> (Ended, u64) {
                 }
             }
         };
-        world.rank(&format!("rank {me}"), &[node], body).expect("a rank");
+        world.spawn(&format!("rank {me}"), &[node], body).expect("a fiber");
     }
     let ended = world.run().expect("an end");
     let used = resident.lock().expect("no panic").saturating_sub(before);

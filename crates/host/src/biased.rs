@@ -1,4 +1,4 @@
-//! [`Biased`]: a biased lock, which costs its usual thread two stores instead of an atomic exchange.
+//! [`BiasedLock`]: a biased lock, which costs its usual thread two stores instead of an atomic exchange.
 //!
 //! An exchange takes as long as twenty instructions, and a short message passes half a dozen locks that only one thread
 //! ever takes. Here such a thread becomes the lock's *owner*: it stores that it is inside and then checks that it is
@@ -44,7 +44,7 @@ const REVOKING: u64 = 3;
 
 /// A value behind a lock for short sections that one thread enters far more often than all others.
 #[derive(Debug, Default)]
-pub struct Biased<T> {
+pub struct BiasedLock<T> {
     /// A thread's number, and the mode. In modes `UNOWNED` and `REVOKED` only the thread that has exchanged `held`
     /// changes the word.
     word: AtomicU64,
@@ -58,11 +58,11 @@ pub struct Biased<T> {
 }
 
 // SAFETY: the lock gives out one reference at a time. Test: loom_biased_excludes.
-unsafe impl<T: Send> Send for Biased<T> {}
+unsafe impl<T: Send> Send for BiasedLock<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Sync for Biased<T> {}
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-impl<T> Biased<T> {
+impl<T> BiasedLock<T> {
     /// A free lock without an owner.
     pub fn new(value: T) -> Self {
         Self {
@@ -107,7 +107,7 @@ impl<T> Biased<T> {
     /// Waits until the threads that are inside now have left. For a caller that has withdrawn a right and then made all
     /// threads execute a full fence: after this, no section that saw the right is still running. The owner stays the
     /// owner.
-    pub fn pass(&self) {
+    pub fn wait_for_holders(&self) {
         let mut turns = 0;
         for flag in [&self.inside, &self.held] {
             while flag.load(Ordering::Acquire) {
@@ -288,10 +288,10 @@ mod barrier {
     }
 }
 
-/// Exclusive access to the value of a [`Biased`], until dropped.
+/// Exclusive access to the value of a [`BiasedLock`], until dropped.
 #[derive(Debug)]
 pub struct BiasedGuard<'a, T> {
-    lock: &'a Biased<T>,
+    lock: &'a BiasedLock<T>,
     /// The flag that marks the lock as taken.
     flag: &'a AtomicBool,
 }
@@ -345,12 +345,12 @@ mod tests {
 
     use super::*;
 
-    fn is_owned<T>(lock: &Biased<T>) -> bool {
+    fn is_owned<T>(lock: &BiasedLock<T>) -> bool {
         lock.word.load(Ordering::Relaxed) & MODE == OWNED
     }
 
     /// Takes the lock `times` times; returns how often it did so as the owner.
-    fn take(lock: &Biased<u64>, times: u32) -> u32 {
+    fn take(lock: &BiasedLock<u64>, times: u32) -> u32 {
         let mut owned = 0;
         for _ in 0..times {
             let mut held = lock.lock();
@@ -364,7 +364,7 @@ mod tests {
     /// times.
     #[test]
     fn frequent_user_becomes_owner() {
-        let lock = Arc::new(Biased::new(0));
+        let lock = Arc::new(BiasedLock::new(0));
         assert_eq!(take(&lock, EXCHANGES_TO_OWN), 0);
         if !has_membarrier() {
             return;
@@ -381,8 +381,8 @@ mod tests {
     /// Goal: the owner cannot take the lock twice, as coroutines of one thread might try; an owner that is inside when
     /// its rights are revoked stays inside.
     #[test]
-    fn an_owner_inside_keeps_all_others_out() {
-        let lock = Arc::new(Biased::new(0));
+    fn owner_inside_excludes_all_others() {
+        let lock = Arc::new(BiasedLock::new(0));
         take(&lock, EXCHANGES_TO_OWN + 1);
         let held = lock.lock();
         assert!(lock.try_lock().is_none());
@@ -399,7 +399,7 @@ mod tests {
     /// while others take the lock occasionally.
     #[test]
     fn threads_exclude_each_other_while_owners_change() {
-        let lock = Arc::new(Biased::new(0_u64));
+        let lock = Arc::new(BiasedLock::new(0_u64));
         let threads: Vec<_> = [1_u32, 3, 700]
             .into_iter()
             .map(|rest| {
@@ -419,15 +419,15 @@ mod tests {
     }
 
     #[test]
-    fn pass_waits_for_holders() {
-        let lock = Arc::new(Biased::new(0));
+    fn wait_for_holders_returns_after_they_have_left() {
+        let lock = Arc::new(BiasedLock::new(0));
         for times in [1, EXCHANGES_TO_OWN + 1] {
             take(&lock, times);
             let held = lock.lock();
             let (other, passed) = (lock.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
             let said = passed.clone();
             let thread = std::thread::spawn(move || {
-                other.pass();
+                other.wait_for_holders();
                 said.store(true, Ordering::Release);
             });
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -449,14 +449,14 @@ mod loom_tests {
         n << 2 | OWNED
     }
 
-    fn take(lock: &Biased<u32>, me: u64, enough: u32) {
+    fn take(lock: &BiasedLock<u32>, me: u64, enough: u32) {
         let mut held = lock.enter_owned(me).unwrap_or_else(|| lock.lock_exchange(me, enough));
         *held += 1;
     }
 
     /// A lock owned by the first thread.
-    fn owned() -> Arc<Biased<u32>> {
-        let lock = Arc::new(Biased::new(0));
+    fn owned() -> Arc<BiasedLock<u32>> {
+        let lock = Arc::new(BiasedLock::new(0));
         lock.word.store(thread(1), Ordering::Relaxed);
         lock
     }
@@ -483,7 +483,7 @@ mod loom_tests {
     }
 
     /// Tries to take the lock, at most twice; returns how often it succeeded.
-    fn try_take(lock: &Biased<u32>, me: u64, enough: u32) -> u32 {
+    fn try_take(lock: &BiasedLock<u32>, me: u64, enough: u32) -> u32 {
         for _ in 0..2 {
             if let Some(mut held) = lock.enter_owned(me).or_else(|| lock.try_lock_exchange(me, enough)) {
                 *held += 1;
@@ -497,7 +497,7 @@ mod loom_tests {
     /// Goal: an owner and two threads that revoke its rights at the same time exclude each other. Method: a bounded
     /// number of tries each, as a model of three threads that wait for each other does not terminate.
     #[test]
-    fn loom_two_guests_and_an_owner_exclude_each_other() {
+    fn loom_owner_and_two_others_exclude_each_other() {
         check(2, || {
             let lock = owned();
             let guests = [2, 3].map(|n| {
@@ -515,7 +515,7 @@ mod loom_tests {
     /// Goal: a thread that has withdrawn a right and then called `pass` finds no section that saw the right. Method:
     /// the right to access a cell.
     #[test]
-    fn loom_no_holder_remains_after_pass() {
+    fn loom_no_holder_remains_after_wait_for_holders() {
         check(3, || {
             let shared = Arc::new((owned(), AtomicBool::new(true), UnsafeCell::new(0)));
             let owner = {
@@ -534,7 +534,7 @@ mod loom_tests {
             };
             shared.1.store(false, Ordering::Relaxed);
             heavy();
-            shared.0.pass();
+            shared.0.wait_for_holders();
             // SAFETY: no section that has the right may be running.
             shared.2.with_mut(|p| unsafe { *p += 1 });
             owner.join().unwrap();

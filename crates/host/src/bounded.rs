@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn read_takes_kernel_files_that_claim_no_length() {
+    fn read_accepts_kernel_files_of_length_zero() {
         assert!(kernel_text("/proc/self/status").expect("text").contains("Pid:"));
         assert_eq!(read("/proc/self/status", 10).expect_err("longer").kind(), ErrorKind::FileTooLarge);
     }

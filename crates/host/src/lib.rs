@@ -6,12 +6,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `units` | [`Time`], [`Span`] (picoseconds), [`Bytes`], [`Rate`] |
-//! | `bell` | [`Bell`]: an eventcount; may be placed in shared memory |
+//! | `event_count` | [`EventCount`]: an event count; may be placed in shared memory |
 //! | `source` | [`Source`]: something to sleep on; [`WaitSet`]: several sources in one |
-//! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`Biased`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
+//! | `spin`, `biased`, `lock` | [`Spin`] and, for locks that mostly one thread takes, [`BiasedLock`], both for NICs; [`Lock`], for code that may suspend while it holds the lock |
 //! | `bounded` | reading of files, streams and lines, with a limit |
 //! | `plain` | external text with terminal control characters escaped |
-//! | `ahead` | [`fetch_ahead`]: prefetches cache lines |
+//! | `prefetch` | [`prefetch()`]: prefetches cache lines |
 //! | `random` | [`random()`]: unpredictable bits |
 //! | `rng` | [`Rng`]: reproducible numbers from a seed |
 //! | `slots` | [`SlotTable`]: values by key; the key of a removed value stays invalid for a long time |
@@ -20,14 +20,14 @@
 //! | `real` | real time: the TSC clock, spinning, yielding, sleeping, pinning |
 //! | `world` | virtual time: simulated machines, coroutines, one event queue |
 
-mod ahead;
-pub mod bell;
 mod biased;
 pub mod bounded;
+pub mod event_count;
 mod lock;
 mod network;
 mod ops;
 pub mod plain;
+mod prefetch;
 mod random;
 pub mod real;
 mod rng;
@@ -37,12 +37,12 @@ mod spin;
 mod units;
 pub mod world;
 
-pub use ahead::fetch_ahead;
-pub use bell::Bell;
-pub use biased::{Biased, BiasedGuard};
-pub use lock::{Held, Lock};
+pub use biased::{BiasedGuard, BiasedLock};
+pub use event_count::EventCount;
+pub use lock::{Lock, LockGuard};
 pub use network::{BadNetwork, Network, is_private, nearest};
-pub use ops::{Chore, ClockKind, Host, HostOps, Step, Task, Turn};
+pub use ops::{ClockKind, Host, HostOps, ProgressHook, Step, Task, WaitLoop};
+pub use prefetch::prefetch;
 pub use random::random;
 pub use rng::{Rng, mix};
 pub use slots::{SlotKey, SlotTable};

@@ -1,24 +1,24 @@
 //! [`Lock`]: a lock that its holder may keep while it calls something that suspends it.
 //!
-//! In virtual time a post may suspend the rank that posts, and other ranks of the same thread run meanwhile. These must
-//! wait through the host: a rank that spun for the lock would keep its holder from ever releasing it.
+//! In virtual time a post may suspend the fiber that posts, and other fibers of the same thread run meanwhile. These
+//! must wait through the host: a fiber that spun for the lock would keep its holder from ever releasing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::Host;
-use crate::biased::{Biased, BiasedGuard};
+use crate::biased::{BiasedGuard, BiasedLock};
 
 /// A value behind a lock of short sections, for code above the NICs. In real time a caller that finds it taken spins
-/// and yields, and it costs what a [`Biased`] does; in virtual time the caller waits in [`Host::poll`].
+/// and yields, and it costs what a [`BiasedLock`] does; in virtual time the caller waits in [`Host::poll`].
 #[derive(Debug, Default)]
 pub struct Lock<T> {
-    value: Biased<T>,
-    /// A rank waits for the lock. Always false in real time, where no holder is suspended.
+    value: BiasedLock<T>,
+    /// A fiber waits for the lock. Always false in real time, where no holder is suspended.
     has_waiters: AtomicBool,
-    /// Whether ranks get the lock in the order in which they asked for it.
+    /// Whether fibers get the lock in the order in which they asked for it.
     is_fair: bool,
-    /// Numbers of ranks that have queued for it, and that have been served, so far.
+    /// Numbers of fibers that have queued for it, and that have been served, so far.
     queued: AtomicU64,
     served: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl<T> Lock<T> {
     pub fn new(value: T) -> Self {
         let (queued, served) = (AtomicU64::new(0), AtomicU64::new(0));
         Self {
-            value: Biased::new(value),
+            value: BiasedLock::new(value),
             has_waiters: AtomicBool::new(false),
             is_fair: false,
             queued,
@@ -39,16 +39,16 @@ impl<T> Lock<T> {
     /// A free lock that serves waiters in order in virtual time. Otherwise all attempts of one waiter could fall into
     /// the times when others hold the lock, if these take it again and again. In real time it behaves like any other
     /// lock.
-    pub fn in_turn(value: T) -> Self {
+    pub fn fair(value: T) -> Self {
         Self { is_fair: true, ..Self::new(value) }
     }
 
-    /// Takes the lock, after the ranks that queued before.
+    /// Takes the lock, after the fibers that queued before.
     ///
     /// # Panics
     /// If the world of the caller ends before the holder releases the lock.
     #[inline]
-    pub fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+    pub fn lock<'a>(&'a self, host: &'a Host) -> LockGuard<'a, T> {
         if self.is_fair && self.queued.load(Ordering::Relaxed) != self.served.load(Ordering::Relaxed) {
             return self.lock_contended(host);
         }
@@ -60,7 +60,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<Held<'a, T>> {
+    pub fn try_lock<'a>(&'a self, host: &'a Host) -> Option<LockGuard<'a, T>> {
         Some(self.held(self.value.try_lock()?, host))
     }
 
@@ -70,12 +70,12 @@ impl<T> Lock<T> {
     }
 
     #[inline]
-    fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> Held<'a, T> {
-        Held { guard, _notice: WaiterNotice { has_waiters: &self.has_waiters, host } }
+    fn held<'a>(&'a self, guard: BiasedGuard<'a, T>, host: &'a Host) -> LockGuard<'a, T> {
+        LockGuard { guard, _notice: WaiterNotice { has_waiters: &self.has_waiters, host } }
     }
 
     #[cold]
-    fn lock_contended<'a>(&'a self, host: &'a Host) -> Held<'a, T> {
+    fn lock_contended<'a>(&'a self, host: &'a Host) -> LockGuard<'a, T> {
         if host.node().is_none() {
             return self.held(self.value.lock(), host);
         }
@@ -91,7 +91,7 @@ impl<T> Lock<T> {
         let guard =
             host.poll("Lock::lock", None, attempt).expect("the holder releases it before the world ends");
         self.served.store(turn + 1, Ordering::Relaxed);
-        // Other ranks that wait in an enclosing call check again for what has happened meanwhile.
+        // Other fibers that wait in an enclosing call check again for what has happened meanwhile.
         host.signal();
         self.held(guard, host)
     }
@@ -99,13 +99,13 @@ impl<T> Lock<T> {
 
 /// Exclusive access to the value of a [`Lock`], until dropped.
 #[derive(Debug)]
-pub struct Held<'a, T> {
+pub struct LockGuard<'a, T> {
     /// Dropped first, before the notification.
     guard: BiasedGuard<'a, T>,
     _notice: WaiterNotice<'a>,
 }
 
-impl<T> Deref for Held<'_, T> {
+impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     #[inline]
@@ -114,14 +114,14 @@ impl<T> Deref for Held<'_, T> {
     }
 }
 
-impl<T> DerefMut for Held<'_, T> {
+impl<T> DerefMut for LockGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }
 }
 
-/// Notifies waiting ranks, when dropped, that the lock is free.
+/// Notifies waiting fibers, when dropped, that the lock is free.
 #[derive(Debug)]
 struct WaiterNotice<'a> {
     has_waiters: &'a AtomicBool,
@@ -143,7 +143,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::world::{Config, Factory, World};
+    use crate::world::{Config, FiberKind, World};
     use crate::{Span, Task};
 
     fn count(
@@ -183,36 +183,36 @@ mod tests {
         assert!(lock.try_lock(&host).is_some());
     }
 
-    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five ranks sleeps
-    /// while it holds the lock; with both factories, which give the same trace.
+    /// Goal: a holder that suspends neither blocks its world nor lets anyone else in. Method: each of five fibers
+    /// sleeps while it holds the lock; with both kinds of fibers, which give the same trace.
     #[test]
-    fn ranks_take_turns_though_the_holder_sleeps() {
-        let run = |factory| {
-            let mut world = World::new(Config { factory, ..Config::default() });
-            let node = world.node("machine");
+    fn fibers_take_turns_though_the_holder_sleeps() {
+        let run = |fiber_kind| {
+            let mut world = World::new(Config { fiber_kind, ..Config::default() });
+            let node = world.add_node("machine");
             let host = node.host();
-            let rank = move || {
+            let fiber = move || {
                 let sleep = |host: &Host| {
                     assert_eq!(host.poll("a sleep", host.after(Span::from_us(3)), || None::<()>), None);
                 };
                 assert_eq!(count(&host, 5, 20, sleep), 100);
             };
-            world.rank("parent", &[&node], rank).expect("a rank");
+            world.spawn("parent", &[&node], fiber).expect("a fiber");
             world.run().expect("an end")
         };
-        let ended = run(Factory::Coroutine);
+        let ended = run(FiberKind::Coroutine);
         assert!(ended.time >= crate::Time::ZERO + Span::from_us(3) * 100, "they slept at the same time");
-        assert_eq!(ended, run(Factory::Thread));
+        assert_eq!(ended, run(FiberKind::Thread));
     }
 
-    /// Goal: a waiter gets the lock although another rank takes it again and again. Method: the other rank sleeps only
-    /// while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the first
-    /// of a hundred sections.
+    /// Goal: a waiter gets the lock although another fiber takes it again and again. Method: the other fiber sleeps
+    /// only while it holds the lock, so every attempt of the waiter finds it taken; the waiter must get it after the
+    /// first of a hundred sections.
     #[test]
     fn waiter_is_next() {
         let mut world = World::new(Config::default());
-        let node = world.node("machine");
-        let (host, lock) = (node.host(), Arc::new(Lock::in_turn(0)));
+        let node = world.add_node("machine");
+        let (host, lock) = (node.host(), Arc::new(Lock::fair(0)));
         let sleep = |host: &Host, us| {
             assert_eq!(host.poll("a sleep", host.after(Span::from_us(us)), || None::<()>), None);
         };
@@ -228,8 +228,8 @@ mod tests {
             sleep(&host, 5);
             assert_eq!(*lock.lock(&host), 1);
         };
-        world.rank("greedy", &[&node], take).expect("a rank");
-        world.rank("waiting", &[&node], wait).expect("a rank");
+        world.spawn("greedy", &[&node], take).expect("a fiber");
+        world.spawn("waiting", &[&node], wait).expect("a fiber");
         world.run().expect("an end");
     }
 }

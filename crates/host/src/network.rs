@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_have_what_begins_alike() {
+    fn network_contains_addresses_with_its_prefix() {
         let has =
             |network: &str, other: &str| network.parse::<Network>().expect("a network").has(address(other));
         assert!(has("10.0.0.0/8", "10.200.1.1") && !has("10.0.0.0/8", "11.0.0.1"));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_address_has_the_longest_common_prefix() {
+    fn nearest_address_has_longest_common_prefix() {
         let all = |texts: &[&str]| texts.iter().map(|text| address(text)).collect::<Vec<_>>();
         let own = all(&["172.17.0.1", "10.0.3.1", "192.168.5.10"]);
         let of = |texts: &[&str]| nearest(&all(texts), &own).map(|found| found.to_string());

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use crate::{Bell, Source, Span, Time, Wakes};
+use crate::{EventCount, Source, Span, Time, Wakes};
 
 /// What a clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl fmt::Display for ClockKind {
     }
 }
 
-/// A thread or rank started by [`Host::spawn`]; dropped without [`Task::join`], it is detached.
+/// A thread or fiber started by [`Host::spawn`]; dropped without [`Task::join`], it is detached.
 pub struct Task(pub(crate) Box<dyn FnOnce() + Send>);
 
 impl Task {
@@ -48,7 +48,7 @@ pub(crate) const EAGER_POLLS: u32 = 32;
 
 /// The state of a wait loop, as the kind of time sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Turn {
+pub struct WaitLoop {
     /// Polls of this wait so far.
     pub count: u32,
     /// When idle waiting began: after the first polls, the last wake-up or the last activity. Zero
@@ -66,9 +66,9 @@ pub struct Turn {
 
 /// Work of a NIC without a thread of its own, done by threads that poll memory: the awaited data may arrive only
 /// through this work.
-pub trait Chore: Send + Sync {
+pub trait ProgressHook: Send + Sync {
     /// Does a short piece of the work. Called between two polls, by any number of threads at the same time.
-    fn turn(&self);
+    fn progress(&self);
 }
 
 /// Steps of a library above the NICs whose cost virtual time models.
@@ -95,41 +95,42 @@ pub trait HostOps: Send + Sync {
     fn now(&self) -> Time;
     /// What the clock counts.
     fn clock(&self) -> ClockKind;
-    /// Spends `span` of this rank's processor time: nothing in real time, where time passes anyway.
+    /// Spends `span` of this fiber's processor time: nothing in real time, where time passes anyway.
     fn charge(&self, span: Span);
-    /// Spends the time that copying `len` bytes takes this rank: nothing in real time, where the copy itself takes it.
+    /// Spends the time that copying `len` bytes takes this fiber: nothing in real time, where the copy itself takes it.
     fn charge_copy(&self, len: u64);
-    /// Spends the time that handing work to another thread and joining it takes this rank: nothing in real time, where
+    /// Spends the time that handing work to another thread and joining it takes this fiber: nothing in real time, where
     /// this takes the time itself.
     fn charge_fork(&self) {}
     /// Spends the time of `n` steps of a library: nothing in real time.
     fn charge_step(&self, _step: Step, _n: u64) {}
     /// Pauses between two polls of memory or a queue, without giving up the wait. Returns whether the deadline must be
     /// checked after the next poll; real time does so seldom because it is expensive.
-    fn relax(&self, turn: &mut Turn) -> bool;
+    fn pause(&self, wait: &mut WaitLoop) -> bool;
     /// Whether the wait should sleep from here on. Not called during the first polls.
-    fn tired(&self, turn: &Turn) -> bool;
+    fn should_sleep(&self, wait: &WaitLoop) -> bool;
     /// Sleeps until one of `wakes` wakes the caller.
-    fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn);
+    fn sleep(&self, wakes: &Wakes<'_>, wait: &WaitLoop);
     /// Reports the longest sleep of a wait that went on beyond its first polls, so that later waits can choose better
     /// between spinning and sleeping; zero if it did not sleep.
-    fn learn(&self, slept: Span);
+    fn record_sleep(&self, slept: Span);
     /// Sets whether waiting threads outnumber the cores or each has its own core, as the launcher knows. No effect in
     /// virtual time.
-    fn expect_crowd(&self, _is_crowd: bool) {}
+    fn set_oversubscribed(&self, _is_oversubscribed: bool) {}
     /// Runs `body` concurrently with the caller, on core number `core` if given.
     fn spawn(&self, name: &str, core: Option<usize>, body: Box<dyn FnOnce() + Send>)
     -> std::io::Result<Task>;
-    /// Charges one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time itself.
-    fn glance(&self) {}
-    /// Notifies ranks of this machine that something has happened, so that they poll again. Nothing in real time, where
-    /// waiters poll by themselves or sleep on a [`Bell`].
+    /// Spends the time of one poll of a loop outside of [`Host`]: nothing in real time, where polling takes the time
+    /// itself.
+    fn charge_poll(&self) {}
+    /// Notifies fibers of this machine that something has happened, so that they poll again. Nothing in real time,
+    /// where waiters poll, or sleep on an [`EventCount`].
     fn signal(&self) {}
-    /// Has a chore done between two polls of [`Host::poll`], for as long as the chore is alive. Kinds of time whose
+    /// Calls a hook between two polls of [`Host::poll`], for as long as the hook is alive. Kinds of time whose
     /// NICs have processors ignore it.
-    fn add_chore(&self, _chore: Weak<dyn Chore>) {}
+    fn add_progress_hook(&self, _hook: Weak<dyn ProgressHook>) {}
     /// Whether all waits must end because their world ends.
-    fn ending(&self) -> bool {
+    fn is_ending(&self) -> bool {
         false
     }
     /// The simulated machine behind it, in virtual time: what [`Host::node`] returns.
@@ -214,8 +215,8 @@ impl Host {
     /// Sets from now on whether threads that wait for each other outnumber the cores, or each has its own core. Waits
     /// then give up the core immediately, or keep it longer, instead of finding out by measurement. No effect in
     /// virtual time.
-    pub fn expect_crowd(&self, is_crowd: bool) {
-        self.ops.expect_crowd(is_crowd);
+    pub fn set_oversubscribed(&self, is_oversubscribed: bool) {
+        self.ops.set_oversubscribed(is_oversubscribed);
     }
 
     pub(crate) fn simulated(&self) -> Option<&dyn Any> {
@@ -239,22 +240,22 @@ impl Host {
     /// time pass. In virtual time it costs one poll and lets the world advance to the caller's clock; in real time
     /// nothing.
     #[inline]
-    pub fn glance(&self) {
+    pub fn charge_poll(&self) {
         if self.is_virtual {
-            self.ops.glance();
+            self.ops.charge_poll();
         }
     }
 
-    /// Wakes all waiters on `bell`, in either kind of time. Publish what they wait for *before* this. Code above the
-    /// NICs uses this and not [`Bell::ring`], which does not wake ranks in virtual time.
+    /// Wakes all waiters on `wakeup`, in either kind of time. Publish what they wait for *before* this. Code above the
+    /// NICs uses this and not [`EventCount::notify`], which does not wake fibers in virtual time.
     #[inline]
-    pub fn ring(&self, bell: &Bell) {
-        bell.ring();
+    pub fn notify(&self, wakeup: &EventCount) {
+        wakeup.notify();
         self.signal();
     }
 
-    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on a bell that has been
-    /// notified: in virtual time they poll again. Nothing in real time.
+    /// Notifies others on this machine that wait in [`Host::poll`], or in [`Host::wait`] on an event count that has
+    /// been notified: in virtual time they poll again. Nothing in real time.
     #[inline]
     pub fn signal(&self) {
         if self.is_virtual {
@@ -262,15 +263,15 @@ impl Host {
         }
     }
 
-    /// Has a chore done between two polls of [`Host::poll`], for as long as the chore is alive.
-    pub fn add_chore(&self, chore: Weak<dyn Chore>) {
-        self.ops.add_chore(chore);
+    /// Calls a hook between two polls of [`Host::poll`], for as long as the hook is alive.
+    pub fn add_progress_hook(&self, hook: Weak<dyn ProgressHook>) {
+        self.ops.add_progress_hook(hook);
     }
 
     /// **The** wait loop: calls `progress` until it returns a value, and sleeps on `source` between calls once spinning
     /// no longer pays. `None` when `deadline` passes first. `call` names the waiting API call.
     ///
-    /// `progress` must check everything that `source` covers: the state behind a bell, each source of a
+    /// `progress` must check everything that `source` covers: the state behind an event count, each source of a
     /// [`crate::WaitSet`]. In virtual time nothing sleeps; anything that happens on the machine makes the wait poll
     /// again.
     pub fn wait<T>(
@@ -283,26 +284,28 @@ impl Host {
         if let Some(found) = progress() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: false };
-        let (mut slept, mut stirs) = (Span::ZERO, 0);
+        let mut wait = WaitLoop { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: false };
+        let (mut slept, mut progress_count) = (Span::ZERO, 0);
         let found = loop {
-            let mut is_tired = turn.count > EAGER_POLLS && self.ops.tired(&turn);
-            if is_tired && std::mem::replace(&mut stirs, source.stirs()) != stirs {
+            let mut should_sleep = wait.count > EAGER_POLLS && self.ops.should_sleep(&wait);
+            if should_sleep
+                && std::mem::replace(&mut progress_count, source.progress_count()) != progress_count
+            {
                 // The source was active: a sleeper would leave to others the work that its polls do.
-                (is_tired, turn.began) = (false, self.now());
+                (should_sleep, wait.began) = (false, self.now());
             }
-            let check = if is_tired {
+            let check = if should_sleep {
                 let mut wakes = Wakes::default();
                 source.prepare_wait(&mut wakes);
                 let found = progress();
                 if found.is_none() && !self.overdue(deadline) {
                     let since = self.now();
-                    self.ops.sleep(&wakes, &turn);
+                    self.ops.sleep(&wakes, &wait);
                     // More events usually follow the first, so it polls for a while before it sleeps again.
                     // Two threads that slept after each piece of a long exchange would spend most of it waking each
                     // other.
-                    turn.began = self.now();
-                    slept = slept.max(turn.began.since(since));
+                    wait.began = self.now();
+                    slept = slept.max(wait.began.since(since));
                 }
                 drop(wakes);
                 if found.is_some() {
@@ -310,22 +313,22 @@ impl Host {
                 }
                 true
             } else {
-                self.ops.relax(&mut turn)
+                self.ops.pause(&mut wait)
             };
             if let Some(found) = progress() {
                 break Some(found);
             }
-            turn.count = turn.count.saturating_add(1);
-            if turn.count == EAGER_POLLS {
-                (turn.began, stirs) = (self.now(), source.stirs());
+            wait.count = wait.count.saturating_add(1);
+            if wait.count == EAGER_POLLS {
+                (wait.began, progress_count) = (self.now(), source.progress_count());
             }
             if (check || slept > Span::ZERO) && self.overdue(deadline) {
                 break None;
             }
         };
         // A wait that ended within its first polls says nothing about sleeping, and has no time to spare.
-        if turn.count > EAGER_POLLS {
-            self.ops.learn(slept);
+        if wait.count > EAGER_POLLS {
+            self.ops.record_sleep(slept);
         }
         found
     }
@@ -342,13 +345,13 @@ impl Host {
         if let Some(found) = attempt() {
             return Some(found);
         }
-        let mut turn = Turn { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: true };
+        let mut wait = WaitLoop { count: 0, began: Time::ZERO, deadline, call, last_poll: 0, polls: true };
         loop {
-            let check = self.ops.relax(&mut turn);
+            let check = self.ops.pause(&mut wait);
             if let Some(found) = attempt() {
                 return Some(found);
             }
-            turn.count = turn.count.saturating_add(1);
+            wait.count = wait.count.saturating_add(1);
             if check && self.overdue(deadline) {
                 return None;
             }
@@ -356,6 +359,6 @@ impl Host {
     }
 
     fn overdue(&self, deadline: Option<Time>) -> bool {
-        deadline.is_some_and(|d| self.now() >= d) || self.ops.ending()
+        deadline.is_some_and(|d| self.now() >= d) || self.ops.is_ending()
     }
 }

@@ -18,7 +18,7 @@ pub fn line(text: &str) -> String {
 #[must_use]
 pub fn limited(text: &str, most: usize) -> Cow<'_, str> {
     // Most texts are short and plain. The number of bytes is at least that of characters.
-    match text.len() <= most && !text.contains(acts) {
+    match text.len() <= most && !text.contains(is_terminal_control) {
         true => Cow::Borrowed(text),
         false => Cow::Owned(escaped(text, most, |_| false)),
     }
@@ -28,7 +28,7 @@ pub fn limited(text: &str, most: usize) -> Cow<'_, str> {
 /// that only set a colour or weight, such as `ESC [ 1 ; 31 m`.
 #[must_use]
 pub fn screen(text: &str, styled: bool) -> Cow<'_, str> {
-    if !text.contains(|letter| acts(letter) && letter != '\n') {
+    if !text.contains(|letter| is_terminal_control(letter) && letter != '\n') {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -61,7 +61,11 @@ fn escaped(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
             out.push_str("...");
             break;
         }
-        if acts(letter) && !keeps(letter) { out.extend(letter.escape_default()) } else { out.push(letter) }
+        if is_terminal_control(letter) && !keeps(letter) {
+            out.extend(letter.escape_default())
+        } else {
+            out.push(letter)
+        }
     }
     out
 }
@@ -69,7 +73,7 @@ fn escaped(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
 /// Whether a terminal acts on this character instead of showing it: C0 and C1 controls, direction marks, and characters
 /// without a width, which could make different texts appear the same.
 #[must_use]
-pub fn acts(letter: char) -> bool {
+pub fn is_terminal_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_an_end() {
+    fn line_is_cut_at_its_limit() {
         let long = line(&"\x1b".repeat(1 << 20));
         assert!(long.ends_with("...") && long.len() < 8 * LINE_MAX);
         assert_eq!(line(&"x".repeat(LINE_MAX)).len(), LINE_MAX);
@@ -104,7 +108,7 @@ mod tests {
             ["\x1b[8m", "\x1b[2J", "\x1b]0;x\x07", "\x1b", "\x1b[m", "\x1b[1;8m", "\x1bm", "\u{9b}2J", "\r"]
         {
             let shown = screen(evil, true);
-            assert!(!shown.contains(acts), "{shown:?}");
+            assert!(!shown.contains(is_terminal_control), "{shown:?}");
         }
         assert_eq!(screen("\x1b\x1b[1mx\u{85}m", true), "\\u{1b}\x1b[1mx\\u{85}m");
     }

@@ -75,7 +75,7 @@ mod tests {
 
     /// The published test vector of `SplitMix64` for seed 1234567.
     #[test]
-    fn the_sequence_is_the_published_one() {
+    fn sequence_equals_the_published_one() {
         let mut rng = Rng::new(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         for value in expected {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_is_a_permutation_and_every_position_is_equally_likely() {
+    fn shuffle_is_a_permutation_with_equally_likely_positions() {
         let mut counts = [[0u32; 4]; 4];
         let mut rng = Rng::new(1);
         for _ in 0..8000 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_begin_alike_whatever_their_number() {
+    fn shorter_bytes_are_a_prefix_of_longer_ones() {
         let long = Rng::new(3).bytes(100);
         assert!((0..100).all(|len| Rng::new(3).bytes(len) == long[..len]));
     }

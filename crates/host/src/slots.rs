@@ -3,7 +3,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::ahead::fetch_ahead;
+use crate::prefetch::prefetch;
 
 /// The key of a value in a [`SlotTable`]: its slot, and the generation of that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -189,7 +189,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
     /// Removes the value with this key after `take` has moved its content out, unless `take` returns `None`. The rest
     /// of the value is not dropped, which saves checking its fields.
     #[inline(always)]
-    pub fn remove_by<R>(&mut self, key: SlotKey, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
+    pub fn take_with<R>(&mut self, key: SlotKey, take: impl FnOnce(&mut T) -> Option<R>) -> Option<R> {
         let taken = take(self.get_mut(key)?)?;
         std::mem::forget(self.slots[key.slot() as usize].value.take());
         self.set_free(key.slot());
@@ -199,7 +199,7 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
     /// The value in a slot, if there is one.
     #[inline]
     #[must_use]
-    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+    pub fn get_slot_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.value.as_mut()
     }
 
@@ -213,9 +213,9 @@ impl<T, const GENERATIONS: u32, const RESTING: u32> SlotTable<T, GENERATIONS, RE
 
     /// Prefetches all cache lines of a slot.
     #[inline]
-    pub fn fetch_ahead(&self, slot: u32) {
+    pub fn prefetch(&self, slot: u32) {
         let at = self.slots.as_ptr().addr() + slot as usize * size_of::<Slot<T>>();
-        fetch_ahead(at, size_of::<Slot<T>>().div_ceil(64));
+        prefetch(at, size_of::<Slot<T>>().div_ceil(64));
     }
 
     /// All values with their keys, in the order of the slots.
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(table.get_mut(a), None);
         assert_eq!((table.get(b), table[b.slot()], table.key_at(b.slot())), (Some(&'b'), 'b', Some(b)));
         assert_eq!((table.key_at(a.slot()), table.len()), (None, 1));
-        assert_eq!(table.at_mut(a.slot()), None);
+        assert_eq!(table.get_slot_mut(a.slot()), None);
         assert_eq!(table.get(SlotKey::from_number(b.number())), Some(&'b'));
         for nobodys in [0, 1, 7, u64::from(b.generation() + 1) << 32 | 1, 1 << 32 | 2, u64::MAX] {
             assert_eq!(table.get(SlotKey::from_number(nobodys)), None);
@@ -300,21 +300,21 @@ mod tests {
         keys_of_removed_values_are_invalid::<0>();
     }
 
-    /// Goal: `remove_by` drops only what it returns, and a value stays if nothing is taken out. Method: values that
+    /// Goal: `take_with` drops only what it returns, and a value stays if nothing is taken out. Method: values that
     /// count their references.
     #[test]
-    fn remove_by_drops_what_it_returns_and_no_more() {
+    fn take_with_drops_only_what_it_returns() {
         let (mut table, held) = (SlotTable::<_, 3>::default(), Arc::new(()));
         let key = table.insert_with(|| Some(held.clone()));
-        assert_eq!(table.remove_by(key, |_| None::<()>), None);
+        assert_eq!(table.take_with(key, |_| None::<()>), None);
         assert_eq!((Arc::strong_count(&held), table.key_at(0)), (2, Some(key)));
-        drop(table.remove_by(key, Option::take).expect("there"));
+        drop(table.take_with(key, Option::take).expect("there"));
         assert_eq!((Arc::strong_count(&held), table.key_at(0)), (1, None));
-        assert!(table.remove_by(key, Option::take).is_none(), "the key is invalid now");
+        assert!(table.take_with(key, Option::take).is_none(), "the key is invalid now");
     }
 
     #[test]
-    fn generations_begin_again_with_1() {
+    fn generations_restart_at_1() {
         let mut table = SlotTable::<_, 3>::default();
         let generations = (0..5).map(|value| {
             let key = table.insert(value);

@@ -1,47 +1,47 @@
-//! [`Source`]: something to sleep on. [`Wake`] is how it wakes: by a bell, or by a descriptor. [`WaitSet`] combines
-//! several sources.
+//! [`Source`]: something to sleep on. [`Wake`] is how it wakes: by an event count, or by a descriptor. [`WaitSet`]
+//! combines several sources.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::Bell;
+use crate::EventCount;
 
 /// How a source wakes its sleepers.
 #[derive(Debug)]
 pub enum Wake<'a> {
-    /// By a bell, on which a sleeper has been announced.
-    Bell(Ticket<'a>),
+    /// By an event count, at which a waiter is registered.
+    EventCount(Ticket<'a>),
     /// By a descriptor, which is readable as long as there are events.
     Fd(BorrowedFd<'a>),
 }
 
 impl<'a> Wake<'a> {
-    /// By `bell`; announces a sleeper on it.
-    pub fn by(bell: &'a Bell) -> Self {
-        Self::Bell(Ticket::draw(bell))
+    /// By `wakeup`; registers a waiter at it.
+    pub fn by(wakeup: &'a EventCount) -> Self {
+        Self::EventCount(Ticket::draw(wakeup))
     }
 }
 
-/// An announced sleeper of a bell; withdrawn when dropped.
+/// A registered waiter of an event count; removed when dropped.
 #[derive(Debug)]
 pub struct Ticket<'a> {
-    bell: &'a Bell,
+    wakeup: &'a EventCount,
     number: u32,
 }
 
 impl<'a> Ticket<'a> {
-    /// Announces a sleeper ([`Bell::announce`]).
-    pub fn draw(bell: &'a Bell) -> Self {
-        Self { bell, number: bell.announce() }
+    /// Registers a waiter ([`EventCount::prepare_to_wait`]).
+    pub fn draw(wakeup: &'a EventCount) -> Self {
+        Self { wakeup, number: wakeup.prepare_to_wait() }
     }
 
-    /// The bell to sleep on.
-    pub fn bell(&self) -> &'a Bell {
-        self.bell
+    /// The event count to sleep on.
+    pub fn wakeup(&self) -> &'a EventCount {
+        self.wakeup
     }
 
-    /// The ticket number for [`Bell::sleep`].
+    /// The ticket number for [`EventCount::sleep`].
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -49,12 +49,12 @@ impl<'a> Ticket<'a> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.bell.retract();
+        self.wakeup.finish_wait();
     }
 }
 
-/// Something that a wait can sleep on ([`crate::Host::wait`]): a bell, a completion queue, a channel, a descriptor, or
-/// several of them.
+/// Something that a wait can sleep on ([`crate::Host::wait`]): an event count, a completion queue, a channel, a
+/// descriptor, or several of them.
 pub trait Source {
     /// Called by a waiter that has found nothing and is about to sleep: arranges that events from now on wake the
     /// caller, and adds what wakes it to `wakes`. Hardware is armed here (`ibv_req_notify_cq`, `fi_trywait`). The
@@ -64,12 +64,12 @@ pub trait Source {
     /// A counter that changes with any progress that the caller's polls make, even if it only completes part of what
     /// the caller waits for, such as a large message that is read from a socket piece by piece. A wait does not count
     /// as idle while this changes.
-    fn stirs(&self) -> u64 {
+    fn progress_count(&self) -> u64 {
         0
     }
 }
 
-impl Source for Bell {
+impl Source for EventCount {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
         wakes.push(Wake::by(self));
     }
@@ -80,8 +80,8 @@ impl<S: Source + ?Sized> Source for &S {
         S::prepare_wait(self, wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        S::stirs(self)
+    fn progress_count(&self) -> u64 {
+        S::progress_count(self)
     }
 }
 
@@ -90,8 +90,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         S::prepare_wait(self, wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        S::stirs(self)
+    fn progress_count(&self) -> u64 {
+        S::progress_count(self)
     }
 }
 
@@ -101,8 +101,8 @@ impl<A: Source, B: Source> Source for (A, B) {
         self.1.prepare_wait(wakes);
     }
 
-    fn stirs(&self) -> u64 {
-        self.0.stirs().wrapping_add(self.1.stirs())
+    fn progress_count(&self) -> u64 {
+        self.0.progress_count().wrapping_add(self.1.progress_count())
     }
 }
 
@@ -139,10 +139,10 @@ impl<'a> Wakes<'a> {
         self.first.iter().chain(&self.rest)
     }
 
-    /// The ticket of the bell, if nothing else wakes.
-    pub fn sole_bell(&self) -> Option<&Ticket<'a>> {
+    /// The ticket of the event count, if nothing else wakes.
+    pub fn sole_ticket(&self) -> Option<&Ticket<'a>> {
         match &self.first {
-            Some(Wake::Bell(ticket)) if self.rest.is_empty() => Some(ticket),
+            Some(Wake::EventCount(ticket)) if self.rest.is_empty() => Some(ticket),
             _ => None,
         }
     }
@@ -151,8 +151,8 @@ impl<'a> Wakes<'a> {
 /// Several sources combined: a wait on the set ends when any of them has an event. It owns its sources, and is a source
 /// itself.
 ///
-/// A sleep on bells alone, or on descriptors alone, is one system call. With both, a thread of the process sleeps on
-/// the descriptors and notifies the waiter; the thread starts with the first such sleep.
+/// A sleep on event counts alone, or on descriptors alone, is one system call. With both, a thread of the process
+/// sleeps on the descriptors and notifies the waiter; the thread starts with the first such sleep.
 #[derive(Default)]
 pub struct WaitSet {
     sources: Vec<Box<dyn Source + Send + Sync>>,
@@ -181,7 +181,7 @@ impl Source for WaitSet {
         self.sources.iter().for_each(|source| source.prepare_wait(wakes));
     }
 
-    fn stirs(&self) -> u64 {
-        self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.stirs()))
+    fn progress_count(&self) -> u64 {
+        self.sources.iter().fold(0, |sum, source| sum.wrapping_add(source.progress_count()))
     }
 }

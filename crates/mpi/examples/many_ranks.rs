@@ -8,7 +8,7 @@ use datatypes::{Basic, Datatype, Operator};
 use mpi::{Buffer, Collective, Config, LocalKvs, Port, Process};
 use verbs::Buf;
 use verbs::host::Host;
-use verbs::host::world::{self, Factory, World};
+use verbs::host::world::{self, FiberKind, World};
 
 fn rank(host: &Host, kvs: &Arc<LocalKvs>, rank: u32, device: &str) {
     let device = fabric::open(device, host).expect("a device");
@@ -42,14 +42,14 @@ fn main() {
     let device = args.next().unwrap_or_else(|| "model:mt23108-vapi".to_owned());
     let (before, began) = (most_kib(), Instant::now());
     let config =
-        world::Config { seed: 1, factory: Factory::Coroutine, stack: 256 << 10, max_events: u64::MAX };
+        world::Config { seed: 1, fiber_kind: FiberKind::Coroutine, stack: 256 << 10, max_events: u64::MAX };
     let mut world = World::new(config);
     let kvs = LocalKvs::new(ranks);
     for number in 0..ranks {
         let name = format!("rank-{number}");
-        let node = world.node(&name);
+        let node = world.add_node(&name);
         let (host, kvs, device) = (node.host(), kvs.clone(), device.clone());
-        world.rank(&name, &[&node], move || rank(&host, &kvs, number, &device)).expect("a rank");
+        world.spawn(&name, &[&node], move || rank(&host, &kvs, number, &device)).expect("a fiber");
     }
     let ended = world.run().expect("it ends");
     let each = (most_kib() - before) as f64 / f64::from(ranks);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::Key;
-use host::{Bell, Host, Lock};
+use host::{EventCount, Host, Lock};
 
 use crate::error::{Class, Error, Result};
 
@@ -50,7 +50,7 @@ pub struct LocalKvs {
     size: u32,
     number: u64,
     pairs: Lock<Pairs>,
-    bell: Bell,
+    wakeup: EventCount,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl LocalKvs {
     /// Creates a key-value space as [`LocalKvs::new`] does, for one of several jobs of a simulated world: each job needs a
     /// different number, since keys derive from it.
     pub fn with_job_number(size: u32, number: u64) -> Arc<Self> {
-        Arc::new(Self { size, number, pairs: Lock::default(), bell: Bell::new() })
+        Arc::new(Self { size, number, pairs: Lock::default(), wakeup: EventCount::new() })
     }
 
     /// The bootstrap of rank `rank`, which runs on `host`.
@@ -127,14 +127,14 @@ impl Bootstrap for LocalBootstrap {
                 let arrived = std::mem::take(&mut pairs.arrived);
                 pairs.fences += 1;
                 drop(pairs);
-                arrived.iter().for_each(|host| host.ring(&kvs.bell));
+                arrived.iter().for_each(|host| host.notify(&kvs.wakeup));
                 return Ok(());
             }
             pairs.fences
         };
         let passed = || (kvs.pairs.lock(&self.host).fences > mine).then_some(());
         let ended = || Error::new(Class::OTHER, "the world ended during a fence");
-        self.host.wait("Bootstrap::fence", &kvs.bell, None, passed).ok_or_else(ended)
+        self.host.wait("Bootstrap::fence", &kvs.wakeup, None, passed).ok_or_else(ended)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use host::{Bell, Held, Host, Lock, Source, Span, Time, WaitSet, Wakes, mix};
+use host::{EventCount, Host, Lock, LockGuard, Source, Span, Time, WaitSet, Wakes, mix};
 
 use crate::bootstrap::Bootstrap;
 use crate::coll::check::CHECK_INTERVALS;
@@ -39,10 +39,10 @@ struct Inner {
     bootstrap: BootstrapHandle,
     tuning: Tuning,
     one_sided: OneSided,
-    /// All event sources: the devices, and the bell.
+    /// All event sources: the devices, and the event count.
     sources: WaitSet,
     /// Notified by a thread whose progress completed an operation for which another may wait.
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     /// Threads that sleep, or are about to.
     waiting: AtomicU32,
     /// The next serial number for a communicator that this process names.
@@ -86,9 +86,9 @@ impl Core {
         portals: Option<Portals>,
         (tuning, one_sided): (Tuning, OneSided),
     ) -> Self {
-        let bell = Arc::new(Bell::new());
+        let wakeup = Arc::new(EventCount::new());
         let mut sources = WaitSet::new();
-        sources.add(bell.clone());
+        sources.add(wakeup.clone());
         for nic in transport.nics() {
             sources.add(nic.shared.cq.clone());
             sources.add(nic.shared.cm.clone());
@@ -96,7 +96,7 @@ impl Core {
         if let Some(portals) = &portals {
             sources.add(portals.source().clone());
         }
-        let engine = Lock::in_turn(Engine::new(host, bootstrap.rank(), transport, portals));
+        let engine = Lock::fair(Engine::new(host, bootstrap.rank(), transport, portals));
         Self(Arc::new(Inner {
             host: host.clone(),
             engine,
@@ -106,7 +106,7 @@ impl Core {
             tuning,
             one_sided,
             sources,
-            bell,
+            wakeup,
             waiting: AtomicU32::new(0),
             serial: AtomicU32::new(FIRST_SERIAL),
             next_id: AtomicU64::new(0),
@@ -168,7 +168,7 @@ impl Core {
     }
 
     /// The table of requests that are more than an operation.
-    pub(crate) fn specials(&self) -> Held<'_, Table<Special>> {
+    pub(crate) fn specials(&self) -> LockGuard<'_, Table<Special>> {
         self.hold(&self.0.specials)
     }
 
@@ -185,7 +185,7 @@ impl Core {
 
     /// Locks a lock of this process.
     #[inline(always)]
-    pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> Held<'a, T> {
+    pub(crate) fn hold<'a, T>(&'a self, lock: &'a Lock<T>) -> LockGuard<'a, T> {
         lock.lock(&self.0.host)
     }
 
@@ -197,14 +197,14 @@ impl Core {
             (act(&mut engine), engine.take_completed())
         };
         if has_completed && self.0.waiting.load(Ordering::SeqCst) > 0 {
-            self.0.host.ring(&self.0.bell);
+            self.0.host.notify(&self.0.wakeup);
         }
         done
     }
 
     /// Makes progress, and calls `check` once.
     pub(crate) fn test<T>(&self, check: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
-        self.0.host.glance();
+        self.0.host.charge_poll();
         self.with(|engine| {
             engine.progress(false);
             check(engine)
@@ -370,7 +370,7 @@ impl Core {
         mut step: impl FnMut(&mut Engine, bool) -> Option<T>,
     ) -> Option<T> {
         let sources = Sources { all: &self.0.sources, armed: Cell::new(false) };
-        // In virtual time no thread sleeps, but a paused one polls again when the bell is notified.
+        // In virtual time no thread sleeps, but a paused one polls again when the event count is notified.
         let mut waits = self.0.host.node().map(|_| Waits::new(&self.0.waiting));
         self.0.host.wait(call, &sources, deadline, || {
             let is_last = sources.armed.take();
@@ -383,7 +383,7 @@ impl Core {
                 (step(&mut engine, !is_last), engine.take_completed())
             };
             if has_completed && self.0.waiting.load(Ordering::SeqCst) > u32::from(waits.is_some()) {
-                self.0.host.ring(&self.0.bell);
+                self.0.host.notify(&self.0.wakeup);
             }
             found
         })
@@ -408,8 +408,8 @@ impl Source for Sources<'_> {
         self.armed.set(true);
     }
 
-    fn stirs(&self) -> u64 {
-        self.all.stirs()
+    fn progress_count(&self) -> u64 {
+        self.all.progress_count()
     }
 }
 

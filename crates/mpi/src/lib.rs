@@ -21,7 +21,7 @@
 //! | [`Gauge`], [`Limits`], [`ToolEvent`] | measurements, settings and events for tools |
 //!
 //! A message takes this way: `Comm` checks the arguments, the engine chooses the protocol and matches messages with receives, and
-//! a connection of [`transport`] carries the bytes. PeerTag [`MatchEngine::Portals`] the crate [`portals`] does the last two.
+//! a connection of [`transport`] carries the bytes. With [`MatchEngine::Portals`] the crate [`portals`] does the last two.
 //!
 //! # Example
 //!
@@ -31,7 +31,7 @@
 //! use std::net::Ipv4Addr;
 //! use std::sync::Arc;
 //! use datatypes::{Basic, Datatype, Operator};
-//! use mpi::{LocalKvs, Buffer, Collective, Config, Port, Process, Result, PeerTag};
+//! use mpi::{Buffer, Collective, Config, LocalKvs, PeerTag, Port, Process, Result};
 //! use verbs::{Buf, host};
 //!
 //! fn run(host: &host::Host, kvs: &Arc<LocalKvs>, rank: u32) -> Result<()> {

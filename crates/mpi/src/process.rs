@@ -53,7 +53,7 @@ pub struct Config {
     /// Addresses of this host, at most six; more are ignored. Ports whose address is `0.0.0.0` or `::` listen at each address.
     pub addresses: Vec<IpAddr>,
     /// Whether the processes of this host outnumber its cores, if that is known. If so, waiting threads yield their cores
-    /// immediately; if not, they spin for longer ([`Host::expect_crowd`]), since a polling thread does a NIC's work itself. Ignored
+    /// immediately; if not, they spin for longer ([`Host::set_oversubscribed`]), since a polling thread does a NIC's work itself. Ignored
     /// with [`MatchEngine::Portals`], since the thread of its NIC needs cores, too.
     pub oversubscribed: Option<bool>,
     /// The layer that carries messages; the same for all processes of a job.
@@ -91,7 +91,7 @@ impl Process {
             ));
         }
         let oversubscribed = config.oversubscribed.filter(|_| config.match_engine == MatchEngine::Verbs);
-        oversubscribed.into_iter().for_each(|oversubscribed| host.expect_crowd(oversubscribed));
+        oversubscribed.into_iter().for_each(|oversubscribed| host.set_oversubscribed(oversubscribed));
         config.tuning.publish(&*bootstrap, &config.ports)?;
         let here = (&*config.node, &*config.addresses, config.fast_path);
         let transport = Transport::new(host, &config.ports, here, bootstrap.clone())?;

@@ -669,7 +669,7 @@ fn disconnecting_waits(process: &Process) {
         assert!(request.test().is_some(), "it has not waited");
     } else {
         let host = process.host();
-        host.wait("nothing", &verbs::host::Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+        host.wait("nothing", &verbs::host::EventCount::new(), host.after(Span::from_ms(20)), || None::<()>);
         assert_eq!(receive(&comm, 100, with(0, 3)).0, bytes);
         comm.disconnect().expect("all is over");
     }
@@ -1112,7 +1112,7 @@ fn everybody_asks_those_below(process: &Process) {
 
 #[test]
 fn threads_and_coroutines_give_the_same_world() {
-    use verbs::host::world::Factory;
-    let run = |factory| Play { factory, ..Play::new(4) }.run(whoever_sends_is_received_from);
-    assert_eq!(run(Factory::Coroutine), run(Factory::Thread));
+    use verbs::host::world::FiberKind;
+    let run = |fiber_kind| Play { fiber_kind, ..Play::new(4) }.run(whoever_sends_is_received_from);
+    assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread));
 }

@@ -16,13 +16,13 @@ use mpi::{
 };
 use support::{Dice, buffer, each_seed, pattern, receive, send, with};
 use verbs::host::world::{self, Ended, World};
-use verbs::host::{Bell, Host, Lock, Span, Task};
+use verbs::host::{EventCount, Host, Lock, Span, Task};
 
 /// A pipe between two processes, for [`Comm::join`].
 #[derive(Default)]
 struct Pipe {
     queues: Lock<[VecDeque<Vec<u8>>; 2]>,
-    bells: [Bell; 2],
+    wakeups: [EventCount; 2],
     hosts: Lock<[Option<Host>; 2]>,
 }
 
@@ -45,7 +45,7 @@ impl Bridge for PipeEnd {
         let other = 1 - self.side;
         self.pipe.queues.lock(&self.host)[other].push_back(bytes.to_vec());
         if let Some(host) = &self.pipe.hosts.lock(&self.host)[other] {
-            host.ring(&self.pipe.bells[other]);
+            host.notify(&self.pipe.wakeups[other]);
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Bridge for PipeEnd {
 
     fn receive(&mut self, _: usize) -> Result<Vec<u8>> {
         let next = || self.pipe.queues.lock(&self.host)[self.side].pop_front();
-        let came = self.host.wait("Bridge::receive", &self.pipe.bells[self.side], None, next);
+        let came = self.host.wait("Bridge::receive", &self.pipe.wakeups[self.side], None, next);
         came.ok_or_else(|| Error::new(Class::PORT, "the world ended"))
     }
 }
@@ -156,12 +156,12 @@ fn pipes(hosts: &[Host]) -> Vec<Vec<PipeEnd>> {
 /// Runs processes in virtual time, each on its own machine.
 fn in_a_world(way: Way, seed: u64, bodies: &[Body]) -> Ended {
     let mut world = World::new(world::Config { seed, stack: 1 << 20, ..world::Config::default() });
-    let nodes: Vec<_> = (0..bodies.len()).map(|me| world.node(&format!("node-{me}"))).collect();
+    let nodes: Vec<_> = (0..bodies.len()).map(|me| world.add_node(&format!("node-{me}"))).collect();
     let hosts: Vec<Host> = nodes.iter().map(|node| node.host()).collect();
     for (me, ((body, ends), host)) in bodies.iter().zip(pipes(&hosts)).zip(hosts).enumerate() {
         let body = *body;
         let run = move || live(way, me, &host, seed, ends, body);
-        world.rank(&format!("process-{me}"), &[&nodes[me]], run).expect("a rank");
+        world.spawn(&format!("process-{me}"), &[&nodes[me]], run).expect("a fiber");
     }
     world.run().unwrap_or_else(|failure| panic!("{way:?}, seed {seed}: {failure}"))
 }

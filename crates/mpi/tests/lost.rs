@@ -219,7 +219,7 @@ fn what_waits_for_a_lost_process_fails() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let kvs = mpi::LocalKvs::new(3);
     for rank in 0..3 {
-        let node = world.node("node");
+        let node = world.add_node("node");
         let (host, kvs) = (node.host(), kvs.clone());
         let body = move || {
             let device = fabric::open("model:mt23108-vapi", &host).expect("a card");
@@ -239,7 +239,7 @@ fn what_waits_for_a_lost_process_fails() {
             }
             survivors(&process);
         };
-        world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
+        world.spawn(&format!("rank-{rank}"), &[&node], body).expect("a fiber");
     }
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
@@ -252,7 +252,7 @@ fn locks_of_a_lost_process_are_not_waited_for() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
     let kvs = mpi::LocalKvs::new(3);
     for rank in 0..3 {
-        let node = world.node("node");
+        let node = world.add_node("node");
         let (host, kvs) = (node.host(), kvs.clone());
         let body = move || {
             let device = fabric::open("model:mt23108-vapi", &host).expect("a card");
@@ -278,7 +278,7 @@ fn locks_of_a_lost_process_are_not_waited_for() {
             assert_eq!(refused.class, Class::PROC_ABORTED, "{refused}");
             assert_eq!(window.free().expect_err("not with all").class, Class::PROC_ABORTED);
         };
-        world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
+        world.spawn(&format!("rank-{rank}"), &[&node], body).expect("a fiber");
     }
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -3,8 +3,10 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Chore, Host, Wake};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use host::{Host, ProgressHook, Wake};
+use verbs::provider::{
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast,
+};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Result, SrqInit, WriteOrder};
 
 use crate::api::channel::ChannelInner;
@@ -30,7 +32,7 @@ use nic_util::sg_list::SGE_MAX;
 /// [`verbs::Error::System`] if descriptors or a thread cannot be created; [`verbs::Error::Address`] for an address
 /// that this host does not have.
 pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
-    let fork_guard = ForkGuard::here()?;
+    let fork_guard = ForkGuard::current()?;
     uaccess::prepare();
     config.bind.map_or(Ok(()), check_local_addr)?;
     // Without random numbers no memory can be registered, so the device is not opened.
@@ -40,8 +42,8 @@ pub fn open(host: &Host, config: &IwarpConfig) -> Result<verbs::Device> {
     let attr = attributes(dm_size, files, config);
     let inner = Arc::new(DeviceInner::new(DeviceShared::new(host, fork_guard, config)?, attr));
     nic::start(&inner)?;
-    let chore: Arc<dyn Chore> = inner.clone();
-    host.add_chore(Arc::downgrade(&chore));
+    let hook: Arc<dyn ProgressHook> = inner.clone();
+    host.add_progress_hook(Arc::downgrade(&hook));
     let name = config.bind.map_or_else(|| "iwarp".to_owned(), |ip| format!("iwarp@{ip}"));
     Ok(verbs::Device::new(Arc::new(IwarpDevice { inner, name })))
 }
@@ -69,7 +71,7 @@ fn attributes(dm_size: u64, files: Option<u64>, config: &IwarpConfig) -> DeviceA
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
-        write_ring: true,
+        write_notify: true,
         maps_peers: false,
         link_rate: None,
         port_addrs: config.bind.into_iter().collect(),
@@ -129,7 +131,7 @@ impl DeviceOps for IwarpDevice {
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.inner.shared.fork_guard.check()?;
         let Some(channel) = channel else { return Ok(Arc::new(CqInner::create(&self.inner, cqe, None)?)) };
-        let channel: Arc<ChannelInner> = own(channel.clone(), "the completion channel")?;
+        let channel: Arc<ChannelInner> = downcast(channel.clone(), "the completion channel")?;
         let cq = Arc::new(CqInner::create(&self.inner, cqe, Some(channel.cq_events().clone()))?);
         channel.attach(&cq);
         Ok(cq)
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn dereg_does_not_wait_for_unused_queue_pairs() {
         let device = open(&host::real::host(), &IwarpConfig::default()).expect("a device");
-        let ops: Arc<IwarpDevice> = own(device.ops().clone(), "the device").expect("ours");
+        let ops: Arc<IwarpDevice> = downcast(device.ops().clone(), "the device").expect("ours");
         let (pd, cq) = (device.alloc_pd().expect("a domain"), device.create_cq(64).expect("a queue"));
         let qps: Vec<_> = (0..3).map(|_| pd.create_qp(&QpInit::new(&cq)).expect("a queue pair")).collect();
         let mr = pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");

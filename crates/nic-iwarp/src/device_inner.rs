@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use host::Chore;
+use host::ProgressHook;
 use verbs::provider::Numbers;
 use verbs::{DeviceAttr, Result};
 
@@ -68,12 +68,12 @@ impl DeviceInner {
     }
 
     pub(crate) fn take_qp_num(&self) -> Result<u32> {
-        unpoisoned(&self.qp_nums).take()
+        unpoisoned(&self.qp_nums).alloc()
     }
 
     /// Frees a number that was not used for a queue pair.
     pub(crate) fn free_qp_num(&self, num: u32) {
-        unpoisoned(&self.qp_nums).give(num);
+        unpoisoned(&self.qp_nums).free(num);
     }
 
     pub(crate) fn register_qp(&self, qp: &Arc<QpInner>) {
@@ -85,7 +85,7 @@ impl DeviceInner {
         self.remove_connected(&[num]);
         self.shared.reactor.cancel_timers(num);
         self.shared.visited.lock().remove(&num);
-        unpoisoned(&self.qp_nums).give(num);
+        unpoisoned(&self.qp_nums).free(num);
     }
 
     pub(crate) fn qp(&self, num: u32) -> Option<Arc<QpInner>> {
@@ -132,8 +132,8 @@ impl DeviceInner {
     /// call.
     pub(crate) fn wait_for_lock_holders(&self) {
         let taken = std::iter::from_fn(|| self.shared.visited.lock().pop_first().map(|num| num as usize));
-        let erase = |num| self.qp(num as u32).map(|qp| qp.queues.mark.erase()).is_some();
-        let round = self.grace_periods.begin(taken, erase);
+        let clear = |num| self.qp(num as u32).map(|qp| qp.queues.mark.clear()).is_some();
+        let round = self.grace_periods.begin(taken, clear);
         // No fence is needed: each queue pair has a lock. A holder before our turn has left; a later holder sees that
         // the mark is erased and the tag is invalid. In the end every lock can be taken; a queue pair that no longer
         // exists has no connection.
@@ -166,10 +166,10 @@ impl DeviceInner {
     }
 }
 
-impl Chore for DeviceInner {
+impl ProgressHook for DeviceInner {
     /// Drives the connections, because a program that polls memory waits for their data.
-    fn turn(&self) {
-        if self.shared.fork_guard.is_elsewhere() {
+    fn progress(&self) {
+        if self.shared.fork_guard.is_forked() {
             return;
         }
         let Some(mut connected) = self.connected.try_lock() else { return };
@@ -201,8 +201,8 @@ impl Chore for DeviceInner {
 impl Drop for DeviceInner {
     /// Stops the thread and waits for its end, unless the caller is the thread itself.
     fn drop(&mut self) {
-        if !self.shared.fork_guard.is_elsewhere() {
-            self.thread.stop(&self.shared.reactor.ear);
+        if !self.shared.fork_guard.is_forked() {
+            self.thread.stop(&self.shared.reactor.epoll_set);
         }
     }
 }

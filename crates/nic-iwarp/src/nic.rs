@@ -32,23 +32,23 @@ pub(crate) fn start(device: &Arc<DeviceInner>) -> Result<()> {
 fn run(shared: &DeviceShared, device: &Weak<DeviceInner>) {
     let (mut state, mut spin_policy) = (ThreadState::default(), SpinPolicy::default());
     let (mut pause, mut awake_until) = (None, None);
-    let (ear, host) = (&shared.reactor.ear, &shared.host);
+    let (epoll_set, host) = (&shared.reactor.epoll_set, &shared.host);
     let mut events = Vec::with_capacity(64);
-    while !ear.is_stopping() {
+    while !epoll_set.is_stopping() {
         let is_awake = || awake_until.is_some_and(|until| host.now() < until);
         let mut any = false;
         while !any && is_awake() {
-            any = ear.sleep(&mut events, Some(Span::ZERO));
+            any = epoll_set.sleep(&mut events, Some(Span::ZERO));
         }
         if !any {
-            ear.sleep(&mut events, pause);
+            epoll_set.sleep(&mut events, pause);
         }
-        if ear.is_stopping() {
+        if epoll_set.is_stopping() {
             return;
         }
         let Some(device) = device.upgrade() else { return };
         let (began, woken) = (host.now(), shared.wake_count());
-        device.thread.is_me();
+        device.thread.set_current();
         for event in &events {
             state.on_event(&device, &decode(event));
         }
@@ -177,7 +177,7 @@ impl ThreadState {
         let listeners = handshake::resume_listeners(device, now);
         let check_keepalives = self.check_keepalives(device, now);
         let lingering = shared.lingering().expire(now);
-        let heap_trim = shared.heap_trim.give_back(now);
+        let heap_trim = shared.heap_trim.trim_when_quiet(now);
         [self.watch.due, timers, attempts, listeners, check_keepalives, lingering, heap_trim]
             .into_iter()
             .flatten()
@@ -246,16 +246,16 @@ mod tests {
     /// waiter and without.
     #[test]
     fn wake_count_counts_woken_waiters() {
-        let fork_guard = nic_util::fork::ForkGuard::here().expect("handlers");
+        let fork_guard = nic_util::fork::ForkGuard::current().expect("handlers");
         let config = IwarpConfig::default();
         let shared =
             Arc::new(DeviceShared::new(&host::real::host(), fork_guard, &config).expect("descriptors"));
         let ring = crate::queues::completions::Completions::new(&shared, 0, 16, None);
         ring.wake();
         assert_eq!(shared.wake_count(), 0, "no thread sleeps");
-        ring.bell().announce();
+        ring.wakeup().prepare_to_wait();
         ring.wake();
-        ring.bell().retract();
+        ring.wakeup().finish_wait();
         ring.wake();
         assert_eq!(shared.wake_count(), 1);
     }

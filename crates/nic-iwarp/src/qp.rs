@@ -9,7 +9,7 @@ use crate::connection::qp_conn::QpConn;
 use crate::queues::qp_queues::{QpParams, QpQueues};
 use crate::shared::DeviceShared;
 use crate::wake::ready::Driver;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::combining_lock::CombiningLock;
 
 /// A queue pair.
@@ -21,7 +21,7 @@ pub(crate) struct QpInner {
 impl QpInner {
     pub(crate) fn new(shared: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
         let queues = QpQueues::new(shared, params)?;
-        shared.heap_trim.rise(queue(queues.entries()));
+        shared.heap_trim.count_allocated(queue_size(queues.entries()));
         Ok(Self { queues, lock: CombiningLock::new(QpConn::default()) })
     }
 
@@ -106,6 +106,6 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.queues.shared.count_freed(queue(self.queues.entries()));
+        self.queues.shared.count_freed(queue_size(self.queues.entries()));
     }
 }

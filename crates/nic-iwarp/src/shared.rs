@@ -15,8 +15,8 @@ use crate::tcp::outbox::StagingPool;
 use crate::wake::linger::Lingering;
 use crate::wake::reactor::Reactor;
 use crate::wake::ready::{ROUND_ROBIN_MAX, ReadySet};
-use nic_util::events::Events;
-use nic_util::fork::{Fd, ForkGuard};
+use nic_util::events::EventQueue;
+use nic_util::fork::{ForkGuard, ForkSafeFd};
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::{Spin, unpoisoned};
 
@@ -33,7 +33,7 @@ pub(crate) struct DeviceShared {
     lingering: Lingering,
     /// Number of connections.
     connections: AtomicUsize,
-    pub(crate) events: Events<AsyncEvent>,
+    pub(crate) events: EventQueue<AsyncEvent>,
     /// Completion queues that overran, whose queue pairs the NIC thread must fail.
     overrun_cqs: Mutex<Vec<u32>>,
     /// How often a sleeping thread was woken.
@@ -59,7 +59,7 @@ impl DeviceShared {
             heap_trim: HeapTrim::default(),
             lingering: Lingering::default(),
             connections: AtomicUsize::new(0),
-            events: Events::asynchronous()?,
+            events: EventQueue::asynchronous()?,
             overrun_cqs: Mutex::default(),
             wake_count: AtomicU32::new(0),
             ended: Mutex::default(),
@@ -106,14 +106,14 @@ impl DeviceShared {
 
     /// Records that an object with this many bytes of malloc(3) memory was freed.
     pub(crate) fn count_freed(&self, bytes: usize) {
-        if !self.fork_guard.is_elsewhere() && self.heap_trim.fall(bytes) {
+        if !self.fork_guard.is_forked() && self.heap_trim.count_freed(bytes) {
             self.reactor.wake();
         }
     }
 
     /// Records that large queues were freed: the NIC thread checks whether memory can be returned to the system.
     pub(crate) fn on_memory_freed(&self) {
-        self.heap_trim.ebb();
+        self.heap_trim.request_trim();
         self.reactor.wake();
     }
 
@@ -135,7 +135,7 @@ impl DeviceShared {
     }
 
     /// Closes a connection such that the peer receives the last bytes.
-    pub(crate) fn linger(&self, socket: Fd, rest: Vec<u8>) {
+    pub(crate) fn linger(&self, socket: ForkSafeFd, rest: Vec<u8>) {
         self.lingering.add(&self.reactor, socket, rest, self.host.now());
     }
 
@@ -158,7 +158,7 @@ mod tests {
     /// Goal: events caused by peers do not pile up if nobody reads them. Method: more events than the limit.
     #[test]
     fn unread_async_events_are_bounded() {
-        let fork_guard = ForkGuard::here().expect("handlers");
+        let fork_guard = ForkGuard::current().expect("handlers");
         let shared =
             DeviceShared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors");
         for qp_num in 0..ASYNC_EVENTS_MAX as u32 + 100 {

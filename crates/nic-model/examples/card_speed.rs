@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use nic_model::Config;
 use verbs::host::world::{self, World};
-use verbs::host::{Bell, Host, Span};
+use verbs::host::{EventCount, Host, Span};
 use verbs::{
     Access, Buf, CmEvent, ConnParam, Cq, Device, MemoryKind, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr,
     SendOp, SendWr, Wc,
@@ -153,7 +153,7 @@ struct Job {
 
 fn run(config: &Config, job: Job) -> (f64, u64) {
     let mut world = World::new(world::Config::default());
-    let nodes = [world.node("a"), world.node("b")];
+    let nodes = [world.add_node("a"), world.add_node("b")];
     let results = Arc::new(Mutex::new(Vec::new()));
     for (i, node) in nodes.iter().enumerate() {
         let (host, config, results) = (node.host(), config.clone(), results.clone());
@@ -164,9 +164,9 @@ fn run(config: &Config, job: Job) -> (f64, u64) {
             results.lock().expect("no panic").push(result);
             // All objects stay until the peer has finished, too.
             let until = host.after(Span::from_secs(2));
-            host.wait("the end", &Bell::new(), until, || None::<()>);
+            host.wait("the end", &EventCount::new(), until, || None::<()>);
         };
-        world.rank(&format!("rank {i}"), &[node], body).expect("a rank");
+        world.spawn(&format!("rank {i}"), &[node], body).expect("a fiber");
     }
     let ended = world.run().unwrap_or_else(|failure| panic!("{failure}"));
     let results = results.lock().expect("no panic").clone();

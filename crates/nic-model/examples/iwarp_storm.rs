@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use host::world::Factory;
+use host::world::FiberKind;
 
 fn main() {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "1000".to_owned());
@@ -20,7 +20,7 @@ fn main() {
         None => (1, number(&argument) + 1),
     };
     if to == from + 1 {
-        println!("{:#?}", iwarp_storm::run(from, Factory::Coroutine));
+        println!("{:#?}", iwarp_storm::run(from, FiberKind::Coroutine));
     }
     let (next, failed, events) = (AtomicU64::new(from), AtomicU64::new(0), AtomicU64::new(0));
     let endings = Mutex::new(BTreeMap::<String, u64>::new());

@@ -7,7 +7,7 @@ mod rails;
 use std::process::ExitCode;
 
 use rails::Load;
-use verbs::host::world::Factory;
+use verbs::host::world::FiberKind;
 
 fn main() -> ExitCode {
     let seed =
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let (load, word) = if shared { (Load::Shared, " shared") } else { (Load::Traffic, "") };
     let (mut failed, mut lost, count) = (0, 0, seeds.clone().count());
     for seed in seeds {
-        match rails::storm(seed, load, Factory::Coroutine) {
+        match rails::storm(seed, load, FiberKind::Coroutine) {
             Ok((_, rails)) => lost += u32::from(rails > 0),
             Err(why) => {
                 failed += 1;

@@ -85,7 +85,8 @@ pub fn open(host: &Host, config: &Config) -> Result<Device> {
 
 /// Whether this is the first card opened on a machine: its file determines the machine's processor.
 fn is_first(node: &Node) -> bool {
-    let known =
-        node.timeline().shared("machines with a card", || Arc::new(Mutex::<BTreeSet<usize>>::default()));
+    let known = node
+        .timeline()
+        .shared_object("machines with a card", || Arc::new(Mutex::<BTreeSet<usize>>::default()));
     known.lock().unwrap_or_else(PoisonError::into_inner).insert(node.index())
 }

@@ -8,13 +8,13 @@
 //!
 //! ```
 //! use host::world::{Config, World};
-//! use nic_model::stream::{Way, connect};
+//! use nic_model::stream::{Direction, connect};
 //!
 //! let mut world = World::new(Config::default());
-//! let (here, there) = (world.node("here"), world.node("there"));
-//! let (a, b) = connect(&here, &there, [Way::default(); 2], 1);
-//! world.rank("writer", &[&here], move || assert_eq!(a.send(b"hello"), Ok(5)))?;
-//! world.rank("reader", &[&there], move || {
+//! let (here, there) = (world.add_node("here"), world.add_node("there"));
+//! let (a, b) = connect(&here, &there, [Direction::default(); 2], 1);
+//! world.spawn("writer", &[&here], move || assert_eq!(a.send(b"hello"), Ok(5)))?;
+//! world.spawn("reader", &[&there], move || {
 //!     let mut bytes = [0; 5];
 //!     let some = b.node().host().poll("read", None, || b.receive(&mut bytes).transpose());
 //!     assert!(matches!(some, Some(Ok(1..=5))));
@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use host::world::{Actor, ActorId, Node, Timeline};
+use host::world::{EventHandler, HandlerId, Node, Timeline};
 use host::{Rng, Span, Time};
 
 /// One direction of a stream.
@@ -132,7 +132,7 @@ struct StreamState {
 struct Wire {
     timeline: Timeline,
     nodes: [Node; 2],
-    id: OnceLock<ActorId>,
+    id: OnceLock<HandlerId>,
     state: Mutex<StreamState>,
 }
 
@@ -156,7 +156,7 @@ pub fn connect(a: &Node, b: &Node, directions: [Direction; 2], seed: u64) -> (St
     let nodes = [a.clone(), b.clone()];
     let wire = Arc::new(Wire { timeline, nodes, id: OnceLock::new(), state: Mutex::new(state) });
     // This is the only call.
-    let _ = wire.id.set(wire.timeline.add_actor(wire.clone()));
+    let _ = wire.id.set(wire.timeline.add_handler(wire.clone()));
     (Stream { wire: wire.clone(), end: 0 }, Stream { wire, end: 1 })
 }
 
@@ -245,7 +245,7 @@ impl Wire {
 
     fn schedule(&self, at: Time, kind: u64, flow: usize) {
         if let Some(&id) = self.id.get() {
-            self.timeline.at(at, id, kind | flow as u64);
+            self.timeline.schedule(at, id, kind | flow as u64);
         }
     }
 
@@ -315,8 +315,8 @@ impl Wire {
     }
 }
 
-impl Actor for Wire {
-    fn event(&self, now: Time, token: u64) {
+impl EventHandler for Wire {
+    fn on_event(&self, now: Time, token: u64) {
         let (kind, number) = (token & ARRIVE, (token & 1) as usize);
         let mut state = self.lock();
         if state.reset {
@@ -342,12 +342,12 @@ mod tests {
         flip: Option<(u64, u8)>,
     ) -> (Vec<Vec<u8>>, Result<(), Reset>, Time) {
         let mut world = World::new(Config::default());
-        let (here, there) = (world.node("here"), world.node("there"));
+        let (here, there) = (world.add_node("here"), world.add_node("there"));
         let (a, b) = connect(&here, &there, [direction; 2], 7);
         let read = Arc::new(Mutex::new((Vec::new(), Ok(()))));
         let result = read.clone();
         world
-            .rank("writer", &[&here], move || {
+            .spawn("writer", &[&here], move || {
                 if let Some((ahead, bit)) = flip {
                     a.flip_bit(ahead, bit);
                 }
@@ -362,9 +362,9 @@ mod tests {
                 assert_eq!(all, Some(()));
                 a.shutdown_write();
             })
-            .expect("a rank");
+            .expect("a fiber");
         world
-            .rank("reader", &[&there], move || {
+            .spawn("reader", &[&there], move || {
                 let host = b.node().host();
                 let mut bytes = [0; 4096];
                 loop {
@@ -380,7 +380,7 @@ mod tests {
                     }
                 }
             })
-            .expect("a rank");
+            .expect("a fiber");
         let ended = world.run().expect("it ends");
         let (pieces, end) =
             std::mem::replace(&mut *read.lock().expect("nobody panicked"), (Vec::new(), Ok(())));

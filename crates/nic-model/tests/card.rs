@@ -14,14 +14,14 @@ use verbs::{
 /// Runs a body in one rank that runs on two machines with a card each.
 fn on_two(options: &[(&str, &str)], body: impl FnOnce(&Device, &Device) + Send + 'static) {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("a"), world.node("b"));
+    let (a, b) = (world.add_node("a"), world.add_node("b"));
     let config = Config::new("mt23108-nicmem", options).expect("a machine");
     let hosts = [a.host(), b.host()];
     let run = move || {
         let open = |host: &Host| nic_model::open(host, &config).expect("a card");
         body(&open(&hosts[0]), &open(&hosts[1]));
     };
-    world.rank("driver", &[&a, &b], run).expect("a rank");
+    world.spawn("driver", &[&a, &b], run).expect("a fiber");
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
@@ -271,7 +271,7 @@ fn hole_copies_message_ends_in_the_same_time() {
 #[test]
 fn several_users_share_a_card() {
     let mut world = World::new(world::Config::default());
-    let nodes = [world.node("a"), world.node("b")];
+    let nodes = [world.add_node("a"), world.add_node("b")];
     let config = Config::new("mt23108-nicmem", &[]).expect("a machine");
     let rates = Arc::new(Mutex::new(Vec::new()));
     for user in 0..2 {
@@ -289,7 +289,7 @@ fn several_users_share_a_card() {
             let foreign = other.alloc_pd().expect("a domain").create_qp(&QpInit::new(&first.cq)).map(drop);
             assert!(matches!(foreign, Err(Error::Foreign { .. })), "{foreign:?}");
         };
-        world.rank(&format!("user {user}"), &[&nodes[0], &nodes[1]], body).expect("a rank");
+        world.spawn(&format!("user {user}"), &[&nodes[0], &nodes[1]], body).expect("a fiber");
     }
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
     let sum: f64 = rates.lock().expect("no panic").iter().sum();
@@ -301,7 +301,7 @@ fn several_users_share_a_card() {
 fn cards_of_other_values_cannot_be_reached() {
     for (written, reached) in [("133.0", true), ("133.5", false)] {
         let mut world = World::new(world::Config::default());
-        let (a, b) = (world.node("a"), world.node("b"));
+        let (a, b) = (world.add_node("a"), world.add_node("b"));
         let hosts = [a.host(), b.host()];
         let run = move || {
             let open = |host: &Host, options: &[(&str, &str)]| {
@@ -320,7 +320,7 @@ fn cards_of_other_values_cannot_be_reached() {
                 assert!(matches!(near.get_event(None), Ok(CmEvent::ConnectFailed { .. })));
             }
         };
-        world.rank("driver", &[&a, &b], run).expect("a rank");
+        world.spawn("driver", &[&a, &b], run).expect("a fiber");
         world.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
@@ -378,7 +378,7 @@ fn open_on_a_real_time_host_fails() {
 #[test]
 fn deadlock_ends_with_a_report() {
     let mut world = World::new(world::Config::default());
-    let node = world.node("a");
+    let node = world.add_node("a");
     let (host, config) = (node.host(), Config::new("mt23108-vapi", &[]).expect("a machine"));
     let body = move || {
         let device = nic_model::open(&host, &config).expect("a card");
@@ -391,7 +391,7 @@ fn deadlock_ends_with_a_report() {
             near_end.cq.wait(None).expect("one completion only");
         }
     };
-    world.rank("rank", &[&node], body).expect("a rank");
+    world.spawn("rank", &[&node], body).expect("a fiber");
     let failure = world.run().expect_err("a deadlock").to_string();
     assert!(failure.contains("Cq::wait"), "{failure}");
 }
@@ -401,7 +401,7 @@ fn deadlock_ends_with_a_report() {
 #[test]
 fn rails_reach_only_equal_rails() {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("a"), world.node("b"));
+    let (a, b) = (world.add_node("a"), world.add_node("b"));
     let hosts = [a.host(), b.host()];
     let run = move || {
         let open = |host: &Host, rail: &str| {
@@ -424,6 +424,6 @@ fn rails_reach_only_equal_rails() {
         let beyond = Config::new("connectx-multihca@2", &[]).expect_err("two").to_string();
         assert!(beyond.contains("2 rails"), "{beyond}");
     };
-    world.rank("driver", &[&a, &b], run).expect("a rank");
+    world.spawn("driver", &[&a, &b], run).expect("a fiber");
     world.run().unwrap_or_else(|failure| panic!("{failure}"));
 }

@@ -8,7 +8,7 @@ mod storm;
 mod support;
 
 use support::Play;
-use verbs::host::world::Factory;
+use verbs::host::world::FiberKind;
 
 /// Seeds of each test of the suite for each fault setting.
 const SUITE_SEEDS: u64 = 2;
@@ -38,9 +38,9 @@ fn storms_with_faults_only_end_connections() {
 #[test]
 fn seed_determines_everything() {
     for seed in 1..=6 {
-        let once = storm::run(seed, Factory::Coroutine).expect("it passes");
-        assert_eq!(storm::run(seed, Factory::Coroutine), Ok(once), "seed {seed}");
-        assert_eq!(storm::run(seed, Factory::Thread), Ok(once), "seed {seed}, in threads");
+        let once = storm::run(seed, FiberKind::Coroutine).expect("it passes");
+        assert_eq!(storm::run(seed, FiberKind::Coroutine), Ok(once), "seed {seed}");
+        assert_eq!(storm::run(seed, FiberKind::Thread), Ok(once), "seed {seed}, in threads");
     }
 }
 
@@ -49,7 +49,8 @@ fn seed_determines_everything() {
 fn threads_and_coroutines_give_the_same_worlds() {
     let sample = conformance::all().iter().step_by(9).chain(conformance::threaded());
     for test in sample {
-        let run = |factory| Play { factory, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");
-        assert_eq!(run(Factory::Coroutine), run(Factory::Thread), "{}", test.path());
+        let run =
+            |fiber_kind| Play { fiber_kind, ..Play::new("mt23108-vapi") }.run(test.body).expect("it passes");
+        assert_eq!(run(FiberKind::Coroutine), run(FiberKind::Thread), "{}", test.path());
     }
 }

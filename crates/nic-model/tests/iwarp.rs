@@ -3,7 +3,7 @@
 
 mod iwarp_storm;
 
-use host::world::Factory;
+use host::world::FiberKind;
 
 /// Seeds of a normal run.
 const SEEDS: u64 = 300;
@@ -35,7 +35,7 @@ fn completed_requests_have_arrived() {
 #[test]
 fn threads_and_coroutines_give_the_same_storms() {
     for seed in 1..=12 {
-        let once = iwarp_storm::run(seed, Factory::Coroutine);
-        assert_eq!(once, iwarp_storm::run(seed, Factory::Thread), "seed {seed}");
+        let once = iwarp_storm::run(seed, FiberKind::Coroutine);
+        assert_eq!(once, iwarp_storm::run(seed, FiberKind::Thread), "seed {seed}");
     }
 }

@@ -9,7 +9,7 @@ mod rails_support;
 use conformance::{Body, Fixture};
 use nic_rails::Engine;
 use rails_support::{Load, Pair, storm};
-use verbs::host::world::Factory;
+use verbs::host::world::FiberKind;
 
 /// Seeds of storms.
 const STORM_SEEDS: u64 = 150;
@@ -57,7 +57,7 @@ mod ports {
 fn storms(load: Load) {
     let (mut failed, mut lost) = (Vec::new(), 0);
     for seed in 1..=STORM_SEEDS {
-        match storm(seed, load, Factory::Coroutine) {
+        match storm(seed, load, FiberKind::Coroutine) {
             Ok((_, rails)) => lost += u64::from(rails > 0),
             Err(why) => failed.push(why),
         }
@@ -82,8 +82,8 @@ fn cut_cable_loses_no_shared_receive() {
 #[test]
 fn seed_determines_everything() {
     for (seed, load) in (1..=4).flat_map(|seed| [(seed, Load::Traffic), (seed, Load::Shared)]) {
-        let once = storm(seed, load, Factory::Coroutine).expect("it passes");
-        assert_eq!(storm(seed, load, Factory::Coroutine), Ok(once), "seed {seed}");
-        assert_eq!(storm(seed, load, Factory::Thread), Ok(once), "seed {seed}, in threads");
+        let once = storm(seed, load, FiberKind::Coroutine).expect("it passes");
+        assert_eq!(storm(seed, load, FiberKind::Coroutine), Ok(once), "seed {seed}");
+        assert_eq!(storm(seed, load, FiberKind::Thread), Ok(once), "seed {seed}, in threads");
     }
 }

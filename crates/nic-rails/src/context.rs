@@ -14,7 +14,7 @@ use crate::state::QpStateCell;
 pub(crate) struct QpContext {
     pub(crate) num: u32,
     /// The number that completions carry.
-    pub(crate) known_as: u32,
+    pub(crate) reported_qp_num: u32,
     pub(crate) pd: Arc<PdInner>,
     pub(crate) state: QpStateCell,
     pub(crate) mailbox: Mailbox,
@@ -27,13 +27,13 @@ pub(crate) struct QpContext {
 }
 
 impl QpContext {
-    pub(crate) fn new(pd: &Arc<PdInner>, known_as: Option<u32>) -> Result<Self> {
+    pub(crate) fn new(pd: &Arc<PdInner>, reported_qp_num: Option<u32>) -> Result<Self> {
         let mailbox = Mailbox::new(&pd.pds)?;
-        let num = unpoisoned(&pd.shared.qp_nums).take()?;
-        let scratch = pd.alloc_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).give(num))?;
+        let num = unpoisoned(&pd.shared.qp_nums).alloc()?;
+        let scratch = pd.alloc_scratch().inspect_err(|_| unpoisoned(&pd.shared.qp_nums).free(num))?;
         Ok(Self {
             num,
-            known_as: known_as.unwrap_or(num),
+            reported_qp_num: reported_qp_num.unwrap_or(num),
             pd: pd.clone(),
             state: QpStateCell::new(),
             mailbox,
@@ -69,6 +69,6 @@ impl QpContext {
 impl Drop for QpContext {
     fn drop(&mut self) {
         self.pd.free_scratch(self.scratch);
-        unpoisoned(&self.pd.shared.qp_nums).give(self.num);
+        unpoisoned(&self.pd.shared.qp_nums).free(self.num);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::{ClockKind, Host, Rate};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, downcast};
 use verbs::{AsyncEvent, AtomicCap, Device, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
 use crate::api::channel::ChannelHandle;
@@ -109,7 +109,7 @@ fn attributes(rails: &[Device], config: &RailsConfig) -> Result<DeviceAttr> {
         write_order: WriteOrder::None,
         write_order_dm: WriteOrder::None,
         dm_access: DmAccess::None,
-        write_ring: false,
+        write_notify: false,
         maps_peers: false,
         link_rate: rails.iter().try_fold(Rate(0.0), |a, rail| sum(Some(a), rail)),
         ports: 1,
@@ -143,7 +143,7 @@ impl DeviceOps for RailsDevice {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
+        let channel = channel.map(|channel| downcast(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelHandle>> = channel.transpose()?;
         Ok(CqHandle::create(&self.0, cqe, channel.map(|channel| channel.reports.clone()))?)
     }

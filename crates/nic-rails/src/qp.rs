@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use host::{Held, Lock, Span};
+use host::{Lock, LockGuard, Span};
 use verbs::{AsyncEvent, Error, Qp, QpCap, QpInit, QpState, RecvWr, Result, SendWr, Wc};
 
 use crate::completion::completions::{CompletionSink, Completions};
@@ -26,7 +26,7 @@ pub(crate) struct QpSettings {
     pub(crate) cap: QpCap,
     pub(crate) mtu: Option<u32>,
     pub(crate) signals_all: bool,
-    pub(crate) known_as: Option<u32>,
+    pub(crate) reported_qp_num: Option<u32>,
     pub(crate) send: Arc<Completions>,
     pub(crate) recv: Arc<Completions>,
     pub(crate) srq: Option<Arc<SrqInner>>,
@@ -64,14 +64,14 @@ impl Rnr {
 
 impl QpInner {
     pub(crate) fn new(pd: &Arc<PdInner>, settings: QpSettings) -> Result<Self> {
-        let (shared, QpSettings { cap, mtu, signals_all, known_as, send, recv, srq }) =
+        let (shared, QpSettings { cap, mtu, signals_all, reported_qp_num, send, recv, srq }) =
             (&pd.shared, settings);
         let qp = Self {
             lanes: RwLock::default(),
             receiving: RecvHalf::new(shared, &cap, recv, srq),
             sending: SendHalf::new(shared, &cap, signals_all, send),
             link: Lock::new(Connection::default()),
-            context: QpContext::new(pd, known_as)?,
+            context: QpContext::new(pd, reported_qp_num)?,
             cap,
             mtu,
             drained: AtomicU8::new(0),
@@ -101,7 +101,7 @@ impl QpInner {
             cap,
             sq_sig_all: false,
             mtu: self.mtu,
-            known_as: None,
+            reported_qp_num: None,
         })
     }
 
@@ -168,7 +168,7 @@ impl QpInner {
     }
 
     /// The locked connection. Lock order: the connection, then sends or receives.
-    pub(crate) fn link(&self) -> Held<'_, Connection> {
+    pub(crate) fn link(&self) -> LockGuard<'_, Connection> {
         self.link.lock(&self.shared().host)
     }
 

@@ -8,10 +8,10 @@ mod crowd;
 mod cuts;
 #[path = "rails/links.rs"]
 mod links;
+#[path = "rails/progress_count.rs"]
+mod progress_count;
 #[path = "rails/sockets.rs"]
 mod sockets;
-#[path = "rails/stirs.rs"]
-mod stirs;
 #[path = "../../nic-util/tests/support/mod.rs"]
 mod support;
 

@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub(crate) generation: u32,
     pub(crate) num: u32,
     /// The number that completions report.
-    pub(crate) known_as: u32,
+    pub(crate) reported_qp_num: u32,
     pub(crate) pd: u32,
     /// The part of the queue pair that peers see.
     pub(crate) words: SharedRef<QpShared>,
@@ -62,7 +62,7 @@ impl Connection {
     pub(crate) fn new(
         device: &Arc<DeviceShared>,
         number: QpNumber,
-        known_as: Option<u32>,
+        reported_qp_num: Option<u32>,
         pd: u32,
         words: SharedRef<QpShared>,
     ) -> Self {
@@ -72,7 +72,7 @@ impl Connection {
             index,
             generation,
             num,
-            known_as: known_as.unwrap_or(num),
+            reported_qp_num: reported_qp_num.unwrap_or(num),
             pd,
             words,
             ready: state::word(generation, state::RTS),

@@ -4,7 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::{Bytes, Host, Wake};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::provider::{
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast,
+};
 use verbs::{Access, AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, SrqInit, WriteOrder};
 
 use crate::api::cq::{ChannelHandle, CqHandle};
@@ -41,7 +43,7 @@ pub struct ShmConfig {
 /// # Errors
 /// [`Error::System`] if shared memory, descriptors or a thread cannot be created.
 pub fn open(host: &Host, config: &ShmConfig) -> Result<verbs::Device> {
-    let fork_guard = ForkGuard::here()?;
+    let fork_guard = ForkGuard::current()?;
     uaccess::prepare();
     fence::register();
     let files = raise_file_limit();
@@ -91,7 +93,7 @@ fn attributes(dm_size: u64, files: Option<u64>, copy: &CopyState) -> DeviceAttr 
         write_order: HOST_ORDER,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::Coherent,
-        write_ring: true,
+        write_notify: true,
         maps_peers: true,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -121,7 +123,7 @@ struct ShmDevice(Arc<DeviceInner>);
 /// The internal device of an API handle.
 #[cfg(test)]
 pub(crate) fn device_inner_of(device: &verbs::Device) -> Result<Arc<DeviceInner>> {
-    let shm: Arc<ShmDevice> = own(device.ops().clone(), "the device")?;
+    let shm: Arc<ShmDevice> = downcast(device.ops().clone(), "the device")?;
     Ok(shm.0.clone())
 }
 
@@ -154,7 +156,7 @@ impl DeviceOps for ShmDevice {
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
         self.0.shared.fork_guard.check()?;
-        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
+        let channel = channel.map(|channel| downcast(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelHandle>> = channel.transpose()?;
         Ok(Arc::new(CqHandle::create(&self.0, cqe, channel.as_deref())?))
     }
@@ -236,8 +238,7 @@ mod tests {
     fn destroying_the_peer_later_allocates_no_memory() {
         let (near, far) = crate::hostile_peer::connected_qps();
         let device_of = |qp: &Qp| {
-            let handle: Arc<QpHandle> =
-                own(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+            let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
             handle.device.clone()
         };
         let (left, other) = (device_of(&near), device_of(&far));

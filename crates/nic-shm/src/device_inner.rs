@@ -184,7 +184,7 @@ impl DeviceInner {
 
 impl Drop for DeviceInner {
     fn drop(&mut self) {
-        if !self.shared.fork_guard.is_elsewhere() {
+        if !self.shared.fork_guard.is_forked() {
             self.stop();
         }
     }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use verbs::provider::own;
+use verbs::provider::downcast;
 use verbs::{
     Access, Buf, Cq, Data, Depths, Device, Mr, Pd, Qp, QpCap, QpInit, RecvWr, RemoteAddr, SendFlags, SendOp,
     SendWr, Sge, Wc,
@@ -184,7 +184,7 @@ impl FuzzCase {
         let segment = valid_segment(token, index, victim.probe.0)?;
         let cap = QpCap { max_send_wr: 16, max_recv_wr: 16, ..QpCap::default() };
         let qp = victim.pd.create_qp(&QpInit::new(&victim.cq).cap(cap)).ok()?;
-        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").ok()?;
+        let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").ok()?;
         let inner = handle.qp.clone();
         Some(Self { segment, qp, inner, index })
     }

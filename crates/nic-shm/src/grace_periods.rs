@@ -62,7 +62,7 @@ impl GracePeriodSet {
     }
 
     fn begin_round_of_peers(&self, device: &DeviceShared, objects: &Objects) -> u64 {
-        let reset_mark = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.erase();
+        let reset_mark = |qp: Arc<QpInner>| qp.connection.words.peer.0.busy.mark.clear();
         let is_known = |index| objects.qp_or_lingering(index).map(reset_mark).is_some();
         self.peers.begin(device.header.visited.drain(), is_known)
     }
@@ -92,7 +92,7 @@ impl GracePeriodSet {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use verbs::provider::own;
+    use verbs::provider::downcast;
     use verbs::{Access, Buf, Error, QpInit};
 
     use crate::api::handle::QpHandle;
@@ -128,7 +128,7 @@ mod tests {
         let region = || pd.reg_mr(&Buf::alloc(64).expect("memory"), Access::ALL).expect("a region");
         let (first, second, third) = (region(), region(), region());
         let qp = pd.create_qp(&QpInit::new(&cq)).expect("a queue pair");
-        let of_qp: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
+        let of_qp: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair").expect("a queue pair of this NIC");
         let its = of_qp.qp.clone();
         drop(of_qp);
         its.connection.words.peer.0.busy.enter(&inner.shared.header.visited, its.index());

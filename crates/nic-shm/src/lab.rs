@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use verbs::provider::own;
+use verbs::provider::downcast;
 use verbs::{Error, Qp, Result};
 
 use crate::api::handle::QpHandle;
@@ -39,7 +39,7 @@ pub struct Word {
 }
 
 /// Number of an array's first words that are separate fields: words of the first queue pairs, and all words
-/// of a bell except its padding. All further words are one field.
+/// of an event count except its padding. All further words are one field.
 const FEW: u64 = 2;
 
 /// A field of a structure: its name, its offset, the size of its words, and its total size.
@@ -80,10 +80,10 @@ const QUEUE_PAIR: Names = names!(QpShared:
     service.0.len = 8, service.0.place = 8, service.0.key = 4, service.0.refused = 4,
     service.0.operand = 8, service.0.bounce = 8);
 const COMPLETION_QUEUE: Names = names!(CqShared:
-    bell = 4, adaptive_fence = 4, armed = 4, channel = 4, events = 4, many = 4, asymmetric_notify = 4, ready.summary = 8, ready.words = 8);
+    wakeup = 4, adaptive_fence = 4, armed = 4, channel = 4, events = 4, many = 4, asymmetric_notify = 4, ready.summary = 8, ready.words = 8);
 const SHARED_QUEUE: Names = names!(SrqShared:
     pd = 4, shift = 4, stride = 4, ring = 8, store = 8, head.0 = 8, tail = 8, limit = 4, rnr = 4);
-const CHANNEL: Names = names!(ChannelShared: bell = 4);
+const CHANNEL: Names = names!(ChannelShared: wakeup = 4);
 
 /// Fields that peers write according to the protocol; all others they only read.
 const WRITTEN: &[&str] = &[
@@ -106,12 +106,12 @@ const WRITTEN: &[&str] = &[
     "queue pair.service.0.place",
     "queue pair.service.0.key",
     "queue pair.service.0.operand",
-    "completion queue.bell",
+    "completion queue.wakeup",
     "completion queue.armed",
     "completion queue.events",
     "completion queue.asymmetric_notify",
     "completion queue.ready",
-    "channel.bell",
+    "channel.wakeup",
     "shared queue.head.0",
     "shared queue.rnr",
     "completion ring",
@@ -156,7 +156,7 @@ impl FaultInjector {
     /// # Errors
     /// If it does not belong to this NIC.
     pub fn of(qp: &Qp) -> Result<Self> {
-        let handle: Arc<QpHandle> = own(qp.ops().clone(), "the queue pair")?;
+        let handle: Arc<QpHandle> = downcast(qp.ops().clone(), "the queue pair")?;
         Ok(Self(handle.qp.clone()))
     }
 

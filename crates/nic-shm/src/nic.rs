@@ -43,7 +43,7 @@ fn run(shared: &DeviceShared, device: &Weak<DeviceInner>) {
             return;
         }
         let Some(device) = device.upgrade() else { return };
-        device.thread.is_me();
+        device.thread.set_current();
         for event in &events {
             match reactor.decode(event) {
                 ReactorEvent::WokenByPeer => work.peer_woke_thread = true,
@@ -96,7 +96,7 @@ impl PendingWork {
         let departures = objects.free_lingering(shared).then(|| now + DEPARTURE_INTERVAL);
         let handshakes = expire_handshakes(device, now);
         let listeners = resume_listeners(device, now);
-        let heap_trim = shared.heap_trim.give_back(now);
+        let heap_trim = shared.heap_trim.trim_when_quiet(now);
         [retry, self.check_all_at, departures, handshakes, listeners, heap_trim].into_iter().flatten().min()
     }
 }

@@ -317,7 +317,7 @@ impl PolledCq {
         self.state.wait_for_reader();
     }
 
-    /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
+    /// See [`nic_util::sync::reader_registry::ReaderMark::clear`].
     pub(crate) fn reset_mark(&self) {
         self.state.reset_mark();
     }

@@ -16,7 +16,7 @@ use crate::receive::recv_half::RecvHalf;
 use crate::receive::service_server::ServiceServer;
 use crate::send::send_half::{ProgressCaller, SendHalf};
 use crate::shared::DeviceShared;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::Spin;
 
 /// The parameters for creating a queue pair.
@@ -24,7 +24,7 @@ pub(crate) struct QpParams {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
     pub(crate) signal_all: bool,
-    pub(crate) known_as: Option<u32>,
+    pub(crate) reported_qp_num: Option<u32>,
     pub(crate) send: Arc<Completions>,
     pub(crate) recv: Arc<Completions>,
     pub(crate) srq: Option<Arc<SharedReceives>>,
@@ -46,7 +46,7 @@ pub(crate) struct QpInner {
 
 impl QpInner {
     pub(crate) fn new(device: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
-        let QpParams { pd, cap, signal_all, known_as, send, recv, srq } = params;
+        let QpParams { pd, cap, signal_all, reported_qp_num, send, recv, srq } = params;
         let (receiving, rings) = RecvHalf::new(&device.memory, &cap, recv, srq)?;
         let number = device.indices.lock().qp.alloc()?;
         let words: SharedRef<QpShared> = SharedRef::new(&device.table.map, qp_at(number.index))?;
@@ -54,10 +54,10 @@ impl QpInner {
         receiving.publish_layout(&words, &rings);
         words.renew(number.generation);
         let entries = cap.max_send_wr + cap.max_recv_wr;
-        device.heap_trim.rise(queue(entries));
-        let connection = Connection::new(device, number, known_as, pd, words);
+        device.heap_trim.count_allocated(queue_size(entries));
+        let connection = Connection::new(device, number, reported_qp_num, pd, words);
         Ok(Self {
-            sending: SendHalf::new(&cap, signal_all, connection.known_as, send),
+            sending: SendHalf::new(&cap, signal_all, connection.reported_qp_num, send),
             connection,
             receiving,
             serving: ServiceServer::default(),
@@ -163,6 +163,6 @@ impl QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.connection.device.count_freed(queue(self.entries));
+        self.connection.device.count_freed(queue_size(self.entries));
     }
 }

@@ -14,7 +14,7 @@ use crate::memory::table::ProtectionTable;
 use crate::peer::device::PeerDevices;
 use crate::protocol::token::{process_token, random};
 use crate::wake::reactor::Reactor;
-use nic_util::events::Events;
+use nic_util::events::EventQueue;
 use nic_util::fork::ForkGuard;
 use nic_util::heap_trim::HeapTrim;
 use nic_util::sync::ready::ReadySet;
@@ -39,7 +39,7 @@ pub(crate) struct DeviceShared {
     pub(crate) indices: Spin<Indices>,
     keys: AtomicU64,
     stamps: AtomicU64,
-    pub(crate) events: Events<AsyncEvent>,
+    pub(crate) events: EventQueue<AsyncEvent>,
     requested_failures: RequestedFailures,
     pub(crate) heap_trim: HeapTrim,
     /// Registries of queue pairs whose send requests this process has carried out, and of completion queues
@@ -83,7 +83,7 @@ impl DeviceShared {
             indices: Spin::default(),
             keys: AtomicU64::new(random()?),
             stamps: AtomicU64::new(1),
-            events: Events::asynchronous()?,
+            events: EventQueue::asynchronous()?,
             requested_failures: RequestedFailures::default(),
             heap_trim: HeapTrim::default(),
             posters: ReadySet::new(),
@@ -123,7 +123,7 @@ impl DeviceShared {
     /// Counts a freed object of `bytes` bytes, and wakes the NIC thread if memory can be returned to the
     /// system.
     pub(crate) fn count_freed(&self, bytes: usize) {
-        if !self.fork_guard.is_elsewhere() && self.heap_trim.fall(bytes) {
+        if !self.fork_guard.is_forked() && self.heap_trim.count_freed(bytes) {
             self.reactor.wake();
         }
     }
@@ -131,7 +131,7 @@ impl DeviceShared {
     /// Reports that a large block was freed: the NIC thread checks whether its memory can be returned to the
     /// system.
     pub(crate) fn count_bulk_free(&self) {
-        self.heap_trim.ebb();
+        self.heap_trim.request_trim();
         self.reactor.wake();
     }
 

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use host::{Bell, Wake};
+use host::{EventCount, Wake};
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{AsyncEvent, Error, Result};
 
-use crate::fork::Fd;
+use crate::fork::ForkSafeFd;
 use crate::sync::unpoisoned;
 
 /// Capacity of a device's queue of asynchronous events. Further events are dropped: peers cause them, and no
@@ -21,26 +21,26 @@ pub const ASYNC_EVENTS_MAX: usize = 1024;
 const CAPACITY_KEPT: usize = 256;
 
 /// A queue of events for the program.
-pub struct Events<T> {
+pub struct EventQueue<T> {
     /// Each event is boxed: freeing one large block would raise the size from which malloc(3) returns blocks
     /// to the system.
     queue: Mutex<VecDeque<Box<T>>>,
     /// Number of queued events, for pollers that mostly find none. Changed under the queue's lock.
     len: AtomicUsize,
     max: usize,
-    bell: Bell,
+    wakeup: EventCount,
     /// A semaphore eventfd that counts the events.
-    fd: Fd,
+    fd: ForkSafeFd,
 }
 
-impl Events<AsyncEvent> {
+impl EventQueue<AsyncEvent> {
     /// The queue for a device's asynchronous events, of [`ASYNC_EVENTS_MAX`].
     pub fn asynchronous() -> Result<Self> {
         Self::bounded(ASYNC_EVENTS_MAX)
     }
 }
 
-impl<T> Events<T> {
+impl<T> EventQueue<T> {
     /// An unbounded queue.
     pub fn new() -> Result<Self> {
         Self::bounded(usize::MAX)
@@ -51,7 +51,13 @@ impl<T> Events<T> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let hint = "cannot create an event queue (if descriptors ran out, raise the limit with ulimit -n)";
         let fd = eventfd(0, flags).map_err(|e| Error::system(hint, e))?;
-        Ok(Self { queue: Mutex::default(), len: AtomicUsize::new(0), max, bell: Bell::new(), fd: fd.into() })
+        Ok(Self {
+            queue: Mutex::default(),
+            len: AtomicUsize::new(0),
+            max,
+            wakeup: EventCount::new(),
+            fd: fd.into(),
+        })
     }
 
     /// Adds an event and wakes waiters.
@@ -69,15 +75,15 @@ impl<T> Events<T> {
             return drop(event);
         }
         queue.push_back(event);
-        // Before the descriptor and the bell are signalled. A waiter checks the length after the fence of
-        // `announce`, which pairs with the fence of `ring`: either it sees this store, or `ring` sees the
+        // Before the descriptor and the event count are signalled. A waiter checks the length after the fence of
+        // `prepare_to_wait`, which pairs with the fence of `notify`: either it sees this store, or `notify` sees the
         // waiter.
         self.len.store(queue.len(), Ordering::Release);
         // Under the lock, so that the descriptor matches the queue. The counter cannot overflow before memory
         // runs out.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(queue);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     /// Removes the first event. Calls `on_shrink` if this emptied an unusually large queue, whose memory is then
@@ -101,7 +107,7 @@ impl<T> Events<T> {
     }
 
     /// Removes and returns the events for which `is_taken` returns true.
-    pub fn take_out(&self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
+    pub fn extract_if(&self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let mut queue = unpoisoned(&self.queue);
         let (out, stay): (VecDeque<_>, VecDeque<_>) = queue.drain(..).partition(|event| is_taken(event));
         *queue = stay;
@@ -118,7 +124,7 @@ impl<T> Events<T> {
 
     /// The wake-up source on which a program sleeps until there may be an event.
     pub fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 
     /// A descriptor that is readable exactly while there is an event.
@@ -133,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    fn is_readable(events: &Events<usize>) -> bool {
+    fn is_readable(events: &EventQueue<usize>) -> bool {
         let fd = events.fd();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn events_beyond_the_limit_are_dropped() {
-        let events = Events::asynchronous().expect("a descriptor");
+        let events = EventQueue::asynchronous().expect("a descriptor");
         (0..=ASYNC_EVENTS_MAX as u32).for_each(|cq| events.push(AsyncEvent::CqError { cq }));
         for cq in 0..ASYNC_EVENTS_MAX as u32 {
             assert_eq!(events.pop(|| {}), Some(AsyncEvent::CqError { cq }));
@@ -151,10 +157,10 @@ mod tests {
 
     #[test]
     fn descriptor_is_readable_exactly_while_there_is_an_event() {
-        let events = Events::new().expect("a descriptor");
+        let events = EventQueue::new().expect("a descriptor");
         assert!(!is_readable(&events));
         (0..10).for_each(|event| events.push_if(event, || event != 4));
-        assert_eq!(events.take_out(|event| event % 2 == 1), [1, 3, 5, 7, 9]);
+        assert_eq!(events.extract_if(|event| event % 2 == 1), [1, 3, 5, 7, 9]);
         for event in [0, 2, 6, 8] {
             assert!(is_readable(&events));
             assert_eq!(events.pop(|| {}), Some(event));
@@ -164,7 +170,7 @@ mod tests {
 
     #[test]
     fn large_empty_queue_frees_its_memory() {
-        let events = Events::new().expect("a descriptor");
+        let events = EventQueue::new().expect("a descriptor");
         let mut shrinks = 0;
         (0..=CAPACITY_KEPT).for_each(|event| events.push(event));
         (0..=CAPACITY_KEPT).for_each(|event| assert_eq!(events.pop(|| shrinks += 1), Some(event)));

@@ -46,7 +46,7 @@ pub struct ForkGuard(u32);
 
 impl ForkGuard {
     /// A guard for this process. Registers the fork handlers on the first call.
-    pub fn here() -> Result<Self> {
+    pub fn current() -> Result<Self> {
         static READY: OnceLock<Result<OwnedFd>> = OnceLock::new();
         match READY.get_or_init(register) {
             Ok(_) => Ok(Self(FORKS.load(Ordering::Relaxed))),
@@ -56,14 +56,14 @@ impl ForkGuard {
 
     /// Whether the guard was created in an ancestor of this process.
     #[inline]
-    pub fn is_elsewhere(self) -> bool {
+    pub fn is_forked(self) -> bool {
         FORKS.load(Ordering::Relaxed) != self.0
     }
 
     /// Refuses a call in a forked child.
     #[inline]
     pub fn check(self) -> Result<()> {
-        if self.is_elsewhere() { Err(Error::Forked) } else { Ok(()) }
+        if self.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 }
 
@@ -116,23 +116,23 @@ extern "C" fn after_fork_in_child() {
 
 /// A descriptor of a device, which a forked child cannot use.
 #[derive(Debug)]
-pub struct Fd(OwnedFd);
+pub struct ForkSafeFd(OwnedFd);
 
-impl From<OwnedFd> for Fd {
+impl From<OwnedFd> for ForkSafeFd {
     fn from(fd: OwnedFd) -> Self {
         resources().descriptors.insert(fd.as_raw_fd());
         Self(fd)
     }
 }
 
-impl AsFd for Fd {
+impl AsFd for ForkSafeFd {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Drop for Fd {
+impl Drop for ForkSafeFd {
     fn drop(&mut self) {
         // Before the descriptor is closed: afterwards another one may have this number.
         resources().descriptors.remove(&self.0.as_raw_fd());

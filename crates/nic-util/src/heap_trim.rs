@@ -23,11 +23,11 @@ const PAUSE: Span = Span::from_ms(500);
 const PATIENCE: Span = Span::from_secs(1);
 
 /// Approximate size of a memory region in bytes, with its table entries.
-pub const REGION: usize = 256;
+pub const REGION_SIZE: usize = 256;
 
 /// Approximate size in bytes of a queue pair or another queue with `entries` entries: 8 KiB were measured for
 /// the smallest, 55 KiB for the default size.
-pub fn queue(entries: u32) -> usize {
+pub fn queue_size(entries: u32) -> usize {
     4096 + entries as usize * 256
 }
 
@@ -76,14 +76,14 @@ enum Step {
 
 impl HeapTrim {
     /// Counts a new object of `bytes` bytes.
-    pub fn rise(&self, bytes: usize) {
+    pub fn count_allocated(&self, bytes: usize) {
         let now = self.used.fetch_add(bytes, Ordering::AcqRel) + bytes;
         self.peak.fetch_max(now, Ordering::AcqRel);
     }
 
     /// Counts a freed object of `bytes` bytes; returns whether this starts a shrink, for which the caller wakes
     /// the device's thread.
-    pub fn fall(&self, bytes: usize) -> bool {
+    pub fn count_freed(&self, bytes: usize) -> bool {
         let now = self.used.fetch_sub(bytes, Ordering::AcqRel) - bytes;
         self.frees.fetch_add(1, Ordering::AcqRel);
         let peak = self.peak.load(Ordering::Acquire);
@@ -97,14 +97,14 @@ impl HeapTrim {
     }
 
     /// Starts a shrink for other memory that was freed; the caller wakes the device's thread.
-    pub fn ebb(&self) {
+    pub fn request_trim(&self) {
         self.frees.fetch_add(1, Ordering::AcqRel);
         self.shrinks.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns free memory to the system when a shrink has ended; called by the device's thread. Returns when
     /// to call it again.
-    pub fn give_back(&self, now: Time) -> Option<Time> {
+    pub fn trim_when_quiet(&self, now: Time) -> Option<Time> {
         match self.next_step(now) {
             Step::Nothing => None,
             Step::Wait(until) => Some(until),
@@ -292,8 +292,8 @@ mod tests {
     fn shrinks_start_for_large_amounts_only() {
         let shrinks = |count: usize| {
             let heap = HeapTrim::default();
-            (0..count).for_each(|_| heap.rise(PIECE));
-            (0..count).filter(|_| heap.fall(PIECE)).count()
+            (0..count).for_each(|_| heap.count_allocated(PIECE));
+            (0..count).filter(|_| heap.count_freed(PIECE)).count()
         };
         assert_eq!((shrinks(PIECES - 1), shrinks(PIECES), shrinks(PIECES * 16)), (0, 1, 5));
     }
@@ -304,10 +304,13 @@ mod tests {
     fn large_queue_starts_a_shrink_and_small_ones_do_not() {
         let shrinks = |bytes: usize| {
             let heap = HeapTrim::default();
-            heap.rise(bytes);
-            heap.fall(bytes)
+            heap.count_allocated(bytes);
+            heap.count_freed(bytes)
         };
-        assert_eq!((shrinks(queue(1)), shrinks(REGION), shrinks(queue(1 << 15))), (false, false, true));
+        assert_eq!(
+            (shrinks(queue_size(1)), shrinks(REGION_SIZE), shrinks(queue_size(1 << 15))),
+            (false, false, true)
+        );
     }
 
     /// Goal: memory freed after the first half is returned as well. Method: after the half, one object is
@@ -315,14 +318,14 @@ mod tests {
     #[test]
     fn memory_is_returned_after_the_last_object_was_freed() {
         let heap = HeapTrim::default();
-        (0..PIECES * 2).for_each(|_| heap.rise(PIECE));
+        (0..PIECES * 2).for_each(|_| heap.count_allocated(PIECE));
         assert_eq!(heap.next_step(Time::ZERO), Step::Nothing);
-        assert!((0..PIECES).any(|_| heap.fall(PIECE)), "freeing half starts a shrink");
+        assert!((0..PIECES).any(|_| heap.count_freed(PIECE)), "freeing half starts a shrink");
         let mut now = Time::ZERO;
         assert_eq!(heap.next_step(now), Step::Wait(now + QUIET));
         for _ in 0..PIECES {
             now = now + MS;
-            heap.fall(PIECE);
+            heap.count_freed(PIECE);
             assert_eq!(heap.next_step(now), Step::Wait(now + QUIET), "at {now:?}");
         }
         assert_eq!(heap.next_step(now + MS), Step::Wait(now + QUIET), "called too early");
@@ -336,14 +339,18 @@ mod tests {
     #[test]
     fn memory_freed_after_a_pause_is_returned() {
         let heap = HeapTrim::default();
-        (0..PIECES).for_each(|_| heap.rise(PIECE));
-        assert_eq!((0..PIECES).filter(|_| heap.fall(PIECE)).count(), 1, "the last one starts a shrink");
-        (0..PIECES / 2).for_each(|_| heap.rise(PIECE));
+        (0..PIECES).for_each(|_| heap.count_allocated(PIECE));
+        assert_eq!(
+            (0..PIECES).filter(|_| heap.count_freed(PIECE)).count(),
+            1,
+            "the last one starts a shrink"
+        );
+        (0..PIECES / 2).for_each(|_| heap.count_allocated(PIECE));
         let mut now = Time::ZERO + QUIET;
         assert_eq!(heap.next_step(Time::ZERO), Step::Wait(now));
         assert_eq!(heap.next_step(now), Step::Trim(Time::ZERO + PAUSE));
         now = Time::ZERO + MS * 499;
-        assert!(!(0..PIECES / 2).any(|_| heap.fall(PIECE)), "too little for a shrink");
+        assert!(!(0..PIECES / 2).any(|_| heap.count_freed(PIECE)), "too little for a shrink");
         assert_eq!(heap.next_step(now), Step::Wait(now + QUIET));
         assert_eq!(heap.next_step(now + QUIET), Step::Trim(now + PAUSE));
         assert_eq!(heap.next_step(now + PAUSE), Step::Nothing);
@@ -353,12 +360,12 @@ mod tests {
     #[test]
     fn memory_is_returned_once_per_second_during_an_endless_shrink() {
         let heap = HeapTrim::default();
-        (0..PIECES).for_each(|_| heap.rise(PIECE));
-        assert!((0..PIECES).any(|_| heap.fall(PIECE)), "freeing everything starts a shrink");
+        (0..PIECES).for_each(|_| heap.count_allocated(PIECE));
+        assert!((0..PIECES).any(|_| heap.count_freed(PIECE)), "freeing everything starts a shrink");
         let mut given = Vec::new();
         for ms in 0..2500 {
-            heap.rise(PIECE);
-            heap.fall(PIECE);
+            heap.count_allocated(PIECE);
+            heap.count_freed(PIECE);
             let now = Time::ZERO + MS * ms;
             if let Step::Trim(again) = heap.next_step(now) {
                 assert_eq!(again, now + QUIET, "the shrink has not ended");

@@ -107,7 +107,7 @@ pub unsafe fn scatter(mut src: *const u8, dst: &SgList) -> Result<(), Fault> {
 
 /// Whether all entries may be read now, or written: to find the side that made a system call fail.
 #[cold]
-pub fn is_present(list: &SgList, writes: bool) -> bool {
+pub fn is_accessible(list: &SgList, writes: bool) -> bool {
     let is_there = |piece: &libc::iovec| uaccess::check(piece.iov_base.cast(), piece.iov_len, writes).is_ok();
     !uaccess::is_armed() || list.as_slice().iter().all(is_there)
 }

@@ -10,24 +10,25 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 use rustix::io::Errno;
 use verbs::{Error, Result};
 
-use crate::fork::Fd;
+use crate::fork::ForkSafeFd;
 use crate::limits::no_thread;
 use crate::sync::unpoisoned;
 
 /// The shortest sleep of epoll_wait(2).
 const EPOLL_STEP: Span = Span::from_ms(1);
 
-/// Descriptors that the thread watches, each with a token, and its wake-up. It may outlive its device.
-pub struct Ear {
-    epoll: Fd,
-    kick: Fd,
+/// The descriptors that the thread watches (epoll(7)), each with a token, and an eventfd that wakes it. It may outlive
+/// its device.
+pub struct EpollSet {
+    epoll: ForkSafeFd,
+    wake_fd: ForkSafeFd,
     stop: AtomicBool,
     next_id: AtomicU64,
 }
 
-impl Ear {
+impl EpollSet {
     /// The token of the wake-up; no other descriptor has it.
-    const KICK: u64 = 0;
+    const WAKE_TOKEN: u64 = 0;
 
     /// Watches no descriptor yet.
     ///
@@ -36,12 +37,12 @@ impl Ear {
     pub fn new() -> Result<Self> {
         let refused = |e: Errno| Error::system("cannot create the device's event descriptors", e);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(refused)?;
-        let kick = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
-        let token = epoll::EventData::new_u64(Self::KICK);
-        epoll::add(&epoll, &kick, token, epoll::EventFlags::IN).map_err(refused)?;
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(refused)?;
+        let token = epoll::EventData::new_u64(Self::WAKE_TOKEN);
+        epoll::add(&epoll, &wake_fd, token, epoll::EventFlags::IN).map_err(refused)?;
         Ok(Self {
             epoll: epoll.into(),
-            kick: kick.into(),
+            wake_fd: wake_fd.into(),
             stop: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
         })
@@ -55,7 +56,7 @@ impl Ear {
     /// Wakes the thread, which then checks everything.
     pub fn wake(&self) {
         // A full counter means that the thread is awake already.
-        let _ = rustix::io::write(&self.kick, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake_fd, &1_u64.to_ne_bytes());
     }
 
     /// Makes the thread end.
@@ -106,12 +107,12 @@ impl Ear {
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref());
         let any = !events.is_empty();
         events.retain(|event| {
-            let is_kick = event.data.u64() == Self::KICK;
-            if is_kick {
+            let is_wake = event.data.u64() == Self::WAKE_TOKEN;
+            if is_wake {
                 // If it is empty, an earlier call has read it.
-                let _ = rustix::io::read(&self.kick, &mut [0; 8]);
+                let _ = rustix::io::read(&self.wake_fd, &mut [0; 8]);
             }
-            !is_kick
+            !is_wake
         });
         any
     }
@@ -138,13 +139,13 @@ impl Thread {
     }
 
     /// Records that the calling thread is the device's thread.
-    pub fn is_me(&self) {
+    pub fn set_current(&self) {
         self.id.get_or_init(|| std::thread::current().id());
     }
 
     /// Ends the thread and waits for its end, unless the thread itself is the caller.
-    pub fn stop(&self, ear: &Ear) {
-        ear.stop();
+    pub fn stop(&self, epoll_set: &EpollSet) {
+        epoll_set.stop();
         let task = unpoisoned(&self.task).take();
         if self.id.get() != Some(&std::thread::current().id())
             && let Some(task) = task
@@ -160,16 +161,22 @@ mod tests {
 
     #[test]
     fn wake_up_is_not_reported_as_a_descriptor_event() {
-        let ear = Ear::new().expect("descriptors");
+        let epoll_set = EpollSet::new().expect("descriptors");
         let mut events = Vec::with_capacity(4);
-        ear.wake();
-        assert!(ear.sleep(&mut events, None) && events.is_empty(), "the wake-up is no descriptor's event");
-        assert!(!ear.sleep(&mut events, Some(Span::ZERO)) && !ear.is_stopping(), "the wake-up was consumed");
+        epoll_set.wake();
+        assert!(
+            epoll_set.sleep(&mut events, None) && events.is_empty(),
+            "the wake-up is no descriptor's event"
+        );
+        assert!(
+            !epoll_set.sleep(&mut events, Some(Span::ZERO)) && !epoll_set.is_stopping(),
+            "the wake-up was consumed"
+        );
         let (here, there) = rustix::pipe::pipe().expect("a pipe");
-        ear.watch(std::os::fd::AsFd::as_fd(&here), 7, epoll::EventFlags::IN).expect("watched");
+        epoll_set.watch(std::os::fd::AsFd::as_fd(&here), 7, epoll::EventFlags::IN).expect("watched");
         rustix::io::write(&there, &[1]).expect("written");
-        ear.wake();
-        ear.sleep(&mut events, None);
+        epoll_set.wake();
+        epoll_set.sleep(&mut events, None);
         assert_eq!(events.iter().map(|event| event.data.u64()).collect::<Vec<_>>(), [7]);
     }
 }

@@ -23,7 +23,7 @@ fn interface(entries: u64, shape: Shape) -> (Engine, EqHandle) {
     for bits in 0..entries {
         let all = Entry::taking_all(Region::new(0, 0), options);
         let source =
-            if shape == Shape::Source { Source::of(Process::rank(bits as u32)) } else { Source::ANY };
+            if shape == Shape::Source { Source::exactly(Process::rank(bits as u32)) } else { Source::ANY };
         let ignore_bits = if shape == Shape::Bits { 0 } else { 1 << 63 };
         let place = ListId { pt_index: 0, list: List::Priority };
         engine.append(place, Entry { source, match_bits: bits, ignore_bits, ..all }, bits).expect("room");

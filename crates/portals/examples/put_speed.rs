@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nic_util::floor::{Lines, PeerMemory, Region as FloorRegion, Role, Tcp, nonces};
 use portals::{
-    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Key, Kind, Limits, List, ListId, Local,
-    Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions, Region, Transfer,
+    AckReq, Action, Engine, Entry, EntryOptions, EqHandle, EventKind, Key, Limits, List, ListId, Matcher,
+    MdAddr, MdHandle, MdOptions, MemoryDescriptor, Ni, NiKind, Node, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::{Host, Task};
 use verbs::{
@@ -56,7 +56,7 @@ impl Side {
         // SAFETY: the interface is dropped before the memory, and no one else uses that.
         let node =
             unsafe { Node::open(host, &device, address(&device), None, 0, matcher, &key) }.expect("a node");
-        let ni = node.interface(Kind { is_matching: true, is_logical: false }, Limits::default());
+        let ni = node.interface(NiKind { is_matching: true, is_logical: false }, Limits::default());
         let region = Region::new(memory.addr(), LONG as u64);
         let open = |engine: &mut Engine| {
             let eq = engine.eq_alloc(EVENTS as usize).expect("the first");
@@ -68,14 +68,14 @@ impl Side {
             let md = MemoryDescriptor { region, options, eq: Some(eq), counter: None };
             (eq, engine.md_bind(md).expect("room"))
         };
-        let (eq, md) = ni.call(open).expect("open");
+        let (eq, md) = ni.with_engine(open).expect("open");
         Self { ni, eq, md, _memory: memory }
     }
 
     fn put(&self, target: Process, length: usize, ack: AckReq) {
         let put = Transfer {
             action: Action::Put,
-            put: Some(Local { md: self.md, offset: 0 }),
+            put: Some(MdAddr { md: self.md, offset: 0 }),
             get: None,
             length: length as u64,
             ack,

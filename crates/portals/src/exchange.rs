@@ -161,9 +161,9 @@ pub(crate) struct Exchange {
     has_events: bool,
 }
 
-/// The result of [`crate::Ni::take_at_once`].
+/// The result of [`crate::Ni::try_recv`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TryRecv {
     /// The entry's message: its match bits and its length.
     Put(u64, u64),
     /// No message from that process yet.
@@ -406,7 +406,7 @@ impl Exchange {
     /// Sends a put immediately if no one awaits its completion; returns whether it did. Otherwise nothing has
     /// happened.
     #[inline]
-    pub(crate) fn put_at_once(&mut self, number: u8, transfer: &Transfer) -> bool {
+    pub(crate) fn try_put(&mut self, number: u8, transfer: &Transfer) -> bool {
         let Self { interfaces, connections, has_waiting, .. } = self;
         let Some(Interface { engine, map }) = &interfaces[usize::from(number)] else { return false };
         if *has_waiting || transfer.length > EAGER_MAX {
@@ -428,13 +428,13 @@ impl Exchange {
     /// the entry accepts puts of that process alone and would match it if appended now. Polls at most `looks`
     /// times. Otherwise nothing has happened.
     #[inline]
-    pub(crate) fn take_at_once(&mut self, number: u8, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
-        let Some(link) = self.direct_link(number, pt_index, entry) else { return Taken::Other };
+    pub(crate) fn try_recv(&mut self, number: u8, pt_index: u32, entry: &Entry, polls: u32) -> TryRecv {
+        let Some(link) = self.direct_link(number, pt_index, entry) else { return TryRecv::Other };
         if (0..polls).all(|_| !self.connections.has_record(link)) {
-            return Taken::Nothing;
+            return TryRecv::Nothing;
         }
         let taken = self.take_direct(link, number, pt_index, entry);
-        taken.map_or(Taken::Other, |(bits, length)| Taken::Put(bits, length))
+        taken.map_or(TryRecv::Other, |(bits, length)| TryRecv::Put(bits, length))
     }
 
     /// The link by which the entry's only source stores messages, if no other entry waits for them and no
@@ -813,7 +813,7 @@ mod tests {
     use super::*;
     use crate::engine::ListId;
     use crate::engine::initiator::MemoryDescriptor;
-    use crate::objects::command::Local;
+    use crate::objects::command::MdAddr;
     use crate::objects::handles::CtHandle;
     use crate::objects::limits::Limits;
     use crate::objects::message::AckReq;
@@ -839,7 +839,7 @@ mod tests {
         let md = MemoryDescriptor { region, options, eq: None, counter: Some(ct) };
         let put = Transfer {
             action: Action::Put,
-            put: Some(Local { md: engine.md_bind(md).expect("room"), offset: 0 }),
+            put: Some(MdAddr { md: engine.md_bind(md).expect("room"), offset: 0 }),
             get: None,
             length: 0,
             ack: AckReq::Counting,

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use auth::{Key, Seed};
-use verbs::host::{Bell, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
+use verbs::host::{EventCount, Host, Lock, Source, Span, Task, Time, WaitSet, Wakes};
 use verbs::{Device, Result};
 
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Interface, Taken};
+use crate::exchange::{Exchange, Interface, TryRecv};
 use crate::link::trust::Trust;
 use crate::objects::command::Transfer;
 use crate::objects::entry::Entry;
@@ -23,14 +23,14 @@ use crate::objects::process::Process;
 
 /// The kind of an interface (`PTL_NI_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct NiKind {
     /// Whether entries have match bits.
     pub is_matching: bool,
     /// Whether processes are addressed by rank.
     pub is_logical: bool,
 }
 
-impl Kind {
+impl NiKind {
     /// The index of this kind among the four interfaces of a process.
     #[must_use]
     pub const fn number(self) -> u8 {
@@ -80,10 +80,10 @@ struct Inner {
     me: Process,
     matcher: Matcher,
     exchange: Lock<Exchange>,
-    /// Everything that can wake the polling thread: the device and the bell.
+    /// Everything that can wake the polling thread: the device and the event count.
     sources: WaitSet,
     /// Rung by a thread whose progress produced events that another thread may wait for.
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     /// Threads that sleep or are about to; in virtual time, where threads do not sleep, ranks that wait.
     waiting: AtomicU32,
     /// A thread is about to sleep on the node as a [`Source`].
@@ -95,7 +95,7 @@ struct Inner {
     /// polling.
     helper_host: Host,
     /// Rung to end the thread.
-    end_bell: Bell,
+    end_wakeup: EventCount,
     is_stopping: AtomicBool,
 }
 
@@ -124,20 +124,20 @@ impl Inner {
         // flag before this load.
         let is_armed = || self.is_armed.load(Ordering::SeqCst) && self.is_armed.swap(false, Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > own || is_armed() {
-            self.host.ring(&self.bell);
+            self.host.notify(&self.wakeup);
         }
     }
 
     /// Polls the device, if callers do that with this matcher. Returns whether that changed anything.
     #[inline]
     fn progress(&self, exchange: &mut Exchange, brief: bool) -> bool {
-        // If messages remain, `news` is set too, so the bell keeps a waiter that is about to sleep awake.
+        // If messages remain, `news` is set too, so the event count keeps a waiter that is about to sleep awake.
         self.matcher == Matcher::Caller && exchange.progress(brief).changed
     }
 
     /// What a calling thread sleeps on.
     fn source(&self) -> &dyn Source {
-        if self.matcher == Matcher::Caller { &self.sources } else { &self.bell }
+        if self.matcher == Matcher::Caller { &self.sources } else { &self.wakeup }
     }
 
     /// Makes progress until `look` returns true, or until the deadline; returns whether `look` did.
@@ -223,7 +223,7 @@ impl Inner {
                 seen = polls;
                 self.helper_host.wait(
                     "portals thread",
-                    &self.end_bell,
+                    &self.end_wakeup,
                     self.helper_host.after(POLL_CHECK_EVERY),
                     is_stopping,
                 );
@@ -261,8 +261,8 @@ impl Source for Waiter<'_> {
         self.register();
     }
 
-    fn stirs(&self) -> u64 {
-        self.inner.source().stirs()
+    fn progress_count(&self) -> u64 {
+        self.inner.source().progress_count()
     }
 }
 
@@ -294,8 +294,8 @@ impl std::fmt::Debug for NodeOwner {
 impl Drop for NodeOwner {
     fn drop(&mut self) {
         self.inner.is_stopping.store(true, Ordering::SeqCst);
-        self.inner.host.ring(&self.inner.end_bell);
-        self.inner.host.ring(&self.inner.bell);
+        self.inner.host.notify(&self.inner.end_wakeup);
+        self.inner.host.notify(&self.inner.wakeup);
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         thread.take().into_iter().for_each(Task::join);
     }
@@ -326,9 +326,9 @@ impl Node {
     ) -> Result<Self> {
         let matcher = if host.node().is_some() { Matcher::Caller } else { matcher };
         let exchange = Exchange::new(device, address, pid, Trust::new(key, host, device)?)?;
-        let (me, bell) = (exchange.connections.me(), Arc::new(Bell::new()));
+        let (me, wakeup) = (exchange.connections.me(), Arc::new(EventCount::new()));
         let mut sources = WaitSet::new();
-        sources.add(bell.clone());
+        sources.add(wakeup.clone());
         sources.add(exchange.connections.nic().cq.clone());
         sources.add(exchange.connections.nic().cm.clone());
         let inner = Arc::new(Inner {
@@ -336,14 +336,14 @@ impl Node {
             uid,
             me,
             matcher,
-            exchange: Lock::in_turn(exchange),
+            exchange: Lock::fair(exchange),
             sources,
-            bell,
+            wakeup,
             waiting: AtomicU32::new(0),
             is_armed: AtomicBool::new(false),
             polls: AtomicU64::new(0),
             helper_host: if host.node().is_some() { host.clone() } else { verbs::host::real::host() },
-            end_bell: Bell::new(),
+            end_wakeup: EventCount::new(),
             is_stopping: AtomicBool::new(false),
         });
         // In virtual time a rank that computes is not interrupted; waiting ranks make progress.
@@ -380,7 +380,7 @@ impl Node {
 
     /// Opens the interface of a kind.
     #[must_use]
-    pub fn interface(&self, kind: Kind, limits: Limits) -> Ni {
+    pub fn interface(&self, kind: NiKind, limits: Limits) -> Ni {
         let engine = Engine::new(self.me(), self.0.inner.uid, kind.is_matching, limits);
         let map = kind.is_logical.then(Vec::new);
         self.0.inner.with(|exchange| exchange.open(kind.number(), Interface { engine, map }));
@@ -388,16 +388,16 @@ impl Node {
     }
 }
 
-/// A source for waits that poll the node's interfaces themselves, by [`Ni::look`], before they sleep.
+/// A source for waits that poll the node's interfaces themselves, by [`Ni::poll`], before they sleep.
 impl Source for Node {
     fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
-        // Register with the bell before setting the flag: a notifier that clears the flag rings only once.
+        // Register with the event count before setting the flag: a notifier that clears the flag notifies only once.
         self.0.inner.source().prepare_wait(wakes);
         self.0.inner.is_armed.store(true, Ordering::SeqCst);
     }
 
-    fn stirs(&self) -> u64 {
-        self.0.inner.source().stirs()
+    fn progress_count(&self) -> u64 {
+        self.0.inner.source().progress_count()
     }
 }
 
@@ -405,7 +405,7 @@ impl Source for Node {
 #[derive(Clone, Debug)]
 pub struct Ni {
     node: Node,
-    kind: Kind,
+    kind: NiKind,
 }
 
 impl Ni {
@@ -415,7 +415,7 @@ impl Ni {
 
     /// The kind of this interface.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> NiKind {
         self.kind
     }
 
@@ -426,7 +426,7 @@ impl Ni {
     }
 
     /// Runs `act` on the engine, and sends the resulting messages; `None` if the interface is closed.
-    pub fn call<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+    pub fn with_engine<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.inner().with(|exchange| {
             let done = act(&mut exchange.interface(self.kind.number())?.engine);
             exchange.flush();
@@ -441,16 +441,16 @@ impl Ni {
     /// is no such put; then nothing has happened, and the caller uses [`Engine::transfer`].
     #[inline]
     #[must_use]
-    pub fn put_at_once(&self, transfer: &Transfer) -> bool {
-        self.inner().with(|exchange| exchange.put_at_once(self.kind.number(), transfer))
+    pub fn try_put(&self, transfer: &Transfer) -> bool {
+        self.inner().with(|exchange| exchange.try_put(self.kind.number(), transfer))
     }
 
     /// Starts an operation, as [`Engine::transfer`]; takes the fast path if it can be [put at
-    /// once](Ni::put_at_once). `None` if the interface is closed.
+    /// once](Ni::try_put). `None` if the interface is closed.
     #[inline]
     pub fn transfer(&self, transfer: &Transfer) -> Option<crate::Result<()>> {
         self.inner().with(|exchange| {
-            if exchange.put_at_once(self.kind.number(), transfer) {
+            if exchange.try_put(self.kind.number(), transfer) {
                 return Some(Ok(()));
             }
             let begun = exchange.interface(self.kind.number())?.engine.transfer(transfer);
@@ -467,18 +467,18 @@ impl Ni {
     /// without acknowledgement that the entry accepts. Otherwise nothing has happened.
     #[inline]
     #[must_use]
-    pub fn take_at_once(&self, pt_index: u32, entry: &Entry, polls: u32) -> Taken {
+    pub fn try_recv(&self, pt_index: u32, entry: &Entry, polls: u32) -> TryRecv {
         let inner = self.inner();
         if inner.matcher != Matcher::Caller {
-            return Taken::Other;
+            return TryRecv::Other;
         }
         inner.count_poll();
-        inner.with(|exchange| exchange.take_at_once(self.kind.number(), pt_index, entry, polls))
+        inner.with(|exchange| exchange.try_recv(self.kind.number(), pt_index, entry, polls))
     }
 
     /// Runs `act` on the engine, sends the resulting messages, then runs `then` on the engine; `None` if the
     /// interface is closed.
-    pub fn call_then<T, U>(
+    pub fn with_engine_then<T, U>(
         &self,
         act: impl FnOnce(&mut Engine) -> T,
         then: impl FnOnce(&mut Engine, T) -> U,
@@ -493,12 +493,12 @@ impl Ni {
 
     /// Makes progress, then runs `act` on the engine; `None` if the interface is closed.
     pub fn test<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
-        self.inner().host.glance();
-        self.look(act)
+        self.inner().host.charge_poll();
+        self.poll(act)
     }
 
     /// As [`Ni::test`], for callers that hold a lock: in virtual time it does not yield to other ranks.
-    pub fn look<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+    pub fn poll<T>(&self, act: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let inner = self.inner();
         inner.count_poll();
         // A thread that is about to sleep needs a full poll.

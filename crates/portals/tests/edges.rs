@@ -1,9 +1,9 @@
 //! Single cases of the standard: limits, the order of events, and which side gets which event.
 
 use portals::{
-    AckReq, Action, Arrival, Count, Datatype, Engine, Entry, EntryOptions, EqHandle, Error, EventKind, Fail,
-    Limits, List, ListId, Local, MdOptions, MemoryDescriptor, Op, Operand, Piece, Process, PtOptions, Region,
-    Request, Search, Source, Transfer,
+    AckReq, Action, Arrival, CtEvent, Datatype, Engine, Entry, EntryOptions, EqHandle, Error, EventKind,
+    Fail, Limits, List, ListId, MdAddr, MdOptions, MemoryDescriptor, Op, Operand, Piece, Process, PtOptions,
+    Region, Request, Search, Source, Transfer,
 };
 
 const PRIORITY: ListId = ListId { pt_index: 0, list: List::Priority };
@@ -150,7 +150,7 @@ fn limits_are_kept() {
     assert_eq!(engine.append(PRIORITY, plain(), 0), Err(Error::ListTooLong));
     engine.append(OVERFLOW, plain(), 0).expect("the third");
     assert_eq!(engine.append(OVERFLOW, plain(), 0), Err(Error::NoSpace));
-    let pieces = Region::of(&[Piece { addr: 0, len: 1 }; 2]).expect("two bytes");
+    let pieces = Region::from_pieces(&[Piece { addr: 0, len: 1 }; 2]).expect("two bytes");
     let two = Entry { region: pieces.clone(), ..plain() };
     assert_eq!(engine.search(0, two, Search::Only, 0), Err(Error::ArgInvalid));
 
@@ -162,8 +162,8 @@ fn limits_are_kept() {
     assert_eq!(engine.md_bind(md(Region::new(0, 32))), Err(Error::NoSpace));
     let transfer = |action: Action, length, offset| Transfer {
         action,
-        put: action.brings().then_some(Local { md: bound, offset }),
-        get: action.fetches().then_some(Local { md: bound, offset }),
+        put: action.brings().then_some(MdAddr { md: bound, offset }),
+        get: action.fetches().then_some(MdAddr { md: bound, offset }),
         length,
         ack: AckReq::None,
         target: Process::rank(1),
@@ -224,8 +224,8 @@ fn volatile_transfer_longer_than_its_limit_is_refused() {
     ] {
         let transfer = Transfer {
             action,
-            put: action.brings().then_some(Local { md, offset: 0 }),
-            get: action.fetches().then_some(Local { md, offset: 0 }),
+            put: action.brings().then_some(MdAddr { md, offset: 0 }),
+            get: action.fetches().then_some(MdAddr { md, offset: 0 }),
             length,
             ack: AckReq::None,
             target: Process::rank(1),
@@ -245,7 +245,7 @@ fn volatile_transfer_longer_than_its_limit_is_refused() {
 fn counters_trigger_chains() {
     let (mut engine, eq) = engine(Limits::default(), PtOptions::empty(), 100);
     let cts: Vec<_> = (0..40).map(|_| engine.ct_alloc().expect("room")).collect();
-    let one = Count { success: 1, failure: 0 };
+    let one = CtEvent { success: 1, failure: 0 };
     for pair in cts.windows(2) {
         engine.trigger_ct_inc(pair[0], 1, pair[1], one).expect("room");
     }
@@ -256,13 +256,13 @@ fn counters_trigger_chains() {
     engine.ct_inc(cts[0], one).expect("a counter");
     assert_eq!((kinds(&mut engine, eq), engine.ct_get(last)), (vec![EventKind::Link], Ok(one)));
     assert!(send(&mut engine, &put(0)).is_ok());
-    engine.ct_inc(last, Count { success: 0, failure: 1 }).expect("a counter");
+    engine.ct_inc(last, CtEvent { success: 0, failure: 1 }).expect("a counter");
     assert_eq!(engine.unlink(handle), Err(Error::ArgInvalid), "a failure counts, too");
 
     let waiting =
         engine.trigger_append(last, 9, PRIORITY, entry(EntryOptions::empty(), 4), 12).expect("room");
     engine.ct_cancel(last).expect("a counter");
-    engine.ct_set(last, Count { success: 9, failure: 0 }).expect("a counter");
+    engine.ct_set(last, CtEvent { success: 9, failure: 0 }).expect("a counter");
     assert_eq!(engine.unlink(waiting), Err(Error::ArgInvalid));
     assert_eq!(send(&mut engine, &put(0)), Err(Fail::Dropped));
 }
@@ -274,7 +274,7 @@ fn first_entry_accepts_everything_without_matching() {
     let picky = Entry {
         match_bits: 1,
         ignore_bits: 0,
-        source: Source::of(Process::rank(8)),
+        source: Source::exactly(Process::rank(8)),
         ..entry(EntryOptions::empty(), 4)
     };
     let once = Entry { options: picky.options | EntryOptions::USE_ONCE, ..picky.clone() };

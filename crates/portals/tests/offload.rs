@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use host::Host;
 use host::world::{Config, Ended, Node, World};
 use portals::{
-    AckReq, Action, Count, Entry, EntryOptions, Error, Event, EventKind, Fail, Limits, List, ListId, Local,
-    MdHandle, MdOptions, Offload, Process, PtOptions, Region, Source, Transfer,
+    AckReq, Action, CtEvent, Entry, EntryOptions, Error, Event, EventKind, Fail, Limits, List, ListId,
+    MdAddr, MdHandle, MdOptions, Offload, Process, PtOptions, Region, Source, Transfer,
 };
 use verbs::Buf;
 
@@ -82,7 +82,7 @@ impl Rank {
 fn put(md: MdHandle, target: Process, at: u64, length: u64, ack: AckReq, hdr_data: u64) -> Transfer {
     Transfer {
         action: Action::Put,
-        put: Some(Local { md, offset: at }),
+        put: Some(MdAddr { md, offset: at }),
         get: None,
         length,
         ack,
@@ -104,10 +104,10 @@ fn process(port: &Offload, own: usize, other: usize) -> Process {
 fn run(ranks: usize, body: impl Fn(usize, &Node) + Send + Sync + 'static) -> Ended {
     let mut world = World::new(Config::default());
     let body = Arc::new(body);
-    let nodes: Vec<Node> = (0..ranks).map(|rank| world.node(&format!("node {rank}"))).collect();
+    let nodes: Vec<Node> = (0..ranks).map(|rank| world.add_node(&format!("node {rank}"))).collect();
     for (rank, node) in nodes.iter().enumerate() {
         let (body, node) = (body.clone(), node.clone());
-        world.rank(&format!("rank {rank}"), &[&node.clone()], move || body(rank, &node)).expect("a rank");
+        world.spawn(&format!("rank {rank}"), &[&node.clone()], move || body(rank, &node)).expect("a fiber");
     }
     world.run().expect("every rank ends")
 }
@@ -209,13 +209,13 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
             let place = ListId { pt_index: 0, list: List::Priority };
             if own == 1 {
                 rank.buf.write(0, &pattern(3000, 8)).expect("inside");
-                let orders = rank.port.orders();
+                let orders = rank.port.commands();
                 let draft = rank.port.me_attach(place, &rank.entry(0, 3000)).expect("room");
                 let region = Region::new(rank.buf.addr(), 3000);
                 rank.port.md_attach(draft, &region, 1).expect("a draft");
                 assert!(rank.port.md_update(draft).expect("a draft").is_some(), "{mode}");
                 assert_eq!(rank.port.md_update(draft), Err(portals::Error::ArgInvalid), "used");
-                assert_eq!(rank.port.orders().1 - orders.1, 4, "three, and one in vain");
+                assert_eq!(rank.port.commands().1 - orders.1, 4, "three, and one in vain");
                 let entry = rank.entry(4096, 10);
                 assert!(rank.port.post(place, &entry, 2).expect("room").is_some(), "{mode}");
                 (0..5).for_each(|_| rank.host.wait_a_little());
@@ -230,7 +230,7 @@ fn gets_fetch_and_receives_are_posted_in_three_calls_or_one() {
             let get = Transfer {
                 action: Action::Get,
                 put: None,
-                get: Some(Local { md: rank.md, offset: 100 }),
+                get: Some(MdAddr { md: rank.md, offset: 100 }),
                 length: 3000,
                 ack: AckReq::None,
                 target: other,
@@ -334,8 +334,8 @@ fn flow_control_loses_no_message_of_a_flood() {
     }
 }
 
-fn counts(success: u64) -> Count {
-    Count { success, failure: 0 }
+fn counts(success: u64) -> CtEvent {
+    CtEvent { success, failure: 0 }
 }
 
 /// Goal: counters count messages and acknowledgements, and trigger puts, entries and each other, without a

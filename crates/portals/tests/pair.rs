@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use portals::{
     AckReq, Action, CtHandle, Datatype, Engine, Entry, EntryOptions, EqHandle, Event, EventKind, Fail, Key,
-    Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Op, Operand,
-    Piece, Process, PtOptions, Region, Transfer,
+    Limits, List, ListId, Matcher, MdAddr, MdHandle, MdOptions, MemoryDescriptor, Ni, NiKind, Node, Op,
+    Operand, Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
 
@@ -40,11 +40,11 @@ impl Memory {
         let (len, addr) = (self.0.len() as u64, self.addr());
         let cuts = [0, len / 3, len / 2, len];
         let piece = |cut: &[u64]| Piece { addr: addr + cut[0], len: cut[1] - cut[0] };
-        Region::of(&cuts.windows(2).map(piece).collect::<Vec<_>>()).expect("few bytes")
+        Region::from_pieces(&cuts.windows(2).map(piece).collect::<Vec<_>>()).expect("few bytes")
     }
 }
 
-const KIND: Kind = Kind { is_matching: true, is_logical: false };
+const KIND: NiKind = NiKind { is_matching: true, is_logical: false };
 
 /// A device, and the thread that matches messages.
 #[derive(Clone, Copy)]
@@ -77,18 +77,18 @@ struct Side {
 }
 
 impl Side {
-    fn new(at: At, kind: Kind) -> Self {
+    fn new(at: At, kind: NiKind) -> Self {
         Self::at(&node(at), kind)
     }
 
-    fn at(node: &Node, kind: Kind) -> Self {
+    fn at(node: &Node, kind: NiKind) -> Self {
         let ni = node.interface(kind, Limits::default());
         let open = |engine: &mut Engine| {
             let eq = engine.eq_alloc(100).expect("the first");
             engine.pt_alloc(PtOptions::empty(), Some(eq), Some(0)).expect("the first");
             (eq, engine.ct_alloc().expect("the first"))
         };
-        let (eq, ct) = ni.call(open).expect("open");
+        let (eq, ct) = ni.with_engine(open).expect("open");
         Self { ni, eq, ct }
     }
 
@@ -101,13 +101,13 @@ impl Side {
             options | EntryOptions::OP_PUT | EntryOptions::OP_GET | EntryOptions::EVENT_LINK_DISABLE;
         let place = ListId { pt_index: 0, list: List::Priority };
         let entry = Entry::taking_all(region, options);
-        self.ni.call(|engine| engine.append(place, entry, user_ptr)).expect("open").expect("room");
+        self.ni.with_engine(|engine| engine.append(place, entry, user_ptr)).expect("open").expect("room");
     }
 
     fn bind(&self, region: Region) -> MdHandle {
         let options = MdOptions::EVENT_CT_REPLY | MdOptions::EVENT_CT_ACK;
         let md = MemoryDescriptor { region, options, eq: Some(self.eq), counter: Some(self.ct) };
-        self.ni.call(|engine| engine.md_bind(md)).expect("open").expect("room")
+        self.ni.with_engine(|engine| engine.md_bind(md)).expect("open").expect("room")
     }
 
     fn next(&self) -> Event {
@@ -124,12 +124,12 @@ impl Side {
     }
 
     fn begin(&self, transfer: &Transfer) {
-        self.ni.call(|engine| engine.transfer(transfer)).expect("open").expect("legal");
+        self.ni.with_engine(|engine| engine.transfer(transfer)).expect("open").expect("legal");
     }
 }
 
 fn transfer(action: Action, md: MdHandle, length: u64, target: Process) -> Transfer {
-    let local = Local { md, offset: 0 };
+    let local = MdAddr { md, offset: 0 };
     Transfer {
         action,
         put: action.brings().then_some(local),
@@ -167,7 +167,7 @@ fn data_go_where_they_belong(at: At) {
             assert_eq!(theirs.bytes(), ours.bytes(), "a put of {len} bytes, in pieces: {in_pieces}");
             a.expect(EventKind::Send);
             assert_eq!((a.expect(EventKind::Ack).mlength, event.rlength), (len as u64, len as u64));
-            a.ni.call(|engine| engine.md_release(md)).expect("open").expect("unused");
+            a.ni.with_engine(|engine| engine.md_release(md)).expect("open").expect("unused");
 
             let (ours, theirs) = (Memory::zeros(len), Memory::new(pattern(round + 50, len)));
             let md = a.bind(shape(&ours));
@@ -201,7 +201,7 @@ fn atomics_and_truncation_and_drops_are_reported(at: At) {
     let mut operand = Operand::default();
     operand[..8].copy_from_slice(&42_u64.to_ne_bytes());
     let result = Memory::zeros(8);
-    let get = Some(Local { md: a.bind(result.region()), offset: 0 });
+    let get = Some(MdAddr { md: a.bind(result.region()), offset: 0 });
     let swap = Action::Swap(Op::Cswap, Datatype::Uint64, operand);
     a.begin(&Transfer { get, ..transfer(swap, md, 8, b.me()) });
     b.expect(EventKind::FetchAtomic);
@@ -275,25 +275,25 @@ fn puts_at_once_stay_in_order(at: At) {
     let reported = a.bind(ours.region());
     let options = MdOptions::EVENT_SUCCESS_DISABLE;
     let md = MemoryDescriptor { region: ours.region(), options, eq: Some(a.eq), counter: None };
-    let silent = a.ni.call(|engine| engine.md_bind(md)).expect("open").expect("room");
+    let silent = a.ni.with_engine(|engine| engine.md_bind(md)).expect("open").expect("room");
     let put = |md, number: u64| Transfer {
-        put: Some(Local { md, offset: 8 * number }),
+        put: Some(MdAddr { md, offset: 8 * number }),
         ack: AckReq::None,
         remote_offset: 8 * number,
         hdr_data: number,
         ..transfer(Action::Put, md, 8, b.me())
     };
-    assert!(!a.ni.put_at_once(&put(silent, 0)), "there is no link");
+    assert!(!a.ni.try_put(&put(silent, 0)), "there is no link");
     a.begin(&put(silent, 0));
     assert_eq!(b.expect(EventKind::Put).hdr_data, 0);
     for refused in [put(reported, 1), Transfer { ack: AckReq::Full, ..put(silent, 1) }] {
-        assert!(!a.ni.put_at_once(&refused), "{refused:?} is told of");
+        assert!(!a.ni.try_put(&refused), "{refused:?} is told of");
     }
     let beyond = Transfer { length: 8 * COUNT, ..put(silent, 1) };
-    assert!(!a.ni.put_at_once(&beyond), "it cannot begin");
+    assert!(!a.ni.try_put(&beyond), "it cannot begin");
     let mut at_once = 0;
     for number in 1..COUNT {
-        match a.ni.put_at_once(&put(silent, number)) {
+        match a.ni.try_put(&put(silent, number)) {
             true => at_once += 1,
             false => a.begin(&put(silent, number)),
         }
@@ -343,10 +343,10 @@ fn flood(places: [At; 2]) {
         assert!(
             side.ni.wait("test", deadline, all).is_some(),
             "{:?}",
-            side.ni.call(|engine| engine.ct_get(side.ct))
+            side.ni.with_engine(|engine| engine.ct_get(side.ct))
         );
         let events = std::iter::from_fn(|| {
-            side.ni.call(|engine| engine.eq_get(side.eq)).expect("open").expect("a queue")
+            side.ni.with_engine(|engine| engine.eq_get(side.eq)).expect("open").expect("a queue")
         });
         let sent: Vec<u64> = events.map(|(event, _)| event.user_ptr).collect();
         assert_eq!(sent, (COUNT - 100..COUNT).collect::<Vec<_>>(), "the last hundred, in order");
@@ -381,7 +381,7 @@ fn operations_on_an_exited_process_fail(at: At) {
 /// Goal: ranks address processes once there is a map.
 #[test]
 fn ranks_address_processes() {
-    let kind = Kind { is_matching: false, is_logical: true };
+    let kind = NiKind { is_matching: false, is_logical: true };
     let sides = [Side::new(SHM, kind), Side::new(SHM, kind)];
     let map = [sides[0].me(), sides[1].me()];
     let ours = Memory::new(pattern(5, 16));
@@ -423,7 +423,7 @@ fn script(at: At) -> Vec<Event> {
         let options = options | EntryOptions::OP_PUT | EntryOptions::OP_GET;
         let entry = Entry { match_bits, ignore_bits: 0, ..Entry::taking_all(region, options) };
         let place = ListId { pt_index: 0, list };
-        b.ni.call(|engine| engine.append(place, entry, match_bits)).expect("open").expect("room");
+        b.ni.with_engine(|engine| engine.append(place, entry, match_bits)).expect("open").expect("room");
     };
     let mut reported = Vec::new();
     let mut play = |all: Transfer| {
@@ -434,8 +434,10 @@ fn script(at: At) -> Vec<Event> {
             reported.push(a.next());
         }
         reported.extend(
-            std::iter::from_fn(|| b.ni.call(|engine| engine.eq_get(b.eq)).expect("open").expect("a queue"))
-                .map(|(event, _)| event),
+            std::iter::from_fn(|| {
+                b.ni.with_engine(|engine| engine.eq_get(b.eq)).expect("open").expect("a queue")
+            })
+            .map(|(event, _)| event),
         );
     };
     let add = Action::FetchAtomic(Op::Sum, Datatype::Uint64);
@@ -469,7 +471,7 @@ fn script(at: At) -> Vec<Event> {
 fn patient_interface_loses_nothing(at: At) {
     const COUNT: u64 = 90;
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
-    b.ni.call(Engine::set_patient);
+    b.ni.with_engine(Engine::set_patient);
     let (ours, theirs) = (Memory::new(pattern(9, 8)), Memory::zeros(8));
     for (side, to) in [(&a, b.me()), (&b, b.me())] {
         let all = transfer(Action::Put, side.bind(ours.region()), 8, to);
@@ -510,7 +512,7 @@ fn puts_of_all_kinds_stay_in_order(at: At) {
         sides[at].append(memories[at].region(), EntryOptions::empty(), 1);
         let (options, eq, counter) = (MdOptions::EVENT_SUCCESS_DISABLE, Some(sides[at].eq), None);
         let md = MemoryDescriptor { region: ours.region(), options, eq, counter };
-        sides[at].ni.call(|engine| engine.md_bind(md)).expect("open").expect("room")
+        sides[at].ni.with_engine(|engine| engine.md_bind(md)).expect("open").expect("room")
     });
     for turn in 0..3000 {
         let (from, to) = (turn % 2, 1 - turn % 2);
@@ -542,7 +544,7 @@ fn puts_of_all_kinds_stay_in_order(at: At) {
 /// there. Method: the latter puts, while more requests than a link has slots wait.
 fn answers_pass_requests_that_wait(at: At) {
     let (a, b) = (Side::new(at, KIND), Side::new(at, KIND));
-    b.ni.call(Engine::set_patient);
+    b.ni.with_engine(Engine::set_patient);
     let (ours, theirs) = (Memory::new(pattern(9, 8)), Memory::zeros(8));
     a.append(theirs.region(), EntryOptions::EVENT_COMM_DISABLE, 1);
     let put = transfer(Action::Put, a.bind(ours.region()), 8, b.me());

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use auth::{Attempt, Challenge, Identity, Key, Nonces, Rejected};
 use portals::{
-    AckReq, Action, Engine, Entry, EntryOptions, EventKind, Kind, Limits, List, ListId, Local, Matcher,
-    MdOptions, MemoryDescriptor, Ni, Node, PROTOCOL, PtOptions, Region, Transfer,
+    AckReq, Action, Engine, Entry, EntryOptions, EventKind, Limits, List, ListId, Matcher, MdAddr, MdOptions,
+    MemoryDescriptor, Ni, NiKind, Node, PROTOCOL, PtOptions, Region, Transfer,
 };
 use verbs::host::Span;
 
-const KIND: Kind = Kind { is_matching: true, is_logical: false };
+const KIND: NiKind = NiKind { is_matching: true, is_logical: false };
 const KEY: [u8; 16] = [1; 16];
 /// Strangers before memory is measured, and strangers during the measurement.
 const FIRST: usize = 500;
@@ -99,7 +99,7 @@ fn put(from: &Ni, to: &Node) {
         let md = engine.md_bind(MemoryDescriptor { region, options, eq: Some(eq), counter: None });
         let transfer = Transfer {
             action: Action::Put,
-            put: Some(Local { md: md.expect("room"), offset: 0 }),
+            put: Some(MdAddr { md: md.expect("room"), offset: 0 }),
             get: None,
             length: 0,
             ack: AckReq::Full,
@@ -113,7 +113,7 @@ fn put(from: &Ni, to: &Node) {
         engine.transfer(&transfer).expect("legal");
         eq
     };
-    let eq = from.call(begin).expect("open");
+    let eq = from.with_engine(begin).expect("open");
     let deadline = from.after(Span::from_secs(30));
     let kinds = [EventKind::Send, EventKind::Ack].map(|_| {
         let look = |engine: &mut Engine| engine.eq_get(eq).expect("a queue");
@@ -131,7 +131,7 @@ fn strangers_are_refused_and_leave_no_memory() {
         let place = ListId { pt_index: 0, list: List::Priority };
         engine.append(place, Entry::taking_all(Region::new(0, 0), EntryOptions::OP_PUT), 0).expect("room");
     };
-    ni.call(open).expect("open");
+    ni.with_engine(open).expect("open");
     let from = friend.interface(KIND, Limits::default());
     put(&from, &node);
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, u16::try_from(node.me().pid).expect("a port")));

@@ -4,7 +4,7 @@
 
 mod json;
 
-pub use host::plain::{acts, line, screen};
+pub use host::plain::{is_terminal_control, line, screen};
 pub use json::Numbers;
 use json::{Budget, Plain};
 use serde::de::DeserializeOwned;

@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use auth::{Challenge, Identity, Key, OFFER, Protocol, Proved};
 use host::{Host, SlotKey, SlotTable};
 use transport::{
-    Admission, Attempts, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig, Offer, Outbox,
-    Peers, QueueSizes, Signal, Target, of_completion,
+    Admission, Attempts, ConnectTarget, Header, HeaderBytes, Inbox, LINE_WORDS, MessageQueue, Nic, NicConfig,
+    Offer, Outbox, Peers, QueueSizes, Signal, of_completion,
 };
 use verbs::{CmEvent, ConnParam, Error, Result, Screen, SendFlags, WcStatus};
 
@@ -53,7 +53,7 @@ impl Header for Message {
     }
 
     fn encode(&self) -> HeaderBytes {
-        HeaderBytes::of([self.kind, self.request, self.key])
+        HeaderBytes::from_words([self.kind, self.request, self.key])
     }
 
     fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
@@ -135,7 +135,7 @@ impl Endpoint {
                     return Ok(());
                 }
                 outbox.put(message, &value)?;
-                self.queue.qp().ring()?;
+                self.queue.qp().notify()?;
             } else if self.queue.may_send(0) {
                 let options = (SendFlags::empty(), Signal::Sometimes);
                 self.queue.send(0, message.encode(), &value, options, |_| ())?;
@@ -156,7 +156,7 @@ impl Endpoint {
         {
             let value = inbox.buf().to_vec(record.at..record.at + record.len)?;
             if inbox.consume(record.upto) {
-                self.queue.qp().ring()?;
+                self.queue.qp().notify()?;
             }
             return Ok(Some((message, value)));
         }
@@ -239,7 +239,8 @@ fn connect(host: &Host, device: &str, key: &Key, server: SocketAddr) -> Result<E
     let mut end = Endpoint::new(host, device, &closed)?;
     let mut attempts = Attempts::new(PROTOCOL, key.derive("nonces", &[]));
     loop {
-        let target = Target { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
+        let target =
+            ConnectTarget { key: key.clone(), from: CLIENT, to: SERVER, challenge: Challenge::UNKNOWN };
         let said = attempts.request(0, target, end.offer());
         end.nic.cm.connect(end.queue.qp(), server, &ConnParam::with_private_data(said))?;
         match end.wait_for_event(host) {

@@ -106,7 +106,7 @@ impl HeaderBytes {
 
     /// The bytes of these words, each in little-endian order; at most [`HEADER_MAX`] bytes.
     #[inline]
-    pub fn of<const N: usize>(words: [u64; N]) -> Self {
+    pub fn from_words<const N: usize>(words: [u64; N]) -> Self {
         const { assert!(8 * N <= HEADER_MAX) };
         let mut bytes = [0; HEADER_MAX];
         for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {

@@ -116,5 +116,5 @@ pub use nic::{Nic, NicConfig, QueueSizes, Slots};
 pub use queue::{MessageQueue, Signal, of_completion};
 pub use registration::{Registration, Registrations};
 pub use ring::{CONTROL_LINES, Found, Inbox, Malformed, Offer, Outbox, Record, SHARED_LINE, USER_LINE};
-pub use wireup::{Admission, Answer, Attempts, Peers, Rejection, Stage, Target, answer};
+pub use wireup::{Admission, Answer, Attempts, ConnStage, ConnectTarget, Peers, Rejection, answer};
 pub use write_ring::WriteRing;

@@ -391,7 +391,7 @@ mod tests {
             let may = self.queue.may_send(channel);
             if may {
                 let number = self.sent[channel];
-                let header = HeaderBytes::of([MESSAGE | (channel as u64) << 8, number]);
+                let header = HeaderBytes::from_words([MESSAGE | (channel as u64) << 8, number]);
                 let payload = Self::payload(channel, number);
                 self.queue.send(channel, header, &payload.as_slice(), OPTIONS, |_| ()).expect("posted");
                 self.sent[channel] += 1;
@@ -423,7 +423,7 @@ mod tests {
 
         fn grant(&mut self) {
             if self.queue.owes_grant() {
-                self.queue.send_spare(HeaderBytes::of([CREDIT, 0]), OPTIONS).expect("posted");
+                self.queue.send_spare(HeaderBytes::from_words([CREDIT, 0]), OPTIONS).expect("posted");
             }
         }
 

@@ -521,8 +521,8 @@ mod tests {
 
         fn encode(&self) -> HeaderBytes {
             match *self {
-                Self::Short(number) => HeaderBytes::of::<SHORT_WORDS>(all_words(SHORT, number)),
-                Self::Long(number) => HeaderBytes::of::<LONG_WORDS>(all_words(LONG, number)),
+                Self::Short(number) => HeaderBytes::from_words::<SHORT_WORDS>(all_words(SHORT, number)),
+                Self::Long(number) => HeaderBytes::from_words::<LONG_WORDS>(all_words(LONG, number)),
             }
         }
 
@@ -653,7 +653,7 @@ mod tests {
     /// Goal: for any words that a peer stores, the receiver stays within its memory; for any position that a peer publishes, the
     /// sender does. Method: random words in the relevant positions, including lengths and marks.
     #[test]
-    fn hostile_words_harm_nobody_else() {
+    fn hostile_words_do_not_affect_others() {
         let (_device, mut inbox, mut outbox) = boxes();
         let (mut rng, mut refused) = (Rng::new(5), 0);
         for _ in 0..50_000 {

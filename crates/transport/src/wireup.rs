@@ -18,15 +18,15 @@ use verbs::{Screen, ScreenRequest, Verdict};
 
 /// The state of a connection between a process and a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ConnStage {
     /// No connection, and no request.
     None,
     /// This process sent a connect request.
-    Asking,
+    Connecting,
     /// The peer sent a connect request, and this process accepted it.
-    Answering,
+    Accepting,
     /// Connected now or earlier; a process never connects twice.
-    Done,
+    Connected,
 }
 
 /// The reply to a connect request.
@@ -41,12 +41,12 @@ pub enum Answer {
 }
 
 /// The reply of process `me` to a connect request from process `from`: if both sent one, the request of the higher process is used.
-pub fn answer<T: Ord>(stage: Stage, me: T, from: T) -> Answer {
+pub fn answer<T: Ord>(stage: ConnStage, me: T, from: T) -> Answer {
     match stage {
-        Stage::None => Answer::Accept,
-        Stage::Asking if from > me => Answer::Accept,
-        Stage::Asking => Answer::Crossed,
-        Stage::Answering | Stage::Done => Answer::Refuse,
+        ConnStage::None => Answer::Accept,
+        ConnStage::Connecting if from > me => Answer::Accept,
+        ConnStage::Connecting => Answer::Crossed,
+        ConnStage::Accepting | ConnStage::Connected => Answer::Refuse,
     }
 }
 
@@ -65,7 +65,7 @@ struct Pending {
 
 /// The other end of a connect request.
 #[derive(Debug)]
-pub struct Target {
+pub struct ConnectTarget {
     /// The key that both ends have.
     pub key: Key,
     /// The initiator.
@@ -108,8 +108,8 @@ impl Attempts {
 
     /// The private data of a request, which is proved with the last challenge of the peer, or if there is none yet, with the
     /// target's.
-    pub fn request(&mut self, number: usize, target: Target, offer: [u8; OFFER]) -> [u8; REQUEST] {
-        let Target { key, from, to, challenge } = target;
+    pub fn request(&mut self, number: usize, target: ConnectTarget, offer: [u8; OFFER]) -> [u8; REQUEST] {
+        let ConnectTarget { key, from, to, challenge } = target;
         let new = || Pending { attempt: None, challenge, challenges: 0 };
         let pending = self.pending.entry(number).or_insert_with(new);
         let proofs = (pending.challenge, self.nonces.next_nonce());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn request(attempts: &mut Attempts, byte: u8, challenge: Challenge) -> [u8; REQUEST] {
-        attempts.request(3, Target { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
+        attempts.request(3, ConnectTarget { key: key(byte), from: PEER, to: ME, challenge }, OFFERED)
     }
 
     fn proved(admitted: Box<dyn Any + Send>) -> Proved {
@@ -329,7 +329,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     struct State {
-        stages: [Stage; 2],
+        stages: [ConnStage; 2],
         /// The process that asked for the connection of each process.
         asked_by: [Option<usize>; 2],
         /// Messages in flight to each process, with the process whose request each is about.
@@ -340,7 +340,7 @@ mod tests {
     impl Default for State {
         fn default() -> Self {
             Self {
-                stages: [Stage::None; 2],
+                stages: [ConnStage::None; 2],
                 asked_by: [None; 2],
                 inbox: [Vec::new(), Vec::new()],
                 asked: [false; 2],
@@ -351,9 +351,9 @@ mod tests {
     fn explore(state: &mut State, ends: &mut u32) {
         let mut moved = false;
         for me in 0..2 {
-            if !state.asked[me] && state.stages[me] == Stage::None {
+            if !state.asked[me] && state.stages[me] == ConnStage::None {
                 let mut next = state.clone();
-                (next.asked[me], next.stages[me]) = (true, Stage::Asking);
+                (next.asked[me], next.stages[me]) = (true, ConnStage::Connecting);
                 next.inbox[1 - me].push((Message::Ask, me));
                 explore(&mut next, ends);
                 moved = true;
@@ -367,7 +367,7 @@ mod tests {
             }
         }
         if !moved {
-            assert_eq!(state.stages, [Stage::Done; 2], "{state:?}");
+            assert_eq!(state.stages, [ConnStage::Connected; 2], "{state:?}");
             assert!(state.asked_by[0].is_some() && state.asked_by[0] == state.asked_by[1], "{state:?}");
             *ends += 1;
         }
@@ -378,16 +378,16 @@ mod tests {
         match message {
             Message::Ask => match answer(state.stages[me], me as u32, peer as u32) {
                 Answer::Accept => {
-                    (state.stages[me], state.asked_by[me]) = (Stage::Done, Some(peer));
+                    (state.stages[me], state.asked_by[me]) = (ConnStage::Connected, Some(peer));
                     state.inbox[peer].push((Message::Yes, peer));
                 }
                 Answer::Crossed => state.inbox[peer].push((Message::Crossed, peer)),
                 Answer::Refuse => state.inbox[peer].push((Message::No, peer)),
             },
-            Message::Yes => (state.stages[me], state.asked_by[me]) = (Stage::Done, Some(whose)),
+            Message::Yes => (state.stages[me], state.asked_by[me]) = (ConnStage::Connected, Some(whose)),
             // The own request is no longer used, or was given up already: the peer's request is in flight.
             Message::Crossed | Message::No => {
-                let crossed = message == Message::Crossed && state.stages[me] == Stage::Asking;
+                let crossed = message == Message::Crossed && state.stages[me] == ConnStage::Connecting;
                 assert!(crossed || state.asked_by[me] == Some(peer), "{state:?}");
             }
         }

@@ -259,7 +259,7 @@ mod tests {
         }
 
         fn encode(&self) -> HeaderBytes {
-            HeaderBytes::of([1, self.0])
+            HeaderBytes::from_words([1, self.0])
         }
 
         fn decode_short(&mut self, _line: &[u64; LINE_WORDS], _total: usize) -> Option<usize> {
@@ -327,7 +327,7 @@ mod tests {
     /// Goal: for any words that a peer writes, the receiver stays within its memory; for any position that it publishes, the sender
     /// does. Method: random words in the relevant positions.
     #[test]
-    fn hostile_words_harm_nobody_else() {
+    fn hostile_words_do_not_affect_others() {
         let (_device, [mut from, mut to]) = rings();
         let (mut rng, mut refused) = (Rng::new(5), 0);
         for _ in 0..20_000 {

@@ -84,10 +84,10 @@ pub struct DeviceAttr {
     pub write_order_dm: WriteOrder,
     /// How the processor accesses NIC memory.
     pub dm_access: DmAccess,
-    /// Whether writes may notify the receiver ([`crate::SendFlags::RING`]).
-    pub write_ring: bool,
+    /// Whether writes may notify the receiver ([`crate::SendFlags::NOTIFY`]).
+    pub write_notify: bool,
     /// Whether processes can load from and store to their peers' NIC memory ([`crate::Qp::map`]), and notify the peer
-    /// of that ([`crate::Qp::ring`]).
+    /// of that ([`crate::Qp::notify`]).
     pub maps_peers: bool,
     /// The link's rate, if there is a link.
     pub link_rate: Option<Rate>,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use host::{Source, Time, Wakes};
 
-use crate::provider::{CmOps, ListenerOps, PortOps};
+use crate::provider::{BoundAddrOps, CmOps, ListenerOps};
 use crate::{CmEvent, ConnParam, ConnectRequest, Device, Error, Qp, QpCap, QpInit, Result, Screen};
 
 /// An address that accepts connections, until dropped.
@@ -36,17 +36,17 @@ impl Listener {
 }
 
 /// A reserved address, for listening or connecting (`rdma_bind_addr(3)`): no other user gets it until this is dropped.
-pub struct Port {
-    ops: Box<dyn PortOps>,
+pub struct BoundAddr {
+    ops: Box<dyn BoundAddrOps>,
 }
 
-impl std::fmt::Debug for Port {
+impl std::fmt::Debug for BoundAddr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Port({})", self.addr())
+        write!(f, "BoundAddr({})", self.addr())
     }
 }
 
-impl Port {
+impl BoundAddr {
     /// The address; its port was chosen by the device if 0 was requested.
     pub fn addr(&self) -> SocketAddr {
         self.ops.addr()
@@ -134,8 +134,8 @@ impl Cm {
     /// # Errors
     /// [`Error::Address`] if the address is taken or does not belong to this device; [`Error::Unsupported`] by devices
     /// that cannot reserve addresses.
-    pub fn bind(&self, addr: SocketAddr) -> Result<Port> {
-        Ok(Port { ops: self.ops.bind(addr)? })
+    pub fn bind(&self, addr: SocketAddr) -> Result<BoundAddr> {
+        Ok(BoundAddr { ops: self.ops.bind(addr)? })
     }
 
     /// As [`Cm::listen`], at a reserved address. It stays reserved when the listener is dropped.
@@ -143,7 +143,7 @@ impl Cm {
     /// # Errors
     /// [`Error::Busy`] while the address is in use for listening or connecting; [`Error::Foreign`] for another device's
     /// port.
-    pub fn listen_at(&self, port: &Port, backlog: u32) -> Result<Listener> {
+    pub fn listen_at(&self, port: &BoundAddr, backlog: u32) -> Result<Listener> {
         Ok(Listener { ops: self.ops.listen_at(&*port.ops, backlog.max(1))? })
     }
 
@@ -152,7 +152,7 @@ impl Cm {
     ///
     /// # Errors
     /// As [`Cm::connect`] and [`Cm::listen_at`].
-    pub fn connect_from(&self, port: &Port, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
+    pub fn connect_from(&self, port: &BoundAddr, qp: &Qp, addr: SocketAddr, param: &ConnParam) -> Result<()> {
         self.check_private_data(param)?;
         self.check_own(qp)?;
         self.ops.connect_from(&*port.ops, qp.ops(), addr, param)
@@ -212,14 +212,20 @@ impl Cm {
     ///
     /// # Errors
     /// As [`Cm::connect_without_qp`] and [`Cm::connect_from`].
-    pub fn connect_without_qp_from(&self, port: &Port, addr: SocketAddr, param: &ConnParam) -> Result<CmId> {
+    pub fn connect_without_qp_from(
+        &self,
+        port: &BoundAddr,
+        addr: SocketAddr,
+        param: &ConnParam,
+    ) -> Result<CmId> {
         self.check_private_data(param)?;
         let id = CmId::new(&self.device)?;
         self.ops.connect_from(&*port.ops, id.qp.ops(), addr, param)?;
         Ok(id)
     }
 
-    /// Accepts a request without a queue pair, whether or not the peer has one; its events come to this channel from now on.
+    /// Accepts a request without a queue pair, whether or not the peer has one; its events come to this channel from
+    /// now on.
     ///
     /// # Errors
     /// As [`Cm::connect_without_qp`]; the request is rejected then.

@@ -129,8 +129,8 @@ impl Source for Cq {
         wakes.push(self.ops.prepare_wait());
     }
 
-    fn stirs(&self) -> u64 {
-        self.ops.stirs()
+    fn progress_count(&self) -> u64 {
+        self.ops.progress_count()
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_number_is_kept() {
+    fn system_error_keeps_errno() {
         let denied = std::io::Error::from_raw_os_error(13);
         let error = Error::system("cannot map the segment", denied);
         assert!(matches!(error, Error::System { errno: Some(13), .. }), "{error:?}");

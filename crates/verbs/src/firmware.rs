@@ -49,7 +49,7 @@
 //!     fn charge(&mut self, span: Span) {
 //!         self.1 += span;
 //!     }
-//!     fn poll_turn(&mut self) {}
+//!     fn request_turn(&mut self) {}
 //!     fn send(&mut self, to: SocketAddr, _: &[u8], _: &[Sge]) -> Result<()> {
 //!         Ok(self.0.push(format!("send to {to}")))
 //!     }
@@ -118,7 +118,7 @@ pub trait Firmware: Send {
     fn on_command(&mut self, nic: &mut dyn NicCtx, command: &[u8]);
     /// Handles an arrived message. Payload that is not deposited when this returns is dropped.
     fn on_message(&mut self, nic: &mut dyn NicCtx, message: &Message<'_>);
-    /// Handles the turn that was requested by [`NicCtx::poll_turn`].
+    /// Handles the turn that was requested by [`NicCtx::request_turn`].
     fn on_turn(&mut self, nic: &mut dyn NicCtx) {
         let _ = nic;
     }
@@ -139,7 +139,7 @@ pub trait NicCtx {
 
     /// Requests one call of [`Firmware::on_turn`], after the commands and messages that wait now; further requests
     /// before that call have no effect. For work that is too long for one call, or must be retried.
-    fn poll_turn(&mut self);
+    fn request_turn(&mut self);
 
     /// Sends a message to the program at `to`, which may be the sender itself: `header`, and the bytes of `payload`,
     /// gathered in order; reading them requires registration but no access right. Messages of one program to another

@@ -79,7 +79,7 @@ pub use async_event::AsyncEvent;
 pub use attr::{
     AtomicCap, DeviceAttr, DmAccess, QpCap, RNR_PAUSE, RNR_PAUSE_MAX, RNR_RETRY_FOREVER, SrqInit, WriteOrder,
 };
-pub use cm::{Cm, CmId, Listener, Port};
+pub use cm::{BoundAddr, Cm, CmId, Listener};
 pub use conn::{CmFailure, ConnInfo, ConnParam, Depths};
 pub use cq::{CompChannel, Cq};
 pub use device::Device;

@@ -2,7 +2,7 @@
 //!
 //! No reference to its bytes leaves this file: a peer may write them at any moment, so they are accessed by copies and
 //! atomics only. Handles are cheap to clone and keep the memory mapped, except memory that a program manages itself
-//! ([`Buf::of_program`]): that may be unmapped at any time, and copies then fail.
+//! ([`Buf::from_program`]): that may be unmapped at any time, and copies then fail.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub enum MemoryKind {
     Nic,
 }
 
-/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]). [`Buf::by_copies`] makes a
+/// NIC memory that the processor cannot load from and store to ([`crate::DmAccess::Copy`]). [`Buf::copy_only`] makes a
 /// buffer of it, which checks the ranges.
 pub trait DmOps: Send + Sync {
     /// Copies bytes to the NIC's own address `at` (`ibv_memcpy_to_dm(3)`).
@@ -80,7 +80,7 @@ pub struct Words {
     _owner: Owner,
 }
 
-// SAFETY: as those of `Buf`. Test: words_are_those_of_the_memory.
+// SAFETY: as those of `Buf`. Test: words_are_the_memory_itself.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
@@ -173,14 +173,14 @@ impl Buf {
     /// # Safety
     /// No reference to its bytes may be alive while a handle is, or while a request uses them. [`Buf::byte`],
     /// [`Buf::word`], [`Buf::words`] and [`Buf::fill`] are only for memory that is mapped.
-    pub unsafe fn of_program(base: NonNull<u8>, len: usize) -> Self {
+    pub unsafe fn from_program(base: NonNull<u8>, len: usize) -> Self {
         let (kind, owner) = (MemoryKind::Host, Arc::new(()));
         Self { base, len, kind, nic_offset: 0, owner, access_path: AccessPath::Program }
     }
 
     /// NIC memory that is accessed by copies only ([`DmAccess::Copy`]): `len` bytes at the NIC's own address
     /// `nic_offset`.
-    pub fn by_copies(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
+    pub fn copy_only(len: usize, nic_offset: u64, copies: Arc<impl DmOps + 'static>) -> Self {
         let (base, kind, owner) = (NonNull::dangling(), MemoryKind::Nic, copies.clone());
         Self { base, len, kind, nic_offset, owner, access_path: AccessPath::Copies(copies) }
     }
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_those_of_the_memory() {
+    fn words_are_the_memory_itself() {
         let buf = Buf::alloc(64).expect("memory");
         let words = buf.words(16, 4).expect("inside");
         assert!(buf.words(40, 4).is_err() && buf.words(4, 1).is_err() && buf.words(0, usize::MAX).is_err());
@@ -498,7 +498,7 @@ mod tests {
             }
         }
         let far = Arc::new(Far(std::sync::Mutex::new(vec![0; 100])));
-        let buf = Buf::by_copies(50, 30, far.clone());
+        let buf = Buf::copy_only(50, 30, far.clone());
         assert_eq!((buf.kind(), buf.access(), buf.nic_offset()), (MemoryKind::Nic, DmAccess::Copy, 30));
         let part = buf.slice(10..20).expect("inside");
         part.fill(3);
@@ -561,7 +561,7 @@ mod tests {
         let base = unsafe { mmap_anonymous(near, 2 * PAGE, rights, flags) }.expect("memory");
         let base = NonNull::new(base.cast::<u8>()).expect("an address");
         // SAFETY: no references to it are made.
-        let buf = unsafe { Buf::of_program(base, 2 * PAGE) };
+        let buf = unsafe { Buf::from_program(base, 2 * PAGE) };
         assert_eq!((buf.check_presence(Access::ALL), buf.access()), (Ok(()), DmAccess::Coherent));
         buf.write(PAGE - 4, &[7; 8]).expect("it is there");
         assert_eq!(

@@ -25,7 +25,7 @@ impl Numbers {
     }
 
     /// The numbers of a range, each for one object at a time.
-    pub(crate) fn of_range(what: &'static str, range: Range<u32>) -> Self {
+    pub(crate) fn with_range(what: &'static str, range: Range<u32>) -> Self {
         Self { taken: BTreeSet::new(), next: range.start, max: range.len(), range, what }
     }
 
@@ -33,7 +33,7 @@ impl Numbers {
     ///
     /// # Errors
     /// [`Error::Limit`] if the maximum number of objects exists, or the range is exhausted.
-    pub fn take(&mut self) -> Result<u32> {
+    pub fn alloc(&mut self) -> Result<u32> {
         let limit = self.max.min(self.range.len());
         if self.taken.len() >= limit {
             let limit = limit as u64;
@@ -49,7 +49,7 @@ impl Numbers {
     }
 
     /// Frees the number of a destroyed object.
-    pub fn give(&mut self, number: u32) {
+    pub fn free(&mut self, number: u32) {
         self.taken.remove(&number);
     }
 }
@@ -59,28 +59,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_late_and_end_at_the_limit() {
+    fn freed_numbers_are_reused_late_up_to_the_limit() {
         let mut numbers = Numbers::new("things", 2);
-        assert_eq!((numbers.take(), numbers.take()), (Ok(1), Ok(2)));
-        assert_eq!(numbers.take(), Err(Error::Limit { what: "things", given: 3, limit: 2 }));
-        numbers.give(1);
-        assert_eq!(numbers.take(), Ok(3), "not the one that was just given back");
+        assert_eq!((numbers.alloc(), numbers.alloc()), (Ok(1), Ok(2)));
+        assert_eq!(numbers.alloc(), Err(Error::Limit { what: "things", given: 3, limit: 2 }));
+        numbers.free(1);
+        assert_eq!(numbers.alloc(), Ok(3), "not the one that was just freed");
         numbers.next = 0xff_ffff;
-        numbers.give(2);
-        assert_eq!(numbers.take(), Ok(0xff_ffff));
-        numbers.give(0xff_ffff);
-        assert_eq!(numbers.take(), Ok(1), "round again, without 0");
+        numbers.free(2);
+        assert_eq!(numbers.alloc(), Ok(0xff_ffff));
+        numbers.free(0xff_ffff);
+        assert_eq!(numbers.alloc(), Ok(1), "round again, without 0");
     }
 
     #[test]
-    fn numbers_of_a_range_end_with_it_and_wrap_inside() {
-        let mut numbers = Numbers::of_range("things", 20..23);
-        assert_eq!([(); 3].map(|()| numbers.take()), [Ok(20), Ok(21), Ok(22)]);
-        assert_eq!(numbers.take(), Err(Error::Limit { what: "things", given: 4, limit: 3 }));
-        numbers.give(21);
-        assert_eq!(numbers.take(), Ok(21));
-        numbers.give(22);
-        numbers.give(20);
-        assert_eq!([(); 2].map(|()| numbers.take()), [Ok(22), Ok(20)]);
+    fn numbers_of_a_range_wrap_inside_it() {
+        let mut numbers = Numbers::with_range("things", 20..23);
+        assert_eq!([(); 3].map(|()| numbers.alloc()), [Ok(20), Ok(21), Ok(22)]);
+        assert_eq!(numbers.alloc(), Err(Error::Limit { what: "things", given: 4, limit: 3 }));
+        numbers.free(21);
+        assert_eq!(numbers.alloc(), Ok(21));
+        numbers.free(22);
+        numbers.free(20);
+        assert_eq!([(); 2].map(|()| numbers.alloc()), [Ok(22), Ok(20)]);
     }
 }

@@ -1,7 +1,7 @@
 //! [`Pairing`]: connects two queue pairs that know each other's numbers, for programs that exchange these out of band
 //! and call `ibv_modify_qp(3)` on both sides, in any order.
 //!
-//! Each side listens, and programs exchange its [`End`]s out of band. Of the two ends of a pair, the lesser
+//! Each side listens, and programs exchange its [`Endpoint`]s out of band. Of the two ends of a pair, the lesser
 //! one connects and the greater one accepts. A request that arrives before the local program has asked for the pair
 //! waits. A queue pair may be connected to itself: as NICs connect two queue pairs, a hidden twin connects to it and
 //! sends for it.
@@ -12,7 +12,7 @@
 //! time, and releases it when that process ends.
 //!
 //! It uses a [`Cm`], and has no thread: the thread that handles that channel's events passes it each connect request.
-//! The channel's other events report the result; [`Pairing::established`] and [`Pairing::whose`] map them to queue
+//! The channel's other events report the result; [`Pairing::ready_qp`] and [`Pairing::owner_of`] map them to queue
 //! pairs.
 
 use std::collections::BTreeMap;
@@ -25,10 +25,10 @@ use crate::{Cm, ConnParam, ConnectRequest, Error, Listener, Qp, Result};
 
 /// One end of a pair, as its own side describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct End {
+pub struct Endpoint {
     /// Where its side listens ([`Pairing::addr`]).
     pub addr: SocketAddr,
-    /// [`Qp::known_as`].
+    /// [`Qp::reported_qp_num`].
     pub qp_num: u32,
 }
 
@@ -75,16 +75,16 @@ pub struct Pairing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     own: u32,
-    peer: End,
+    peer: Endpoint,
 }
 
 /// The part of a pair that came first.
 #[derive(Debug)]
 enum Waiting {
-    Request(ConnectRequest),
+    Remote(ConnectRequest),
     /// The local program has asked for the pair. The queue pair itself is found by number, by the thread that handles
     /// the channel's events.
-    Wanted(ConnParam),
+    Local(ConnParam),
 }
 
 /// What [`Pairing::offer`] did with a connect request.
@@ -93,15 +93,15 @@ pub enum Offered {
     /// The request is not for a pair.
     Other(ConnectRequest),
     /// The request waits for the local program, or was refused.
-    Kept,
+    Handled,
     /// The queue pair with this number is to accept the connection: [`Pairing::accept`].
-    Wanted(Accept),
+    Matched(Accept),
 }
 
 /// A complete pair, which must be accepted.
 #[derive(Debug)]
 pub struct Accept {
-    /// [`Qp::known_as`] of the queue pair.
+    /// [`Qp::reported_qp_num`] of the queue pair.
     pub qp_num: u32,
     request: ConnectRequest,
     param: ConnParam,
@@ -119,27 +119,27 @@ impl Pairing {
             Some(slot) => slot << OWN_BITS..(slot + 1) << OWN_BITS,
             None => UNENCODED,
         };
-        let numbers = Mutex::new(Numbers::of_range("numbers of queue pairs", range));
+        let numbers = Mutex::new(Numbers::with_range("numbers of queue pairs", range));
         Ok(Self { cm: cm.clone(), twins: Mutex::default(), listener, numbers, waiting: Mutex::default() })
     }
 
-    /// Allocates a number for one of this side's queue pairs ([`crate::QpInit::known_as`]). No other queue pair gets it
-    /// until [`Pairing::give_number`]. If [`Pairing::is_found_by_number`], it encodes this side's port.
+    /// Allocates a number for one of this side's queue pairs ([`crate::QpInit::reported_qp_num`]). No other queue pair
+    /// gets it until [`Pairing::free_number`]. If [`Pairing::encodes_port`], it encodes this side's port.
     ///
     /// # Errors
     /// [`Error::Limit`] if all numbers of the side are taken: 8,192, or 8,190 if they encode no port.
-    pub fn take_number(&self) -> Result<u32> {
-        lock(&self.numbers).take()
+    pub fn alloc_number(&self) -> Result<u32> {
+        lock(&self.numbers).alloc()
     }
 
     /// Frees the number of a destroyed queue pair.
-    pub fn give_number(&self, number: u32) {
-        lock(&self.numbers).give(number);
+    pub fn free_number(&self, number: u32) {
+        lock(&self.numbers).free(number);
     }
 
-    /// Whether its address and [`Pairing::take_number`] identify its port ([`port_of`]). They do not if all of
+    /// Whether its address and [`Pairing::alloc_number`] identify its port ([`port_of`]). They do not if all of
     /// [`PORTS`] were taken when it started to listen.
-    pub fn is_found_by_number(&self) -> bool {
+    pub fn encodes_port(&self) -> bool {
         slot_of(self.addr().port()).is_some()
     }
 
@@ -154,8 +154,8 @@ impl Pairing {
     /// # Errors
     /// As [`Cm::connect`] and [`Cm::accept`]; for a queue pair and itself also as [`crate::Pd::create_qp`], and
     /// [`Error::Invalid`] the second time.
-    pub fn pair(&self, qp: &Qp, peer: End, param: &ConnParam) -> Result<()> {
-        let own = End { addr: self.addr(), qp_num: qp.known_as() };
+    pub fn pair(&self, qp: &Qp, peer: Endpoint, param: &ConnParam) -> Result<()> {
+        let own = Endpoint { addr: self.addr(), qp_num: qp.reported_qp_num() };
         if own == peer {
             return self.pair_with_itself(qp, own, param);
         }
@@ -166,7 +166,7 @@ impl Pairing {
     }
 
     /// Connects a twin to `qp`, which accepts it.
-    fn pair_with_itself(&self, qp: &Qp, own: End, param: &ConnParam) -> Result<()> {
+    fn pair_with_itself(&self, qp: &Qp, own: Endpoint, param: &ConnParam) -> Result<()> {
         let twin = qp.make_twin()?;
         lock(&self.twins).insert(twin.num(), qp.num());
         self.await_request(qp, own, own, param.clone())?;
@@ -175,7 +175,7 @@ impl Pairing {
 
     /// The queue pair that may send now, after [`crate::CmEvent::Established`] for `qp_num`. A queue pair connected to
     /// itself has two ends, and sends by its twin: the event of its own end returns `None`.
-    pub fn established(&self, qp_num: u32) -> Option<u32> {
+    pub fn ready_qp(&self, qp_num: u32) -> Option<u32> {
         let twins = lock(&self.twins);
         match twins.get(&qp_num) {
             Some(own) => Some(*own),
@@ -184,22 +184,22 @@ impl Pairing {
     }
 
     /// The program's queue pair for any other event of the channel, for `qp_num`.
-    pub fn whose(&self, qp_num: u32) -> u32 {
+    pub fn owner_of(&self, qp_num: u32) -> u32 {
         lock(&self.twins).get(&qp_num).copied().unwrap_or(qp_num)
     }
 
     /// Accepts the request of the pair's lesser end, which may have arrived already or is awaited.
-    fn await_request(&self, qp: &Qp, own: End, peer: End, param: ConnParam) -> Result<()> {
+    fn await_request(&self, qp: &Qp, own: Endpoint, peer: Endpoint, param: ConnParam) -> Result<()> {
         let pair = Pair { own: own.qp_num, peer };
         let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
             // If the connecting side has given up meanwhile, its next request is awaited.
-            Some(Waiting::Request(request)) if request.is_alive() => {
+            Some(Waiting::Remote(request)) if request.is_alive() => {
                 drop(waiting);
                 self.accept(qp, Accept { qp_num: own.qp_num, request, param })
             }
             _ => {
-                waiting.insert(pair, Waiting::Wanted(param));
+                waiting.insert(pair, Waiting::Local(param));
                 Ok(())
             }
         }
@@ -211,19 +211,19 @@ impl Pairing {
             return Offered::Other(request);
         }
         // A request of another protocol is refused, by dropping it.
-        let Some((peer, own)) = decode(&request.private_data) else { return Offered::Kept };
+        let Some((peer, own)) = decode(&request.private_data) else { return Offered::Handled };
         let pair = Pair { own, peer };
         let mut waiting = lock(&self.waiting);
         match waiting.remove(&pair) {
             // The connecting side has given up already: its next request is awaited.
-            Some(wanted @ Waiting::Wanted(_)) if !request.is_alive() => {
+            Some(wanted @ Waiting::Local(_)) if !request.is_alive() => {
                 waiting.insert(pair, wanted);
-                Offered::Kept
+                Offered::Handled
             }
-            Some(Waiting::Wanted(param)) => Offered::Wanted(Accept { qp_num: own, request, param }),
+            Some(Waiting::Local(param)) => Offered::Matched(Accept { qp_num: own, request, param }),
             _ => {
-                waiting.insert(pair, Waiting::Request(request));
-                Offered::Kept
+                waiting.insert(pair, Waiting::Remote(request));
+                Offered::Handled
             }
         }
     }
@@ -233,7 +233,7 @@ impl Pairing {
     /// # Errors
     /// As [`Cm::accept`].
     pub fn accept(&self, qp: &Qp, accept: Accept) -> Result<()> {
-        if qp.known_as() != accept.qp_num {
+        if qp.reported_qp_num() != accept.qp_num {
             return Err(Error::Foreign { what: "the queue pair" });
         }
         self.cm.accept(accept.request, qp, &accept.param)
@@ -241,7 +241,7 @@ impl Pairing {
 
     /// Forgets the pairs of a queue pair that is being destroyed, and refuses the requests for it.
     pub fn forget(&self, qp: &Qp) {
-        lock(&self.waiting).retain(|pair, _| pair.own != qp.known_as());
+        lock(&self.waiting).retain(|pair, _| pair.own != qp.reported_qp_num());
         lock(&self.twins).retain(|_, own| *own != qp.num());
     }
 
@@ -249,9 +249,9 @@ impl Pairing {
     /// kept, because the peer may have been reset first.
     pub fn release(&self, qp: &Qp) {
         let stays = |pair: &Pair, waiting: &Waiting| match waiting {
-            _ if pair.own != qp.known_as() => true,
-            Waiting::Request(request) => request.is_alive(),
-            Waiting::Wanted(_) => false,
+            _ if pair.own != qp.reported_qp_num() => true,
+            Waiting::Remote(request) => request.is_alive(),
+            Waiting::Local(_) => false,
         };
         lock(&self.waiting).retain(|pair, waiting| stays(pair, waiting));
         lock(&self.twins).retain(|_, own| *own != qp.num());
@@ -278,7 +278,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Connects from the lesser end of a pair.
-fn connect(cm: &Cm, (qp, own): (&Qp, End), peer: End, param: &ConnParam) -> Result<()> {
+fn connect(cm: &Cm, (qp, own): (&Qp, Endpoint), peer: Endpoint, param: &ConnParam) -> Result<()> {
     let param = ConnParam { private_data: encode(own, peer.qp_num), ..param.clone() };
     cm.connect(qp, peer.addr, &param)
 }
@@ -287,7 +287,7 @@ fn connect(cm: &Cm, (qp, own): (&Qp, End), peer: End, param: &ConnParam) -> Resu
 const MAGIC: [u8; 4] = *b"pair";
 
 /// The private data of a request: the connecting end, and the number of the queue pair that it connects to.
-fn encode(own: End, wanted: u32) -> Vec<u8> {
+fn encode(own: Endpoint, wanted: u32) -> Vec<u8> {
     let ip = match own.addr.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
@@ -296,7 +296,7 @@ fn encode(own: End, wanted: u32) -> Vec<u8> {
     [&MAGIC[..], &ip.octets(), &port, &own.qp_num.to_be_bytes(), &wanted.to_be_bytes()].concat()
 }
 
-fn decode(bytes: &[u8]) -> Option<(End, u32)> {
+fn decode(bytes: &[u8]) -> Option<(Endpoint, u32)> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (ip, rest) = rest.split_first_chunk::<16>()?;
     let (port, rest) = rest.split_first_chunk()?;
@@ -304,7 +304,7 @@ fn decode(bytes: &[u8]) -> Option<(End, u32)> {
     // Some protocols pad private data with zeros.
     let wanted = rest.first_chunk()?;
     let addr = SocketAddr::new(IpAddr::from(*ip).to_canonical(), u16::from_be_bytes(*port));
-    Some((End { addr, qp_num: u32::from_be_bytes(*qp_num) }, u32::from_be_bytes(*wanted)))
+    Some((Endpoint { addr, qp_num: u32::from_be_bytes(*qp_num) }, u32::from_be_bytes(*wanted)))
 }
 
 #[cfg(test)]
@@ -329,7 +329,7 @@ mod tests {
     fn request_data_round_trip_and_noise_is_refused() {
         for ip in ["10.1.2.3", "fd00::1"] {
             let addr = SocketAddr::new(ip.parse().expect("an address"), 4711);
-            let end = End { addr, qp_num: 0x0102_0304 };
+            let end = Endpoint { addr, qp_num: 0x0102_0304 };
             let mut bytes = encode(end, 77);
             assert_eq!(decode(&bytes), Some((end, 77)));
             bytes.extend([0; 20]);

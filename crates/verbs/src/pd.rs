@@ -34,7 +34,7 @@ impl Pd {
     /// # Errors
     /// [`Error::Invalid`] for remote write or atomic access without local write access (IBA 10.6.3.1); [`Error::Limit`]
     /// if there are too many regions; [`Error::Foreign`] for another device's NIC memory; [`Error::Memory`] for memory
-    /// of a program ([`Buf::of_program`]) that is not mapped for reading and, with local write access, for writing.
+    /// of a program ([`Buf::from_program`]) that is not mapped for reading and, with local write access, for writing.
     pub fn reg_mr(&self, buf: &Buf, access: Access) -> Result<Mr> {
         self.reg_mr_range(buf, 0..buf.len(), access)
     }

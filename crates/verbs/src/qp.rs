@@ -30,7 +30,7 @@ pub struct QpInit {
     /// number. Events carry the device's number. So a new queue pair can replace an old one under the same number, as
     /// `IBV_QPS_RESET` of ibv_modify_qp(3) requires, and no late event of the old one is mistaken for one of the new.
     /// The caller keeps these numbers unique.
-    pub known_as: Option<u32>,
+    pub reported_qp_num: Option<u32>,
 }
 
 impl QpInit {
@@ -44,7 +44,7 @@ impl QpInit {
             cap: QpCap::default(),
             sq_sig_all: false,
             mtu: None,
-            known_as: None,
+            reported_qp_num: None,
         }
     }
 
@@ -81,7 +81,7 @@ impl QpInit {
             cap: self.cap,
             sq_sig_all: self.sq_sig_all,
             mtu: self.mtu,
-            known_as: self.known_as,
+            reported_qp_num: self.reported_qp_num,
         }
     }
 }
@@ -96,8 +96,8 @@ pub struct Qp {
     twin: OnceLock<Box<Self>>,
     pd: Pd,
     init: QpInit,
-    /// Cached [`crate::DeviceAttr::write_ring`].
-    may_ring: bool,
+    /// Cached [`crate::DeviceAttr::write_notify`].
+    may_notify: bool,
 }
 
 impl std::fmt::Debug for Qp {
@@ -108,8 +108,8 @@ impl std::fmt::Debug for Qp {
 
 impl Qp {
     pub(crate) fn new(ops: Arc<dyn QpOps>, pd: Pd, init: QpInit) -> Self {
-        let may_ring = pd.device().attr().write_ring;
-        Self { ops, twin: OnceLock::new(), pd, init, may_ring }
+        let may_notify = pd.device().attr().write_notify;
+        Self { ops, twin: OnceLock::new(), pd, init, may_notify }
     }
 
     /// The device's number of the queue pair, which events carry.
@@ -118,10 +118,10 @@ impl Qp {
         self.ops.num()
     }
 
-    /// The number that completions carry: [`QpInit::known_as`], or else [`Qp::num`].
+    /// The number that completions carry: [`QpInit::reported_qp_num`], or else [`Qp::num`].
     #[inline]
-    pub fn known_as(&self) -> u32 {
-        self.init.known_as.unwrap_or_else(|| self.num())
+    pub fn reported_qp_num(&self) -> u32 {
+        self.init.reported_qp_num.unwrap_or_else(|| self.num())
     }
 
     /// The current state.
@@ -146,7 +146,8 @@ impl Qp {
     /// requests are posted to the twin, and complete as those of this queue pair.
     pub(crate) fn make_twin(&self) -> Result<&Self> {
         let cap = QpCap { max_recv_wr: 1, max_recv_sge: 1, ..self.init.cap };
-        let init = QpInit { cap, srq: None, known_as: Some(self.known_as()), ..self.init.clone() };
+        let init =
+            QpInit { cap, srq: None, reported_qp_num: Some(self.reported_qp_num()), ..self.init.clone() };
         let again = Error::Invalid("the queue pair is connected with itself already".into());
         self.twin.set(Box::new(self.pd.create_qp(&init)?)).map_err(|_| again)?;
         self.twin.get().map(Box::as_ref).ok_or(Error::Foreign { what: "the queue pair" })
@@ -167,8 +168,8 @@ impl Qp {
     /// accepted and flushed (IBA 10.3.1). All other errors of a request are reported by its completion.
     #[inline]
     pub fn post_send(&self, wr: &SendWr<'_>) -> Result<()> {
-        if wr.flags.contains(SendFlags::RING) && !self.may_ring {
-            return self.pd.device().unsupported("writes that ring");
+        if wr.flags.contains(SendFlags::NOTIFY) && !self.may_notify {
+            return self.pd.device().unsupported("writes that notify");
         }
         self.sender().post_send(wr)
     }
@@ -178,11 +179,11 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`], with the number of requests that *were* posted.
     pub fn post_sends(&self, wrs: &[SendWr<'_>]) -> Result<(), (usize, crate::Error)> {
-        let refused = wrs.iter().position(|wr| wr.flags.contains(SendFlags::RING) && !self.may_ring);
+        let refused = wrs.iter().position(|wr| wr.flags.contains(SendFlags::NOTIFY) && !self.may_notify);
         self.sender().post_sends(&wrs[..refused.unwrap_or(wrs.len())])?;
         match refused {
             None => Ok(()),
-            Some(at) => self.pd.device().unsupported("writes that ring").map_err(|e| (at, e)),
+            Some(at) => self.pd.device().unsupported("writes that notify").map_err(|e| (at, e)),
         }
     }
 
@@ -255,14 +256,15 @@ impl Qp {
         self.sender().map(remote, len)
     }
 
-    /// Wakes sleepers on the completion queue of the peer's receives, as a write with [`crate::SendFlags::RING`] does:
-    /// for earlier stores in its memory. It costs little if no thread sleeps. A disconnected peer is not notified.
+    /// Wakes sleepers on the completion queue of the peer's receives, as a write with [`crate::SendFlags::NOTIFY`]
+    /// does: for earlier stores in its memory. It costs little if no thread sleeps. A disconnected peer is not
+    /// notified.
     ///
     /// # Errors
     /// [`crate::Error::Unsupported`] unless [`crate::DeviceAttr::maps_peers`].
     #[inline]
-    pub fn ring(&self) -> Result<()> {
-        self.sender().ring()
+    pub fn notify(&self) -> Result<()> {
+        self.sender().notify()
     }
 
     /// The implementation, for the NIC's crate.

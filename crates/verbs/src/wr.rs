@@ -47,9 +47,9 @@ bitflags! {
         /// For an RDMA write: wakes waiters on the completion queue of the peer's receives ([`host::Host::wait`] on
         /// that [`crate::Cq`]), as a completion would, but without one: the waiter polls the memory. Costs nothing
         /// while no thread sleeps. It is not reported to a completion channel, and other operations ignore it, as their
-        /// completion wakes waiters anyway. Without [`crate::DeviceAttr::write_ring`], posting returns
+        /// completion wakes waiters anyway. Without [`crate::DeviceAttr::write_notify`], posting returns
         /// [`crate::Error::Unsupported`].
-        const RING = 8;
+        const NOTIFY = 8;
         /// Completes as soon as its memory may be used again, whether or not the data have arrived
         /// (`FI_INJECT_COMPLETE` of libfabric): for senders that the peer acknowledges itself. All earlier unsignaled
         /// requests are then complete in the same sense. Ignored by a NIC that learns both at the same time, and by

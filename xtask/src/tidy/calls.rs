@@ -99,7 +99,7 @@ const BANS: &[Ban] = &[
     },
     Ban {
         rule: "spin",
-        patterns: &[Name("Spin"), Name("Biased"), Name("SpinMutex"), Path(&["hint", "spin_loop"])],
+        patterns: &[Name("Spin"), Name("BiasedLock"), Name("SpinMutex"), Path(&["hint", "spin_loop"])],
         instead: "take a host::Lock: in virtual time a holder may give up control, and whoever spins keeps it for ever",
         holds: |source| {
             // Rails run on modelled NICs, too.
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn spin_locks_belong_to_nics() {
         assert_eq!(objections("crates/dapl/src/ep.rs", "let side: Spin<Side>;"), ["spin"]);
-        assert_eq!(objections("crates/dapl/src/ep.rs", "let side: Biased<Side>;"), ["spin"]);
+        assert_eq!(objections("crates/dapl/src/ep.rs", "let side: BiasedLock<Side>;"), ["spin"]);
         assert_eq!(objections("crates/nic-rails/src/api/cq.rs", "spin::mutex::SpinMutex::new(0);"), ["spin"]);
         assert_eq!(objections(SOFT, "let side: Spin<Side>;"), [""; 0]);
         assert_eq!(objections("crates/dapl/src/ep.rs", "let side: Lock<Side>;"), [""; 0]);

@@ -82,7 +82,7 @@ pub(crate) extern "C" fn trigger(cno: Handle, evd: Out<Handle>) -> u32 {
     dat_return(|| {
         let object = handles::cno(cno, Subtype::HandleCno)?;
         let place = evd.required(Error::argument(Subtype::Arg2))?;
-        let empty = Error::new(dapl::Kind::QueueEmpty, Subtype::None);
+        let empty = Error::new(dapl::ErrorKind::QueueEmpty, Subtype::None);
         place.set(from_label(object.poll().ok_or(empty)?));
         Ok(())
     })

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use dapl::{
-    Close, CompletionFlags, Ep, EpAttr as DaplAttr, EpConfig, EpState, Error, Kind, RemoteAddr, Result, Sge,
-    Subtype,
+    Close, CompletionFlags, Ep, EpAttr as DaplAttr, EpConfig, EpState, Error, ErrorKind, RemoteAddr, Result,
+    Sge, Subtype,
 };
 
 use super::{bytes, count, mask, pieces, signed, timeout};
@@ -218,7 +218,7 @@ pub(crate) extern "C" fn connect(
         let private_data = bytes(private_data, size, Subtype::Arg5, Subtype::Arg6)?;
         // Only one quality of service, and one path, are supported.
         if qos != BEST_EFFORT || flags != 0 {
-            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+            return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::None));
         }
         object.connect(address, conn_qual, timeout(microseconds), &private_data)
     })
@@ -237,7 +237,7 @@ pub(crate) extern "C" fn dup_connect(
         let other = handles::ep(other, Subtype::HandleEp)?;
         let private_data = bytes(private_data, size, Subtype::Arg4, Subtype::Arg5)?;
         if qos != BEST_EFFORT {
-            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+            return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::None));
         }
         object.connect_like(&other, timeout(microseconds), &private_data)
     })

@@ -10,7 +10,7 @@ use crate::handles::{self, Object, from_label, ia_of, invalidate, label};
 use crate::types::{
     AsyncData, ConnectionData, CrArrivalData, DtoData, EvdParam, Event, EventData, Handle, RmrBindData,
 };
-use ffi::{In, Loan, Out, lock};
+use ffi::{CBuffer, In, Out, lock};
 use std::sync::atomic::Ordering;
 
 const ALL_FIELDS: u64 = 0x1F;
@@ -199,9 +199,9 @@ fn other_event(evd: Handle, event: DaplEvent) -> (u32, EventData) {
 fn lend(handle: Handle, bytes: &[u8]) -> (i32, *mut std::ffi::c_void) {
     match handles::lookup(handle) {
         Some(entry) if !bytes.is_empty() => {
-            let loan = Loan::new(bytes);
-            let lent = lent(&loan);
-            *lock(&entry.private_data) = Some(loan);
+            let buffer = CBuffer::new(bytes);
+            let lent = lent(&buffer);
+            *lock(&entry.private_data) = Some(buffer);
             lent
         }
         _ => (0, std::ptr::null_mut()),
@@ -222,7 +222,7 @@ fn arrival(evd: Handle, request: RequestEvent) -> CrArrivalData {
     let cr_handle = handles::insert(Object::Cr(request.cr), ia).unwrap_or(std::ptr::null_mut());
     let mut local_ia_address_ptr = std::ptr::null_mut();
     if let Some(entry) = handles::lookup(cr_handle) {
-        let local = Loan::address(SocketAddr::new(request.local.ip(), request.local.port()));
+        let local = CBuffer::address(SocketAddr::new(request.local.ip(), request.local.port()));
         local_ia_address_ptr = local.as_ptr();
         lock(&entry.addresses)[0] = Some(local);
         lend(cr_handle, cr.private_data());

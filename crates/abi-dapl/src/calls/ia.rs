@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
+use dapl::{Adapter, Error, ErrorKind, Ia, Result, Subtype};
 use host::real::remark;
 
 use super::{mask, signed};
@@ -14,7 +14,7 @@ use crate::dat_return::{dat_return, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
 use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
-use ffi::{Loan, Out, Text, lock};
+use ffi::{CBuffer, Out, Text, lock};
 
 /// Open devices, with the number of adapters on each.
 static OPEN: Mutex<BTreeMap<String, (Adapter, usize)>> = Mutex::new(BTreeMap::new());
@@ -36,7 +36,7 @@ fn adapter(ia_name: &str, device: &str) -> Result<Adapter> {
     let opened = fabric::open(device, &host::real::host()).map_err(|why| {
         // The standard's error numbers cannot express this.
         remark(format_args!("DAT adapter '{ia_name}' cannot be opened: {why}"));
-        Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered)
+        Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered)
     })?;
     let adapter = Adapter::new(opened);
     open.insert(device.to_owned(), (adapter.clone(), 1));
@@ -84,7 +84,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
             ASYNC_EXISTS => 0,
             _ => handles::evd(given, Subtype::HandleEvdAsync).map(|_| 0)?,
         };
-        let known = Error::new(Kind::ProviderNotFound, Subtype::NameNotRegistered);
+        let known = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered);
         let line = line(&name, is_thread_safe).ok_or(known)?;
         let adapter = adapter(&name, &line.device)?;
         let made = make(&adapter, line.clone(), is_thread_safe, wanted, given);
@@ -104,7 +104,7 @@ fn make(
     given: Handle,
 ) -> Result<(Handle, Handle)> {
     let (ia, evd) = Ia::open(adapter, qlen)?;
-    let address = Loan::address(SocketAddr::new(ia.attr().address, 0));
+    let address = CBuffer::address(SocketAddr::new(ia.attr().address, 0));
     let async_evd = match &evd {
         Some(evd) => handles::insert_with(Object::Evd(evd.clone()), 0, &line)?,
         None => given,

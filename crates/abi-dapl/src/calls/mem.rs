@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use dapl::{Buf, CompletionFlags, Error, Kind, Lmr, MemPriv, Pz, Result, Rmr, Sge, Subtype};
+use dapl::{Buf, CompletionFlags, Error, ErrorKind, Lmr, MemPriv, Pz, Result, Rmr, Sge, Subtype};
 
 use super::mask;
 use crate::dat_return::{dat_return, not_implemented};
@@ -55,10 +55,10 @@ pub(crate) extern "C" fn pz_free(pz: Handle) -> u32 {
 fn buffer(address: *mut std::ffi::c_void, length: u64) -> Result<Buf> {
     let base = NonNull::new(address.cast::<u8>()).ok_or(Error::argument(Subtype::Arg3))?;
     let len = usize::try_from(length).ok().filter(|len| *len > 0 && isize::try_from(*len).is_ok());
-    let len = len.ok_or(Error::new(Kind::LengthError, Subtype::None))?;
+    let len = len.ok_or(Error::new(ErrorKind::LengthError, Subtype::None))?;
     // SAFETY: a program knows that peers change registered memory; this library creates no reference to it. Test: dapltest with
     // -V.
-    Ok(unsafe { Buf::of_program(base, len) })
+    Ok(unsafe { Buf::from_program(base, len) })
 }
 
 #[allow(clippy::too_many_arguments)] // the standard's signature
@@ -85,12 +85,12 @@ pub(crate) extern "C" fn lmr_create(
         let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg6))?;
         let place = lmr.required(Error::argument(Subtype::Arg8))?;
         if va_type != VA {
-            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+            return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::None));
         }
         let buf = match mem_type {
             VIRTUAL => buffer(region.for_va, length)?,
             OF_LMR => handles::lmr(region.for_va, Subtype::HandleLmr)?.buf().clone(),
-            _ => return Err(Error::new(Kind::ModelNotSupported, Subtype::None)),
+            _ => return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::None)),
         };
         let made = Arc::new(Lmr::create(&zone, &buf, privileges)?);
         place.set(handles::insert(Object::Lmr(made.clone()), label(ia))?);
@@ -204,7 +204,7 @@ pub(crate) extern "C" fn rmr_bind(
         let triplet = triplet.required(Error::argument(Subtype::Arg3))?;
         let privileges = MemPriv::from_bits(privileges).ok_or(Error::argument(Subtype::Arg4))?;
         if va_type != VA {
-            return Err(Error::new(Kind::ModelNotSupported, Subtype::None));
+            return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::None));
         }
         let ep = handles::ep(ep, Subtype::HandleEp)?;
         let flags = CompletionFlags::from_bits(flags).ok_or(Error::argument(Subtype::Arg8))?;

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::net::IpAddr;
 
 use dapl::{Error, Result, Sge, Subtype};
-use ffi::{BadAddress, BadBytes, Bytes, In, Loan, SockAddr};
+use ffi::{BadAddress, BadBytes, Bytes, CBuffer, In, SockAddr};
 use host::Span;
 
 use crate::types::Triplet;
@@ -83,6 +83,6 @@ fn fill(pieces: &mut [Sge], iov: In<Triplet>, count: usize) -> Result<&[Sge]> {
 }
 
 /// The length and the address of lent bytes.
-pub(crate) fn lent(loan: &Loan) -> (i32, *mut c_void) {
-    (i32::try_from(loan.len()).unwrap_or(i32::MAX), loan.as_ptr())
+pub(crate) fn lent(buffer: &CBuffer) -> (i32, *mut c_void) {
+    (i32::try_from(buffer.len()).unwrap_or(i32::MAX), buffer.as_ptr())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dapl::{Cr, Error, Kind, Psp, Result, Rsp, Subtype};
+use dapl::{Cr, Error, ErrorKind, Psp, Result, Rsp, Subtype};
 
 use super::{bytes, lent, mask};
 use crate::dat_return::{dat_return, not_implemented};
@@ -195,7 +195,7 @@ pub(crate) extern "C" fn csp_create(
 ) -> u32 {
     dat_return(|| {
         handles::ia(ia, Subtype::HandleIa)?;
-        Err(Error::new(Kind::NotImplemented, Subtype::None))
+        Err(Error::new(ErrorKind::NotImplemented, Subtype::None))
     })
 }
 

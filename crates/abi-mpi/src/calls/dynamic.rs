@@ -204,7 +204,7 @@ fn spawn(
     let joined = create_intercomm(&comm, root, socket)?;
     if errcodes.is_some() {
         let started = joined.remote_group().map_or(0, mpi::Group::size);
-        (0..started as usize).for_each(|at| errcodes.nth(at).set(c::MPI_SUCCESS));
+        (0..started as usize).for_each(|at| errcodes.element(at).set(c::MPI_SUCCESS));
     }
     intercomm.set(insert_comm(Some(joined))?);
     Ok(())

@@ -49,7 +49,7 @@ pub(crate) fn group_translate_ranks(
         return null_result("ranks2");
     }
     let translated = get(group1, "group1")?.translate(&ranks, &*get(group2, "group2")?)?;
-    translated.into_iter().enumerate().for_each(|(at, rank)| ranks2.nth(at).set(rank));
+    translated.into_iter().enumerate().for_each(|(at, rank)| ranks2.element(at).set(rank));
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn group_excl(group: types::Group, n: i32, ranks: In<i32>, newgroup: 
 fn ranges(array: Out<i32>, count: i32) -> Answer<Vec<[i32; 3]>> {
     let wrong = |why| Fault::new(c::MPI_ERR_ARG, format!("ranges: {why}"));
     let count = usize::try_from(count).map_err(|_| wrong("their number is negative"))?;
-    let number = |at| array.nth(at).get().ok_or_else(|| wrong("it is NULL"));
+    let number = |at| array.element(at).get().ok_or_else(|| wrong("it is NULL"));
     (0..count).map(|at| Ok([number(3 * at)?, number(3 * at + 1)?, number(3 * at + 2)?])).collect()
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn degrees(comm: &mpi::Comm) -> Answer<(i32, i32)> {
 /// Stores numbers in an array of `room` elements.
 fn store_array(numbers: &[i32], array: Out<i32>, room: i32) {
     let room = usize::try_from(room).unwrap_or(0);
-    numbers.iter().take(room).enumerate().for_each(|(at, number)| array.nth(at).set(*number));
+    numbers.iter().take(room).enumerate().for_each(|(at, number)| array.element(at).set(*number));
 }
 
 /// MPI 5.0, section 8.5.5.
@@ -82,7 +82,7 @@ pub(crate) fn topo_test(comm: Comm, status: Out<i32>) -> Answer {
 /// MPI 5.0, section 8.5.2.
 pub(crate) fn dims_create(nnodes: i32, ndims: i32, dims: Out<i32>) -> Answer {
     let count = usize::try_from(ndims).map_err(|_| Fault::new(c::MPI_ERR_DIMS, "ndims: it is negative"))?;
-    let given: Option<Vec<i32>> = (0..count).map(|at| dims.nth(at).get()).collect();
+    let given: Option<Vec<i32>> = (0..count).map(|at| dims.element(at).get()).collect();
     let mut filled = given.ok_or_else(|| Fault::new(c::MPI_ERR_ARG, "dims: it is NULL"))?;
     fill_dims(nnodes, &mut filled)?;
     store_array(&filled, dims, ndims);

@@ -2,7 +2,7 @@
 
 use ffi::{In, Out};
 use host::Span;
-use portals::{Count, CtHandle, Engine, Ni};
+use portals::{CtEvent, CtHandle, Engine, Ni};
 
 use super::queue::several;
 use super::{done, ni, object};
@@ -19,7 +19,7 @@ fn wait(
     cts: &[CtHandle],
     tests: &[Size],
     timeout: u32,
-) -> Answer<(Count, usize)> {
+) -> Answer<(CtEvent, usize)> {
     let look = |engine: &mut Engine| {
         for (at, (ct, test)) in cts.iter().zip(tests).enumerate() {
             match engine.ct_get(*ct) {
@@ -44,19 +44,19 @@ fn wait(
 exports! {
     fn PtlCTAlloc(handle: Handle, result: Out<Handle>) {
         let (ni, result) = (ni(handle)?, result.required(Code::ArgInvalid)?);
-        let ct: CtHandle = done(ni.call(|engine| engine.ct_alloc()))?;
+        let ct: CtHandle = done(ni.with_engine(|engine| engine.ct_alloc()))?;
         result.set(handle::encode(ni.kind(), ct));
         Ok(())
     }
 
     fn PtlCTFree(ct: Handle) {
         let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.call(|engine| engine.ct_free(ct)))
+        done(ni.with_engine(|engine| engine.ct_free(ct)))
     }
 
     fn PtlCTCancelTriggered(ct: Handle) {
         let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.call(|engine| engine.ct_cancel(ct)))
+        done(ni.with_engine(|engine| engine.ct_cancel(ct)))
     }
 
     fn PtlCTGet(ct: Handle, event: Out<PtlCtEvent>) {
@@ -93,7 +93,7 @@ exports! {
 
     fn PtlCTSet(ct: Handle, to: PtlCtEvent) {
         let (ni, ct) = object::<CtHandle>(ct)?;
-        done(ni.call(|engine| engine.ct_set(ct, to.count())))
+        done(ni.with_engine(|engine| engine.ct_set(ct, to.count())))
     }
 
     fn PtlCTInc(ct: Handle, by: PtlCtEvent) {
@@ -101,6 +101,6 @@ exports! {
         if by.success > 0 && by.failure > 0 {
             return Err(Code::ArgInvalid);
         }
-        done(ni.call(|engine| engine.ct_inc(ct, by.count())))
+        done(ni.with_engine(|engine| engine.ct_inc(ct, by.count())))
     }
 }

@@ -66,14 +66,14 @@ fn search(operation: u8) -> Answer<Search> {
 
 fn append(ni: &Ni, place: ListId, entry: Entry, user_ptr: usize, handle: Out<Handle>) -> Answer<()> {
     let handle = handle.required(Code::ArgInvalid)?;
-    let appended = done(ni.call(|engine| engine.append(place, entry, user_ptr as u64)))?;
+    let appended = done(ni.with_engine(|engine| engine.append(place, entry, user_ptr as u64)))?;
     handle.set(handle::encode(ni.kind(), appended));
     Ok(())
 }
 
 fn unlink(entry: Handle) -> Answer<()> {
     let (ni, entry) = object::<EntryHandle>(entry)?;
-    done(ni.call(|engine| engine.unlink(entry)))
+    done(ni.with_engine(|engine| engine.unlink(entry)))
 }
 
 exports! {
@@ -93,14 +93,14 @@ exports! {
     fn PtlLESearch(handle: Handle, index: u32, entry: In<PtlLe>, operation: u8, user_ptr: usize) {
         let (ni, search) = (ni(handle)?, search(operation)?);
         let entry = le(&ni, entry, false)?;
-        done(ni.call(|engine| engine.search(index, entry, search, user_ptr as u64)))
+        done(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
     // Portals 4.3, section 3.12.
     fn PtlMESearch(handle: Handle, index: u32, entry: In<PtlMe>, operation: u8, user_ptr: usize) {
         let (ni, search) = (ni(handle)?, search(operation)?);
         let entry = me(&ni, entry, false)?;
-        done(ni.call(|engine| engine.search(index, entry, search, user_ptr as u64)))
+        done(ni.with_engine(|engine| engine.search(index, entry, search, user_ptr as u64)))
     }
 
     // Portals 4.3, section 3.11.
@@ -128,7 +128,7 @@ exports! {
         let ct = optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
         let (place, entry) = (place(index, list)?, me(&ni, entry, true)?);
         let appended =
-            done(ni.call(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
+            done(ni.with_engine(|engine| engine.trigger_append(ct, threshold, place, entry, user_ptr as u64)))?;
         result.set(handle::encode(ni.kind(), appended));
         Ok(())
     }
@@ -137,6 +137,6 @@ exports! {
     fn PtlTriggeredMEUnlink(entry: Handle, trigger: Handle, threshold: u64) {
         let (ni, entry) = object::<EntryHandle>(entry)?;
         let ct = optional(&ni, trigger, CT_NONE)?.ok_or(Code::ArgInvalid)?;
-        done(ni.call(|engine| engine.trigger_unlink(ct, threshold, entry)))
+        done(ni.with_engine(|engine| engine.trigger_unlink(ct, threshold, entry)))
     }
 }

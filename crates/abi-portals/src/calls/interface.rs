@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use ffi::{In, Out, contain};
-use portals::{Kind, Process};
+use ffi::{In, Out, catch_panic};
+use portals::{NiKind, Process};
 
 use super::ni;
 use crate::answer::Code;
@@ -16,7 +16,7 @@ use crate::types::{
 };
 
 /// The kind of interface that options request; each pair must have exactly one bit set, and no other bits.
-fn kind(options: u32) -> Option<Kind> {
+fn kind(options: u32) -> Option<NiKind> {
     let one_of = |yes: u32, no: u32| match options & (yes | no) {
         bit if bit == yes => Some(true),
         bit if bit == no => Some(false),
@@ -24,7 +24,7 @@ fn kind(options: u32) -> Option<Kind> {
     };
     let all = NI_MATCHING | NI_NO_MATCHING | NI_LOGICAL | NI_PHYSICAL;
     let (is_matching, is_logical) = (one_of(NI_MATCHING, NI_NO_MATCHING)?, one_of(NI_LOGICAL, NI_PHYSICAL)?);
-    (options & !all == 0).then_some(Kind { is_matching, is_logical })
+    (options & !all == 0).then_some(NiKind { is_matching, is_logical })
 }
 
 exports! {
@@ -113,7 +113,7 @@ exports! {
             return Err(Code::NoSpace);
         }
         let room = usize::try_from(size).unwrap_or(usize::MAX);
-        let put = |(at, process): (usize, &Process)| map.nth(at).set(PtlProcess::of(*process));
+        let put = |(at, process): (usize, &Process)| map.element(at).set(PtlProcess::of(*process));
         known.iter().enumerate().take(room).for_each(put);
         actual.set(known.len() as Size);
         Ok(())
@@ -167,7 +167,7 @@ const MAP_MAX: usize = 1 << 24;
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the header's")]
 extern "C" fn PtlFini() {
-    contain(state::fini).unwrap_or(());
+    catch_panic(state::fini).unwrap_or(());
 }
 
 /// `PtlHandleIsEqual`: 1 for handles of the same object, else 0 (Portals 4.3, section 3.18).

@@ -15,14 +15,14 @@ pub(super) fn region(ni: &Ni, start: usize, length: u64, is_pieces: bool) -> Ans
         // The maximum length means all memory after the start.
         return Ok(Region::new(start as u64, length.min(u64::MAX - start as u64)));
     }
-    let most = ni.call(|engine| engine.limits().max_iovecs).ok_or(Code::ArgInvalid)?;
+    let most = ni.with_engine(|engine| engine.limits().max_iovecs).ok_or(Code::ArgInvalid)?;
     let count =
         usize::try_from(length).ok().filter(|count| *count <= most as usize).ok_or(Code::ArgInvalid)?;
     // SAFETY: the program passes an array of `length` pieces. Test: `messages_go_both_ways_on_shm`.
     let pieces: In<PtlIovec> = unsafe { In::new(std::ptr::with_exposed_provenance(start)) };
     let items = pieces.items(count).ok_or(Code::ArgInvalid)?;
     let pieces: Vec<Piece> = items.map(|piece| Piece { addr: piece.base as u64, len: piece.len }).collect();
-    Region::of(&pieces).ok_or(Code::ArgInvalid)
+    Region::from_pieces(&pieces).ok_or(Code::ArgInvalid)
 }
 
 exports! {
@@ -33,13 +33,13 @@ exports! {
         let region = region(&ni, md.start, md.length, options.contains(MdOptions::IOVEC))?;
         let (eq, counter) = (optional(&ni, md.eq, EQ_NONE)?, optional(&ni, md.ct, CT_NONE)?);
         let md = MemoryDescriptor { region, options, eq, counter };
-        let bound: MdHandle = done(ni.call(|engine| engine.md_bind(md)))?;
+        let bound: MdHandle = done(ni.with_engine(|engine| engine.md_bind(md)))?;
         result.set(handle::encode(ni.kind(), bound));
         Ok(())
     }
 
     fn PtlMDRelease(md: Handle) {
         let (ni, md) = object::<MdHandle>(md)?;
-        done(ni.call(|engine| engine.md_release(md)))
+        done(ni.with_engine(|engine| engine.md_release(md)))
     }
 }

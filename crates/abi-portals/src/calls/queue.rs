@@ -71,14 +71,14 @@ exports! {
         if count > SLOTS_MAX {
             return Err(Code::NoSpace);
         }
-        let eq: EqHandle = done(ni.call(|engine| engine.eq_alloc(count as usize)))?;
+        let eq: EqHandle = done(ni.with_engine(|engine| engine.eq_alloc(count as usize)))?;
         result.set(handle::encode(ni.kind(), eq));
         Ok(())
     }
 
     fn PtlEQFree(eq: Handle) {
         let (ni, eq) = object::<EqHandle>(eq)?;
-        done(ni.call(|engine| engine.eq_free(eq)))
+        done(ni.with_engine(|engine| engine.eq_free(eq)))
     }
 
     fn PtlEQGet(eq: Handle, event: Out<PtlEvent>) {

@@ -14,19 +14,19 @@ exports! {
         let options = PtOptions::from_bits(options).ok_or(Code::ArgInvalid)?;
         let eq = optional(&ni, eq, EQ_NONE)?;
         let wanted = (wanted != ANY).then_some(wanted);
-        index.set(done(ni.call(|engine| engine.pt_alloc(options, eq, wanted)))?);
+        index.set(done(ni.with_engine(|engine| engine.pt_alloc(options, eq, wanted)))?);
         Ok(())
     }
 
     fn PtlPTFree(handle: Handle, index: u32) {
-        done(ni(handle)?.call(|engine| engine.pt_free(index)))
+        done(ni(handle)?.with_engine(|engine| engine.pt_free(index)))
     }
 
     fn PtlPTEnable(handle: Handle, index: u32) {
-        done(ni(handle)?.call(|engine| engine.pt_enable(index)))
+        done(ni(handle)?.with_engine(|engine| engine.pt_enable(index)))
     }
 
     fn PtlPTDisable(handle: Handle, index: u32) {
-        done(ni(handle)?.call(|engine| engine.pt_disable(index)))
+        done(ni(handle)?.with_engine(|engine| engine.pt_disable(index)))
     }
 }

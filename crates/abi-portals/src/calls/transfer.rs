@@ -1,7 +1,7 @@
 //! Puts, gets and atomic operations that start immediately (Portals 4.3, section 3.15).
 
 use ffi::Bytes;
-use portals::{AckReq, Action, Datatype, Local, MdHandle, Ni, Op, Operand, Transfer};
+use portals::{AckReq, Action, Datatype, MdAddr, MdHandle, Ni, Op, Operand, Transfer};
 
 use super::{done, object};
 use crate::answer::{Answer, Code};
@@ -49,7 +49,7 @@ pub(super) fn sending(
     target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
     let (ni, md) = object::<MdHandle>(md)?;
-    let put = Some(Local { md, offset });
+    let put = Some(MdAddr { md, offset });
     let transfer = transfer(&ni, action, (put, None), length, ack, target);
     Ok((ni, transfer))
 }
@@ -63,7 +63,7 @@ pub(super) fn fetching(
     target: TransferTarget,
 ) -> Answer<(Ni, Transfer)> {
     let (ni, md) = object::<MdHandle>(md)?;
-    let get = Some(Local { md, offset });
+    let get = Some(MdAddr { md, offset });
     let put = match put {
         None => None,
         Some((md, offset)) => {
@@ -71,7 +71,7 @@ pub(super) fn fetching(
             if other.kind() != ni.kind() {
                 return Err(Code::ArgInvalid);
             }
-            Some(Local { md, offset })
+            Some(MdAddr { md, offset })
         }
     };
     let transfer = transfer(&ni, action, (put, get), length, AckReq::None, target);
@@ -81,7 +81,7 @@ pub(super) fn fetching(
 fn transfer(
     ni: &Ni,
     action: Action,
-    (put, get): (Option<Local>, Option<Local>),
+    (put, get): (Option<MdAddr>, Option<MdAddr>),
     length: Size,
     ack: AckReq,
     target: TransferTarget,

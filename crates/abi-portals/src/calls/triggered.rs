@@ -13,7 +13,7 @@ use crate::types::{Handle, PtlCtEvent, PtlProcess, Size};
 
 fn trigger((ni, transfer): (Ni, Transfer), ct: Handle, threshold: Size) -> Answer<()> {
     let ct = counter(&ni, ct)?;
-    done(ni.call(|engine| engine.trigger(ct, threshold, &transfer)))
+    done(ni.with_engine(|engine| engine.trigger(ct, threshold, &transfer)))
 }
 
 /// A counter of the same interface.
@@ -74,12 +74,12 @@ exports! {
     fn PtlTriggeredCTInc(ct: Handle, by: PtlCtEvent, trigger: Handle, threshold: Size) {
         let (ni, ct) = object::<CtHandle>(ct)?;
         let trigger = counter(&ni, trigger)?;
-        done(ni.call(|engine| engine.trigger_ct_inc(trigger, threshold, ct, by.count())))
+        done(ni.with_engine(|engine| engine.trigger_ct_inc(trigger, threshold, ct, by.count())))
     }
 
     fn PtlTriggeredCTSet(ct: Handle, to: PtlCtEvent, trigger: Handle, threshold: Size) {
         let (ni, ct) = object::<CtHandle>(ct)?;
         let trigger = counter(&ni, trigger)?;
-        done(ni.call(|engine| engine.trigger_ct_set(trigger, threshold, ct, to.count())))
+        done(ni.with_engine(|engine| engine.trigger_ct_set(trigger, threshold, ct, to.count())))
     }
 }

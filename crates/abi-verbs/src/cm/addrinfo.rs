@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 
-use ffi::{In, Loan, Out, SockAddr, Text};
+use ffi::{CBuffer, In, Out, SockAddr, Text};
 use libc::{EAI_BADFLAGS, EAI_MEMORY, EAI_NONAME, EAI_SERVICE, sockaddr_in, sockaddr_in6, socklen_t};
 use rdma_abi::cma::rdma_addrinfo;
 use rdma_abi::numbers as n;
@@ -13,7 +13,7 @@ use crate::slab::{Handle, Object, Slab};
 
 /// The addresses of one result, which the program holds until it frees it.
 pub(crate) struct AddrInfo {
-    _addresses: [Option<Loan>; 2],
+    _addresses: [Option<CBuffer>; 2],
 }
 
 impl Object for AddrInfo {
@@ -121,9 +121,9 @@ impl Wish {
             true => (named.or(self.src), self.dst),
             false => (self.src, named.or(self.dst)),
         };
-        let lent = [src, dst].map(|addr| addr.map(Loan::address));
+        let lent = [src, dst].map(|addr| addr.map(CBuffer::address));
         let [src_addr, dst_addr] =
-            lent.each_ref().map(|lent| lent.as_ref().map_or(std::ptr::null_mut(), Loan::as_ptr).cast());
+            lent.each_ref().map(|lent| lent.as_ref().map_or(std::ptr::null_mut(), CBuffer::as_ptr).cast());
         let family = if self.is_passive() { src } else { dst }.map_or(self.family, |addr| match addr {
             SocketAddr::V4(_) => libc::AF_INET,
             SocketAddr::V6(_) => libc::AF_INET6,

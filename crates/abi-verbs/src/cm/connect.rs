@@ -194,7 +194,7 @@ fn answer_service(
         return Err(Errno::INVAL);
     }
     let gid = engine.gid().ok_or(Errno::OPNOTSUPP)?;
-    let service = Service { gid, qp_num: qp.verbs().known_as(), qkey: n::RDMA_UDP_QKEY };
+    let service = Service { gid, qp_num: qp.verbs().reported_qp_num(), qkey: n::RDMA_UDP_QKEY };
     let asked = state.request.take().ok_or(Errno::INVAL)?;
     Ok(asked.request.reject(&service.encode(private_data))?)
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::RawFd;
 
-use ffi::{Loan, Out, lock};
+use ffi::{CBuffer, Out, lock};
 use rdma_abi::cma::*;
 use verbs::{ConnInfo, RNR_RETRY_FOREVER};
 
@@ -21,7 +21,7 @@ pub(crate) struct CmEvent {
     /// The identifier for which the acknowledgement counts.
     owner: Handle<CmId>,
     /// The private data, freed with the event.
-    _lent: Loan,
+    _lent: CBuffer,
 }
 
 impl Object for CmEvent {
@@ -55,7 +55,7 @@ pub(crate) fn take(channel: Held<EventChannel>) -> Option<Handle<CmEvent>> {
 
 fn hand_out(news: News) -> Answer<Handle<CmEvent>> {
     let (owner, lent, depths) =
-        (news.id, Loan::new(&news.private_data), news.info.and_then(|info| info.depths));
+        (news.id, CBuffer::new(&news.private_data), news.info.and_then(|info| info.depths));
     let (id, listener) = match news.request {
         None => (owner, Handle::NULL),
         Some(request) => (requester(owner, request)?, owner),

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use ffi::lock;
-use verbs::{Listener, Port};
+use verbs::{BoundAddr, Listener};
 
 use crate::answer::Answer;
 use crate::cm::route::{self, Route, as_known};
@@ -18,7 +18,7 @@ use crate::slab::Held;
 
 impl Reserved {
     /// The port from which connections are made.
-    pub(crate) fn port(&self) -> Option<&Port> {
+    pub(crate) fn port(&self) -> Option<&BoundAddr> {
         self.port.as_ref()
     }
 }
@@ -73,7 +73,7 @@ fn has_one_address(engine: &Engine) -> bool {
 }
 
 /// Listens at an address of a device, and reserves it if the device can. The device's backlog is unlimited; the identifier limits it.
-fn listen(engine: &Engine, addr: SocketAddr) -> Answer<(Option<Port>, Listener)> {
+fn listen(engine: &Engine, addr: SocketAddr) -> Answer<(Option<BoundAddr>, Listener)> {
     let bound = match engine.cm.bind(addr) {
         Ok(port) => {
             let listener = engine.cm.listen_at(&port, u32::MAX);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ffi::Loan;
+use ffi::CBuffer;
 use libc::sockaddr_storage;
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::{ibv_gid, ibv_sa_path_rec};
@@ -15,10 +15,10 @@ use crate::slab::{Handle, Held};
 
 /// A socket address in C's layout.
 pub(crate) fn storage(addr: SocketAddr) -> sockaddr_storage {
-    let loan = Loan::address(addr);
-    // SAFETY: a loan is at least this long, and any bytes are a valid address. Test: `connections_are_made_by_addresses` in
+    let buffer = CBuffer::address(addr);
+    // SAFETY: a buffer is at least this long, and any bytes are a valid address. Test: `connections_are_made_by_addresses` in
     // tests/programs.rs.
-    unsafe { loan.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
+    unsafe { buffer.as_ptr().cast::<sockaddr_storage>().read_unaligned() }
 }
 
 /// Updates the visible addresses, device and protection domain; programs create their own queues in that domain.

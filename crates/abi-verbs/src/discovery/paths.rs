@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use ffi::{Out, Text, contain};
+use ffi::{Out, Text, catch_panic};
 
 use crate::answer::Answer;
 use crate::discovery::device;
@@ -189,7 +189,7 @@ macro_rules! instead {
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             type Next = unsafe extern "C" fn($($folder,)? *const c_char, $($kind),*) -> $answer;
             let own: fn(&Entry) -> Option<$answer> = $own;
-            let place = contain(|| Entry::of(path)).unwrap_or(None);
+            let place = catch_panic(|| Entry::of(path)).unwrap_or(None);
             if let Some(answer) = place.as_ref().and_then(own) {
                 return answer;
             }
@@ -231,7 +231,7 @@ instead! {
 unsafe extern "C" fn realpath(path: *const c_char, place: *mut c_char) -> *mut c_char {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     type Next = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
-    let real = contain(|| real(path)).unwrap_or(None);
+    let real = catch_panic(|| real(path)).unwrap_or(None);
     match &real {
         // SAFETY: the C library's copy, which the program frees. Test: as above.
         Some((real, true)) if place.is_null() => unsafe { libc::strdup(real.as_ptr()) },
@@ -253,8 +253,8 @@ unsafe extern "C" fn realpath(path: *const c_char, place: *mut c_char) -> *mut c
 unsafe extern "C" fn readlink(path: *const c_char, place: *mut c_char, size: usize) -> isize {
     static NEXT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
     type Next = unsafe extern "C" fn(*const c_char, *mut c_char, usize) -> isize;
-    let Some(text) = contain(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
-        if contain(|| Entry::of(path)).is_ok_and(|place| place.is_some()) {
+    let Some(text) = catch_panic(|| link(path)).unwrap_or(None).filter(|_| !place.is_null()) else {
+        if catch_panic(|| Entry::of(path)).is_ok_and(|place| place.is_some()) {
             Errno::INVAL.leave();
             return -1;
         }
@@ -307,7 +307,7 @@ pub(crate) fn ibv_read_sysfs_file(dir: Text, file: Text, buf: Out<u8>, size: usi
         let text = text.trim_end().as_bytes();
         let len = text.len().min(size.saturating_sub(1));
         buf.required(Errno::INVAL)?;
-        text[..len].iter().chain([&0]).enumerate().for_each(|(at, byte)| buf.nth(at).set(*byte));
+        text[..len].iter().chain([&0]).enumerate().for_each(|(at, byte)| buf.element(at).set(*byte));
         Ok(len as i32)
     };
     read().unwrap_or_else(|why: Errno| {

@@ -17,7 +17,7 @@ impl Life {
     /// When the device has no more queue pairs.
     pub(crate) fn make(engine: &Engine, pd: &verbs::Pd, init: &QpInit, is_datagram: bool) -> Answer<Self> {
         let qp = pd.create_qp(init)?;
-        let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.known_as(), &engine.pairing));
+        let bridge = is_datagram.then(|| engine.datagrams()?.bridge(qp.reported_qp_num(), &engine.pairing));
         let bridge = bridge.transpose()?;
         Ok(Self { qp, gate: Gate::default(), bridge, parting: Parting::default() })
     }

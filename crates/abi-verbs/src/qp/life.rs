@@ -1,7 +1,7 @@
 //! [`Life`]: a queue pair of the device, used until the program's queue pair is reset. [`Lives`] holds the current one.
 //!
 //! A queue pair of the device connects once. So a program's queue pair that is reset continues with another one of the device, which
-//! has the same visible number ([`verbs::QpInit::known_as`]). Nothing of the former connection can reach the next one.
+//! has the same visible number ([`verbs::QpInit::reported_qp_num`]). Nothing of the former connection can reach the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};

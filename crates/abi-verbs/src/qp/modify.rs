@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use ffi::{In, Out, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
-use verbs::pairing::End;
+use verbs::pairing::Endpoint;
 use verbs::{ConnParam, RNR_RETRY_FOREVER, host::Span};
 
 use crate::address;
@@ -101,7 +101,8 @@ pub(crate) fn by_librdmacm(state: u32, is_datagram: bool) -> Answer<(ibv_qp_attr
 
 fn pair(qp: Held<Qp>, attr: &ibv_qp_attr) -> Answer {
     let engine = qp.context.look()?.engine.clone();
-    let peer = End { addr: engine.process_of(&attr.ah_attr, attr.dest_qp_num)?, qp_num: attr.dest_qp_num };
+    let peer =
+        Endpoint { addr: engine.process_of(&attr.ah_attr, attr.dest_qp_num)?, qp_num: attr.dest_qp_num };
     let param = ConnParam {
         timeout: PATIENCE,
         responder_resources: attr.max_dest_rd_atomic,

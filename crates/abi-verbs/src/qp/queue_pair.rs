@@ -62,7 +62,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     }
     let cap = cap_of(&init.cap);
     let engine = pd.context().look()?.engine.clone();
-    let number = engine.pairing.take_number()?;
+    let number = engine.pairing.alloc_number()?;
     let attr = QpInit {
         send_cq: send_cq.cq.clone(),
         recv_cq: recv_cq.cq.clone(),
@@ -70,7 +70,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
         cap,
         sq_sig_all: init.sq_sig_all != 0,
         mtu: None,
-        known_as: Some(number),
+        reported_qp_num: Some(number),
     };
     init.cap = ibv_qp_cap {
         max_send_wr: cap.max_send_wr,
@@ -95,7 +95,7 @@ pub(crate) fn create(pd: Handle<Pd>, init: &mut ibv_qp_init_attr, has_calls: boo
     let handle = Life::make(&engine, &pd.pd, &attr, is_datagram)
         .and_then(|life| Qp::slab().insert(builder::seen(base(pd, init, number)), fill(life)))
         .and_then(|handle| enter(&engine, handle))
-        .inspect_err(|_| engine.pairing.give_number(number))?;
+        .inspect_err(|_| engine.pairing.free_number(number))?;
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.join());
     Ok(handle)
@@ -120,7 +120,7 @@ fn enter(engine: &Engine, handle: Handle<Qp>) -> Answer<Handle<Qp>> {
         drop(qp.remove()?);
         return Err(why);
     }
-    objects.qps.insert(life.qp.known_as(), handle);
+    objects.qps.insert(life.qp.reported_qp_num(), handle);
     Ok(handle)
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn ibv_qp_to_qp_ex(qp: Handle<Qp>) -> Answer<*mut ibv_qp_ex> {
 
 pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     let qp = qp.look()?;
-    let number = qp.verbs().known_as();
+    let number = qp.verbs().reported_qp_num();
     let engine = qp.context.look().ok().map(|context| context.engine.clone());
     if let Some(engine) = &engine {
         let life = qp.life();
@@ -202,7 +202,7 @@ pub(crate) fn ibv_destroy_qp(qp: Handle<Qp>) -> Answer {
     qp.events.await_all();
     let Qp { pd, send_cq, recv_cq, srq, lives, .. } = qp.remove()?;
     drop(lives);
-    engine.into_iter().for_each(|engine| engine.pairing.give_number(number));
+    engine.into_iter().for_each(|engine| engine.pairing.free_number(number));
     let users = [&pd.users, &send_cq.users, &recv_cq.users];
     users.into_iter().chain(srq.as_deref().map(|srq| &srq.users)).for_each(|users| users.leave());
     Ok(())

@@ -17,7 +17,7 @@ use crate::slab::Held;
 pub(crate) fn reset(qp: Held<Qp>) -> Answer {
     let engine = qp.context.look()?.engine.clone();
     let former = qp.life();
-    let number = former.qp.known_as();
+    let number = former.qp.reported_qp_num();
     let next = Life::make(&engine, former.qp.pd(), former.qp.init(), qp.is_datagram()).inspect_err(|why| {
         remark(format_args!(
             "queue pair {number:#x} cannot be reset, which takes one more of its device for a moment (errno {}): destroy one \

@@ -5,7 +5,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use ffi::{Out, contain, lock};
+use ffi::{Out, catch_panic, lock};
 use rdma_abi::numbers as n;
 use rdma_abi::verbs::*;
 use verbs::{Wc, WcOpcode, WcStatus};
@@ -24,7 +24,7 @@ const MANY: usize = 16;
 /// Takes up to `count` completions; returns their number, or a negative error number.
 #[inline]
 pub(crate) fn poll(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> c_int {
-    contain(|| take(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
+    catch_panic(|| take(cq, count, place)).unwrap_or(Err(Errno::IO)).unwrap_or_else(|why| -why.0)
 }
 
 #[inline]
@@ -37,7 +37,7 @@ fn take(cq: Handle<Cq>, count: c_int, place: *mut ibv_wc) -> Result<c_int, Errno
     let mut is_all = taken < wanted;
     while !is_all && taken < count {
         let wanted = MANY.min(count - taken);
-        let found = take_some::<MANY>(cq, wanted, place.nth(taken))?;
+        let found = take_some::<MANY>(cq, wanted, place.element(taken))?;
         is_all = found < wanted;
         taken += found;
     }
@@ -62,7 +62,7 @@ fn tell(wcs: &[Wc], place: Out<ibv_wc>, source: impl Fn(&Wc) -> Option<u32>) -> 
     if !wcs.is_empty() {
         place.required(Errno::INVAL)?;
     }
-    wcs.iter().enumerate().for_each(|(at, wc)| place.nth(at).set(completion(wc, source(wc))));
+    wcs.iter().enumerate().for_each(|(at, wc)| place.element(at).set(completion(wc, source(wc))));
     Ok(wcs.len())
 }
 
@@ -226,7 +226,7 @@ fn next(cq: *mut ibv_cq_ex) -> c_int {
         cq.show(|seen| (seen.wr_id, seen.status) = (wc.wr_id, status(wc.status) as c_int));
         Ok(())
     };
-    contain(step).unwrap_or(Err(Errno::IO)).map_or_else(|why: Errno| why.0, |()| 0)
+    catch_panic(step).unwrap_or(Err(Errno::IO)).map_or_else(|why: Errno| why.0, |()| 0)
 }
 
 extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {

@@ -71,7 +71,7 @@ fn register(pd: Handle<Pd>, addr: *mut c_void, length: usize, access: u32) -> An
     }
     // SAFETY: a program knows that peers change registered memory; this library makes no reference to it. Test:
     // `memory_that_is_lost_ends_no_process` in tests/programs.rs.
-    let buf = unsafe { Buf::of_program(base, length) };
+    let buf = unsafe { Buf::from_program(base, length) };
     insert(pd, pd.pd.reg_mr(&buf, access)?, addr)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ffi::lock;
-use verbs::host::{Bell, Span};
+use verbs::host::{EventCount, Span};
 use verbs::{Access, Buf, Cq, Data, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, SendFlags, SendOp, SendWr};
 
 use rdma_abi::verbs::ibv_gid;
@@ -52,7 +52,7 @@ pub(crate) struct Bridge {
     qkey: AtomicU32,
     is_ready: AtomicBool,
     /// Notified when the device reports an event of `end`.
-    changed: Bell,
+    changed: EventCount,
 }
 
 impl Bridge {
@@ -78,7 +78,7 @@ impl Bridge {
             receives: Mutex::default(),
             qkey: AtomicU32::new(0),
             is_ready: AtomicBool::new(false),
-            changed: Bell::default(),
+            changed: EventCount::default(),
         };
         (0..u64::from(SLOTS)).try_for_each(|slot| bridge.post_receive(slot))?;
         Ok(bridge)
@@ -110,7 +110,7 @@ impl Bridge {
 
     /// Handles an event of the bridge's own queue pair.
     pub(crate) fn wake(&self) {
-        self.end.pd().device().host().ring(&self.changed);
+        self.end.pd().device().host().notify(&self.changed);
     }
 
     pub(crate) fn set_qkey(&self, qkey: u32) {

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use ffi::{contain, lock};
+use ffi::{catch_panic, lock};
 use rdma_abi::verbs::ibv_gid;
 use verbs::host::real::remark;
 use verbs::host::{Descriptor, Source, Span, Time, Wakes};
-use verbs::pairing::{End, Pairing};
+use verbs::pairing::{Endpoint, Pairing};
 use verbs::{ConnParam, Cq, Device, Pd, Qp, QpInit, Wc, WcOpcode};
 
 use crate::address;
@@ -78,7 +78,7 @@ fn leave_at_exit(datagrams: &Arc<Datagrams>) {
             });
         };
         // Too late to report an error.
-        let _ = contain(leave);
+        let _ = catch_panic(leave);
     }
     let mut open = lock(&OPEN);
     if open.is_empty() {
@@ -148,15 +148,15 @@ impl Datagrams {
 
     /// Creates the bridge for the program's queue pair with this visible number.
     pub(crate) fn bridge(&self, number: u32, pairing: &Pairing) -> Answer<Arc<Bridge>> {
-        let own = pairing.take_number()?;
-        let init = QpInit { known_as: Some(own), ..Bridge::init(&self.cq) };
-        let bridge = Bridge::new(number, &self.pd, &init).inspect_err(|_| pairing.give_number(own))?;
+        let own = pairing.alloc_number()?;
+        let init = QpInit { reported_qp_num: Some(own), ..Bridge::init(&self.cq) };
+        let bridge = Bridge::new(number, &self.pd, &init).inspect_err(|_| pairing.free_number(own))?;
         Ok(Arc::new(bridge))
     }
 
     /// Connects a bridge and the program's queue pair. On failure, the bridge is removed.
     pub(crate) fn join(&self, qp: &Qp, bridge: &Arc<Bridge>, pairing: &Pairing) -> Answer {
-        let number = bridge.end().known_as();
+        let number = bridge.end().reported_qp_num();
         {
             let mut bridges = lock(&self.bridges);
             bridges.programs.insert(bridge.number, bridge.clone());
@@ -164,8 +164,8 @@ impl Datagrams {
         }
         let (addr, param) = (pairing.addr(), ConnParam { timeout: bridge::PATIENCE, ..ConnParam::default() });
         let paired = pairing
-            .pair(bridge.end(), End { addr, qp_num: bridge.number }, &param)
-            .and_then(|()| pairing.pair(qp, End { addr, qp_num: number }, &param));
+            .pair(bridge.end(), Endpoint { addr, qp_num: bridge.number }, &param)
+            .and_then(|()| pairing.pair(qp, Endpoint { addr, qp_num: number }, &param));
         Ok(paired.inspect_err(|_| self.remove(bridge, pairing))?)
     }
 
@@ -202,11 +202,11 @@ impl Datagrams {
     /// Removes a bridge: the program's queue pair is destroyed, or has another bridge.
     pub(crate) fn remove(&self, bridge: &Bridge, pairing: &Pairing) {
         pairing.forget(bridge.end());
-        let number = bridge.end().known_as();
+        let number = bridge.end().reported_qp_num();
         let mut bridges = lock(&self.bridges);
         if bridges.own.remove(&number).is_some() {
             bridges.programs.remove(&bridge.number);
-            pairing.give_number(number);
+            pairing.free_number(number);
         }
     }
 

@@ -28,7 +28,7 @@
 use results::variant::factor;
 use std::collections::BTreeMap;
 
-use fabric::FloorKind;
+use fabric::Baseline;
 
 use crate::experiment::floor::{FLOOR, SMALL};
 use crate::experiment::{Cell, Metric};
@@ -76,11 +76,11 @@ impl Floors {
     /// The floor of a cell on a device of that kind, in the unit of its metric; `None` where the machine was not
     /// measured for it.
     #[must_use]
-    pub fn of(&self, kind: FloorKind, cell: &Cell, metric: &Metric) -> Option<FloorOf> {
+    pub fn of(&self, kind: Baseline, cell: &Cell, metric: &Metric) -> Option<FloorOf> {
         let (value, what) = match kind {
-            FloorKind::Memory => self.memory(cell, metric)?,
-            FloorKind::Sockets => self.sockets(cell, metric)?,
-            FloorKind::None => return None,
+            Baseline::Memory => self.memory(cell, metric)?,
+            Baseline::Sockets => self.sockets(cell, metric)?,
+            Baseline::None => return None,
         };
         Some(FloorOf { value, what })
     }
@@ -219,15 +219,10 @@ mod tests {
     }
 
     fn of(experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
-        of_kind(FloorKind::Memory, experiment, pairs, size)
+        of_kind(Baseline::Memory, experiment, pairs, size)
     }
 
-    fn of_kind(
-        kind: FloorKind,
-        experiment: &str,
-        pairs: &[(&str, &str)],
-        size: u64,
-    ) -> Option<(f64, String)> {
+    fn of_kind(kind: Baseline, experiment: &str, pairs: &[(&str, &str)], size: u64) -> Option<(f64, String)> {
         let cell = Cell { experiment: experiment.into(), variant: variant(pairs), size, twin: false };
         let metric = find(experiment).expect("experiment").metric(&cell.variant);
         floors().of(kind, &cell, &metric).map(|f| ((f.value * 1e6).round() / 1e6, f.what))
@@ -271,7 +266,7 @@ mod tests {
     #[test]
     fn devices_on_tcp_stand_beside_sockets_and_models_beside_nothing() {
         let at = |experiment: &str, op: &str, size| {
-            of_kind(FloorKind::Sockets, experiment, &[("op", op), ("sink", "nic")], size).map(|f| f.0)
+            of_kind(Baseline::Sockets, experiment, &[("op", op), ("sink", "nic")], size).map(|f| f.0)
         };
         assert_eq!(at("latency", "write", 1000), Some(4.0));
         assert_eq!(at("latency", "read", 1000), Some(7.0));
@@ -282,6 +277,6 @@ mod tests {
         assert_eq!(at("rate", "write", 8), Some(1e7));
         assert_eq!(at("park", "send", 8), Some(9.0));
         assert_eq!((at("mpi-latency", "", 1000), at("mpi-bibw", "", 1000)), (Some(4.0), Some(800.0)));
-        assert_eq!(of_kind(FloorKind::None, "latency", &[("op", "cas")], 8), None);
+        assert_eq!(of_kind(Baseline::None, "latency", &[("op", "cas")], 8), None);
     }
 }

@@ -3,14 +3,14 @@
 use results::variant::{factor, variant};
 use std::collections::BTreeSet;
 
-use fabric::FloorKind;
+use fabric::Baseline;
 
 use super::assign::{has_floor, is_sends};
 use crate::experiment::Cell;
 use crate::experiment::floor::{FLOOR, SMALL, WHATS, only_size};
 
 /// The floors of this kind of device that these cells need.
-pub(crate) fn cells(kind: FloorKind, beside: &[Cell]) -> Vec<Cell> {
+pub(crate) fn cells(kind: Baseline, beside: &[Cell]) -> Vec<Cell> {
     let sizes = |of: &dyn Fn(&str) -> bool| -> BTreeSet<u64> {
         beside.iter().filter(|c| c.size > 0 && of(&c.experiment)).map(|c| c.size).collect()
     };
@@ -68,14 +68,14 @@ mod tests {
     #[test]
     fn a_device_has_the_floors_that_its_cells_need() {
         let sockets = ["tcp 8", "tcp 64", "tcp-sleep 8", "tcp-stream 4096", "tcp-both 100"];
-        assert_eq!(told(&cells(FloorKind::Sockets, &beside())), sockets);
-        let memory = told(&cells(FloorKind::Memory, &beside()));
+        assert_eq!(told(&cells(Baseline::Sockets, &beside())), sockets);
+        let memory = told(&cells(Baseline::Memory, &beside()));
         assert!(
             memory.contains(&"line 64".to_owned()) && memory.contains(&"memcpy 100".to_owned()),
             "{memory:?}"
         );
         assert!(!memory.iter().any(|what| what.contains("tcp") || what.ends_with("memcpy 0")), "{memory:?}");
-        assert!(cells(FloorKind::None, &beside()).is_empty());
+        assert!(cells(Baseline::None, &beside()).is_empty());
     }
 
     #[test]

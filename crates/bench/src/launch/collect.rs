@@ -331,7 +331,7 @@ impl<'a> Collected<'a> {
             metric: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
         };
-        let floor: Option<FloorOf> = floors.of(fabric::floor(self.device_of(index)), cell, &metric);
+        let floor: Option<FloorOf> = floors.of(fabric::baseline(self.device_of(index)), cell, &metric);
         let detail = Detail { samples: self.keep, ..Detail::default() };
         let map = |ns: f64| metric.value(ns * 1e3, messages, cell.size);
         let mut result = measurement(head, launches, map, floor, &detail)?;

@@ -35,7 +35,7 @@ fn cell_seconds(
 ) -> f64 {
     let experiment = find(&cell.experiment).expect("an experiment");
     let device = plan.devices.first().expect("a device");
-    let operation_ns = 1e9 * operation_seconds(experiment, cell, fabric::floor(&device.name));
+    let operation_ns = 1e9 * operation_seconds(experiment, cell, fabric::baseline(&device.name));
     let mut base = plan.sampling(0, plan.real_cells(), CLOCK);
     base.time_max_ns *= share;
     base.time_min_ns *= share;

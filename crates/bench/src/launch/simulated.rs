@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use verbs::host::world::Factory;
+use verbs::host::world::FiberKind;
 
 use super::collect::{Collected, Start};
 use super::job::Sampling;
@@ -53,7 +53,7 @@ pub(super) fn run(
                     if known.contains(&index) {
                         continue;
                     }
-                    let found = world::simulate(&chosen.name, cell, settings, Factory::Coroutine);
+                    let found = world::simulate(&chosen.name, cell, settings, FiberKind::Coroutine);
                     // Nobody listens any more once the run is given up.
                     if said.send((index, found)).is_err() {
                         return;

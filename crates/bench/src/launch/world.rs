@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use verbs::Device;
-use verbs::host::world::{Config, Factory, Node, World};
-use verbs::host::{Bell, Host, Span, Time};
+use verbs::host::world::{Config, FiberKind, Node, World};
+use verbs::host::{EventCount, Host, Span, Time};
 
 use crate::experiment::driver::{Record, client_cell, plan_for, replay, serve_cell};
 use crate::experiment::{Bounds, Cell, Control, Experiment, Fault, Rails, Session, Settings, Word, find};
@@ -50,7 +50,7 @@ pub(super) struct Simulated {
 /// [`Fault`], also when the world ends in a deadlock.
 pub fn measure(device: &str, cell: &Cell, settings: &Settings) -> Result<Measured, Fault> {
     let experiment = known(cell)?;
-    let simulated = simulate(device, cell, settings, Factory::Coroutine)?;
+    let simulated = simulate(device, cell, settings, FiberKind::Coroutine)?;
     let sampled = replay(&simulated.record, plan_for(experiment, &cell.variant, &plan(settings.seed)))
         .ok_or_else(|| Fault::Machine(format!("{cell} gave no samples")))?;
     let metric = experiment.metric(&cell.variant);
@@ -90,10 +90,10 @@ pub(super) fn simulate(
     device: &str,
     cell: &Cell,
     settings: &Settings,
-    factory: Factory,
+    fiber_kind: FiberKind,
 ) -> Result<Simulated, Fault> {
     let ranks = known(cell)?.ranks(&cell.variant).max(1) as usize;
-    let mut world = World::new(Config { seed: settings.seed, factory, stack: STACK, ..Config::default() });
+    let mut world = World::new(Config { seed: settings.seed, fiber_kind, stack: STACK, ..Config::default() });
     let nodes = machines(&mut world, ranks, &cell.variant);
     let outcome = Arc::new(Mutex::new(None));
     let stage = Stage {
@@ -106,7 +106,7 @@ pub(super) fn simulate(
     let client = (stage.clone(), nodes.clone(), boxes.clone(), outcome.clone());
     let no_rank = |e| Fault::Machine(format!("the simulation cannot begin: {e}"));
     world
-        .rank("rank 0", &[&nodes[0]], move || {
+        .spawn("rank 0", &[&nodes[0]], move || {
             let (stage, nodes, boxes, outcome) = client;
             let found = stage.client(&nodes, &boxes);
             *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
@@ -115,7 +115,7 @@ pub(super) fn simulate(
     for (rank, boxes) in (1..ranks).zip(boxes) {
         let (stage, own, client) = (stage.clone(), nodes[rank].clone(), nodes[0].clone());
         let body = move || stage.serve(&own, &client, boxes);
-        world.rank(&format!("rank {rank}"), &[&nodes[rank]], body).map_err(no_rank)?;
+        world.spawn(&format!("rank {rank}"), &[&nodes[rank]], body).map_err(no_rank)?;
     }
     let ended = world.run();
     let found = outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -132,7 +132,7 @@ pub(super) fn simulate(
 /// The machine of each rank: one per rank, unless several ranks of the variant share one; consecutive ranks do.
 fn machines(world: &mut World, ranks: usize, variant: &Variant) -> Vec<Node> {
     let each = variant.get(factor::PER_NODE).and_then(|text| text.parse().ok()).unwrap_or(1).max(1);
-    let all: Vec<Node> = (0..ranks.div_ceil(each)).map(|i| world.node(&format!("node {i}"))).collect();
+    let all: Vec<Node> = (0..ranks.div_ceil(each)).map(|i| world.add_node(&format!("node {i}"))).collect();
     (0..ranks).map(|rank| all[rank / each].clone()).collect()
 }
 
@@ -262,7 +262,7 @@ impl Control for Letterbox {
         };
         let deadline = self.host.after(self.patience);
         self.host
-            .wait("the control connection", &Bell::new(), deadline, look)
+            .wait("the control connection", &EventCount::new(), deadline, look)
             .ok_or_else(|| Fault::Control("the other side says nothing".into()))
     }
 

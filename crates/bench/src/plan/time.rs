@@ -2,7 +2,7 @@
 //! a launch and of a cell is from 66 launches of 33 cells on a virtual machine with two cores, that of bytes and
 //! messages a guess.
 
-use fabric::FloorKind;
+use fabric::Baseline;
 
 use super::checked::CheckedPlan;
 use crate::experiment::{Cell, Experiment, find};
@@ -56,7 +56,7 @@ impl Time {
         let (mut whole, mut quiet, mut least, mut devices) = (0.0, 0.0, 0.0, 0.0);
         for device in plan.devices.iter().filter(|device| !device.is_virtual) {
             devices += 1.0;
-            let kind = fabric::floor(&device.name);
+            let kind = fabric::baseline(&device.name);
             for cell in device.cells.clone().filter(|i| !plan.unfit.contains_key(i)).map(|i| &plan.cells[i]) {
                 let Some(experiment) = find(&cell.experiment) else { continue };
                 let cell = cell_seconds(experiment, cell, kind, plan);
@@ -122,12 +122,7 @@ struct CellSeconds {
     whole: f64,
 }
 
-fn cell_seconds(
-    experiment: &dyn Experiment,
-    cell: &Cell,
-    kind: FloorKind,
-    plan: &CheckedPlan,
-) -> CellSeconds {
+fn cell_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline, plan: &CheckedPlan) -> CellSeconds {
     let sampling = experiment.sampling(&cell.variant);
     let base = plan.sampling(0, plan.real_cells(), Calibration::default());
     let operation = operation_seconds(experiment, cell, kind);
@@ -154,10 +149,10 @@ fn cell_seconds(
 }
 
 /// Seconds of an operation: one message, or one burst.
-pub(crate) fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: FloorKind) -> f64 {
+pub(crate) fn operation_seconds(experiment: &dyn Experiment, cell: &Cell, kind: Baseline) -> f64 {
     let (message, byte) = match kind {
-        FloorKind::Sockets => (12e-6, 0.8e-9),
-        FloorKind::Memory | FloorKind::None => (0.5e-6, 0.2e-9),
+        Baseline::Sockets => (12e-6, 0.8e-9),
+        Baseline::Memory | Baseline::None => (0.5e-6, 0.2e-9),
     };
     let size = cell.size as f64;
     let is_stream = experiment.metric(&cell.variant).unit == "MB/s";

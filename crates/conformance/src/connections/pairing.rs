@@ -33,12 +33,12 @@ impl PairingSide {
     }
 
     /// The end that describes one of this side's queue pairs to the other side.
-    fn end_of(&self, qp: &Qp) -> pairing::End {
-        pairing::End { addr: self.pairing.addr(), qp_num: qp.known_as() }
+    fn end_of(&self, qp: &Qp) -> pairing::Endpoint {
+        pairing::Endpoint { addr: self.pairing.addr(), qp_num: qp.reported_qp_num() }
     }
 
     #[track_caller]
-    fn asks_for(&self, qp: &Qp, peer: pairing::End) {
+    fn asks_for(&self, qp: &Qp, peer: pairing::Endpoint) {
         self.pairing.pair(qp, peer, &ConnParam::default()).expect("pair");
     }
 
@@ -46,7 +46,7 @@ impl PairingSide {
     #[track_caller]
     fn keep_request(&self) {
         let offered = self.pairing.offer(self.end.waiter.request(&self.end.cm));
-        assert!(matches!(offered, Offered::Kept), "{offered:?}");
+        assert!(matches!(offered, Offered::Handled), "{offered:?}");
     }
 
     /// Handles all pending events; requests are for one of `qps`.
@@ -55,14 +55,16 @@ impl PairingSide {
         while let Some(event) = self.end.cm.poll_event() {
             match event {
                 CmEvent::ConnectRequest(request) => {
-                    if let Offered::Wanted(accept) = self.pairing.offer(request) {
-                        let qp =
-                            qps.iter().find(|qp| qp.known_as() == accept.qp_num).expect("a known number");
+                    if let Offered::Matched(accept) = self.pairing.offer(request) {
+                        let qp = qps
+                            .iter()
+                            .find(|qp| qp.reported_qp_num() == accept.qp_num)
+                            .expect("a known number");
                         self.pairing.accept(qp, accept).expect("accept");
                     }
                 }
                 CmEvent::Established { qp_num, .. } => {
-                    let ready = self.pairing.established(qp_num);
+                    let ready = self.pairing.ready_qp(qp_num);
                     assert!(
                         ready.is_none_or(|num| qps.iter().any(|qp| qp.num() == num)),
                         "{qp_num}: {ready:?}"
@@ -80,7 +82,8 @@ impl PairingSide {
     #[track_caller]
     fn replace_qp(&mut self) {
         self.pairing.release(&self.end.qp);
-        let init = QpInit { known_as: Some(self.end.qp.known_as()), ..self.end.qp.init().clone() };
+        let init =
+            QpInit { reported_qp_num: Some(self.end.qp.reported_qp_num()), ..self.end.qp.init().clone() };
         self.end.qp = self.end.pd.create_qp(&init).expect("another queue pair");
     }
 }
@@ -118,15 +121,15 @@ pub(crate) fn number_encodes_port_of_its_side(env: &Env) {
     let one = PairingSide::new(env, &env.b, ip);
     let gives = |side: &PairingSide| {
         let port = side.pairing.addr().port();
-        let nums = [(); 3].map(|()| side.pairing.take_number().expect("a number"));
+        let nums = [(); 3].map(|()| side.pairing.alloc_number().expect("a number"));
         for (i, num) in nums.iter().enumerate() {
-            assert!(side.pairing.is_found_by_number() && pairing::port_of(*num) == Some(port), "{num:#x}");
+            assert!(side.pairing.encodes_port() && pairing::port_of(*num) == Some(port), "{num:#x}");
             assert!(!nums[..i].contains(num), "{nums:?}");
         }
         nums
     };
     let nums = gives(&one);
-    nums.iter().for_each(|num| one.pairing.give_number(*num));
+    nums.iter().for_each(|num| one.pairing.free_number(*num));
     let other = PairingSide::new(env, &env.b, ip);
     assert_ne!(one.pairing.addr(), other.pairing.addr());
     gives(&other);
@@ -136,9 +139,9 @@ pub(crate) fn number_encodes_port_of_its_side(env: &Env) {
     let again = Pairing::new(&one.end.cm, ip, start).expect("a pairing");
     assert_eq!(again.addr().port(), port, "the port of one that has gone is free");
     for taken in 0..1 << 13 {
-        assert!(again.take_number().is_ok(), "{taken}");
+        assert!(again.alloc_number().is_ok(), "{taken}");
     }
-    assert!(matches!(again.take_number(), Err(Error::Limit { limit: 0x2000, .. })));
+    assert!(matches!(again.alloc_number(), Err(Error::Limit { limit: 0x2000, .. })));
 }
 
 /// The connecting side asks first, and its request waits for the other.
@@ -269,7 +272,7 @@ pub(crate) fn foreign_requests_are_refused_or_returned(env: &Env) {
         (stranger, side.pairing.offer(side.end.waiter.request(&side.end.cm)))
     };
     let (stranger, offered) = connect(side.pairing.addr());
-    assert!(matches!(offered, Offered::Kept), "{offered:?}");
+    assert!(matches!(offered, Offered::Handled), "{offered:?}");
     rejected(&stranger);
     let (friend, offered) = connect(listener.addr());
     let Offered::Other(request) = offered else { panic!("{offered:?}") };
@@ -329,7 +332,7 @@ fn wait_for_request(side: &PairingSide) {
         match side.end.waiter.event(&side.end.cm, "ConnectRequest") {
             CmEvent::ConnectRequest(request) => {
                 let offered = side.pairing.offer(request);
-                return assert!(matches!(offered, Offered::Kept), "{offered:?}");
+                return assert!(matches!(offered, Offered::Handled), "{offered:?}");
             }
             CmEvent::Disconnected { .. } => {}
             other => panic!("{other:?}"),

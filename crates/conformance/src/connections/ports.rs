@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::connect::{ends, failure, own_ip};
 use crate::Env;
 use crate::harness::conn::{Conn, Endpoint, Setup};
-use verbs::{Cm, CmEvent, CmFailure, ConnParam, Error, Port};
+use verbs::{BoundAddr, Cm, CmEvent, CmFailure, ConnParam, Error};
 
 /// An address of `a`, with any port.
 fn own_addr(env: &Env) -> SocketAddr {
@@ -14,7 +14,7 @@ fn own_addr(env: &Env) -> SocketAddr {
 
 /// Reserves an address of a device; `None` if the device does not support that and reports so.
 #[track_caller]
-fn bind(cm: &Cm, addr: SocketAddr) -> Option<Port> {
+fn bind(cm: &Cm, addr: SocketAddr) -> Option<BoundAddr> {
     match cm.bind(addr) {
         Ok(port) => Some(port),
         Err(Error::Unsupported { .. }) => None,

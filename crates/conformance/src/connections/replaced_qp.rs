@@ -1,4 +1,4 @@
-//! Queue pairs that replace others under the same number ([`verbs::QpInit::known_as`]), as `IBV_QPS_RESET` of
+//! Queue pairs that replace others under the same number ([`verbs::QpInit::reported_qp_num`]), as `IBV_QPS_RESET` of
 //! ibv_modify_qp(3) needs it.
 
 use super::connect::{ends, own_ip};
@@ -10,12 +10,12 @@ use verbs::{CmEvent, ConnParam, QpInit, RecvWr, SendOp, SendWr, SrqInit, WcOpcod
 /// Replaces this end's queue pair.
 #[track_caller]
 fn replace_qp(end: &mut Endpoint) {
-    let init = QpInit { known_as: Some(end.qp.known_as()), ..end.qp.init().clone() };
+    let init = QpInit { reported_qp_num: Some(end.qp.reported_qp_num()), ..end.qp.init().clone() };
     end.qp = end.pd.create_qp(&init).expect("another queue pair");
 }
 
-/// Waits until this end is connected to the queue pair that is known as `peer`. Disconnections of replaced queue pairs
-/// may be reported before.
+/// Waits until this end is connected to the queue pair whose reported number is `peer`. Disconnections of replaced
+/// queue pairs may be reported before.
 #[track_caller]
 fn established(env: &Env, end: &Endpoint, peer: u32) {
     let num = end.qp.num();
@@ -44,10 +44,10 @@ fn connect(env: &Env, a: &Endpoint, b: &Endpoint) {
         }
     };
     assert!(request.is_alive());
-    assert!(request.info.qp_num.is_none_or(|said| said == a.qp.known_as()), "{:?}", request.info);
+    assert!(request.info.qp_num.is_none_or(|said| said == a.qp.reported_qp_num()), "{:?}", request.info);
     b.cm.accept(request, &b.qp, &ConnParam::default()).expect("accept");
-    established(env, a, b.qp.known_as());
-    established(env, b, a.qp.known_as());
+    established(env, a, b.qp.reported_qp_num());
+    established(env, b, a.qp.reported_qp_num());
 }
 
 #[track_caller]
@@ -56,14 +56,14 @@ fn assert_empty(env: &Env, end: &Endpoint, why: &str) {
     env.waiter.no_completion(&end.recv_cq, why);
 }
 
-/// Completions of every kind carry the number that it is known as; events carry the device's number.
-pub(crate) fn completions_carry_known_as_number(env: &Env) {
+/// Completions of every kind carry the reported number; events carry the device's number.
+pub(crate) fn completions_carry_the_reported_number(env: &Env) {
     let (mut a, mut b) = ends(env);
     let (of_a, of_b) = (a.qp.num(), b.qp.num());
-    assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
+    assert_eq!((a.qp.reported_qp_num(), b.qp.reported_qp_num()), (of_a, of_b));
     for _ in 0..3 {
         [&mut a, &mut b].into_iter().for_each(replace_qp);
-        assert_eq!((a.qp.known_as(), b.qp.known_as()), (of_a, of_b));
+        assert_eq!((a.qp.reported_qp_num(), b.qp.reported_qp_num()), (of_a, of_b));
         assert!(a.qp.num() != of_a && b.qp.num() != of_b, "{:?} {:?}", a.qp, b.qp);
         connect(env, &a, &b);
         (0..3).for_each(|i| b.post_recv(i, &[b.host.sge(0, 64)]));
@@ -208,7 +208,7 @@ pub(crate) fn a_shared_queue_loses_no_room(env: &Env) {
         // Half of the receives are polled. The others have arrived: the sender has its completions.
         for i in 0..2 {
             let wc = expect_success(b.next_received(), used + i, WcOpcode::Recv);
-            assert_eq!((wc.imm, wc.qp_num), (Some(round as u32), b.qp.known_as()));
+            assert_eq!((wc.imm, wc.qp_num), (Some(round as u32), b.qp.reported_qp_num()));
         }
         for i in 0..4 {
             expect_success(a.next_sent(), i, WcOpcode::Send);

@@ -240,28 +240,28 @@ pub(crate) fn arm_poll_sleep_misses_nothing(env: &Env) {
     assert_eq!(seen, 60);
 }
 
-/// A write with `RING` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
+/// A write with `NOTIFY` is a write: it arrives, has no completion at the peer, and causes no event on its channel. If
 /// the device does not support the flag, posting is refused and leaves no trace, and a list reports how far it was
 /// posted.
-pub(crate) fn ring_writes_complete_as_writes(env: &Env) {
+pub(crate) fn notifying_writes_complete_as_writes(env: &Env) {
     let Some(w) = watched(env) else { return };
     let (a, b) = (&w.c.a, &w.c.b);
     w.arm(false);
     let sge = [a.host.sge(0, 64)];
     let plain = SendWr::new(1, SendOp::Write(b.host.remote(64)), &sge);
-    let ringing = SendWr { wr_id: 2, ..plain }.with(SendFlags::RING);
-    if env.a.attr().write_ring {
+    let notifying = SendWr { wr_id: 2, ..plain }.with(SendFlags::NOTIFY);
+    if env.a.attr().write_notify {
         a.host.buf().write(0, &crate::harness::check::pattern(7, 64)).expect("inside");
         for _ in 0..3 {
-            a.post(&ringing);
+            a.post(&notifying);
             crate::harness::check::ok(a.next_sent(), 2, verbs::WcOpcode::Write);
         }
         let got = b.host.buf().to_vec(64..128).expect("inside");
         crate::harness::check::assert_same_bytes("written", &got, &crate::harness::check::pattern(7, 64));
     } else {
-        let refusal = a.qp.post_send(&ringing);
+        let refusal = a.qp.post_send(&notifying);
         assert!(matches!(refusal, Err(Error::Unsupported { .. })), "{refusal:?}");
-        let refusal = a.qp.post_sends(&[plain, ringing, plain]);
+        let refusal = a.qp.post_sends(&[plain, notifying, plain]);
         assert!(matches!(refusal, Err((1, Error::Unsupported { .. }))), "{refusal:?}");
         crate::harness::check::ok(a.next_sent(), 1, verbs::WcOpcode::Write);
     }

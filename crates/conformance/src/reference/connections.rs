@@ -9,7 +9,7 @@ use host::{Span, Wake};
 
 use super::objects::QpObject;
 use super::state::{Event, Request, Signal, State, World};
-use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, RequestOps, own, screen};
+use verbs::provider::{BoundAddrOps, CmOps, ListenerOps, QpOps, RequestOps, apply_screen, downcast};
 use verbs::{
     CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Depths, Error, QpState, Result, Screen,
 };
@@ -25,7 +25,7 @@ pub(super) struct CmObject {
 
 /// The number of a queue pair that may start a connection on this device.
 fn idle(state: &State, qp: &Arc<dyn QpOps>, device: usize, call: &'static str) -> Result<u32> {
-    let qp: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+    let qp: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
     if qp.device != device {
         return Err(Error::Foreign { what: "the queue pair" });
     }
@@ -50,7 +50,7 @@ fn free(state: &mut State, mut addr: SocketAddr) -> Result<SocketAddr> {
 
 impl CmObject {
     /// The address of a port of this device without a listener.
-    fn idle_port(&self, state: &State, port: &dyn PortOps) -> Result<SocketAddr> {
+    fn idle_port(&self, state: &State, port: &dyn BoundAddrOps) -> Result<SocketAddr> {
         let port = (port as &dyn Any).downcast_ref::<PortObject>();
         let port =
             port.filter(|port| port.device == self.device).ok_or(Error::Foreign { what: "the port" })?;
@@ -76,12 +76,12 @@ impl CmObject {
         let number = state.number();
         let this = state.pairs.get_mut(&pair).expect("a queue pair");
         (this.manager, this.request) = (Some(self.number), Some(number));
-        let known_as = this.known_as;
+        let reported_qp_num = this.reported_qp_num;
         let (private_data, rnr_retry, manager) = (param.private_data.clone(), param.rnr_retry, self.number);
         let (listener, depths) = (addr, Depths::of(param));
         let mut request = Request {
             pair,
-            known_as,
+            reported_qp_num,
             manager,
             listener,
             from,
@@ -91,7 +91,7 @@ impl CmObject {
             screened: None,
         };
         let info = request.seen_by_listener();
-        match screen(of_listener.as_ref(), &request.private_data, info, MAX_PRIVATE_DATA as usize) {
+        match apply_screen(of_listener.as_ref(), &request.private_data, info, MAX_PRIVATE_DATA as usize) {
             Ok(screened) => {
                 request.screened = screened;
                 state.requests.insert(number, request);
@@ -130,14 +130,14 @@ impl CmOps for CmObject {
         Ok(Box::new(ListenerObject { world: self.world.clone(), addr }))
     }
 
-    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
         let mut state = self.world.lock();
         let addr = free(&mut state, addr)?;
         state.held.insert(addr);
         Ok(Box::new(PortObject { world: self.world.clone(), device: self.device, addr }))
     }
 
-    fn listen_at(&self, port: &dyn PortOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen_at(&self, port: &dyn BoundAddrOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let mut state = self.world.lock();
         let addr = self.idle_port(&state, port)?;
         state.listeners.insert(addr, (self.number, None));
@@ -146,7 +146,7 @@ impl CmOps for CmObject {
 
     fn connect_from(
         &self,
-        port: &dyn PortOps,
+        port: &dyn BoundAddrOps,
         qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,
@@ -160,7 +160,7 @@ impl CmOps for CmObject {
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
-        let qp: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+        let qp: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
         let mut state = self.world.lock();
         let pair = &state.pairs[&qp.number];
         match pair.state {
@@ -198,7 +198,7 @@ impl CmOps for CmObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.signal.bell)
+        Wake::by(&self.signal.wakeup)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -218,7 +218,7 @@ impl Request {
         let peer = self.from.unwrap_or(own);
         ConnInfo {
             depths: Some(self.depths),
-            qp_num: Some(self.known_as),
+            qp_num: Some(self.reported_qp_num),
             rnr_retry: Some(self.rnr_retry),
             ..ConnInfo::of_ends(self.listener, peer)
         }
@@ -241,7 +241,7 @@ struct PortObject {
     addr: SocketAddr,
 }
 
-impl PortOps for PortObject {
+impl BoundAddrOps for PortObject {
     fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -319,11 +319,11 @@ impl RequestOps for RequestObject {
             (pair.state, pair.peer, pair.request) = (QpState::ReadyToSend, Some(peer), None);
             pair.rnr_retry.get_or_insert(rnr_retry);
         }
-        let known_as = state.pairs.get(&passive).expect("a queue pair").known_as;
+        let reported_qp_num = state.pairs.get(&passive).expect("a queue pair").reported_qp_num;
         let theirs = request.seen_by_listener();
         let ours = ConnInfo {
             depths: Some(Depths::of(param)),
-            qp_num: Some(known_as),
+            qp_num: Some(reported_qp_num),
             rnr_retry: Some(param.rnr_retry),
             ..ConnInfo::of_ends(theirs.peer, theirs.local)
         };

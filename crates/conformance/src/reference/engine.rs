@@ -51,7 +51,7 @@ impl State {
             Outcome::Waits => {}
             Outcome::Done(bytes) => {
                 if send.ring {
-                    self.queues[&self.pairs[&peer].recv_cq].bell.ring();
+                    self.queues[&self.pairs[&peer].recv_cq].wakeup.notify();
                 }
                 self.complete_send(pair, send, WcStatus::Success, bytes);
             }
@@ -152,7 +152,7 @@ impl State {
         let (receive, slots) = self.take_receive(pair);
         let this = &self.pairs[&pair];
         let domain = this.srq.map_or(this.domain, |srq| self.shared[&srq].domain);
-        let (queue, qp_num) = (this.recv_cq, this.known_as);
+        let (queue, qp_num) = (this.recv_cq, this.reported_qp_num);
         let opcode = if message.is_some() { WcOpcode::Recv } else { WcOpcode::RecvWriteImm };
         let mut wc = Wc { wr_id: receive.wr_id, opcode, qp_num, ..wc };
         let mut outcome = Outcome::Done(0);
@@ -325,7 +325,7 @@ impl State {
             return;
         }
         let (slots, queue) = (Slots::Send(pair, std::mem::take(&mut this.silent)), this.send_cq);
-        let qp_num = this.known_as;
+        let qp_num = this.reported_qp_num;
         let wc =
             Wc { wr_id: send.wr_id, status, opcode: send.op.opcode(), byte_len, qp_num, ..Wc::default() };
         self.complete(queue, wc, slots, false);
@@ -336,13 +336,13 @@ impl State {
         let Some(cq) = self.queues.get_mut(&queue).filter(|cq| !cq.overrun) else { return };
         if cq.entries.len() >= cq.cqe as usize {
             cq.overrun = true;
-            cq.bell.ring();
+            cq.wakeup.notify();
             self.async_events[cq.device].push_back(AsyncEvent::CqError { cq: queue });
             let dead = self.pairs.iter().filter(|(_, p)| p.send_cq == queue || p.recv_cq == queue);
             return self.doomed.extend(dead.map(|(&number, _)| number));
         }
         cq.entries.push_back((wc, slots));
-        cq.bell.ring();
+        cq.wakeup.notify();
         let counts = cq.armed.is_some_and(|only| !only || solicited || !wc.is_ok());
         if let (true, Some(channel)) = (counts, cq.channel) {
             if fault != Fault::StaysArmed {
@@ -377,7 +377,7 @@ impl State {
     pub(super) fn flush(&mut self, pair: u32) {
         let this = self.pairs.get_mut(&pair).expect("a queue pair");
         let (sends, receives) = (std::mem::take(&mut this.sends), std::mem::take(&mut this.receives));
-        let (recv_cq, qp_num) = (this.recv_cq, this.known_as);
+        let (recv_cq, qp_num) = (this.recv_cq, this.reported_qp_num);
         for send in sends {
             self.complete_send(pair, &send, WcStatus::WrFlushErr, 0);
         }

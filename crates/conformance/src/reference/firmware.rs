@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use host::{Bell, Span, Step, Wake};
+use host::{EventCount, Span, Step, Wake};
 
 use super::state::{Fault, LocalData, State, World};
 use verbs::provider::ProgramOps;
@@ -24,7 +24,7 @@ pub(super) struct Loaded {
     waiting: VecDeque<Work>,
     /// It has requested a turn that is still pending.
     wants_turn: bool,
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
 }
 
 /// Pending work of a program.
@@ -74,8 +74,8 @@ impl State {
                 why: "a program is loaded there; choose another port".into(),
             });
         }
-        let (waiting, bell) = (VecDeque::new(), Arc::new(Bell::new()));
-        let loaded = Loaded { device, domain, firmware: Some(firmware), waiting, wants_turn: false, bell };
+        let (waiting, wakeup) = (VecDeque::new(), Arc::new(EventCount::new()));
+        let loaded = Loaded { device, domain, firmware: Some(firmware), waiting, wants_turn: false, wakeup };
         self.programs.insert(addr, loaded);
         Ok(addr)
     }
@@ -143,7 +143,7 @@ impl World {
                 world.run_program(Some(device));
                 // A call takes some time even without charges: otherwise programs that retry would keep others from
                 // running.
-                world.host.glance();
+                world.host.charge_poll();
             }
         };
         self.host.spawn("a NIC's processor", None, body).expect("another rank");
@@ -160,7 +160,7 @@ impl NicCtx for CallContext<'_> {
         self.world.host.charge_step(step, n);
     }
 
-    fn poll_turn(&mut self) {
+    fn request_turn(&mut self) {
         let mut state = self.state();
         let Some(program) = state.programs.get_mut(&self.at) else { return };
         if !std::mem::replace(&mut program.wants_turn, true) {
@@ -218,9 +218,9 @@ impl NicCtx for CallContext<'_> {
     fn interrupt(&mut self) {
         let state = self.state();
         let program = state.programs.get(&self.at).filter(|_| state.fault != Fault::SilentInterrupt);
-        let bell = program.map(|program| program.bell.clone());
+        let wakeup = program.map(|program| program.wakeup.clone());
         drop(state);
-        bell.inspect(|bell| self.world.host.ring(bell));
+        wakeup.inspect(|wakeup| self.world.host.notify(wakeup));
     }
 }
 
@@ -243,7 +243,7 @@ impl CallContext<'_> {
 pub(super) struct ProgramObject {
     world: Arc<World>,
     addr: SocketAddr,
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
 }
 
 /// Loads a program into the NIC with that number, for memory of that domain.
@@ -256,8 +256,8 @@ pub(super) fn load(
     world.start_processor(owner.0);
     let mut state = world.lock();
     let addr = state.load(owner, addr, firmware)?;
-    let bell = state.programs[&addr].bell.clone();
-    Ok(ProgramObject { world: world.clone(), addr, bell })
+    let wakeup = state.programs[&addr].wakeup.clone();
+    Ok(ProgramObject { world: world.clone(), addr, wakeup })
 }
 
 impl ProgramOps for ProgramObject {
@@ -275,7 +275,7 @@ impl ProgramOps for ProgramObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 

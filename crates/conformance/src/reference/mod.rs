@@ -56,11 +56,11 @@ impl Fixture for CopyOnly {
 impl Fixture for Virtual {
     fn run(&self, body: Body) {
         let mut world = world::World::new(world::Config::default());
-        let node = world.node("host");
+        let node = world.add_node("host");
         let host = node.host();
         world
-            .rank("suite", &[&node], move || run(host, Fault::None, DmAccess::Coherent, body))
-            .expect("a rank");
+            .spawn("suite", &[&node], move || run(host, Fault::None, DmAccess::Coherent, body))
+            .expect("a fiber");
         world.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use host::{Bell, Host, Wake};
+use host::{EventCount, Host, Wake};
 
 use super::connections::CmObject;
 use super::copy_only_memory::CopyOnlyMemory;
@@ -14,7 +14,7 @@ use super::state::{
     Signal, Slots, SrqEntry, World,
 };
 use verbs::provider::{
-    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, own,
+    CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts, SrqOps, downcast,
 };
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, Data, Device, DeviceAttr, DmAccess, Error, Firmware, MemoryKind,
@@ -53,7 +53,7 @@ pub(super) fn device(world: &Arc<World>, index: usize) -> Device {
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: world.dm_access,
-        write_ring: true,
+        write_notify: true,
         maps_peers: false,
         link_rate: None,
         port_addrs: Vec::new(),
@@ -83,17 +83,17 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
+        let channel = channel.map(|channel| downcast(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
-        let (mut state, bell) = (self.world.lock(), Arc::new(Bell::new()));
+        let (mut state, wakeup) = (self.world.lock(), Arc::new(EventCount::new()));
         let number = state.number();
         let (entries, channel_number) = (Default::default(), channel.as_ref().map(|c| c.number));
-        let bell_too = bell.clone();
+        let wakeup_too = wakeup.clone();
         let (device, overrun, armed) = (self.index, false, None);
         let queue =
-            Completions { device, cqe, entries, overrun, channel: channel_number, armed, bell: bell_too };
+            Completions { device, cqe, entries, overrun, channel: channel_number, armed, wakeup: wakeup_too };
         state.queues.insert(number, queue);
-        Ok(Arc::new(CqObject { world: self.world.clone(), number, cqe, bell, _channel: channel }))
+        Ok(Arc::new(CqObject { world: self.world.clone(), number, cqe, wakeup, _channel: channel }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
@@ -119,7 +119,7 @@ impl DeviceOps for DeviceObject {
             return Err(Error::Invalid("NIC memory of no bytes".into()));
         }
         let buf = match self.world.dm_access {
-            DmAccess::Copy => Buf::by_copies(len, 0, Arc::new(CopyOnlyMemory::new(len))),
+            DmAccess::Copy => Buf::copy_only(len, 0, Arc::new(CopyOnlyMemory::new(len))),
             _ => Buf::alloc_nic(len, 0)?,
         };
         let owner = Arc::downgrade(&buf.owner());
@@ -133,7 +133,7 @@ impl DeviceOps for DeviceObject {
         addr: SocketAddr,
         firmware: Box<dyn Firmware>,
     ) -> Result<Box<dyn ProgramOps>> {
-        let pd: Arc<PdObject> = own(pd.clone(), "the protection domain")?;
+        let pd: Arc<PdObject> = downcast(pd.clone(), "the protection domain")?;
         Ok(Box::new(firmware::load(&self.world, (self.index, pd.number), addr, firmware)?))
     }
 
@@ -165,14 +165,14 @@ impl PdOps for PdObject {
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         let queue = |cq: &Arc<dyn CqOps>| -> Result<u32> {
-            let cq: Arc<CqObject> = own(cq.clone(), "the completion queue")?;
+            let cq: Arc<CqObject> = downcast(cq.clone(), "the completion queue")?;
             Ok(cq.number)
         };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SrqObject> = own(srq.clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = downcast(srq.clone(), "the shared receive queue")?;
                 Some(srq.number)
             }
         };
@@ -186,7 +186,7 @@ impl PdOps for PdObject {
             srq,
             cap: init.cap,
             sig_all: init.sq_sig_all,
-            known_as: init.known_as.unwrap_or(number),
+            reported_qp_num: init.reported_qp_num.unwrap_or(number),
             state: QpState::Init,
             sends: Default::default(),
             sends_used: 0,
@@ -250,7 +250,7 @@ struct CqObject {
     world: Arc<World>,
     number: u32,
     cqe: u32,
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
     _channel: Option<Arc<ChannelObject>>,
 }
 
@@ -292,7 +292,7 @@ impl CqOps for CqObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 
@@ -324,7 +324,7 @@ impl CompChannelOps for ChannelObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.signal.bell)
+        Wake::by(&self.signal.wakeup)
     }
 }
 
@@ -378,7 +378,7 @@ impl QpOps for QpObject {
             Data::Inline(bytes) => LocalData::Inline(bytes.to_vec()),
         };
         let signalled = pair.sig_all || wr.flags.contains(SendFlags::SIGNALED);
-        let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::RING));
+        let (solicited, ring) = (wr.flags.contains(SendFlags::SOLICITED), wr.flags.contains(SendFlags::NOTIFY));
         pair.sends.push_back(PostedSend { wr_id: wr.wr_id, op: wr.op, data, signalled, solicited, ring });
         if pair.state == QpState::Error {
             state.flush(self.number);

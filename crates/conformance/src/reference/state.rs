@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use super::firmware::Loaded;
-use host::{Bell, Host};
+use host::{EventCount, Host};
 use rustix::event::{EventfdFlags, eventfd};
 
 use verbs::{
@@ -54,21 +54,21 @@ impl World {
     }
 }
 
-/// A bell and a descriptor that is readable while something is pending.
+/// An event count and a descriptor that is readable while something is pending.
 pub(super) struct Signal {
-    pub(super) bell: Bell,
+    pub(super) wakeup: EventCount,
     pub(super) fd: OwnedFd,
 }
 
 impl Signal {
     pub(super) fn new() -> Arc<Self> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK).expect("an eventfd");
-        Arc::new(Self { bell: Bell::new(), fd })
+        Arc::new(Self { wakeup: EventCount::new(), fd })
     }
 
     pub(super) fn set(&self) {
         rustix::io::write(&self.fd, &1_u64.to_ne_bytes()).expect("room in an eventfd");
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     pub(super) fn clear(&self) {
@@ -137,7 +137,7 @@ pub(super) struct Completions {
     pub(super) channel: Option<u32>,
     /// `Some(true)`: for solicited completions only.
     pub(super) armed: Option<bool>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) wakeup: Arc<EventCount>,
 }
 
 /// Slots of a queue that a completion frees.
@@ -174,7 +174,7 @@ pub(super) struct QpEntry {
     pub(super) cap: QpCap,
     pub(super) sig_all: bool,
     /// The number that completions carry.
-    pub(super) known_as: u32,
+    pub(super) reported_qp_num: u32,
     pub(super) state: QpState,
     pub(super) sends: VecDeque<PostedSend>,
     pub(super) sends_used: u32,
@@ -242,7 +242,7 @@ pub(super) enum Event {
 /// An unanswered connect request.
 pub(super) struct Request {
     pub(super) pair: u32,
-    pub(super) known_as: u32,
+    pub(super) reported_qp_num: u32,
     pub(super) manager: u32,
     pub(super) listener: SocketAddr,
     /// The reserved address that it comes from.

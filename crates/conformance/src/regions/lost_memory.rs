@@ -1,4 +1,4 @@
-//! Memory that its program unmaps, protects or truncates while it is registered ([`verbs::Buf::of_program`]).
+//! Memory that its program unmaps, protects or truncates while it is registered ([`verbs::Buf::from_program`]).
 //!
 //! No process may crash. A request that needs such memory fails, with the status of the side that owns the memory. A
 //! NIC that pins the pages of registered memory, as cards do, executes the request instead, on bytes that no program
@@ -57,7 +57,7 @@ impl Memory {
 
     fn register(&self, end: &Endpoint, access: Access) -> Mr {
         // SAFETY: no references to it are made.
-        let buf = unsafe { Buf::of_program(self.base.cast(), LEN) };
+        let buf = unsafe { Buf::from_program(self.base.cast(), LEN) };
         end.pd.reg_mr(&buf, access).expect("a region")
     }
 
@@ -101,7 +101,7 @@ pub(crate) fn registering_checks_accessibility(env: &Env) {
     memory.protect(PAGE, PAGE, MprotectFlags::READ);
     memory.protect(3 * PAGE, PAGE, MprotectFlags::empty());
     // SAFETY: no references to it are made.
-    let buf = unsafe { Buf::of_program(memory.base.cast(), LEN) };
+    let buf = unsafe { Buf::from_program(memory.base.cast(), LEN) };
     let register = |pages: std::ops::Range<usize>, access| {
         c.a.pd.reg_mr_range(&buf, pages.start * PAGE..pages.end * PAGE, access)
     };

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use super::support::{NONE, Pair, SOON, completion, connection, own_qual, request};
-use dapl::{Cno, ConnectionKind, Ep, EpConfig, Evd, EvdFlags, Kind, MemPriv, Psp, Rmr, Subtype};
+use dapl::{Cno, ConnectionKind, Ep, EpConfig, ErrorKind, Evd, EvdFlags, MemPriv, Psp, Rmr, Subtype};
 
 /// Longer than any wait spins before it sleeps.
 const ASLEEP: Duration = Duration::from_millis(30);
@@ -84,16 +84,16 @@ fn cno_wakes_its_sleeping_waiter() {
 #[test]
 fn agent_is_called_for_each_trigger() {
     let pair = pair();
-    let (tell, told) = mpsc::channel();
-    let agent = Box::new(move |evd| tell.send(evd).expect("the test listens"));
+    let (sender, receiver) = mpsc::channel();
+    let agent = Box::new(move |evd| sender.send(evd).expect("the test listens"));
     let cno = Cno::create(&pair.b.ia, Some(agent)).expect("a notification object");
     pair.b.recv.modify_cno(Some(&cno)).expect("set");
-    assert_eq!(cno.wait(SOON).expect_err("the agent waits").kind, Kind::InvalidState);
+    assert_eq!(cno.wait(SOON).expect_err("the agent waits").kind, ErrorKind::InvalidState);
     let (a, b) = pair.connected();
     for n in 0..3 {
         b.post_recv(&pair.b.piece(0, 8), n, NONE).expect("posted");
         a.post_send(&pair.a.piece(0, 8), n, NONE).expect("posted");
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)).expect("called"), pair.b.recv.label());
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(10)).expect("called"), pair.b.recv.label());
         pair.b.recv.dequeue().expect("what it was called for");
     }
 }

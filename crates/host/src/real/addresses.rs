@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn invalid_networks_are_refused() {
         assert!(addresses(Some("nonsense")).is_err() && addresses(None).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Sleeping in real time: on one bell by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No system
-//! call takes both kinds; for these, the thread of [`FdWatcher`] sleeps on the descriptors.
+//! Sleeping in real time: on one event count by futex(2), on several by futex_waitv(2), on descriptors by poll(2). No
+//! system call takes both kinds; for these, the thread of [`FdWatcher`] sleeps on the descriptors.
 
 use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,13 +13,13 @@ use rustix::thread::futex::{self, Wait, WaitFlags, WaitPtr, WaitvFlags};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::thread;
-use crate::Bell;
+use crate::EventCount;
 use crate::source::{Ticket, Wake, Wakes};
 
 /// Maximum length of a sleep that nothing is sure to end: where futex_waitv(2) (Linux 5.16) or a thread is unavailable.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// FUTEX_WAITV_MAX of linux/futex.h. A sleep on more bells is divided into slices.
+/// FUTEX_WAITV_MAX of linux/futex.h. A sleep on more event counts is divided into slices.
 const FUTEXES_MAX: usize = 128;
 
 /// Set when futex_waitv(2) turned out to be missing (before Linux 5.16, in a system call filter, or under valgrind,
@@ -28,22 +28,22 @@ static NO_WAITV: AtomicBool = AtomicBool::new(false);
 
 /// Sleeps until a wake-up, the end of `limit`, a signal, or a spurious wake-up.
 pub(super) fn sleep(wakes: &Wakes<'_>, limit: Option<Duration>) {
-    if let Some(ticket) = wakes.sole_bell() {
-        return ticket.bell().sleep(ticket.number(), limit);
+    if let Some(ticket) = wakes.sole_ticket() {
+        return ticket.wakeup().sleep(ticket.number(), limit);
     }
-    let bells: Vec<&Ticket<'_>> = wakes.iter().filter_map(bell_of).collect();
+    let tickets: Vec<&Ticket<'_>> = wakes.iter().filter_map(ticket_of).collect();
     let fds: Vec<BorrowedFd<'_>> = wakes.iter().filter_map(fd_of).collect();
-    match (bells.is_empty(), fds.is_empty()) {
+    match (tickets.is_empty(), fds.is_empty()) {
         // Nothing can wake it.
         (true, true) => std::thread::sleep(limit.map_or(SLICE, |limit| limit.min(SLICE))),
-        (false, true) => sleep_on_bells(&bells, limit),
+        (false, true) => sleep_on_futexes(&tickets, limit),
         (true, false) => sleep_on_descriptors(&fds, limit),
-        (false, false) => sleep_on_both(bells, &fds, limit),
+        (false, false) => sleep_on_both(tickets, &fds, limit),
     }
 }
 
-fn bell_of<'w, 'a>(wake: &'w Wake<'a>) -> Option<&'w Ticket<'a>> {
-    if let Wake::Bell(ticket) = wake { Some(ticket) } else { None }
+fn ticket_of<'w, 'a>(wake: &'w Wake<'a>) -> Option<&'w Ticket<'a>> {
+    if let Wake::EventCount(ticket) = wake { Some(ticket) } else { None }
 }
 
 fn fd_of<'a>(wake: &Wake<'a>) -> Option<BorrowedFd<'a>> {
@@ -57,17 +57,17 @@ fn timespec(span: Duration) -> Timespec {
     }
 }
 
-fn sleep_on_bells(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
-    // Sleeps one slice on the first bell; the caller polls the others after it.
+fn sleep_on_futexes(tickets: &[&Ticket<'_>], limit: Option<Duration>) {
+    // Sleeps one slice on the first event count; the caller polls the others after it.
     let on_first =
-        || tickets[0].bell().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE))));
+        || tickets[0].wakeup().sleep(tickets[0].number(), Some(limit.map_or(SLICE, |l| l.min(SLICE))));
     if NO_WAITV.load(Ordering::Relaxed) {
         return on_first();
     }
     let wait = |ticket: &&Ticket<'_>| {
         let mut wait = Wait::new();
         (wait.val, wait.flags) = (ticket.number().into(), WaitFlags::SIZE_U32);
-        wait.uaddr = WaitPtr::new(ticket.bell().word().as_ptr().cast());
+        wait.uaddr = WaitPtr::new(ticket.wakeup().word().as_ptr().cast());
         wait
     };
     let limit =
@@ -92,17 +92,17 @@ fn sleep_on_descriptors(fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
     let _ = poll(&mut list, limit.map(timespec).as_ref());
 }
 
-fn sleep_on_both(bells: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
-    let bell = Arc::new(Bell::new());
-    let watched = WatchedFds::start(fds, &bell);
+fn sleep_on_both(tickets: Vec<&Ticket<'_>>, fds: &[BorrowedFd<'_>], limit: Option<Duration>) {
+    let wakeup = Arc::new(EventCount::new());
+    let watched = WatchedFds::start(fds, &wakeup);
     let limit = if watched.is_ok() { limit } else { Some(limit.map_or(SLICE, |limit| limit.min(SLICE))) };
-    let ticket = Ticket::draw(&bell);
+    let ticket = Ticket::draw(&wakeup);
     // A descriptor that became readable before the announcement does not wake this sleep.
     if watched.is_ok() && is_readable(fds) {
         return;
     }
-    let all: Vec<&Ticket<'_>> = bells.into_iter().chain([&ticket]).collect();
-    sleep_on_bells(&all, limit);
+    let all: Vec<&Ticket<'_>> = tickets.into_iter().chain([&ticket]).collect();
+    sleep_on_futexes(&all, limit);
 }
 
 fn is_readable(fds: &[BorrowedFd<'_>]) -> bool {
@@ -121,7 +121,7 @@ struct WatchedFds {
 }
 
 impl WatchedFds {
-    fn start(fds: &[BorrowedFd<'_>], bell: &Arc<Bell>) -> std::io::Result<Self> {
+    fn start(fds: &[BorrowedFd<'_>], wakeup: &Arc<EventCount>) -> std::io::Result<Self> {
         let watcher = FdWatcher::get()?;
         let own = epoll::create(CreateFlags::CLOEXEC)?;
         for fd in fds {
@@ -131,7 +131,7 @@ impl WatchedFds {
                 other => other?,
             }
         }
-        let number = watcher.register(bell);
+        let number = watcher.register(wakeup);
         let watched = Self { watcher, number, _epoll: own };
         let flags = EventFlags::IN | EventFlags::ONESHOT;
         epoll::add(&watched.watcher.epoll, &watched._epoll, EventData::new_u64(number), flags)?;
@@ -145,11 +145,11 @@ impl Drop for WatchedFds {
     }
 }
 
-/// The thread of this process that sleeps on descriptors for sleepers that also wait on bells.
+/// The thread of this process that sleeps on descriptors for sleepers that also wait on event counts.
 struct FdWatcher {
     epoll: OwnedFd,
-    /// The last number drawn, and the bell of each sleeper by number.
-    sleepers: Mutex<(u64, BTreeMap<u64, Arc<Bell>>)>,
+    /// The last number drawn, and the event count of each sleeper by number.
+    sleepers: Mutex<(u64, BTreeMap<u64, Arc<EventCount>>)>,
     /// The process to which the thread belongs; a forked child does not have the thread.
     process: u32,
 }
@@ -171,11 +171,11 @@ impl FdWatcher {
         Ok(new)
     }
 
-    fn register(&self, bell: &Arc<Bell>) -> u64 {
+    fn register(&self, wakeup: &Arc<EventCount>) -> u64 {
         let mut sleepers = unpoisoned(&self.sleepers);
         sleepers.0 += 1;
         let number = sleepers.0;
-        sleepers.1.insert(number, bell.clone());
+        sleepers.1.insert(number, wakeup.clone());
         number
     }
 
@@ -186,9 +186,9 @@ impl FdWatcher {
             // Only a signal can interrupt it.
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None);
             for event in &events {
-                let bell = unpoisoned(&self.sleepers).1.get(&event.data.u64()).cloned();
-                if let Some(bell) = bell {
-                    bell.ring();
+                let wakeup = unpoisoned(&self.sleepers).1.get(&event.data.u64()).cloned();
+                if let Some(wakeup) = wakeup {
+                    wakeup.notify();
                 }
             }
         }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_backwards() {
+    fn clock_never_goes_backwards() {
         let clock = Clock::get();
         let mut last = clock.now();
         for _ in 0..100_000 {

@@ -30,7 +30,7 @@ pub fn pin_to_core(core: usize) -> std::io::Result<()> {
 /// Whether `processes` processes of this host, including this one, outnumber their cores; `None` if the kernel does not
 /// report the cores. The processes are assumed to be bound to different cores if there are enough cores, and otherwise
 /// to have the same number of allowed cores as this one.
-pub fn is_crowd(processes: usize) -> Option<bool> {
+pub fn is_oversubscribed(processes: usize) -> Option<bool> {
     let online =
         bounded::kernel_text("/sys/devices/system/cpu/online").ok().and_then(|list| parse_core_list(&list));
     let allowed = allowed_cores().len();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn processes_outnumber_cores() {
-        for (processes, allowed, online, is_crowd) in [
+        for (processes, allowed, online, is_oversubscribed) in [
             (1, 1, 1, false),
             (2, 1, 1, true),
             (2, 2, 2, false),
@@ -89,15 +89,15 @@ mod tests {
         ] {
             assert_eq!(
                 outnumber(processes, allowed, online),
-                is_crowd,
+                is_oversubscribed,
                 "{processes} on {allowed} of {online}"
             );
         }
-        assert!(is_crowd(usize::MAX >> 20).is_none_or(|is_crowd| is_crowd));
+        assert!(is_oversubscribed(usize::MAX >> 20).is_none_or(|is_oversubscribed| is_oversubscribed));
     }
 
     #[test]
-    fn other_core_is_near_the_own() {
+    fn other_core_is_second_next_or_next() {
         for (own, online, other) in [
             (0, "0\n", None),
             (0, "0-1\n", Some(1)),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pins_to_an_allowed_core_and_refuses_one_that_is_not() {
+    fn pin_to_core_accepts_allowed_cores_only() {
         let cores = allowed_cores();
         assert!(!cores.is_empty());
         std::thread::spawn(move || {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_made_once_with_a_mode_that_shuts_others_out() {
+    fn user_folder_is_created_once_and_closed_to_others() {
         let parent = parent(0o1777);
         assert_eq!(find(&[&parent]), None);
         let made = folder_in(&[&parent]).expect("a folder");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_in_which_others_could_replace_it_is_not_used() {
+    fn parent_writable_by_others_is_not_used() {
         let (loose, firm) = (parent(0o777), parent(0o1777));
         let made = folder_in(&[&loose, &firm]).expect("a folder");
         assert!(made.starts_with(&firm), "{made:?}");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_namespace_has_a_number() {
+    fn network_namespace_has_a_number() {
         assert_ne!(network_namespace(), 0);
     }
 }

@@ -12,7 +12,7 @@ mod thread;
 
 pub use addresses::addresses;
 pub use clock::{Clock, CycleStamp};
-pub use cores::{allowed_cores, is_crowd, other_core, pin_to_core};
+pub use cores::{allowed_cores, is_oversubscribed, other_core, pin_to_core};
 pub use folder::{find_user_folder, network_namespace, user_folder};
 pub use ignored::is_ignored;
 pub use remark::remark;
@@ -21,63 +21,63 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
-use crate::ops::{Chore, EAGER_POLLS, Turn};
+use crate::ops::{EAGER_POLLS, ProgressHook, WaitLoop};
 use crate::{ClockKind, Host, HostOps, Span, Task, Time, Wakes};
 
 /// Polls of [`Host::poll`] before each further poll is preceded by a yield: some tens of microseconds, so that a
 /// ping-pong of large messages between pinned processes never makes a system call.
-const POLL_TURNS_BEFORE_YIELD: u32 = 4096;
+const POLLS_BEFORE_YIELD: u32 = 4096;
 /// Polls of [`Host::poll`] between two readings of the clock, until it yields.
-const POLL_TURNS_PER_CHECK: u32 = 1024;
+const POLLS_PER_CHECK: u32 = 1024;
 /// The longest time that a wait yields before it sleeps: the time of a few futex wake-ups (5 us each).
 const YIELD_NS_MAX: u32 = 50_000;
 /// The shortest, so that a wait which slept although it should not have can find this out.
 const YIELD_NS_MIN: u32 = 1_000;
-/// A yield that took longer gave the core to a computing thread. For [`CROWDED_SPAN`] waits then sleep immediately, as
+/// A yield that took longer gave the core to a computing thread. For [`BUSY_SPAN`] waits then sleep immediately, as
 /// the scheduler runs a woken sleeper before a thread that yields.
-const CROWDED_NS: u64 = 100_000;
+const BUSY_YIELD_NS: u64 = 100_000;
 /// How long waits sleep immediately after such a yield.
-const CROWDED_SPAN: Span = Span::from_ms(100);
+const BUSY_SPAN: Span = Span::from_ms(100);
 /// How long a wait polls before it sleeps if each waiter has its own core. It does not yield: other threads get their
 /// turn anyway, and a thread that gets the core by a yield keeps it for milliseconds. This is several times the wake-up
 /// time of an idle core, up to 50 us in a virtual machine: otherwise each of two sleepers would find the other's
 /// wake-up too long to wait for, and sleep again.
-const POLL_NS_ALONE: u64 = 200_000;
+const POLL_NS_DEDICATED: u64 = 200_000;
 /// How long waiters that share cores yield before they sleep: the awaited thread runs within that time, unless it
 /// computes.
-const YIELD_NS_CROWD: u64 = 1_000_000;
+const YIELD_NS_OVERSUBSCRIBED: u64 = 1_000_000;
 /// Cycles from one poll of a cache line that another core will write to the next: a poll too early takes the line away
 /// from its writer again. Measured: polling without a pause doubles the time of a one-way message (96 to 190 ns). A
 /// poll takes part of that time itself; a poll through uDAPL takes twice as much as one of a completion queue.
-const LOOK_PERIOD_CYCLES: u64 = 110;
+const POLL_PERIOD_CYCLES: u64 = 110;
 
 /// The real machine.
 pub fn host() -> Host {
     Host::new(Arc::new(Real {
         clock: Clock::get(),
         yield_ns: AtomicU32::new(YIELD_NS_MAX),
-        crowded_until: AtomicU64::new(0),
-        crowd: AtomicU8::new(UNKNOWN),
-        has_chores: AtomicBool::new(false),
-        chores: RwLock::new(Vec::new()),
+        busy_until: AtomicU64::new(0),
+        oversubscribed: AtomicU8::new(UNKNOWN),
+        has_hooks: AtomicBool::new(false),
+        hooks: RwLock::new(Vec::new()),
     }))
 }
 
 /// What is known about the waiters: nothing, each has its own core, or they share cores.
 const UNKNOWN: u8 = 0;
-const ALONE: u8 = 1;
-const CROWD: u8 = 2;
+const DEDICATED: u8 = 1;
+const OVERSUBSCRIBED: u8 = 2;
 
 struct Real {
     clock: &'static Clock,
     /// How long a wait yields before it sleeps; halved by waits that had to sleep long, doubled by short ones.
     yield_ns: AtomicU32,
     /// The time, in picoseconds, until which waits sleep immediately.
-    crowded_until: AtomicU64,
-    /// [`UNKNOWN`], [`ALONE`] or [`CROWD`].
-    crowd: AtomicU8,
-    has_chores: AtomicBool,
-    chores: RwLock<Vec<Weak<dyn Chore>>>,
+    busy_until: AtomicU64,
+    /// [`UNKNOWN`], [`DEDICATED`] or [`OVERSUBSCRIBED`].
+    oversubscribed: AtomicU8,
+    has_hooks: AtomicBool,
+    hooks: RwLock<Vec<Weak<dyn ProgressHook>>>,
 }
 
 impl Real {
@@ -86,16 +86,16 @@ impl Real {
         let before = self.now();
         std::thread::yield_now();
         let after = self.now();
-        if after.since(before).as_ns() > CROWDED_NS {
-            self.crowded_until.store((after + CROWDED_SPAN).as_ps(), Ordering::Relaxed);
+        if after.since(before).as_ns() > BUSY_YIELD_NS {
+            self.busy_until.store((after + BUSY_SPAN).as_ps(), Ordering::Relaxed);
         }
     }
 
-    /// Runs every chore once; takes about as long as the pause between two polls.
+    /// Runs every hook once; takes about as long as the pause between two polls.
     #[cold]
-    fn do_chores(&self) {
-        let chores = self.chores.read().unwrap_or_else(|e| e.into_inner());
-        chores.iter().filter_map(Weak::upgrade).for_each(|chore| chore.turn());
+    fn run_hooks(&self) {
+        let hooks = self.hooks.read().unwrap_or_else(|e| e.into_inner());
+        hooks.iter().filter_map(Weak::upgrade).for_each(|hook| hook.progress());
     }
 }
 
@@ -116,60 +116,60 @@ impl HostOps for Real {
     fn charge_copy(&self, _len: u64) {}
 
     #[inline]
-    fn relax(&self, turn: &mut Turn) -> bool {
-        let spins = match self.crowd.load(Ordering::Relaxed) {
-            _ if turn.polls => POLL_TURNS_BEFORE_YIELD,
-            CROWD => 0,
-            ALONE => u32::MAX,
+    fn pause(&self, wait: &mut WaitLoop) -> bool {
+        let spins = match self.oversubscribed.load(Ordering::Relaxed) {
+            _ if wait.polls => POLLS_BEFORE_YIELD,
+            OVERSUBSCRIBED => 0,
+            DEDICATED => u32::MAX,
             _ => EAGER_POLLS,
         };
-        let has_chores = turn.polls && self.has_chores.load(Ordering::Relaxed);
-        if has_chores {
-            self.do_chores();
+        let has_hooks = wait.polls && self.has_hooks.load(Ordering::Relaxed);
+        if has_hooks {
+            self.run_hooks();
         }
-        if turn.count < spins {
-            if has_chores {
-                return (turn.count + 1).is_multiple_of(POLL_TURNS_PER_CHECK);
+        if wait.count < spins {
+            if has_hooks {
+                return (wait.count + 1).is_multiple_of(POLLS_PER_CHECK);
             }
-            turn.last_poll = clock::spin_until(turn.last_poll, LOOK_PERIOD_CYCLES);
+            wait.last_poll = clock::spin_until(wait.last_poll, POLL_PERIOD_CYCLES);
         } else {
-            // The other process may be waiting for this core. In a known crowd there is nothing to find out: reading
-            // the clock took half of the time of ranks that waited on shared cores.
-            if self.crowd.load(Ordering::Relaxed) == CROWD {
+            // The other process may be waiting for this core. On cores known to be oversubscribed there is nothing to
+            // find out: reading the clock took half of the time of ranks that waited on shared cores.
+            if self.oversubscribed.load(Ordering::Relaxed) == OVERSUBSCRIBED {
                 std::thread::yield_now();
             } else {
                 self.yield_and_measure();
             }
-            if turn.polls {
+            if wait.polls {
                 // A yield may take milliseconds: without this check the wait could end seconds after its deadline.
                 return true;
             }
         }
-        (turn.count + 1).is_multiple_of(if turn.polls { POLL_TURNS_PER_CHECK } else { EAGER_POLLS })
+        (wait.count + 1).is_multiple_of(if wait.polls { POLLS_PER_CHECK } else { EAGER_POLLS })
     }
 
-    fn tired(&self, turn: &Turn) -> bool {
+    fn should_sleep(&self, wait: &WaitLoop) -> bool {
         let now = self.now();
-        let waited_ns = now.since(turn.began).as_ns();
-        match self.crowd.load(Ordering::Relaxed) {
-            ALONE => waited_ns > POLL_NS_ALONE,
-            CROWD => waited_ns > YIELD_NS_CROWD,
+        let waited_ns = now.since(wait.began).as_ns();
+        match self.oversubscribed.load(Ordering::Relaxed) {
+            DEDICATED => waited_ns > POLL_NS_DEDICATED,
+            OVERSUBSCRIBED => waited_ns > YIELD_NS_OVERSUBSCRIBED,
             _ => {
-                now.as_ps() < self.crowded_until.load(Ordering::Relaxed)
+                now.as_ps() < self.busy_until.load(Ordering::Relaxed)
                     || waited_ns > u64::from(self.yield_ns.load(Ordering::Relaxed))
             }
         }
     }
 
-    fn sleep(&self, wakes: &Wakes<'_>, turn: &Turn) {
-        let limit = turn.deadline.map(|d| d.since(self.now()).to_std().max(Duration::from_nanos(1)));
+    fn sleep(&self, wakes: &Wakes<'_>, wait: &WaitLoop) {
+        let limit = wait.deadline.map(|d| d.since(self.now()).to_std().max(Duration::from_nanos(1)));
         #[cfg(not(loom))]
         asleep::sleep(wakes, limit);
         #[cfg(loom)]
-        wakes.sole_bell().into_iter().for_each(|ticket| ticket.bell().sleep(ticket.number(), limit));
+        wakes.sole_ticket().into_iter().for_each(|ticket| ticket.wakeup().sleep(ticket.number(), limit));
     }
 
-    fn learn(&self, slept: Span) {
+    fn record_sleep(&self, slept: Span) {
         let now = self.yield_ns.load(Ordering::Relaxed);
         let long = slept.as_ns() >= 2 * u64::from(YIELD_NS_MAX);
         let next = if long { (now / 2).max(YIELD_NS_MIN) } else { longer_yield(now) };
@@ -178,15 +178,16 @@ impl HostOps for Real {
         }
     }
 
-    fn expect_crowd(&self, is_crowd: bool) {
-        self.crowd.store(if is_crowd { CROWD } else { ALONE }, Ordering::Relaxed);
+    fn set_oversubscribed(&self, is_oversubscribed: bool) {
+        self.oversubscribed
+            .store(if is_oversubscribed { OVERSUBSCRIBED } else { DEDICATED }, Ordering::Relaxed);
     }
 
-    fn add_chore(&self, chore: Weak<dyn Chore>) {
-        let mut chores = self.chores.write().unwrap_or_else(|e| e.into_inner());
-        chores.retain(|chore| chore.strong_count() > 0);
-        chores.push(chore);
-        self.has_chores.store(true, Ordering::Relaxed);
+    fn add_progress_hook(&self, hook: Weak<dyn ProgressHook>) {
+        let mut hooks = self.hooks.write().unwrap_or_else(|e| e.into_inner());
+        hooks.retain(|hook| hook.strong_count() > 0);
+        hooks.push(hook);
+        self.has_hooks.store(true, Ordering::Relaxed);
     }
 
     fn spawn(
@@ -221,22 +222,22 @@ fn longer_yield(now: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bell, Descriptor, WaitSet};
+    use crate::{Descriptor, EventCount, WaitSet};
     use std::sync::atomic::AtomicBool;
 
     #[test]
     fn wait_returns_none_after_its_deadline_and_not_before() {
         let host = host();
         let began = host.now();
-        let got: Option<()> = host.wait("test", &Bell::new(), host.after(Span::from_ms(20)), || None);
+        let got: Option<()> = host.wait("test", &EventCount::new(), host.after(Span::from_ms(20)), || None);
         assert!(got.is_none());
         assert!(host.now() - began >= Span::from_ms(20));
     }
 
     #[test]
-    fn a_ring_from_another_thread_ends_the_wait() {
+    fn wait_ends_when_another_thread_notifies() {
         let host = host();
-        let shared = Arc::new((Bell::new(), AtomicBool::new(false)));
+        let shared = Arc::new((EventCount::new(), AtomicBool::new(false)));
         let other = shared.clone();
         let sleeper = host.clone();
         let task = host
@@ -249,63 +250,65 @@ mod tests {
             .expect("a thread");
         std::thread::sleep(Duration::from_millis(50));
         shared.1.store(true, Ordering::Release);
-        shared.0.ring();
+        shared.0.notify();
         task.join();
     }
 
-    /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever `expect_crowd`
-    /// was called with.
+    /// Goal: waits end when their deadline passes and when they are notified, and not before, whatever
+    /// `set_oversubscribed` was called with.
     #[test]
-    fn expected_crowd_changes_no_wait_result() {
-        for is_crowd in [false, true, false] {
-            let (host, shared) = (host(), Arc::new((Bell::new(), AtomicBool::new(false))));
-            host.expect_crowd(is_crowd);
+    fn set_oversubscribed_changes_no_wait_result() {
+        for is_oversubscribed in [false, true, false] {
+            let (host, shared) = (host(), Arc::new((EventCount::new(), AtomicBool::new(false))));
+            host.set_oversubscribed(is_oversubscribed);
             let (began, until) = (host.now(), host.after(Span::from_ms(5)));
-            assert_eq!(host.wait("test", &Bell::new(), until, || None::<()>), None);
+            assert_eq!(host.wait("test", &EventCount::new(), until, || None::<()>), None);
             assert!(host.now() - began >= Span::from_ms(5));
             let (sleeper, other) = (host.clone(), shared.clone());
             let task = host
                 .spawn("sleeper", None, move || {
-                    let look = || other.1.load(Ordering::Acquire).then_some(());
+                    let attempt = || other.1.load(Ordering::Acquire).then_some(());
                     assert!(
-                        sleeper.wait("test", &other.0, sleeper.after(Span::from_secs(20)), look).is_some()
+                        sleeper.wait("test", &other.0, sleeper.after(Span::from_secs(20)), attempt).is_some()
                     );
                 })
                 .expect("a thread");
             std::thread::sleep(Duration::from_millis(5));
             shared.1.store(true, Ordering::Release);
-            shared.0.ring();
+            shared.0.notify();
             task.join();
         }
     }
 
-    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on bells, on descriptors, and on both;
-    /// one source notifies after the sleeper is asleep.
+    /// Goal: an event of any source of a set ends the wait. Method: a sleeper on event counts, on descriptors, and on
+    /// both; one source notifies after the sleeper is asleep.
     #[test]
-    fn a_set_wakes_by_any_of_its_sources() {
+    fn wait_set_wakes_by_any_source() {
         let pipe = || rustix::pipe::pipe().expect("a pipe");
-        for (bells, pipes, which) in
+        for (wakeups, pipes, which) in
             [(2, 0, 0), (2, 0, 1), (0, 2, 1), (1, 1, 0), (1, 1, 1), (3, 2, 4), (200, 0, 199)]
         {
             let host = host();
-            let bells: Vec<_> = (0..bells).map(|_| Arc::new(Bell::new())).collect();
+            let wakeups: Vec<_> = (0..wakeups).map(|_| Arc::new(EventCount::new())).collect();
             let (readers, writers): (Vec<_>, Vec<_>) = (0..pipes).map(|_| pipe()).unzip();
             let mut set = WaitSet::new();
-            bells.iter().for_each(|bell| set.add(bell.clone()));
+            wakeups.iter().for_each(|wakeup| set.add(wakeup.clone()));
             readers.into_iter().for_each(|reader| set.add(Descriptor(reader)));
             let done = Arc::new(AtomicBool::new(false));
             let (other, sleeper) = (done.clone(), host.clone());
             let task = host
                 .spawn("sleeper", None, move || {
-                    let look = || other.load(Ordering::Acquire).then_some(());
-                    assert!(sleeper.wait("test", &set, sleeper.after(Span::from_secs(20)), look).is_some());
+                    let attempt = || other.load(Ordering::Acquire).then_some(());
+                    assert!(
+                        sleeper.wait("test", &set, sleeper.after(Span::from_secs(20)), attempt).is_some()
+                    );
                 })
                 .expect("a thread");
             std::thread::sleep(Duration::from_millis(5));
             done.store(true, Ordering::Release);
-            match bells.get(which) {
-                Some(bell) => bell.ring(),
-                None => drop(rustix::io::write(&writers[which - bells.len()], &[1]).expect("room")),
+            match wakeups.get(which) {
+                Some(wakeup) => wakeup.notify(),
+                None => drop(rustix::io::write(&writers[which - wakeups.len()], &[1]).expect("room")),
             }
             task.join();
         }
@@ -317,39 +320,39 @@ mod tests {
     #[test]
     fn active_source_is_not_slept_on() {
         struct Stirring {
-            bell: Bell,
-            looks: std::cell::Cell<u64>,
+            wakeup: EventCount,
+            polls: std::cell::Cell<u64>,
             sleeps: std::cell::Cell<u32>,
             last: u64,
         }
         impl crate::Source for Stirring {
             fn prepare_wait<'a>(&'a self, wakes: &mut Wakes<'a>) {
                 self.sleeps.set(self.sleeps.get() + 1);
-                self.bell.prepare_wait(wakes);
+                self.wakeup.prepare_wait(wakes);
             }
-            fn stirs(&self) -> u64 {
-                self.looks.get().min(self.last)
+            fn progress_count(&self) -> u64 {
+                self.polls.get().min(self.last)
             }
         }
         for last in [u64::MAX, 0] {
             let host = host();
-            host.expect_crowd(false);
-            let (bell, looks, sleeps) = (Bell::new(), Default::default(), Default::default());
-            let source = Stirring { bell, looks, sleeps, last };
-            let (began, long) = (host.now(), Span::from_ns(5 * POLL_NS_ALONE));
-            let look = || {
-                source.looks.set(source.looks.get() + 1);
+            host.set_oversubscribed(false);
+            let (wakeup, polls, sleeps) = (EventCount::new(), Default::default(), Default::default());
+            let source = Stirring { wakeup, polls, sleeps, last };
+            let (began, long) = (host.now(), Span::from_ns(5 * POLL_NS_DEDICATED));
+            let attempt = || {
+                source.polls.set(source.polls.get() + 1);
                 let has_ended = if last == 0 { source.sleeps.get() > 0 } else { host.now() - began >= long };
                 has_ended.then_some(())
             };
-            assert!(host.wait("test", &source, host.after(Span::from_secs(20)), look).is_some());
+            assert!(host.wait("test", &source, host.after(Span::from_secs(20)), attempt).is_some());
             assert_eq!(source.sleeps.get(), u32::from(last == 0), "it slept");
         }
     }
 
     /// Goal: waits on an empty set and on a set without events end at their deadline.
     #[test]
-    fn a_silent_set_ends_at_its_deadline() {
+    fn wait_on_idle_set_ends_at_its_deadline() {
         let host = host();
         let (reader, _writer) = rustix::pipe::pipe().expect("a pipe");
         let mut set = WaitSet::new();
@@ -357,25 +360,25 @@ mod tests {
             let (began, until) = (host.now(), host.after(Span::from_ms(5)));
             assert_eq!(host.wait("test", &set, until, || None::<()>), None);
             assert!(host.now() - began >= Span::from_ms(5));
-            set.add(Arc::new(Bell::new()));
+            set.add(Arc::new(EventCount::new()));
             set.add(Descriptor(reader.try_clone().expect("a descriptor")));
         }
     }
 
-    /// Goal: a poll finds what only a chore delivers. Method: the third turn of a chore delivers it.
+    /// Goal: a poll finds what only a hook delivers. Method: the third call of a hook delivers it.
     #[test]
-    fn chores_run_between_polls_while_alive() {
-        struct CountingChore(AtomicU32);
-        impl Chore for CountingChore {
-            fn turn(&self) {
+    fn hooks_run_between_polls_while_alive() {
+        struct CountingHook(AtomicU32);
+        impl ProgressHook for CountingHook {
+            fn progress(&self) {
                 self.0.fetch_add(1, Ordering::AcqRel);
             }
         }
-        let (host, chore) = (host(), Arc::new(CountingChore(AtomicU32::new(0))));
-        host.add_chore(Arc::downgrade(&(chore.clone() as Arc<dyn Chore>)));
-        let look = || (chore.0.load(Ordering::Acquire) >= 3).then_some(());
-        assert_eq!(host.poll("test", host.after(Span::from_secs(20)), look), Some(()));
-        drop(chore);
+        let (host, hook) = (host(), Arc::new(CountingHook(AtomicU32::new(0))));
+        host.add_progress_hook(Arc::downgrade(&(hook.clone() as Arc<dyn ProgressHook>)));
+        let attempt = || (hook.0.load(Ordering::Acquire) >= 3).then_some(());
+        assert_eq!(host.poll("test", host.after(Span::from_secs(20)), attempt), Some(()));
+        drop(hook);
         assert_eq!(host.poll("test", host.after(Span::from_ms(5)), || None::<()>), None);
     }
 
@@ -383,16 +386,16 @@ mod tests {
     /// deadline.
     #[test]
     fn yielding_poll_reads_the_clock_each_time() {
-        let (host, looks) = (host(), std::cell::Cell::new(0_u32));
+        let (host, polls) = (host(), std::cell::Cell::new(0_u32));
         let deadline = host.after(Span::from_ms(20)).expect("a deadline");
-        let look = || {
+        let attempt = || {
             if host.now() > deadline {
-                looks.set(looks.get() + 1);
+                polls.set(polls.get() + 1);
             }
             None::<()>
         };
-        assert_eq!(host.poll("test", Some(deadline), look), None);
-        assert!(looks.get() <= 2, "{} polls after the deadline", looks.get());
+        assert_eq!(host.poll("test", Some(deadline), attempt), None);
+        assert!(polls.get() <= 2, "{} polls after the deadline", polls.get());
     }
 
     #[test]

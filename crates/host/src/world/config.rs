@@ -1,12 +1,12 @@
 //! [`Config`]: the settings of a world.
 
-/// How the world runs ranks.
+/// How the world runs fibers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Factory {
-    /// Each rank is a coroutine in the thread of the world.
+pub enum FiberKind {
+    /// Each fiber is a coroutine in the thread of the world.
     #[default]
     Coroutine,
-    /// Each rank is a thread, and one runs at a time: slower; for debuggers and sanitizers, and to check the
+    /// Each fiber is a thread, and one runs at a time: slower; for debuggers and sanitizers, and to check the
     /// coroutines.
     Thread,
 }
@@ -16,9 +16,9 @@ pub enum Factory {
 pub struct Config {
     /// Seed of all randomness in the world.
     pub seed: u64,
-    /// How the world runs ranks.
-    pub factory: Factory,
-    /// Bytes of a rank's stack; only touched pages take memory.
+    /// How the world runs fibers.
+    pub fiber_kind: FiberKind,
+    /// Bytes of a fiber's stack; only touched pages take memory.
     pub stack: usize,
     /// Number of events after which the world fails, against endless runs.
     pub max_events: u64,
@@ -26,6 +26,6 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { seed: 1, factory: Factory::default(), stack: 256 << 10, max_events: u64::MAX }
+        Self { seed: 1, fiber_kind: FiberKind::default(), stack: 256 << 10, max_events: u64::MAX }
     }
 }

@@ -6,7 +6,7 @@ use crate::{Span, Step};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostCosts {
     /// One poll of memory that finds nothing new.
-    pub look: Span,
+    pub poll: Span,
     /// The fixed part of a copy.
     pub copy: Span,
     /// Each byte of a copy, in picoseconds.
@@ -21,6 +21,6 @@ impl Default for HostCosts {
     /// Polling every 10 ns, free copies: until the model of a machine sets its own costs.
     fn default() -> Self {
         let steps = [Span::ZERO; Step::ALL.len()];
-        Self { look: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO, steps }
+        Self { poll: Span::from_ns(10), copy: Span::ZERO, copy_ps_per_byte: 0.0, fork: Span::ZERO, steps }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Node`]: a simulated machine, and its [`Host`]: how ranks spend time and wait on it.
+//! [`Node`]: a simulated machine, and its [`Host`]: how fibers spend time and wait on it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::costs::HostCosts;
 use super::queue::Event;
 use super::shared::Shared;
 use super::timeline::Timeline;
-use crate::ops::Turn;
+use crate::ops::WaitLoop;
 use crate::{ClockKind, Host, HostOps, Span, Step, Task, Time, Wakes};
 
 /// A simulated machine; cheap to clone.
@@ -59,24 +59,24 @@ impl Node {
         self.shared.lock().nodes[self.index].costs = costs;
     }
 
-    /// The number of ranks on this node that have not ended: its threads.
+    /// The number of fibers on this node that have not ended: its threads.
     pub fn threads(&self) -> usize {
         self.shared.lock().threads(self.index)
     }
 
-    /// The number of the running rank; `None` in an event.
+    /// The number of the running fiber; `None` in an event.
     #[must_use]
     pub fn running(&self) -> Option<usize> {
         self.shared.lock().current
     }
 
-    /// Makes the running rank wait until the world has reached its clock, so that it then sees the state of that time.
-    /// A device calls this on behalf of a rank before it reads state that events change. Does nothing in an event.
+    /// Makes the running fiber wait until the world has reached its clock, so that it then sees the state of that time.
+    /// A device calls this on behalf of a fiber before it reads state that events change. Does nothing in an event.
     pub fn sync(&self) {
         self.shared.sync();
     }
 
-    /// Wakes ranks that wait on this node: now in an event; otherwise at the running rank's clock.
+    /// Wakes fibers that wait on this node: now in an event; otherwise at the running fiber's clock.
     pub fn signal(&self) {
         let mut state = self.shared.lock();
         let at = state.clock();
@@ -87,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Kills the machine: its ranks stop where they are. The model of its network must handle the rest.
+    /// Kills the machine: its fibers stop where they are. The model of its network must handle the rest.
     pub fn kill(&self) {
         self.shared.lock().kill(self.index);
     }
@@ -118,9 +118,9 @@ impl HostOps for Node {
 
     fn charge(&self, span: Span) {
         let mut state = self.shared.lock();
-        if let Some(rank) = state.current {
+        if let Some(fiber) = state.current {
             let ahead = state.clock() + span;
-            state.ranks[rank].local = ahead;
+            state.fibers[fiber].local = ahead;
         }
     }
 
@@ -139,40 +139,40 @@ impl HostOps for Node {
         self.charge(each * n);
     }
 
-    /// The first turn measures the cost of a poll. Later ones wait for a signal on the rank's nodes, and return at the
-    /// first instant at which continuous polling would have seen it.
-    fn relax(&self, turn: &mut Turn) -> bool {
+    /// The first pause measures the cost of a poll. Later ones wait for a signal on the fiber's nodes, and return at
+    /// the first instant at which continuous polling would have seen it.
+    fn pause(&self, wait: &mut WaitLoop) -> bool {
         let mut state = self.shared.synced();
-        let Some(rank) = state.current else {
+        let Some(fiber) = state.current else {
             drop(state);
-            panic!("{} waits in an event, but only ranks can wait", turn.call);
+            panic!("{} waits in an event, but only fibers can wait", wait.call);
         };
-        let signals = state.signals(rank);
+        let signals = state.signals(fiber);
         let local = state.clock();
-        let overdue = turn.deadline.is_some_and(|at| at <= local);
-        let last_poll = std::mem::replace(&mut state.ranks[rank].last_poll, local);
-        let unseen = std::mem::replace(&mut state.ranks[rank].last_signals, signals) != signals;
-        if state.ending || overdue || unseen || turn.count == 0 {
+        let overdue = wait.deadline.is_some_and(|at| at <= local);
+        let last_poll = std::mem::replace(&mut state.fibers[fiber].last_poll, local);
+        let unseen = std::mem::replace(&mut state.fibers[fiber].last_signals, signals) != signals;
+        if state.ending || overdue || unseen || wait.count == 0 {
             return true;
         }
-        let grid = local.since(last_poll).max(state.nodes[self.index].costs.look);
-        state.park(rank, turn.call, grid, turn.deadline);
-        self.shared.suspend(state, rank);
+        let grid = local.since(last_poll).max(state.nodes[self.index].costs.poll);
+        state.park(fiber, wait.call, grid, wait.deadline);
+        self.shared.suspend(state, fiber);
         let mut state = self.shared.lock();
-        let (signals, local) = (state.signals(rank), state.clock());
-        (state.ranks[rank].last_signals, state.ranks[rank].last_poll) = (signals, local);
+        let (signals, local) = (state.signals(fiber), state.clock());
+        (state.fibers[fiber].last_signals, state.fibers[fiber].last_poll) = (signals, local);
         true
     }
 
-    fn tired(&self, _turn: &Turn) -> bool {
+    fn should_sleep(&self, _wait: &WaitLoop) -> bool {
         false
     }
 
-    fn sleep(&self, _wakes: &Wakes<'_>, _turn: &Turn) {}
+    fn sleep(&self, _wakes: &Wakes<'_>, _wait: &WaitLoop) {}
 
-    fn learn(&self, _slept: Span) {}
+    fn record_sleep(&self, _slept: Span) {}
 
-    /// Starts a rank of the same machine, on a processor of its own; it also belongs to all nodes of the rank that
+    /// Starts a fiber of the same machine, on a processor of its own; it also belongs to all nodes of the fiber that
     /// spawns it.
     fn spawn(
         &self,
@@ -187,7 +187,7 @@ impl HostOps for Node {
             return Err(std::io::Error::other("the world is ending"));
         }
         let nodes = state.nodes_for_child(self.index);
-        let number = state.add_rank(name, nodes.into_iter(), false);
+        let number = state.add_fiber(name, nodes.into_iter(), false);
         state.spawned.push((
             number,
             Box::new(move || {
@@ -204,9 +204,9 @@ impl HostOps for Node {
         }))
     }
 
-    fn glance(&self) {
-        let look = self.shared.lock().nodes[self.index].costs.look;
-        self.charge(look);
+    fn charge_poll(&self) {
+        let poll = self.shared.lock().nodes[self.index].costs.poll;
+        self.charge(poll);
         self.shared.sync();
     }
 
@@ -214,7 +214,7 @@ impl HostOps for Node {
         Self::signal(self);
     }
 
-    fn ending(&self) -> bool {
+    fn is_ending(&self) -> bool {
         self.shared.lock().ending
     }
 

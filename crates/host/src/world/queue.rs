@@ -2,7 +2,7 @@
 //!
 //! A radix heap: no event is inserted before the time of the last one removed, so it suffices to sort an event by the
 //! highest bit in which its time differs from that time. As time advances, events move towards the front together with
-//! their neighbours, in memory order, where a binary heap would jump between cache lines (at 16,384 ranks that took a
+//! their neighbours, in memory order, where a binary heap would jump between cache lines (at 16,384 fibers that took a
 //! quarter of all time).
 
 use crate::Time;
@@ -10,24 +10,24 @@ use crate::Time;
 /// What happens when the event is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A rank is resumed.
-    Resume { rank: usize },
-    /// A rank's deadline may have passed.
-    Timer { rank: usize },
-    /// Something happened on a node: its waiting ranks are woken.
+    /// A fiber is resumed.
+    Resume { fiber: usize },
+    /// A fiber's deadline may have passed.
+    Timer { fiber: usize },
+    /// Something happened on a node: its waiting fibers are woken.
     Signal { node: usize },
     /// A device handles its event.
-    Act { actor: usize, token: u64 },
+    Handle { handler: usize, token: u64 },
 }
 
 impl Event {
     /// The event's contribution to the trace.
     fn digest(self) -> u64 {
         match self {
-            Self::Resume { rank } => (rank as u64) << 2,
-            Self::Timer { rank } => (rank as u64) << 2 | 1,
+            Self::Resume { fiber } => (fiber as u64) << 2,
+            Self::Timer { fiber } => (fiber as u64) << 2 | 1,
             Self::Signal { node } => (node as u64) << 2 | 2,
-            Self::Act { actor, token } => (token.rotate_left(20) ^ actor as u64) << 2 | 3,
+            Self::Handle { handler, token } => (token.rotate_left(20) ^ handler as u64) << 2 | 3,
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     /// Goal: events come in order of time, then of insertion. Method: seeded pushes and pops, compared with a sorted
     /// list; times in clusters, equal ones, far ones, and some before the last one removed.
     #[test]
-    fn events_come_by_time_and_then_by_insertion() {
+    fn events_are_ordered_by_time_then_insertion() {
         for seed in 1..=200_u64 {
             let mut state = seed;
             let mut random = || {
@@ -157,14 +157,14 @@ mod tests {
                     let ahead = [0, random() % 4, random() % 1_000, random() << (random() % 28)]
                         [(random() % 4) as usize];
                     let at = now + ahead;
-                    queue.push(Time::from_ps(at), Event::Act { actor: 0, token: number });
+                    queue.push(Time::from_ps(at), Event::Handle { handler: 0, token: number });
                     sorted.push((at, number));
                     sorted.sort_unstable();
                 } else {
                     let next = (!sorted.is_empty()).then(|| sorted.remove(0));
                     assert_eq!(queue.next_at(), next.map(|(at, _)| Time::from_ps(at)), "seed {seed}");
                     let got = queue.pop().map(|(at, event, _)| (at, event));
-                    let due = |(at, token)| (Time::from_ps(at), Event::Act { actor: 0, token });
+                    let due = |(at, token)| (Time::from_ps(at), Event::Handle { handler: 0, token });
                     assert_eq!(got, next.map(due), "seed {seed}");
                     now = next.map_or(now, |(at, _)| at);
                 }

@@ -1,4 +1,4 @@
-//! [`Shared`]: the state shared by the world, its nodes and its devices, and how a rank suspends without holding its
+//! [`Shared`]: the state shared by the world, its nodes and its devices, and how a fiber suspends without holding its
 //! lock.
 
 use std::any::{Any, TypeId};
@@ -22,8 +22,8 @@ impl Shared {
         Self { state: Spin::new(State::new(seed)), objects: Mutex::new(Objects::new()) }
     }
 
-    /// Locks the state. One thread at a time uses it, so this never waits. A rank that panicked inside has left nothing
-    /// half done.
+    /// Locks the state. One thread at a time uses it, so this never waits. A fiber that panicked inside has left
+    /// nothing half done.
     pub(super) fn lock(&self) -> SpinGuard<'_, State> {
         self.state.lock()
     }
@@ -42,11 +42,11 @@ impl Shared {
     /// Drops the objects that hold references to this world.
     pub(super) fn end(&self) {
         let objects = std::mem::take(&mut *self.objects.lock().unwrap_or_else(PoisonError::into_inner));
-        let actors = std::mem::take(&mut self.lock().actors);
-        drop((objects, actors));
+        let handlers = std::mem::take(&mut self.lock().handlers);
+        drop((objects, handlers));
     }
 
-    /// Waits until the world's clock reaches that of the running rank. Does nothing in an event.
+    /// Waits until the world's clock reaches that of the running fiber. Does nothing in an event.
     pub(super) fn sync(&self) {
         self.synced();
     }
@@ -55,17 +55,17 @@ impl Shared {
     pub(super) fn synced(&self) -> SpinGuard<'_, State> {
         let mut state = self.lock();
         let running = state.current.filter(|_| !state.ending);
-        if let Some(rank) = running.filter(|&rank| !state.catch_up(rank)) {
-            self.suspend(state, rank);
+        if let Some(fiber) = running.filter(|&fiber| !state.catch_up(fiber)) {
+            self.suspend(state, fiber);
             return self.lock();
         }
         state
     }
 
-    /// Gives up control until the rank is resumed.
-    pub(super) fn suspend(&self, mut state: SpinGuard<'_, State>, rank: usize) {
-        let suspender: Option<Suspender> = state.ranks[rank].suspender.clone();
-        state.ranks[rank].suspended_at = std::ptr::from_ref(&suspender).addr();
+    /// Gives up control until the fiber is resumed.
+    pub(super) fn suspend(&self, mut state: SpinGuard<'_, State>, fiber: usize) {
+        let suspender: Option<Suspender> = state.fibers[fiber].suspender.clone();
+        state.fibers[fiber].suspended_at = std::ptr::from_ref(&suspender).addr();
         drop(state);
         if let Some(suspender) = suspender {
             suspender.suspend();

@@ -1,15 +1,15 @@
-//! [`State`]: ranks, nodes and clocks of a world, behind its lock. Nothing here suspends a rank.
+//! [`State`]: fibers, nodes and clocks of a world, behind its lock. Nothing here suspends a fiber.
 
 use std::sync::Arc;
 
-use super::actor::Actor;
 use super::costs::HostCosts;
+use super::event_handler::EventHandler;
 use super::outcome::Waiting;
 use super::queue::{Event, Queue};
 use super::suspend::{Body, Suspender};
 use crate::{Span, Time};
 
-/// The phase of a rank.
+/// The phase of a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It runs, or a device called from it runs.
@@ -22,8 +22,8 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// A rank of the world: its phase, its clock and what it waits for.
-pub(super) struct Rank {
+/// A fiber of the world: its phase, its clock and what it waits for.
+pub(super) struct Fiber {
     pub(super) name: Box<str>,
     pub(super) phase: Phase,
     /// Its own clock, at or ahead of the world's while it runs.
@@ -51,7 +51,7 @@ pub(super) struct NodeState {
     pub(super) costs: HostCosts,
     /// Signals so far.
     signals: u64,
-    ranks: Vec<usize>,
+    fibers: Vec<usize>,
     pub(super) dead: bool,
 }
 
@@ -62,17 +62,17 @@ pub(super) struct State {
     queue: Queue,
     pub(super) events: u64,
     pub(super) trace: u64,
-    /// The running rank.
+    /// The running fiber.
     pub(super) current: Option<usize>,
-    pub(super) ranks: Vec<Rank>,
+    pub(super) fibers: Vec<Fiber>,
     pub(super) nodes: Vec<NodeState>,
-    pub(super) actors: Vec<Arc<dyn Actor>>,
-    /// Number of ranks that the world waits for.
+    pub(super) handlers: Vec<Arc<dyn EventHandler>>,
+    /// Number of fibers that the world waits for.
     pub(super) live: usize,
-    /// Spawned ranks that do not have a stack yet.
+    /// Spawned fibers that do not have a stack yet.
     pub(super) spawned: Vec<(usize, Body)>,
     pub(super) panicked: Option<(String, String)>,
-    /// Ranks are being unwound: no call waits any more.
+    /// Fibers are being unwound: no call waits any more.
     pub(super) ending: bool,
 }
 
@@ -85,9 +85,9 @@ impl State {
             events: 0,
             trace: seed,
             current: None,
-            ranks: Vec::new(),
+            fibers: Vec::new(),
             nodes: Vec::new(),
-            actors: Vec::new(),
+            handlers: Vec::new(),
             live: 0,
             spawned: Vec::new(),
             panicked: None,
@@ -95,14 +95,14 @@ impl State {
         }
     }
 
-    /// Adds a rank, due at the clock of its creator.
-    pub(super) fn add_rank(&mut self, name: &str, nodes: impl Iterator<Item = usize>, root: bool) -> usize {
-        let (number, begins) = (self.ranks.len(), self.clock());
+    /// Adds a fiber, due at the clock of its creator.
+    pub(super) fn add_fiber(&mut self, name: &str, nodes: impl Iterator<Item = usize>, root: bool) -> usize {
+        let (number, begins) = (self.fibers.len(), self.clock());
         let nodes: Box<[usize]> = nodes.collect();
         for node in &nodes {
-            self.nodes[*node].ranks.push(number);
+            self.nodes[*node].fibers.push(number);
         }
-        self.ranks.push(Rank {
+        self.fibers.push(Fiber {
             name: name.into(),
             phase: Phase::Due,
             local: begins,
@@ -117,29 +117,29 @@ impl State {
             root,
         });
         self.live += usize::from(root);
-        self.queue.push(begins, Event::Resume { rank: number });
+        self.queue.push(begins, Event::Resume { fiber: number });
         number
     }
 
-    /// The nodes of a rank that the running one spawns on `node`: signals on any of its parent's nodes wake it, too.
+    /// The nodes of a fiber that the running one spawns on `node`: signals on any of its parent's nodes wake it, too.
     pub(super) fn nodes_for_child(&self, node: usize) -> Vec<usize> {
         let mut nodes = vec![node];
         if let Some(parent) = self.current {
-            nodes.extend(self.ranks[parent].nodes.iter().filter(|&&other| other != node));
+            nodes.extend(self.fibers[parent].nodes.iter().filter(|&&other| other != node));
         }
         nodes
     }
 
     pub(super) fn add_node(&mut self, name: &str) -> usize {
         let (name, costs) = (name.into(), HostCosts::default());
-        self.nodes.push(NodeState { name, costs, signals: 0, ranks: Vec::new(), dead: false });
+        self.nodes.push(NodeState { name, costs, signals: 0, fibers: Vec::new(), dead: false });
         self.nodes.len() - 1
     }
 
-    /// The current clock: the running rank's own, or the world's in an event.
+    /// The current clock: the running fiber's own, or the world's in an event.
     pub(super) fn clock(&self) -> Time {
         match self.current {
-            Some(rank) => self.ranks[rank].local.max(self.now),
+            Some(fiber) => self.fibers[fiber].local.max(self.now),
             None => self.now,
         }
     }
@@ -157,130 +157,130 @@ impl State {
         Some(event)
     }
 
-    /// The rank that is resumed after `others` more events, if known.
-    pub(super) fn rank_ahead(&self, others: usize) -> Option<usize> {
+    /// The fiber that is resumed after `others` more events, if known.
+    pub(super) fn fiber_ahead(&self, others: usize) -> Option<usize> {
         match self.queue.ahead(others) {
-            Some(Event::Resume { rank }) => Some(rank),
+            Some(Event::Resume { fiber }) => Some(fiber),
             _ => None,
         }
     }
 
-    /// Advances the world's clock to the running rank's, if no event is due before; otherwise the rank must give up
+    /// Advances the world's clock to the running fiber's, if no event is due before; otherwise the fiber must give up
     /// control.
-    pub(super) fn catch_up(&mut self, rank: usize) -> bool {
-        let local = self.ranks[rank].local;
+    pub(super) fn catch_up(&mut self, fiber: usize) -> bool {
+        let local = self.fibers[fiber].local;
         if local <= self.now {
-            self.ranks[rank].local = self.now;
+            self.fibers[fiber].local = self.now;
             return true;
         }
         if self.queue.next_at().is_none_or(|at| at > local) {
             self.now = local;
             return true;
         }
-        self.ranks[rank].phase = Phase::Due;
-        self.queue.push(local, Event::Resume { rank });
+        self.fibers[fiber].phase = Phase::Due;
+        self.queue.push(local, Event::Resume { fiber });
         false
     }
 
-    /// Signals of all nodes of a rank.
-    pub(super) fn signals(&self, rank: usize) -> u64 {
-        self.ranks[rank].nodes.iter().map(|n| self.nodes[*n].signals).sum()
+    /// Signals of all nodes of a fiber.
+    pub(super) fn signals(&self, fiber: usize) -> u64 {
+        self.fibers[fiber].nodes.iter().map(|n| self.nodes[*n].signals).sum()
     }
 
-    /// Marks the rank as waiting.
-    pub(super) fn park(&mut self, rank: usize, call: &'static str, grid: Span, deadline: Option<Time>) {
-        let r = &mut self.ranks[rank];
+    /// Marks the fiber as waiting.
+    pub(super) fn park(&mut self, fiber: usize, call: &'static str, grid: Span, deadline: Option<Time>) {
+        let r = &mut self.fibers[fiber];
         r.phase = Phase::Parked { grid, deadline };
         (r.call, r.since) = (call, r.local);
         if let Some(at) = deadline
             && r.timer.is_none_or(|armed| armed > at)
         {
             r.timer = Some(at);
-            self.queue.push(at, Event::Timer { rank });
+            self.queue.push(at, Event::Timer { fiber });
         }
     }
 
-    /// Handles a timer of `rank`: its deadline has passed, or has been replaced.
-    pub(super) fn timer(&mut self, rank: usize) {
+    /// Handles a timer of `fiber`: its deadline has passed, or has been replaced.
+    pub(super) fn timer(&mut self, fiber: usize) {
         let now = self.now;
-        let r = &mut self.ranks[rank];
+        let r = &mut self.fibers[fiber];
         if r.timer.is_some_and(|armed| armed <= now) {
             r.timer = None;
         }
         match r.phase {
-            Phase::Parked { deadline: Some(at), .. } if at <= now => self.wake(rank),
+            Phase::Parked { deadline: Some(at), .. } if at <= now => self.wake(fiber),
             Phase::Parked { deadline: Some(at), .. } if r.timer.is_none() => {
                 r.timer = Some(at);
-                self.queue.push(at, Event::Timer { rank });
+                self.queue.push(at, Event::Timer { fiber });
             }
             _ => {}
         }
     }
 
-    /// Wakes the waiting ranks of `node` so that they poll again.
+    /// Wakes the waiting fibers of `node` so that they poll again.
     pub(super) fn signal(&mut self, node: usize) {
         self.nodes[node].signals += 1;
-        for i in 0..self.nodes[node].ranks.len() {
-            self.wake(self.nodes[node].ranks[i]);
+        for i in 0..self.nodes[node].fibers.len() {
+            self.wake(self.nodes[node].fibers[i]);
         }
     }
 
-    /// Ends the wait of a rank at the first instant at which it would poll.
-    fn wake(&mut self, rank: usize) {
+    /// Ends the wait of a fiber at the first instant at which it would poll.
+    fn wake(&mut self, fiber: usize) {
         let now = self.now;
-        let r = &mut self.ranks[rank];
+        let r = &mut self.fibers[fiber];
         let Phase::Parked { grid, deadline } = r.phase else { return };
         let behind = now.since(r.local).as_ps();
-        let looks = behind.div_ceil(grid.as_ps().max(1));
-        let mut at = r.local + grid * looks;
+        let polls = behind.div_ceil(grid.as_ps().max(1));
+        let mut at = r.local + grid * polls;
         if let Some(deadline) = deadline {
             at = at.min(deadline.max(now));
         }
         r.local = at;
         r.phase = Phase::Due;
-        self.queue.push(at, Event::Resume { rank });
+        self.queue.push(at, Event::Resume { fiber });
     }
 
-    /// Marks the rank as running.
-    pub(super) fn begin(&mut self, rank: usize) {
-        let r = &mut self.ranks[rank];
+    /// Marks the fiber as running.
+    pub(super) fn begin(&mut self, fiber: usize) {
+        let r = &mut self.fibers[fiber];
         r.phase = Phase::Running;
         r.local = r.local.max(self.now);
-        self.current = Some(rank);
+        self.current = Some(fiber);
     }
 
-    /// Marks the rank as ended; ranks that join it poll again.
-    pub(super) fn end(&mut self, rank: usize) {
-        self.retire(rank);
-        for node in self.ranks[rank].nodes.clone() {
-            self.push(self.ranks[rank].local, Event::Signal { node });
+    /// Marks the fiber as ended; fibers that join it poll again.
+    pub(super) fn end(&mut self, fiber: usize) {
+        self.retire(fiber);
+        for node in self.fibers[fiber].nodes.clone() {
+            self.push(self.fibers[fiber].local, Event::Signal { node });
         }
     }
 
-    fn retire(&mut self, rank: usize) {
-        let r = &mut self.ranks[rank];
+    fn retire(&mut self, fiber: usize) {
+        let r = &mut self.fibers[fiber];
         if r.phase != Phase::Ended {
             r.phase = Phase::Ended;
             self.live -= usize::from(r.root);
         }
     }
 
-    /// Number of ranks of a node that have not ended.
+    /// Number of fibers of a node that have not ended.
     pub(super) fn threads(&self, node: usize) -> usize {
-        self.nodes[node].ranks.iter().filter(|&&rank| self.ranks[rank].phase != Phase::Ended).count()
+        self.nodes[node].fibers.iter().filter(|&&fiber| self.fibers[fiber].phase != Phase::Ended).count()
     }
 
-    /// Marks the node as dead; its ranks never run again.
+    /// Marks the node as dead; its fibers never run again.
     pub(super) fn kill(&mut self, node: usize) {
         self.nodes[node].dead = true;
-        for i in 0..self.nodes[node].ranks.len() {
-            self.retire(self.nodes[node].ranks[i]);
+        for i in 0..self.nodes[node].fibers.len() {
+            self.retire(self.nodes[node].fibers[i]);
         }
     }
 
-    /// Ranks that have not ended.
+    /// Fibers that have not ended.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
-        let left = self.ranks.iter().filter(|r| r.root && r.phase != Phase::Ended);
-        left.map(|r| Waiting { rank: r.name.to_string(), call: r.call, since: r.since }).collect()
+        let left = self.fibers.iter().filter(|r| r.root && r.phase != Phase::Ended);
+        left.map(|r| Waiting { fiber: r.name.to_string(), call: r.call, since: r.since }).collect()
     }
 }

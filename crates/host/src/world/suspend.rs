@@ -1,11 +1,11 @@
-//! [`Suspender`]: how a rank returns control to the world and waits to be resumed.
+//! [`Suspender`]: how a fiber returns control to the world and waits to be resumed.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use corosensei::Yielder;
 
-/// The code of a rank.
+/// The code of a fiber.
 pub(super) type Body = Box<dyn FnOnce() + Send>;
 
 /// Identifies a thread among those that are alive; cheaper than a [`std::thread::ThreadId`]. Used while the world's
@@ -14,13 +14,13 @@ pub(super) type Body = Box<dyn FnOnce() + Send>;
 pub(super) struct ThreadMark(usize);
 
 impl ThreadMark {
-    pub(super) fn here() -> Self {
+    pub(super) fn current() -> Self {
         thread_local!(static OWN: u8 = const { 0 });
         OWN.with(|own| Self(std::ptr::from_ref(own).addr()))
     }
 }
 
-/// Returns control to the world; for the running rank.
+/// Returns control to the world; for the running fiber.
 #[derive(Clone)]
 pub(super) enum Suspender {
     Coroutine { yielder: *const Yielder<(), ()>, thread: ThreadMark },
@@ -31,23 +31,23 @@ pub(super) enum Suspender {
 unsafe impl Send for Suspender {}
 
 impl Suspender {
-    /// Gives up control until the world resumes this rank.
+    /// Gives up control until the world resumes this fiber.
     ///
     /// # Panics
-    /// In a thread other than the rank's: a virtual-time host can be used only in its world.
+    /// In a thread other than the fiber's: a virtual-time host can be used only in its world.
     pub(super) fn suspend(&self) {
         let (Self::Coroutine { thread, .. } | Self::Thread { thread, .. }) = self;
-        assert_eq!(*thread, ThreadMark::here(), "a host of virtual time was used outside of its world");
+        assert_eq!(*thread, ThreadMark::current(), "a host of virtual time was used outside of its world");
         match self {
             Self::Coroutine { yielder, .. } => {
-                // SAFETY: the yielder lives on the rank's stack until its body returns, and only the running rank gets
-                // here: its number is the world's `current`, and the thread is the world's (checked). Test: all tests
-                // of `world`, and `ranks_may_end_in_any_order` under valgrind.
+                // SAFETY: the yielder lives on the fiber's stack until its body returns, and only the running fiber
+                // gets here: its number is the world's `current`, and the thread is the world's (checked). Test: all
+                // tests of `world`, and `fibers_may_end_in_any_order` under valgrind.
                 unsafe { &**yielder }.suspend(());
             }
             Self::Thread { baton, .. } => {
                 baton.give(Holder::World);
-                if !baton.wait_for_rank() {
+                if !baton.wait_for_fiber() {
                     resume_unwind(Box::new(CutOff));
                 }
             }
@@ -63,14 +63,14 @@ struct CutOff;
 pub(super) enum Holder {
     #[default]
     World,
-    Rank,
-    /// The rank, to unwind.
+    Fiber,
+    /// The fiber, to unwind.
     CutOff,
     /// The world, for good.
     Done,
 }
 
-/// Passes control between the world and the thread of one rank.
+/// Passes control between the world and the thread of one fiber.
 #[derive(Default)]
 pub(super) struct Baton {
     holder: Mutex<Holder>,
@@ -99,12 +99,12 @@ impl Baton {
         self.wait(|h| matches!(h, Holder::World | Holder::Done))
     }
 
-    /// Whether the rank may continue; otherwise it must unwind.
-    fn wait_for_rank(&self) -> bool {
-        self.wait(|h| matches!(h, Holder::Rank | Holder::CutOff)) == Holder::Rank
+    /// Whether the fiber may continue; otherwise it must unwind.
+    fn wait_for_fiber(&self) -> bool {
+        self.wait(|h| matches!(h, Holder::Fiber | Holder::CutOff)) == Holder::Fiber
     }
 
     pub(super) fn take_first(&self) -> bool {
-        self.wait_for_rank()
+        self.wait_for_fiber()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::{Bell, Host, Span, Step, Time};
+use crate::{EventCount, Host, Span, Step, Time};
 
 const US: u64 = 1_000_000;
 
@@ -17,7 +17,7 @@ fn at(us: u64) -> Time {
 struct Wire {
     timeline: Timeline,
     nodes: Vec<Node>,
-    id: Mutex<Option<ActorId>>,
+    id: Mutex<Option<HandlerId>>,
     inbox: Vec<Mutex<VecDeque<u64>>>,
 }
 
@@ -29,76 +29,76 @@ impl Wire {
             id: Mutex::new(None),
             inbox: nodes.iter().map(|_| Mutex::new(VecDeque::new())).collect(),
         });
-        *wire.id.lock().unwrap() = Some(wire.timeline.add_actor(wire.clone()));
+        *wire.id.lock().unwrap() = Some(wire.timeline.add_handler(wire.clone()));
         wire
     }
 
     fn send(&self, to: usize, value: u64) {
         let id = self.id.lock().unwrap().expect("added");
         let when = self.timeline.now() + Span::from_us(1) + Span::from_ns(to as u64 % 7);
-        self.timeline.at(when, id, (to as u64) << 32 | value);
+        self.timeline.schedule(when, id, (to as u64) << 32 | value);
     }
 
     fn receive(&self, at: usize) -> u64 {
         let host = self.nodes[at].host();
-        let look = || {
+        let attempt = || {
             self.nodes[at].sync();
             host.charge(Span::from_ns(20));
             self.inbox[at].lock().unwrap().pop_front()
         };
-        host.wait("receive", &Bell::new(), None, look).expect("no deadline")
+        host.wait("receive", &EventCount::new(), None, attempt).expect("no deadline")
     }
 }
 
-impl Actor for Wire {
-    fn event(&self, _now: Time, token: u64) {
+impl EventHandler for Wire {
+    fn on_event(&self, _now: Time, token: u64) {
         let to = (token >> 32) as usize;
         self.inbox[to].lock().unwrap().push_back(token & 0xffff_ffff);
         self.nodes[to].signal();
     }
 }
 
-/// Rounds of a dissemination barrier among `ranks`; each computes, charges, sends and waits.
-fn barriers(config: Config, ranks: usize, rounds: u64) -> Ended {
+/// Rounds of a dissemination barrier among `fibers`; each computes, charges, sends and waits.
+fn barriers(config: Config, fibers: usize, rounds: u64) -> Ended {
     let mut world = World::new(config);
-    let nodes: Vec<Node> = (0..ranks).map(|i| world.node(&format!("node {i}"))).collect();
+    let nodes: Vec<Node> = (0..fibers).map(|i| world.add_node(&format!("node {i}"))).collect();
     let wire = Wire::new(&world, &nodes);
     for (me, node) in nodes.iter().enumerate() {
         let (wire, host) = (wire.clone(), node.host());
         let body = move || {
             for _ in 0..rounds {
                 let mut distance = 1;
-                while distance < ranks {
+                while distance < fibers {
                     host.charge(Span::from_ns(200));
-                    wire.send((me + distance) % ranks, 7);
+                    wire.send((me + distance) % fibers, 7);
                     assert_eq!(wire.receive(me), 7);
                     distance *= 2;
                 }
             }
         };
-        world.rank(&format!("rank {me}"), &[node], body).expect("a rank");
+        world.spawn(&format!("rank {me}"), &[node], body).expect("a fiber");
     }
     world.run().expect("an end")
 }
 
 fn thread() -> Config {
-    Config { factory: Factory::Thread, ..Config::default() }
+    Config { fiber_kind: FiberKind::Thread, ..Config::default() }
 }
 
 #[test]
-fn equal_seeds_give_equal_traces_under_both_factories() {
+fn equal_seeds_give_equal_traces_with_both_kinds_of_fibers() {
     let once = barriers(Config::default(), 32, 10);
     assert_eq!(barriers(Config::default(), 32, 10), once);
     assert_eq!(barriers(thread(), 32, 10), once);
     assert_ne!(barriers(Config { seed: 2, ..Config::default() }, 32, 10).trace, once.trace);
 }
 
-/// Runs one rank on one node.
+/// Runs one fiber on one node.
 fn alone(config: Config, body: impl FnOnce(&Node, &Host) + Send + 'static) -> Result<Ended, Failure> {
     let mut world = World::new(config);
-    let node = world.node("node");
+    let node = world.add_node("node");
     let own = node.clone();
-    world.rank("rank", &[&node], move || body(&own, &own.host())).expect("a rank");
+    world.spawn("rank", &[&node], move || body(&own, &own.host())).expect("a fiber");
     world.run()
 }
 
@@ -117,8 +117,8 @@ fn charging_moves_the_own_clock_and_ends_the_world_later() {
 #[test]
 fn wait_resumes_at_first_poll_after_the_change() {
     struct Set(Node, AtomicU64);
-    impl Actor for Set {
-        fn event(&self, _now: Time, _token: u64) {
+    impl EventHandler for Set {
+        fn on_event(&self, _now: Time, _token: u64) {
             self.1.store(1, Ordering::Relaxed);
             self.0.signal();
         }
@@ -127,14 +127,14 @@ fn wait_resumes_at_first_poll_after_the_change() {
         let ended = alone(config, |node, host| {
             let set = Arc::new(Set(node.clone(), AtomicU64::new(0)));
             let timeline = node.timeline();
-            timeline.at(at(10), timeline.add_actor(set.clone()), 0);
-            let look = || {
+            timeline.schedule(at(10), timeline.add_handler(set.clone()), 0);
+            let attempt = || {
                 node.sync();
                 let seen = set.1.load(Ordering::Relaxed) == 1;
                 host.charge(Span::from_us(3));
                 seen.then_some(())
             };
-            host.poll("a change", None, look).expect("no deadline");
+            host.poll("a change", None, attempt).expect("no deadline");
             assert_eq!(host.now(), at(15), "seen by the poll from 12 to 15 us");
         })
         .expect("an end");
@@ -142,27 +142,27 @@ fn wait_resumes_at_first_poll_after_the_change() {
     }
 }
 
-/// Goal: a caller that only tests, in its own loop, lets other ranks run and pays for each poll. Method: another rank
+/// Goal: a caller that only tests, in its own loop, lets other fibers run and pays for each poll. Method: another fiber
 /// sets a word at 10 us; polls cost 4 us.
 #[test]
-fn glance_lets_time_pass() {
+fn charge_poll_lets_time_pass() {
     for config in [Config::default(), thread()] {
         let ended = alone(config, |node, host| {
-            node.set_costs(HostCosts { look: Span::from_us(4), ..HostCosts::default() });
+            node.set_costs(HostCosts { poll: Span::from_us(4), ..HostCosts::default() });
             let word = Arc::new(AtomicU64::new(0));
             let (set, own) = (word.clone(), host.clone());
             let body = move || {
                 own.charge(Span::from_us(10));
-                own.glance();
+                own.charge_poll();
                 set.store(1, Ordering::Relaxed);
             };
-            let task = host.spawn("setter", None, body).expect("a rank");
-            let mut looks = 0;
+            let task = host.spawn("setter", None, body).expect("a fiber");
+            let mut polls = 0;
             while word.load(Ordering::Relaxed) == 0 {
-                host.glance();
-                looks += 1;
+                host.charge_poll();
+                polls += 1;
             }
-            assert_eq!((looks, host.now()), (4, at(16)), "the word was set at 14 us");
+            assert_eq!((polls, host.now()), (4, at(16)), "the word was set at 14 us");
             task.join();
         });
         ended.expect("an end");
@@ -174,10 +174,12 @@ fn deadlines_end_waits_and_leave_no_timers_behind() {
     let ended = alone(Config::default(), |_, host| {
         for _ in 0..1000 {
             let until = host.after(Span::from_us(5));
-            assert!(host.wait("nothing", &Bell::new(), until, || None::<()>).is_none());
+            assert!(host.wait("nothing", &EventCount::new(), until, || None::<()>).is_none());
             assert!(host.now() >= until.expect("a time"));
             // A wait that ends immediately must not leave its deadline in the queue.
-            assert!(host.wait("all", &Bell::new(), host.after(Span::from_secs(9)), || Some(())).is_some());
+            assert!(
+                host.wait("all", &EventCount::new(), host.after(Span::from_secs(9)), || Some(())).is_some()
+            );
         }
         assert_eq!(host.now(), at(5000));
     })
@@ -190,10 +192,10 @@ fn deadlock_is_reported() {
     for config in [Config::default(), thread()] {
         let failure = alone(config, |_, host| {
             host.charge(Span::from_us(2));
-            host.wait("Cq::wait", &Bell::new(), None, || None::<()>);
+            host.wait("Cq::wait", &EventCount::new(), None, || None::<()>);
         })
         .expect_err("a deadlock");
-        let Failure::Stuck { waiting, .. } = &failure else { panic!("{failure}") };
+        let Failure::Deadlock { waiting, .. } = &failure else { panic!("{failure}") };
         assert_eq!(waiting.len(), 1);
         let text = failure.to_string();
         assert!(text.contains("deadlock") && text.contains("rank in Cq::wait since 2"), "{text}");
@@ -201,21 +203,24 @@ fn deadlock_is_reported() {
 }
 
 #[test]
-fn a_panic_is_a_failure_that_names_the_rank() {
+fn panic_is_a_failure_that_names_the_fiber() {
     for config in [Config::default(), thread()] {
         let failure = alone(config, |_, _| panic!("on purpose: {}", 7)).expect_err("a panic");
-        assert_eq!(failure, Failure::Panicked { rank: "rank".into(), message: "on purpose: 7".into() });
+        assert_eq!(failure, Failure::Panicked { fiber: "rank".into(), message: "on purpose: 7".into() });
     }
 }
 
 #[test]
-fn an_endless_world_ends() {
+fn endless_world_fails_at_its_event_limit() {
     let config = Config { max_events: 1000, ..Config::default() };
     let failure = alone(config, |_, host| {
-        while host.wait("a moment", &Bell::new(), host.after(Span::from_ns(50)), || None::<()>).is_none() {}
+        while host
+            .wait("a moment", &EventCount::new(), host.after(Span::from_ns(50)), || None::<()>)
+            .is_none()
+        {}
     })
     .expect_err("no end");
-    assert!(matches!(failure, Failure::Endless { .. }), "{failure}");
+    assert!(matches!(failure, Failure::EventLimit { .. }), "{failure}");
 }
 
 #[test]
@@ -240,39 +245,39 @@ fn spawned_task_runs_concurrently_and_is_joined() {
     }
 }
 
-/// Goal: a task of a rank on two machines is woken by both. Method: it waits for an event on the other one.
+/// Goal: a task of a fiber on two machines is woken by both. Method: it waits for an event on the other one.
 #[test]
 fn spawned_task_shares_the_nodes_of_its_parent() {
     struct Set(Node, AtomicU64);
-    impl Actor for Set {
-        fn event(&self, _now: Time, _token: u64) {
+    impl EventHandler for Set {
+        fn on_event(&self, _now: Time, _token: u64) {
             self.1.store(1, Ordering::Relaxed);
             self.0.signal();
         }
     }
     let mut world = World::new(Config::default());
-    let (one, two) = (world.node("one"), world.node("two"));
+    let (one, two) = (world.add_node("one"), world.add_node("two"));
     let (host, other) = (one.host(), two.clone());
     let body = move || {
         let set = Arc::new(Set(other.clone(), AtomicU64::new(0)));
         let timeline = other.timeline();
-        timeline.at(at(10), timeline.add_actor(set.clone()), 0);
+        timeline.schedule(at(10), timeline.add_handler(set.clone()), 0);
         let own = host.clone();
         let wait = move || {
-            let look = || (set.1.load(Ordering::Relaxed) == 1).then_some(());
-            own.poll("a change elsewhere", None, look).expect("no deadline");
+            let attempt = || (set.1.load(Ordering::Relaxed) == 1).then_some(());
+            own.poll("a change elsewhere", None, attempt).expect("no deadline");
             assert!(own.now() < at(11));
         };
         host.spawn("beside", None, wait).expect("a task").join();
     };
-    world.rank("rank", &[&one, &two], body).expect("a rank");
+    world.spawn("rank", &[&one, &two], body).expect("a fiber");
     world.run().expect("an end");
 }
 
-/// Goal: the values of ranks are dropped however the world ends. Method: count drops of values on the stacks of ranks
+/// Goal: the values of fibers are dropped however the world ends. Method: count drops of values on the stacks of fibers
 /// that end, wait for ever, never begin to wait because another one panicked, or run on a node that dies.
 #[test]
-fn ranks_may_end_in_any_order() {
+fn fibers_may_end_in_any_order() {
     struct Held(Arc<AtomicU64>);
     impl Drop for Held {
         fn drop(&mut self) {
@@ -282,17 +287,17 @@ fn ranks_may_end_in_any_order() {
     for config in [Config::default(), thread()] {
         let drops = Arc::new(AtomicU64::new(0));
         let mut world = World::new(config);
-        let nodes: Vec<Node> = (0..4).map(|i| world.node(&format!("node {i}"))).collect();
+        let nodes: Vec<Node> = (0..4).map(|i| world.add_node(&format!("node {i}"))).collect();
         for (i, node) in nodes.iter().enumerate() {
             let (held, own, last) = (Held(drops.clone()), node.clone(), nodes[3].clone());
             let body = move || {
                 let _held = held;
                 let host = own.host();
                 let sleep =
-                    |us| host.wait("sleep", &Bell::new(), host.after(Span::from_us(us)), || None::<()>);
+                    |us| host.wait("sleep", &EventCount::new(), host.after(Span::from_us(us)), || None::<()>);
                 match i {
                     0 => drop(sleep(1)),
-                    1 => drop(host.wait("for ever", &Bell::new(), None, || None::<()>)),
+                    1 => drop(host.wait("for ever", &EventCount::new(), None, || None::<()>)),
                     2 => {
                         sleep(5);
                         last.kill();
@@ -306,7 +311,7 @@ fn ranks_may_end_in_any_order() {
                     }
                 }
             };
-            world.rank(&format!("rank {i}"), &[node], body).expect("a rank");
+            world.spawn(&format!("rank {i}"), &[node], body).expect("a fiber");
         }
         let failure = world.run().expect_err("a panic");
         assert!(failure.to_string().contains("rank 2 panicked: on purpose"), "{failure}");
@@ -315,13 +320,13 @@ fn ranks_may_end_in_any_order() {
 }
 
 #[test]
-fn all_of_a_world_share_its_objects_and_two_worlds_do_not() {
+fn shared_objects_belong_to_one_world() {
     let make = || Arc::new(AtomicU64::new(0));
     let (one, two) = (World::new(Config::default()), World::new(Config::default()));
-    let first = one.timeline().shared("net", make);
-    assert!(Arc::ptr_eq(&first, &one.timeline().shared("net", make)));
-    assert!(!Arc::ptr_eq(&first, &one.timeline().shared("other", make)));
-    assert!(!Arc::ptr_eq(&first, &two.timeline().shared("net", make)));
+    let first = one.timeline().shared_object("net", make);
+    assert!(Arc::ptr_eq(&first, &one.timeline().shared_object("net", make)));
+    assert!(!Arc::ptr_eq(&first, &one.timeline().shared_object("other", make)));
+    assert!(!Arc::ptr_eq(&first, &two.timeline().shared_object("net", make)));
 }
 
 #[test]
@@ -336,9 +341,9 @@ fn copies_cost_what_the_node_sets() {
     .expect("an end");
 }
 
-/// Goal: 16,384 ranks can be created, run and end, however long that takes.
+/// Goal: 16,384 fibers can be created, run and end, however long that takes.
 #[test]
-fn sixteen_thousand_ranks_run() {
+fn sixteen_thousand_fibers_run() {
     let ended = barriers(Config { stack: 64 << 10, ..Config::default() }, 16_384, 1);
     assert!(ended.events > 16_384 * 14 * 2);
 }
@@ -347,10 +352,10 @@ fn sixteen_thousand_ranks_run() {
 #[test]
 fn steps_cost_what_the_machine_sets() {
     let mut world = World::new(Config::default());
-    let node = world.node("machine");
+    let node = world.add_node("machine");
     let [call, request, entry, event] = [1, 20, 300, 4000].map(Span::from_ns);
     let host = node.host();
-    let rank = move || {
+    let fiber = move || {
         host.charge_step(Step::Match, 1000);
         assert_eq!(host.now(), Time::ZERO, "steps are free until a machine says better");
         let steps = [call, request, entry, event];
@@ -361,6 +366,6 @@ fn steps_cost_what_the_machine_sets() {
             assert_eq!(host.now() - before, each * 3, "{step:?}");
         }
     };
-    world.rank("rank", &[&node], rank).expect("a rank");
+    world.spawn("rank", &[&node], fiber).expect("a fiber");
     world.run().expect("an end");
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::actor::{Actor, ActorId};
+use super::event_handler::{EventHandler, HandlerId};
 use super::queue::Event;
 use super::shared::Shared;
 use crate::Time;
@@ -13,7 +13,7 @@ use crate::Time;
 pub struct Timeline(pub(super) Arc<Shared>);
 
 impl Timeline {
-    /// The current clock: the running rank's, or the world's in an event.
+    /// The current clock: the running fiber's, or the world's in an event.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.lock().clock()
@@ -31,24 +31,24 @@ impl Timeline {
         self.0.lock().seed
     }
 
-    /// Adds an actor.
-    pub fn add_actor(&self, actor: Arc<dyn Actor>) -> ActorId {
+    /// Adds an event handler.
+    pub fn add_handler(&self, handler: Arc<dyn EventHandler>) -> HandlerId {
         let mut state = self.0.lock();
-        state.actors.push(actor);
-        ActorId(state.actors.len() - 1)
+        state.handlers.push(handler);
+        HandlerId(state.handlers.len() - 1)
     }
 
-    /// Schedules a call of the actor with `token` at `at`, or now if that has passed; calls at equal times run in the
+    /// Schedules a call of the handler with `token` at `at`, or now if that has passed; calls at equal times run in the
     /// order in which they were scheduled.
-    pub fn at(&self, at: Time, actor: ActorId, token: u64) {
-        self.0.lock().push(at, Event::Act { actor: actor.0, token });
+    pub fn schedule(&self, at: Time, handler: HandlerId, token: u64) {
+        self.0.lock().push(at, Event::Handle { handler: handler.0, token });
     }
 
     /// The object of this type and name that the whole world shares, such as a network; created by the first call.
     ///
     /// # Panics
     /// If `make` requests a shared object itself.
-    pub fn shared<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+    pub fn shared_object<T: Any + Send + Sync>(&self, name: &str, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
         self.0.object(name, make)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use host::{Held, Lock};
+use host::{Lock, LockGuard};
 
 use crate::attribute::{Attributes, Keyval};
 use crate::coll::shm::CommShmColl;
@@ -130,7 +130,7 @@ impl Comm {
 
     /// The state of collective operations in shared memory, locked.
     #[inline]
-    pub(crate) fn shm_coll(&self) -> Held<'_, CommShmColl> {
+    pub(crate) fn shm_coll(&self) -> LockGuard<'_, CommShmColl> {
         self.core().hold(&self.0.shm_coll)
     }
 

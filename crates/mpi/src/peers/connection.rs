@@ -270,7 +270,7 @@ impl Connection {
         let queue = MessageQueue::new(&mut nic.shared, number, pieces)?;
         let (sizes, inbox) = (nic.sizes, nic.shared.inbox().map(Box::new));
         let fast = nic.write_ring().map(Box::new);
-        let rings = fast.is_some() && nic.device.attr().write_ring;
+        let rings = fast.is_some() && nic.device.attr().write_notify;
         // This table is replaced when the connection opens.
         let (room, zcopy) = (nic.slot_payload_to(process), nic.zcopy());
         let before = Traits { short: ShortPath::Sent, room, zcopy, both: false };
@@ -412,7 +412,7 @@ impl Connection {
                 outbox.put(message, payload)?;
                 self.count(Proto::EagerRing, message, len);
             }
-            return Ok(self.queue.qp().ring()?);
+            return Ok(self.queue.qp().notify()?);
         }
         if self.fast.is_some() {
             self.count(Proto::EagerWrite, message, payload.len());
@@ -435,7 +435,7 @@ impl Connection {
 
     /// A written message, or credit word, wakes a peer that sleeps.
     fn write_flags(&self) -> SendFlags {
-        if self.rings { SendFlags::RING } else { SendFlags::empty() }
+        if self.rings { SendFlags::NOTIFY } else { SendFlags::empty() }
     }
 
     /// Sends [`Message::Leave`] as soon as there is room; returns whether it has arrived. It is the last message. Its request is
@@ -454,7 +454,7 @@ impl Connection {
         if let Some(outbox) = &mut self.outbox {
             outbox.put(&Message::Leave, &Payload::None)?;
             self.leaving = Leaving::Stored;
-            return self.queue.qp().ring().map(|()| true).map_err(Error::from);
+            return self.queue.qp().notify().map(|()| true).map_err(Error::from);
         }
         if self.fast.is_some() {
             self.write(host, &Message::Leave, &Payload::None, Signal::Always)?;
@@ -521,7 +521,7 @@ impl Connection {
         } else {
             return self.store_piece(match_key, piece);
         }
-        self.queue.qp().ring()?;
+        self.queue.qp().notify()?;
         Ok(true)
     }
 
@@ -545,7 +545,7 @@ impl Connection {
         }
         outbox.put(&Message::Eager { match_key, answer: None }, &piece)?;
         self.traffic.count(Proto::EagerRing, piece.len());
-        self.queue.qp().ring()?;
+        self.queue.qp().notify()?;
         Ok(true)
     }
 
@@ -582,7 +582,7 @@ impl Connection {
         let Some(found) = found else { return Ok(Taken::Nothing) };
         let Some((tag, len)) = copy_record(inbox, &found, wanted, into)? else { return Ok(Taken::Unknown) };
         if inbox.consume(found.upto) {
-            self.queue.qp().ring()?;
+            self.queue.qp().notify()?;
         }
         Ok(Taken::Message { tag, len })
     }
@@ -731,7 +731,7 @@ impl Connection {
         if let Some(inbox) = &mut self.inbox
             && inbox.consume(upto)
         {
-            self.queue.qp().ring()?;
+            self.queue.qp().notify()?;
         }
         Ok(())
     }
@@ -784,7 +784,7 @@ impl Connection {
             (MessageMemory::Slot(slot), _) => self.release_slot(slot, message),
             (MessageMemory::Lines(upto), Some(inbox)) => {
                 if inbox.release(upto) {
-                    self.queue.qp().ring()?;
+                    self.queue.qp().notify()?;
                 }
                 Ok(())
             }

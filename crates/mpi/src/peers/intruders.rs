@@ -320,7 +320,7 @@ type Plan = Arc<Mutex<Option<(SocketAddr, Vec<(&'static str, Vec<u8>)>, [u8; REQ
 const CARD: &str = "model:mt23108-vapi";
 
 fn pause(host: &Host, span: Span) {
-    host.wait("a pause", &host::Bell::new(), host.after(span), || None::<()>);
+    host.wait("a pause", &host::EventCount::new(), host.after(span), || None::<()>);
 }
 
 /// The honest peer: shows the attacker all that it could overhear, and then exchanges messages with rank 0.
@@ -359,7 +359,7 @@ fn world(seed: u64) -> u64 {
     let (kvs, plan) = (LocalKvs::new(2), Plan::default());
     let refused = Arc::new(Mutex::new((0, Vec::new())));
     for rank in 0..2 {
-        let node = world.node("node");
+        let node = world.add_node("node");
         let (host, kvs, plan, refused) = (node.host(), kvs.clone(), plan.clone(), refused.clone());
         let body = move || {
             let process = start(&host, &kvs, rank, fabric::open(CARD, &host).expect("a card"));
@@ -374,11 +374,11 @@ fn world(seed: u64) -> u64 {
             *refused.lock().expect("no panic") =
                 (process.gauge(Gauge::ConnectionsRefused), process.connected());
         };
-        world.rank(&format!("rank-{rank}"), &[&node], body).expect("a rank");
+        world.spawn(&format!("rank-{rank}"), &[&node], body).expect("a fiber");
     }
-    let node = world.node("node");
+    let node = world.add_node("node");
     let host = node.host();
-    world.rank("attacker", &[&node], move || attack(&host, &plan, seed)).expect("a rank");
+    world.spawn("attacker", &[&node], move || attack(&host, &plan, seed)).expect("a fiber");
     let ended = world.run().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     let (count, connected) = refused.lock().expect("no panic").clone();
     assert_eq!((count, connected), (13, vec![(1, false)]), "seed {seed}");

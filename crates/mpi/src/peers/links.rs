@@ -37,7 +37,7 @@ impl Links {
     /// The connection at a place, or `None`.
     #[inline]
     pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut Connection> {
-        self.0.at_mut(place as u32)
+        self.0.get_slot_mut(place as u32)
     }
 
     /// Removes the connection at a place.

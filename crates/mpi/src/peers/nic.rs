@@ -172,7 +172,7 @@ impl Nic {
         }
         // In virtual time a waiting process polls whenever memory changes; elsewhere a write must notify a process that sleeps.
         let is_model = device.host().node().is_some();
-        let (heard, in_order) = (is_model || attr.write_ring, attr.write_order == WriteOrder::LastByteLast);
+        let (heard, in_order) = (is_model || attr.write_notify, attr.write_order == WriteOrder::LastByteLast);
         let writes = fast_path && heard && in_order && !attr.maps_peers;
         let sizes = Sizes::of_device(attr.maps_peers || writes, is_model, size);
         let peers = size.saturating_sub(1).max(1);

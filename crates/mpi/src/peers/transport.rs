@@ -9,7 +9,9 @@ use std::sync::Arc;
 use auth::{Key as Secret, Nonce, Proved, Seed};
 use host::{Host, SlotKey, Span};
 use pmi::profile::Traffic;
-use transport::{Answer, Attempts, Offer, Registration, Rejection, Stage, Target, answer, of_completion};
+use transport::{
+    Answer, Attempts, ConnStage, ConnectTarget, Offer, Registration, Rejection, answer, of_completion,
+};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, RemoteAddr, SendOp, Sge, Wc, WcOpcode};
 
 use crate::bootstrap::Bootstrap;
@@ -311,7 +313,7 @@ impl Transport {
     pub(crate) fn ring(&mut self, process: u32) {
         let at = self.indices.get(process);
         if let Some(Peer { state: PeerState::Open(number), .. }) = self.peers.get(at)
-            && let Err(error) = self.connections[*number].qp().ring()
+            && let Err(error) = self.connections[*number].qp().notify()
         {
             self.lose(at, error.into());
         }
@@ -1135,7 +1137,7 @@ impl Transport {
         let process = self.connections[number].process;
         let key = self.shared_with(process)?;
         let [from, to] = [self.rank, process].map(|end| auth::Identity(self.strangers.identity(end).bytes()));
-        let target = Target { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
+        let target = ConnectTarget { key, from, to, challenge: route.seed.challenge(PROTOCOL, from, 0) };
         let connection = &self.connections[number];
         let said = self.attempts.request(number, target, connection.offer());
         let param = ConnParam { timeout: AWAY, ..ConnParam::with_private_data(said) };
@@ -1260,10 +1262,10 @@ impl Transport {
         }
         let at = self.peer_index(from);
         let stage = match self.peers[at].state {
-            PeerState::None => Stage::None,
-            PeerState::Connecting(_) => Stage::Asking,
-            PeerState::Accepting(_) => Stage::Answering,
-            PeerState::Open(_) | PeerState::Gone(_) => Stage::Done,
+            PeerState::None => ConnStage::None,
+            PeerState::Connecting(_) => ConnStage::Connecting,
+            PeerState::Accepting(_) => ConnStage::Accepting,
+            PeerState::Open(_) | PeerState::Gone(_) => ConnStage::Connected,
         };
         match answer(stage, me, self.strangers.identity(from)) {
             Answer::Crossed => drop(request.reject(CROSSED)),

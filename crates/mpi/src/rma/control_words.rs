@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use host::{Bell, Lock, Span};
+use host::{EventCount, Lock, Span};
 use verbs::{Buf, RemoteAddr};
 
 use crate::comm::group::Group;
@@ -223,7 +223,7 @@ fn retry_until_acquired(
             return Err(error);
         }
         let until = core.host().now() + pause;
-        core.host().wait(call, &Bell::new(), Some(until), || {
+        core.host().wait(call, &EventCount::new(), Some(until), || {
             core.with(|engine| {
                 engine.progress(false);
                 None::<()>

@@ -93,7 +93,7 @@ impl Window {
         if self.order().is_multiple_of(FLUSHES_WITHOUT_PROGRESS) {
             return false;
         }
-        self.core().host().glance();
+        self.core().host().charge_poll();
         true
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use host::{Bell, Lock, Span};
+use host::{EventCount, Lock, Span};
 use verbs::{Buf, Mr, RemoteAddr, SendOp};
 
 use crate::core::Core;
@@ -134,7 +134,7 @@ impl DirectoryCache {
             if reads > READS_WITHOUT_PAUSE {
                 host.wait(
                     "a member that attaches memory",
-                    &Bell::new(),
+                    &EventCount::new(),
                     host.after(READ_PAUSE),
                     || None::<()>,
                 );
@@ -231,7 +231,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 // Longer than all reads without a pause take.
-                host.wait("a processor", &Bell::new(), host.after(Span::from_ms(20)), || None::<()>);
+                host.wait("a processor", &EventCount::new(), host.after(Span::from_ms(20)), || None::<()>);
                 word(VERSION, 8);
             });
             let words = ControlWords::mapped(memory.clone()).expect("words");

@@ -36,7 +36,7 @@ impl Window {
         fence(Ordering::SeqCst);
         if self.with_state(|state| state.pending.is_empty()) {
             // A program that polls for others' stores calls this in its loop, and others may wait for its replies.
-            self.core().host().glance();
+            self.core().host().charge_poll();
             self.core().with(|engine| engine.progress(true));
             return Ok(());
         }

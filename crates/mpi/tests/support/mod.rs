@@ -11,7 +11,7 @@ use mpi::{
     ANY_SOURCE, ANY_TAG, Buffer, CollKind, Comm, Config, Connect, LocalKvs, MatchEngine, OneSided, PeerTag,
     Port, Process, Status, Tuning,
 };
-use verbs::host::world::{self, Ended, Factory, World};
+use verbs::host::world::{self, Ended, FiberKind, World};
 use verbs::host::{Host, Task};
 
 /// Aligns long allocations to pages, and keeps shorter ones within one page. The cost of a registration on a modelled card depends
@@ -49,7 +49,7 @@ pub(crate) struct Play {
     pub(crate) ranks: u32,
     pub(crate) seed: u64,
     pub(crate) connect: Connect,
-    pub(crate) factory: Factory,
+    pub(crate) fiber_kind: FiberKind,
     /// Messages are written to peers' memory.
     pub(crate) fast_path: bool,
     /// Which one-sided operations are sent as messages.
@@ -62,13 +62,13 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn new(ranks: u32) -> Self {
-        let (connect, factory) = (Connect::OnDemand, Factory::Coroutine);
+        let (connect, fiber_kind) = (Connect::OnDemand, FiberKind::Coroutine);
         Self {
             card: "model:mt23108-vapi",
             ranks,
             seed: 1,
             connect,
-            factory,
+            fiber_kind,
             fast_path: false,
             one_sided: OneSided::default(),
             match_engine: MatchEngine::Verbs,
@@ -78,13 +78,17 @@ impl Play {
 
     /// Runs a body on a machine for each rank.
     pub(crate) fn run(self, body: impl Fn(&Process) + Clone + Send + 'static) -> Ended {
-        let config =
-            world::Config { seed: self.seed, factory: self.factory, stack: 1 << 20, max_events: 200_000_000 };
+        let config = world::Config {
+            seed: self.seed,
+            fiber_kind: self.fiber_kind,
+            stack: 1 << 20,
+            max_events: 200_000_000,
+        };
         let mut world = World::new(config);
         let kvs = LocalKvs::new(self.ranks);
         for rank in 0..self.ranks {
             let name = format!("rank-{rank}");
-            let node = world.node(&name);
+            let node = world.add_node(&name);
             let (host, kvs, body, name_of_node) = (node.host(), kvs.clone(), body.clone(), name.clone());
             let run = move || {
                 let names = self.algorithms.iter().map(|(kind, name)| (*kind, (*name).to_owned()));
@@ -99,7 +103,7 @@ impl Play {
                 };
                 rank_body(&host, &kvs, rank, (self.card, "card", &name_of_node), how, body)
             };
-            world.rank(&name, &[&node], run).expect("a rank");
+            world.spawn(&name, &[&node], run).expect("a fiber");
         }
         world.run().unwrap_or_else(|failure| panic!("{self:?}: {failure}"))
     }

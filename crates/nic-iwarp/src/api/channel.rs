@@ -47,12 +47,12 @@ impl CompChannelOps for ChannelInner {
             return event;
         }
         let queues: Vec<_> = unpoisoned(&self.queues).iter().filter_map(Weak::upgrade).collect();
-        let sleepy = self.cq_events.bell().is_awaited();
+        let sleepy = self.cq_events.wakeup().has_waiters();
         queues.iter().for_each(|queue| queue.drive(sleepy));
         self.cq_events.take()
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.cq_events.bell())
+        Wake::by(self.cq_events.wakeup())
     }
 }

@@ -15,7 +15,7 @@ use crate::qp::QpInner;
 use crate::queues::completions::Completions;
 use crate::queues::cq_events::CqEvents;
 use crate::wake::ready::{Driver, ROUND_ROBIN_MAX};
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::{Spin, unpoisoned};
 
 /// A completion queue.
@@ -38,9 +38,9 @@ impl CqInner {
         cqe: u32,
         cq_events: Option<Arc<CqEvents>>,
     ) -> Result<Self> {
-        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).take()?, cqe, cq_events);
+        let ring = Completions::new(&device.shared, unpoisoned(&device.cq_ids).alloc()?, cqe, cq_events);
         // The entries are counted with the queue pairs that reserve them.
-        device.shared.heap_trim.rise(queue(0));
+        device.shared.heap_trim.count_allocated(queue_size(0));
         Ok(Self { device: device.clone(), ring: Arc::new(ring), users: Spin::new(AttachedQps::default()) })
     }
 
@@ -122,7 +122,7 @@ impl CqOps for CqInner {
         if got > 0 || wcs.is_empty() {
             return Ok(got);
         }
-        self.drive(self.ring.bell().is_awaited());
+        self.drive(self.ring.wakeup().has_waiters());
         Ok(self.ring.take(wcs))
     }
 
@@ -137,24 +137,24 @@ impl CqOps for CqInner {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        let wake = Wake::by(self.ring.bell());
+        let wake = Wake::by(self.ring.wakeup());
         // From now on nobody may poll, so the NIC thread must be notified of events.
         self.hand_over();
         wake
     }
 
-    fn stirs(&self) -> u64 {
+    fn progress_count(&self) -> u64 {
         self.ring.progress_count()
     }
 }
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.ring.forget_events();
-        unpoisoned(&self.device.cq_ids).give(self.ring.id());
-        self.device.shared.count_freed(queue(0));
+        unpoisoned(&self.device.cq_ids).free(self.ring.id());
+        self.device.shared.count_freed(queue_size(0));
     }
 }

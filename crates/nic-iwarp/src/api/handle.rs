@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, QpParts, own};
+use verbs::provider::{QpOps, QpParts, downcast};
 use verbs::{Error, QpState, RecvWr, Result, SendWr};
 
 use crate::api::cq::CqInner;
@@ -30,9 +30,9 @@ pub(crate) struct QpHandle {
 
 impl QpHandle {
     pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: &QpParts) -> Result<Self> {
-        let send_cq: Arc<CqInner> = own(init.send_cq.clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqInner> = own(init.recv_cq.clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let send_cq: Arc<CqInner> = downcast(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqInner> = downcast(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqInner>> = srq.transpose()?;
         let cap = init.cap;
         let params = QpParams {
@@ -40,7 +40,7 @@ impl QpHandle {
             pd,
             cap,
             sq_sig_all: init.sq_sig_all,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             send_ring: send_cq.ring().clone(),
             recv_ring: recv_cq.ring().clone(),
             srq: srq.as_ref().map(|srq| srq.receives().clone()),
@@ -65,14 +65,14 @@ impl QpHandle {
         self.qp.with(|conn| conn.progress(&self.qp.queues, Driver::Other));
     }
 
-    fn is_elsewhere(&self) -> bool {
-        self.device.shared.fork_guard.is_elsewhere()
+    fn is_forked(&self) -> bool {
+        self.device.shared.fork_guard.is_forked()
     }
 }
 
 impl Drop for QpHandle {
     fn drop(&mut self) {
-        if self.is_elsewhere() {
+        if self.is_forked() {
             return;
         }
         self.receive_pending();
@@ -114,8 +114,7 @@ impl QpOps for QpHandle {
 
     fn has_completed(&self) -> bool {
         let slots = self.qp.queues.slots();
-        !self.is_elsewhere()
-            && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
+        !self.is_forked() && [&self.send_cq, &self.recv_cq].iter().any(|cq| cq.0.ring().has_completed(slots))
     }
 
     fn set_rnr_retry(&self, retries: u8) -> Result<()> {
@@ -131,7 +130,7 @@ impl QpOps for QpHandle {
     }
 
     fn to_error(&self) {
-        if !self.is_elsewhere() {
+        if !self.is_forked() {
             self.qp.end(&EndReason::Disconnected);
             self.device.registry.cancel(&self.qp);
         }

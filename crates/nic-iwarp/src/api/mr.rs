@@ -6,7 +6,7 @@ use verbs::provider::MrOps;
 use verbs::{Access, Buf, Error, MemoryKind, Result};
 
 use crate::device_inner::DeviceInner;
-use nic_util::heap_trim::REGION;
+use nic_util::heap_trim::REGION_SIZE;
 
 /// A registered region.
 pub(crate) struct IwarpMr {
@@ -28,7 +28,7 @@ impl IwarpMr {
         let base = if is_nic { 0 } else { buf.addr() };
         let regions = &device.shared.regions;
         let key = regions.insert(pd, (buf.addr(), buf.len() as u64), base, access)?;
-        device.shared.heap_trim.rise(REGION);
+        device.shared.heap_trim.count_allocated(REGION_SIZE);
         Ok(Self { device: device.clone(), key, base, _buf: Some(buf.clone()), live: true })
     }
 
@@ -37,7 +37,7 @@ impl IwarpMr {
     pub(crate) fn register_all(device: &Arc<DeviceInner>, pd: u32, access: Access) -> Result<Self> {
         let regions = &device.shared.regions;
         let key = regions.insert(pd, (0, u64::MAX), 0, access)?;
-        device.shared.heap_trim.rise(REGION);
+        device.shared.heap_trim.count_allocated(REGION_SIZE);
         Ok(Self { device: device.clone(), key, base: 0, _buf: None, live: true })
     }
 
@@ -75,9 +75,9 @@ impl MrOps for IwarpMr {
 
 impl Drop for IwarpMr {
     fn drop(&mut self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             self.retire();
-            self.device.shared.count_freed(REGION);
+            self.device.shared.count_freed(REGION_SIZE);
         }
     }
 }

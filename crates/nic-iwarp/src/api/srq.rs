@@ -8,7 +8,7 @@ use verbs::{RecvWr, Result, SrqInit};
 
 use crate::device_inner::DeviceInner;
 use crate::queues::receives::SharedReceives;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::unpoisoned;
 
 /// A shared receive queue.
@@ -20,9 +20,9 @@ pub(crate) struct SrqInner {
 
 impl SrqInner {
     pub(crate) fn create(device: &Arc<DeviceInner>, init: SrqInit) -> Result<Self> {
-        let id = unpoisoned(&device.srq_ids).take()?;
+        let id = unpoisoned(&device.srq_ids).alloc()?;
         let receives = SharedReceives::new(&device.shared, id, init.max_wr, init.max_sge);
-        device.shared.heap_trim.rise(queue(init.max_wr));
+        device.shared.heap_trim.count_allocated(queue_size(init.max_wr));
         Ok(Self { device: device.clone(), receives: Arc::new(receives), entries: init.max_wr })
     }
 
@@ -61,9 +61,9 @@ impl SrqOps for SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
-            unpoisoned(&self.device.srq_ids).give(self.receives.id());
-            self.device.shared.count_freed(queue(self.entries));
+        if !self.device.shared.fork_guard.is_forked() {
+            unpoisoned(&self.device.srq_ids).free(self.receives.id());
+            self.device.shared.count_freed(queue_size(self.entries));
         }
     }
 }

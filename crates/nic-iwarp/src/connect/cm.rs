@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use host::{Span, Wake};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::provider::{BoundAddrOps, CmOps, ListenerOps, QpOps, downcast};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
@@ -21,7 +21,7 @@ use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::{state, state_of};
 use crate::tcp::socket::stop_listening;
 use crate::wake::reactor::LISTENER;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Time limit for the NIC thread to create a socket.
 const SOCKET_TIMEOUT: Span = Span::from_secs(10);
@@ -44,7 +44,7 @@ impl ListenerOps for ListenerHandle {
 
 impl Drop for ListenerHandle {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.inner.close();
@@ -69,7 +69,7 @@ pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<A
 
 /// Our queue pair for that of the API.
 pub(crate) fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    let handle: Arc<QpHandle> = downcast(qp.clone(), "the queue pair")?;
     Ok(handle.qp().clone())
 }
 
@@ -86,7 +86,7 @@ impl CmHandle {
 
     /// A bound socket, which listens if there is a backlog. The NIC thread creates it, because a socket belongs to
     /// the network namespace of the thread that creates it, and a device to the namespace in which it was opened.
-    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(Fd, SocketAddr)> {
+    fn socket_at(&self, addr: SocketAddr, backlog: Option<u32>) -> Result<(ForkSafeFd, SocketAddr)> {
         let shared = &self.device.shared;
         shared.fork_guard.check()?;
         let addr = match shared.config.bind {
@@ -102,14 +102,14 @@ impl CmHandle {
         self.device.request_thread(ThreadRequest::Socket(request.clone()));
         let call = if backlog.is_some() { "Cm::listen" } else { "Cm::bind" };
         let host = &shared.host;
-        host.wait(call, request.bell(), host.after(SOCKET_TIMEOUT), || request.take())
+        host.wait(call, request.wakeup(), host.after(SOCKET_TIMEOUT), || request.take())
             .unwrap_or(Err(Error::TimedOut { call }))
     }
 
     /// Starts to accept connections of a listening socket.
     fn listener(
         &self,
-        socket: Arc<Fd>,
+        socket: Arc<ForkSafeFd>,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
         listening: Option<Arc<Listening>>,
@@ -161,12 +161,12 @@ impl CmOps for CmHandle {
         self.listener(Arc::new(socket), addr, (backlog, screen), None)
     }
 
-    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
         let (socket, addr) = self.socket_at(addr, None)?;
         Ok(Box::new(Port::new(&self.device, socket, addr)))
     }
 
-    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen_at(&self, port: &dyn BoundAddrOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let port = Port::own(port, &self.device)?;
         let (socket, listening) = port.listen(backlog)?;
         self.listener(socket, port.addr(), (backlog, None), Some(listening))
@@ -174,7 +174,7 @@ impl CmOps for CmHandle {
 
     fn connect_from(
         &self,
-        port: &dyn PortOps,
+        port: &dyn BoundAddrOps,
         qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,

@@ -19,7 +19,7 @@ use crate::connect::request;
 use crate::device_inner::DeviceInner;
 use crate::tcp::socket::set_options;
 use crate::wake::reactor::{ATTEMPT, LISTENER};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Connections accepted per event, so that a flood does not keep the thread from other work.
 const ACCEPTS_PER_EVENT: usize = 64;
@@ -91,7 +91,7 @@ pub(crate) fn on_attempt(device: &Arc<DeviceInner>, id: u64) {
 }
 
 /// Keeps an attempt waiting for the socket event of its phase.
-fn keep_waiting(device: &DeviceInner, id: u64, socket: Fd, deadline: Time, phase: AttemptPhase) {
+fn keep_waiting(device: &DeviceInner, id: u64, socket: ForkSafeFd, deadline: Time, phase: AttemptPhase) {
     device.shared.reactor.rewatch(socket.as_fd(), ATTEMPT | id, phase.wanted());
     device.registry.insert_attempt(id, ConnectAttempt { socket, deadline, phase });
 }
@@ -142,7 +142,7 @@ pub(crate) fn resume_listeners(device: &DeviceInner, now: Time) -> Option<Time> 
 }
 
 /// Waits for the request of a new connection.
-fn await_request(device: &DeviceInner, socket: Fd, listener: &Arc<Listener>, peer: SocketAddr) {
+fn await_request(device: &DeviceInner, socket: ForkSafeFd, listener: &Arc<Listener>, peer: SocketAddr) {
     let shared = &device.shared;
     device.registry.drop_oldest_incoming(listener.id);
     set_options(&socket, &shared.config);

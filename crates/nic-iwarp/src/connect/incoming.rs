@@ -10,7 +10,7 @@ use crate::config::{IwarpConfig, Mpa};
 use crate::connect::listener::Listener;
 use crate::shared::protocol_time;
 use crate::tcp::socket::recv_available;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Time limit for the request after TCP has connected, even if bytes keep arriving.
 pub(crate) const REQUEST_TIMEOUT: Span = Span::from_secs(5);
@@ -53,7 +53,7 @@ impl IncomingConn {
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_data(mut self, socket: &Fd) -> IncomingStep {
+    pub(crate) fn on_data(mut self, socket: &ForkSafeFd) -> IncomingStep {
         let mut bytes = [0; 1024];
         let n = match recv_available(socket, &mut bytes) {
             Ok(None) => return IncomingStep::Incomplete(self),

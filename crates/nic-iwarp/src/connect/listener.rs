@@ -4,17 +4,17 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use host::Bell;
+use host::EventCount;
 use verbs::{CmEvent, Result, Screen};
 
 use crate::queues::cm_events::CmEvents;
 use crate::tcp::socket::{bind_at, listen_at};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// A listening socket.
 pub(crate) struct Listener {
-    pub(crate) socket: Arc<Fd>,
+    pub(crate) socket: Arc<ForkSafeFd>,
     pub(crate) id: u64,
     pub(crate) addr: SocketAddr,
     pub(crate) backlog: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new(
-        socket: Arc<Fd>,
+        socket: Arc<ForkSafeFd>,
         id: u64,
         addr: SocketAddr,
         (backlog, screen): (u32, Option<Arc<dyn Screen>>),
@@ -66,21 +66,21 @@ pub(crate) struct SocketRequest {
     addr: SocketAddr,
     /// Backlog of a listening socket; `None` for a bound one.
     backlog: Option<u32>,
-    bell: Bell,
-    socket: Mutex<Option<Result<(Fd, SocketAddr)>>>,
+    wakeup: EventCount,
+    socket: Mutex<Option<Result<(ForkSafeFd, SocketAddr)>>>,
 }
 
 impl SocketRequest {
     pub(crate) fn new(addr: SocketAddr, backlog: Option<u32>) -> Self {
-        Self { addr, backlog, bell: Bell::new(), socket: Mutex::new(None) }
+        Self { addr, backlog, wakeup: EventCount::new(), socket: Mutex::new(None) }
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &EventCount {
+        &self.wakeup
     }
 
     /// The socket and its address, once it has been created.
-    pub(crate) fn take(&self) -> Option<Result<(Fd, SocketAddr)>> {
+    pub(crate) fn take(&self) -> Option<Result<(ForkSafeFd, SocketAddr)>> {
         unpoisoned(&self.socket).take()
     }
 
@@ -89,6 +89,6 @@ impl SocketRequest {
             Some(backlog) => listen_at(self.addr, backlog),
             None => bind_at(self.addr),
         });
-        self.bell.ring();
+        self.wakeup.notify();
     }
 }

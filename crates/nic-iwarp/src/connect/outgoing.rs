@@ -21,7 +21,7 @@ use crate::tcp::conn_info;
 use crate::tcp::socket::{
     bind_at, connect_failure, connect_to, dissolve_self_connection, recv_available, send_now,
 };
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// An outgoing connection attempt.
 pub(crate) struct OutgoingConn {
@@ -38,16 +38,16 @@ pub(crate) struct OutgoingConn {
 pub(crate) struct SourceAddr {
     addr: SocketAddr,
     /// A socket bound to the address, until an attempt has used it.
-    socket: Option<Fd>,
+    socket: Option<ForkSafeFd>,
 }
 
 impl SourceAddr {
-    pub(crate) fn new(addr: SocketAddr, socket: Option<Fd>) -> Self {
+    pub(crate) fn new(addr: SocketAddr, socket: Option<ForkSafeFd>) -> Self {
         Self { addr, socket }
     }
 
     /// Takes a socket bound to the address.
-    fn take(&mut self) -> verbs::Result<Fd> {
+    fn take(&mut self) -> verbs::Result<ForkSafeFd> {
         self.socket.take().map_or_else(|| bind_at(self.addr).map(|(socket, _)| socket), Ok)
     }
 }
@@ -101,7 +101,7 @@ impl OutgoingConn {
     }
 
     /// Starts to connect; `None` if that failed immediately.
-    pub(crate) fn connect(mut self, shared: &DeviceShared) -> Option<(Fd, Self)> {
+    pub(crate) fn connect(mut self, shared: &DeviceShared) -> Option<(ForkSafeFd, Self)> {
         let bound = self.source.as_mut().map(SourceAddr::take).transpose();
         let bound = bound.map_err(|why| CmFailure::Unreachable(self.addr, why.to_string()));
         match bound.and_then(|bound| connect_to(self.addr, bound, &shared.config)) {
@@ -114,7 +114,7 @@ impl OutgoingConn {
     }
 
     /// TCP has connected or failed.
-    pub(crate) fn on_connected(self, shared: &DeviceShared, socket: &Fd) -> OutgoingStep {
+    pub(crate) fn on_connected(self, shared: &DeviceShared, socket: &ForkSafeFd) -> OutgoingStep {
         match self.send_request(shared, socket) {
             Ok(machine) => OutgoingStep::AwaitingReply(self, Box::new(machine)),
             Err(why) => {
@@ -125,7 +125,7 @@ impl OutgoingConn {
     }
 
     /// Sends the MPA request.
-    fn send_request(&self, shared: &DeviceShared, socket: &Fd) -> Result<Initiator, CmFailure> {
+    fn send_request(&self, shared: &DeviceShared, socket: &ForkSafeFd) -> Result<Initiator, CmFailure> {
         match sockopt::socket_error(socket) {
             Ok(Ok(())) => {}
             Ok(Err(errno)) | Err(errno) => return Err(connect_failure(self.addr, errno)),
@@ -144,7 +144,7 @@ impl OutgoingConn {
     }
 
     /// The peer has sent data or closed the connection.
-    pub(crate) fn on_reply(self, socket: &Fd, mut machine: Box<Initiator>) -> OutgoingStep {
+    pub(crate) fn on_reply(self, socket: &ForkSafeFd, mut machine: Box<Initiator>) -> OutgoingStep {
         let mut bytes = [0; 1024];
         let result = match recv_available(socket, &mut bytes) {
             Ok(None) => return OutgoingStep::AwaitingReply(self, machine),
@@ -178,7 +178,7 @@ impl OutgoingConn {
     pub(crate) fn begin(
         self,
         shared: &DeviceShared,
-        socket: Fd,
+        socket: ForkSafeFd,
         negotiated: &Negotiated,
         rest: &[u8],
         register: impl FnOnce(&Arc<QpInner>),

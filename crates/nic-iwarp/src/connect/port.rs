@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
 use rustix::io::fcntl_dupfd_cloexec;
-use verbs::provider::PortOps;
+use verbs::provider::BoundAddrOps;
 use verbs::{Error, Result};
 
 use crate::connect::outgoing::SourceAddr;
 use crate::device_inner::DeviceInner;
 use crate::tcp::socket::listen_on;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// A bound port.
@@ -22,7 +22,7 @@ pub(crate) struct Port {
 
 struct PortState {
     /// The bound socket, until a connection takes it.
-    socket: Option<Arc<Fd>>,
+    socket: Option<Arc<ForkSafeFd>>,
     /// Alive while a listener uses the port.
     listening: Weak<Listening>,
 }
@@ -31,13 +31,13 @@ struct PortState {
 pub(crate) struct Listening;
 
 impl Port {
-    pub(crate) fn new(device: &Arc<DeviceInner>, socket: Fd, addr: SocketAddr) -> Self {
+    pub(crate) fn new(device: &Arc<DeviceInner>, socket: ForkSafeFd, addr: SocketAddr) -> Self {
         let held = PortState { socket: Some(Arc::new(socket)), listening: Weak::new() };
         Self { device: device.clone(), addr, held: Mutex::new(held) }
     }
 
     /// Our port for that of the API, if it belongs to this device.
-    pub(crate) fn own<'p>(port: &'p dyn PortOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
+    pub(crate) fn own<'p>(port: &'p dyn BoundAddrOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
@@ -51,7 +51,7 @@ impl Port {
     }
 
     /// Makes the socket listen, and returns it.
-    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<Fd>, Arc<Listening>)> {
+    pub(crate) fn listen(&self, backlog: u32) -> Result<(Arc<ForkSafeFd>, Arc<Listening>)> {
         let mut held = unpoisoned(&self.held);
         self.check_not_listening(&held)?;
         let used = || format!("a connection was made from {}", self.addr);
@@ -75,7 +75,7 @@ impl Port {
     }
 }
 
-impl PortOps for Port {
+impl BoundAddrOps for Port {
     fn addr(&self) -> SocketAddr {
         self.addr
     }

@@ -14,7 +14,7 @@ use crate::connect::incoming::IncomingConn;
 use crate::connect::listener::{Listener, SocketRequest};
 use crate::connect::outgoing::OutgoingConn;
 use crate::qp::QpInner;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// Maximum number of accepted connections that have not sent their request, for one listener and for the device. At
@@ -30,7 +30,7 @@ pub(crate) enum ThreadRequest {
 
 /// A connection being established.
 pub(crate) struct ConnectAttempt {
-    pub(crate) socket: Fd,
+    pub(crate) socket: ForkSafeFd,
     pub(crate) deadline: Time,
     pub(crate) phase: AttemptPhase,
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use iwarp::mpa::{AcceptParams, Negotiated, Responder};
 use rustix::event::epoll::EventFlags;
-use verbs::provider::{CmOps, QpOps, RequestOps, screen};
+use verbs::provider::{CmOps, QpOps, RequestOps, apply_screen};
 use verbs::{CmEvent, CmFailure, ConnInfo, ConnParam, ConnectRequest, Error, Result};
 
 use crate::config::{MARKER_READS, PRIVATE_DATA_MAX};
@@ -21,14 +21,14 @@ use crate::queues::cm_events::CmEvents;
 use crate::queues::qp_queues::{state, state_of};
 use crate::tcp::conn_info;
 use crate::tcp::socket::{has_closed, send_now};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Reports a complete request to the program.
-pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRequest) {
+pub(crate) fn report(device: &Arc<DeviceInner>, socket: ForkSafeFd, incoming: IncomingRequest) {
     let IncomingRequest { mut machine, request, listener, peer } = incoming;
     let Some(events) = listener.events() else { return };
     let info = conn_info::info(&socket, peer, conn_info::requested(request.enhanced.as_ref()));
-    let screened = match screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
+    let screened = match apply_screen(listener.screen.as_ref(), &request.private_data, info, PRIVATE_DATA_MAX) {
         Ok(screened) => screened,
         Err(private_data) => {
             // This fails if the state machine has already refused the request as incompatible.
@@ -51,7 +51,7 @@ pub(crate) fn report(device: &Arc<DeviceInner>, socket: Fd, incoming: IncomingRe
 struct RequestHandle {
     device: Arc<DeviceInner>,
     listener: Arc<Listener>,
-    open: Option<(Fd, Box<Responder>)>,
+    open: Option<(ForkSafeFd, Box<Responder>)>,
     info: ConnInfo,
 }
 
@@ -104,7 +104,7 @@ impl RequestHandle {
         &self,
         qp: &Arc<QpInner>,
         events: &Arc<CmEvents>,
-        socket: Fd,
+        socket: ForkSafeFd,
         reply: &[u8],
         negotiated: &Negotiated,
         param: &ConnParam,

@@ -24,7 +24,7 @@ use crate::shared::{DeviceShared, protocol_time};
 use crate::tcp::keepalive;
 use crate::tcp::socket::make_port_reusable;
 use crate::wake::ready::Driver;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// Operations that the state machine may queue: those of one request, a flush marker, and a first message or
 /// announcement.
@@ -49,7 +49,7 @@ struct FirstMessageRepeats {
 
 /// A connection: its socket, its state machine and its two halves.
 pub(crate) struct ActiveConn {
-    socket: Fd,
+    socket: ForkSafeFd,
     machine: Connection,
     receiving: RecvHalf,
     sending: SendHalf,
@@ -70,7 +70,7 @@ impl ActiveConn {
     /// Makes a connection after the handshake; `rest` are the bytes that followed it.
     pub(crate) fn new(
         shared: &DeviceShared,
-        socket: Fd,
+        socket: ForkSafeFd,
         negotiated: &Negotiated,
         events: Arc<CmEvents>,
         param: &ConnParam,

@@ -200,7 +200,7 @@ mod tests {
 
     /// The queues of a queue pair, and its completion queue.
     fn queues() -> (QpQueues, Arc<Completions>) {
-        let fork_guard = ForkGuard::here().expect("handlers");
+        let fork_guard = ForkGuard::current().expect("handlers");
         let shared = Arc::new(
             DeviceShared::new(&host::real::host(), fork_guard, &IwarpConfig::default()).expect("descriptors"),
         );
@@ -210,7 +210,7 @@ mod tests {
             pd: 1,
             cap: QpCap::default(),
             sq_sig_all: false,
-            known_as: None,
+            reported_qp_num: None,
             send_ring: ring.clone(),
             recv_ring: ring.clone(),
             srq: None,
@@ -231,14 +231,14 @@ mod tests {
             (0..POLLS_TO_TAKE_OVER - 1).for_each(|_| queues.count_poll());
             poll_owner.on_poll(socket.as_fd(), &queues);
             if sleeps {
-                ring.bell().announce();
+                ring.wakeup().prepare_to_wait();
                 assert!(!poll_owner.hand_over(), "the socket is armed");
             }
             assert_eq!(poll_owner.on_event(socket.as_fd(), &queues), !sleeps);
             poll_owner.settle(socket.as_fd(), &queues, false, false);
             assert_eq!(poll_owner.armed.is_some(), sleeps, "the socket is armed unless a thread polls");
             if sleeps {
-                ring.bell().retract();
+                ring.wakeup().finish_wait();
             }
         }
     }

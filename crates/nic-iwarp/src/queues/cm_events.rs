@@ -7,11 +7,11 @@ use host::Wake;
 use verbs::{CmEvent, Result};
 
 /// The events of one event channel; a connection request comes with the number of its listener.
-pub(crate) struct CmEvents(nic_util::events::Events<(Option<u64>, CmEvent)>);
+pub(crate) struct CmEvents(nic_util::events::EventQueue<(Option<u64>, CmEvent)>);
 
 impl CmEvents {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(nic_util::events::Events::new()?))
+        Ok(Self(nic_util::events::EventQueue::new()?))
     }
 
     /// Adds an event and wakes waiting threads.
@@ -31,7 +31,7 @@ impl CmEvents {
 
     /// Rejects a listener's requests that the program has not taken, by dropping them.
     pub(crate) fn drop_requests_of(&self, listener: u64) {
-        drop(self.0.take_out(|(of, _)| *of == Some(listener)));
+        drop(self.0.extract_if(|(of, _)| *of == Some(listener)));
     }
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {

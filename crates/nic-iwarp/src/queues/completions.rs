@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use host::Bell;
+use host::EventCount;
 use verbs::{AsyncEvent, Wc};
 
 use crate::queues::cq_events::CqEvents;
@@ -71,7 +71,7 @@ pub(crate) struct Completions {
     id: u32,
     /// Capacity, which the program may change.
     cqe: AtomicU32,
-    bell: Bell,
+    wakeup: EventCount,
     cq_events: Option<Arc<CqEvents>>,
     ring: Spin<Ring>,
     /// Queue pairs that complete here and that the NIC thread has started to watch since a program was last about to
@@ -94,7 +94,7 @@ impl Completions {
             shared: shared.clone(),
             id,
             cqe: AtomicU32::new(cqe),
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             cq_events,
             ring: Spin::new(Ring::default()),
             watched: Spin::default(),
@@ -131,13 +131,13 @@ impl Completions {
         ring.entries.reserve(more);
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &EventCount {
+        &self.wakeup
     }
 
     /// Whether a thread sleeps until a completion arrives, or is about to.
     pub(crate) fn has_sleeper(&self) -> bool {
-        self.bell.is_awaited() || self.armed.load(Ordering::Relaxed) != 0
+        self.wakeup.has_waiters() || self.armed.load(Ordering::Relaxed) != 0
     }
 
     /// Whether the queue has overrun.
@@ -189,7 +189,7 @@ impl Completions {
     /// Wakes waiting threads, and reports if the queue is armed.
     #[inline]
     fn notify(&self, solicited: bool) {
-        // Pairs with the fences of `arm` and of the bell's waiter: the reads of both must not move before the
+        // Pairs with the fences of `arm` and of the event count's waiter: the reads of both must not move before the
         // completion's length. Either they see the completion, or this sees them.
         fence(Ordering::SeqCst);
         self.wake_waiter();
@@ -207,16 +207,16 @@ impl Completions {
     /// Wakes waiting threads, after a full fence.
     #[inline]
     fn wake_waiter(&self) {
-        if self.bell.is_awaited() {
+        if self.wakeup.has_waiters() {
             self.shared.count_wake();
-            self.bell.ring_after_fence();
+            self.wakeup.notify_after_fence();
         }
     }
 
     /// Wakes waiting threads, after a write that no completion follows.
     #[inline]
     pub(crate) fn wake(&self) {
-        // Pairs with the fence of the bell's waiter: the check for a waiter must not move before the written data.
+        // Pairs with the fence of the event count's waiter: the check for a waiter must not move before the written data.
         fence(Ordering::SeqCst);
         self.wake_waiter();
     }

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
-use host::Bell;
+use host::EventCount;
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{Error, Result};
 
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// The numbers of the completion queues that have reported.
 pub(crate) struct CqEvents {
-    fd: Fd,
-    bell: Bell,
+    fd: ForkSafeFd,
+    wakeup: EventCount,
     list: Mutex<VecDeque<u32>>,
 }
 
@@ -22,15 +22,15 @@ impl CqEvents {
     pub(crate) fn new() -> Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
         let fd = eventfd(0, flags).map_err(|e| Error::system("cannot create a completion channel", e))?;
-        Ok(Self { fd: fd.into(), bell: Bell::new(), list: Mutex::default() })
+        Ok(Self { fd: fd.into(), wakeup: EventCount::new(), list: Mutex::default() })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &EventCount {
+        &self.wakeup
     }
 
     /// Adds an event. Each event needs an arming, so there are at most as many as armings.
@@ -41,7 +41,7 @@ impl CqEvents {
         // overflow before memory is exhausted.
         let _ = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
         drop(list);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     /// Removes the events of a completion queue that is being destroyed.

@@ -49,7 +49,7 @@ pub(crate) struct QpParams {
     pub(crate) pd: u32,
     pub(crate) cap: QpCap,
     pub(crate) sq_sig_all: bool,
-    pub(crate) known_as: Option<u32>,
+    pub(crate) reported_qp_num: Option<u32>,
     pub(crate) send_ring: Arc<Completions>,
     pub(crate) recv_ring: Arc<Completions>,
     pub(crate) srq: Option<Arc<SharedReceives>>,
@@ -66,7 +66,7 @@ pub(crate) struct QpQueues {
     cap: QpCap,
     sq_sig_all: bool,
     /// The queue pair number that completions contain.
-    known_as: u32,
+    reported_qp_num: u32,
     state: AtomicU32,
     pub(crate) sends: Spin<SendQueue>,
     pub(crate) receives: Receives,
@@ -89,7 +89,7 @@ pub(crate) struct QpQueues {
 
 impl QpQueues {
     pub(crate) fn new(shared: &Arc<DeviceShared>, params: QpParams) -> Result<Self> {
-        let QpParams { num, pd, cap, sq_sig_all, known_as, send_ring, recv_ring, srq } = params;
+        let QpParams { num, pd, cap, sq_sig_all, reported_qp_num, send_ring, recv_ring, srq } = params;
         let slots =
             FreedSlotCounts { sends: AtomicU64::new(0), receives: AtomicU64::new(0), srq: srq.clone() };
         let own = || Spin::new(ReceiveQueue::new("receive", cap.max_recv_wr, cap.max_recv_sge));
@@ -99,7 +99,7 @@ impl QpQueues {
             pd,
             cap,
             sq_sig_all,
-            known_as: known_as.unwrap_or(num),
+            reported_qp_num: reported_qp_num.unwrap_or(num),
             state: AtomicU32::new(state::INIT),
             sends: Spin::new(SendQueue::new(cap.max_send_wr, cap.max_send_sge, cap.max_inline)?),
             receives: srq.map_or_else(|| Receives::Own(own()), Receives::Shared),
@@ -203,7 +203,7 @@ impl QpQueues {
     /// Whether a thread sleeps on one of its completion queues or is about to. After [`QpQueues::note_watched`], either
     /// this sees that thread, or the thread sees the note.
     pub(crate) fn has_sleeper(&self) -> bool {
-        // Pairs with the fences of the bell's waiter and of `Completions::arm`: these reads must not move before the
+        // Pairs with the fences of the event count's waiter and of `Completions::arm`: these reads must not move before the
         // note.
         fence(Ordering::SeqCst);
         self.send_ring.has_sleeper() || self.recv_ring.has_sleeper()
@@ -212,7 +212,7 @@ impl QpQueues {
     /// The lock holder is about to look up tags: from now on deregistering waits for this queue pair.
     #[inline]
     pub(crate) fn mark_in_use(&self) {
-        self.mark.sign(|| {
+        self.mark.set(|| {
             self.shared.visited.lock().insert(self.num);
         });
     }
@@ -305,7 +305,7 @@ impl QpQueues {
                 status,
                 opcode: request.op.opcode(),
                 byte_len: if request.op.fetches() { request.len } else { 0 },
-                qp_num: self.known_as,
+                qp_num: self.reported_qp_num,
                 ..Wc::default()
             };
             self.send_ring.push(&self.slots, wc, SlotsToFree::Sends(number + 1), false);
@@ -319,7 +319,7 @@ impl QpQueues {
         if self.is_dropped() {
             return self.slots.reclaim(SlotsToFree::Receive);
         }
-        self.recv_ring.push(&self.slots, Wc { qp_num: self.known_as, ..wc }, SlotsToFree::Receive, solicited);
+        self.recv_ring.push(&self.slots, Wc { qp_num: self.reported_qp_num, ..wc }, SlotsToFree::Receive, solicited,);
     }
 
     /// Records that bytes were received: the pollers of receives are not idle.

@@ -23,7 +23,7 @@ use crate::queues::request_ring::{SendQueue, SendRequest};
 use crate::queues::status;
 use crate::send::flush_markers::{FlushMarkers, announcement, first_message, request_of};
 use crate::tcp::outbox::{Outbox, OutboxItem, SMALL_MAX};
-use nic_util::sg_list::{SgList, is_present};
+use nic_util::sg_list::{SgList, is_accessible};
 
 /// Maximum number of requests to hold back while a marker is open, and maximum bytes.
 const HELD_REQUESTS: u64 = 16;
@@ -398,7 +398,7 @@ impl SendHalf {
             let OutboxItem::Large { fpdu, staged: None, .. } = item else { continue };
             // If all are readable again, blame the first one, so that this terminates.
             first = first.or(Some((place, fpdu)));
-            if !payload(queues, fpdu).is_ok_and(|list| is_present(&list, false)) {
+            if !payload(queues, fpdu).is_ok_and(|list| is_accessible(&list, false)) {
                 return (place, inaccessible(fpdu));
             }
         }

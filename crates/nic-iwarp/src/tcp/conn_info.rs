@@ -7,11 +7,11 @@ use rustix::net::getsockname;
 use verbs::{ConnInfo, Depths};
 
 use crate::config::MARKER_READS;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// The content of connection events: the local address and that of `peer`. The peer's address is determined once,
 /// when connecting or accepting, because a socket whose peer has gone no longer knows it.
-pub(crate) fn info(socket: &Fd, peer: SocketAddr, depths: Option<Depths>) -> ConnInfo {
+pub(crate) fn info(socket: &ForkSafeFd, peer: SocketAddr, depths: Option<Depths>) -> ConnInfo {
     let local = getsockname(socket).ok().and_then(|addr| SocketAddr::try_from(addr).ok());
     ConnInfo { depths, ..ConnInfo::of_ends(local.unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into()), peer) }
 }

@@ -16,7 +16,7 @@ use rustix::net::{
 use verbs::{CmFailure, Error, Result};
 
 use crate::config::IwarpConfig;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// The keep-alive parameters: idle time before the first probe, interval, and number of probes. They give a peer up
 /// after `silence`. The kernel counts whole seconds.
@@ -32,9 +32,10 @@ fn keep_alive(silence: Span) -> (Duration, Duration, u32) {
 const KERNEL_BACKLOG: u32 = 128;
 
 /// A socket that is non-blocking and closed on exec.
-fn new_socket(ip: IpAddr) -> Result<Fd, Errno> {
+fn new_socket(ip: IpAddr) -> Result<ForkSafeFd, Errno> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None).map(Fd::from)
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+        .map(ForkSafeFd::from)
 }
 
 fn cannot_create(errno: Errno) -> Error {
@@ -43,7 +44,7 @@ fn cannot_create(errno: Errno) -> Error {
 }
 
 /// Sets the options of every connection. If the system lacks an option, the connection still works, only worse.
-pub(crate) fn set_options(socket: &Fd, config: &IwarpConfig) {
+pub(crate) fn set_options(socket: &ForkSafeFd, config: &IwarpConfig) {
     let _ = set_tcp_nodelay(socket, true);
     let (idle, interval, count) = keep_alive(config.silence);
     let _ = set_socket_keepalive(socket, true);
@@ -64,7 +65,7 @@ fn bind_error(addr: SocketAddr, errno: Errno) -> Error {
 }
 
 /// A socket for the family of this address only.
-fn socket_for(addr: SocketAddr) -> Result<Fd> {
+fn socket_for(addr: SocketAddr) -> Result<ForkSafeFd> {
     let socket = new_socket(addr.ip()).map_err(cannot_create)?;
     if addr.is_ipv6() {
         let _ = set_ipv6_v6only(&socket, true);
@@ -73,27 +74,27 @@ fn socket_for(addr: SocketAddr) -> Result<Fd> {
 }
 
 /// Makes a bound socket listen.
-pub(crate) fn listen_on(socket: &Fd, backlog: u32) -> Result<(), Errno> {
+pub(crate) fn listen_on(socket: &ForkSafeFd, backlog: u32) -> Result<(), Errno> {
     // Its connections that are still closing must not block the port.
     let _ = set_socket_reuseaddr(socket, true);
     listen(socket, backlog.clamp(KERNEL_BACKLOG, 4096) as i32)
 }
 
 /// Makes a socket stop listening. It stays bound, and its port stays reserved.
-pub(crate) fn stop_listening(socket: &Fd) {
+pub(crate) fn stop_listening(socket: &ForkSafeFd) {
     // Neither call fails on a listening socket.
     let _ = set_socket_reuseaddr(socket, false);
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
 /// Marks the port of an ended connection as reusable: while the connection closes, a listener may bind the port.
-pub(crate) fn make_port_reusable(socket: &Fd) {
+pub(crate) fn make_port_reusable(socket: &ForkSafeFd) {
     // If this fails, the port is only unavailable for a minute.
     let _ = set_socket_reuseaddr(socket, true);
 }
 
 /// A listening socket, and its address with the port that the system chose.
-pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAddr)> {
+pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(ForkSafeFd, SocketAddr)> {
     let socket = socket_for(addr)?;
     // Connections of an earlier listener that are still closing must not block the port.
     let _ = set_socket_reuseaddr(&socket, true);
@@ -104,7 +105,7 @@ pub(crate) fn listen_at(addr: SocketAddr, backlog: u32) -> Result<(Fd, SocketAdd
 }
 
 /// The actual address of a socket that was bound to this one.
-fn bound_addr(socket: &Fd, addr: SocketAddr) -> SocketAddr {
+fn bound_addr(socket: &ForkSafeFd, addr: SocketAddr) -> SocketAddr {
     getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok()).unwrap_or(addr)
 }
 
@@ -115,7 +116,7 @@ const TRIES: usize = 16;
 ///
 /// The system reuses a port that it chose itself as soon as a connection attempt from it fails or its listener ends.
 /// So such a port is bound again by its number.
-pub(crate) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
+pub(crate) fn bind_at(addr: SocketAddr) -> Result<(ForkSafeFd, SocketAddr)> {
     if addr.port() != 0 {
         return bind_exactly(addr).map(|socket| (socket, addr)).map_err(|errno| bind_error(addr, errno));
     }
@@ -133,7 +134,7 @@ pub(crate) fn bind_at(addr: SocketAddr) -> Result<(Fd, SocketAddr)> {
     Err(bind_error(addr, last))
 }
 
-fn bind_exactly(addr: SocketAddr) -> Result<Fd, Errno> {
+fn bind_exactly(addr: SocketAddr) -> Result<ForkSafeFd, Errno> {
     let socket = socket_for(addr).map_err(|_| Errno::MFILE)?;
     match bind(&socket, &addr) {
         Ok(()) => return Ok(socket),
@@ -163,7 +164,7 @@ pub(crate) fn check_local_addr(ip: IpAddr) -> Result<()> {
 }
 
 /// Whether the peer has closed the connection, as far as known, and all its data has been read.
-pub(crate) fn has_closed(socket: &Fd) -> bool {
+pub(crate) fn has_closed(socket: &ForkSafeFd) -> bool {
     match recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((_, n)) => n == 0,
         Err(errno) => !matches!(errno, Errno::AGAIN | Errno::INTR),
@@ -173,7 +174,7 @@ pub(crate) fn has_closed(socket: &Fd) -> bool {
 /// Detects a socket that is connected to itself, which happens if TCP chooses the destination port, on which nobody
 /// listens, as the local port. The connection is then dissolved so that the port is free immediately: a normal close
 /// would block it for a minute for listeners.
-pub(crate) fn dissolve_self_connection(socket: &Fd) -> bool {
+pub(crate) fn dissolve_self_connection(socket: &ForkSafeFd) -> bool {
     let is_itself =
         matches!((getsockname(socket), getpeername(socket)), (Ok(near), Ok(Some(far))) if near == far);
     if is_itself {
@@ -184,7 +185,11 @@ pub(crate) fn dissolve_self_connection(socket: &Fd) -> bool {
 }
 
 /// Starts to connect from `bound`, or else from the device's address if it has one.
-pub(crate) fn connect_to(addr: SocketAddr, bound: Option<Fd>, config: &IwarpConfig) -> Result<Fd, CmFailure> {
+pub(crate) fn connect_to(
+    addr: SocketAddr,
+    bound: Option<ForkSafeFd>,
+    config: &IwarpConfig,
+) -> Result<ForkSafeFd, CmFailure> {
     let unreachable = |errno: Errno| connect_failure(addr, errno);
     let is_bound = bound.is_some();
     let socket = bound.map_or_else(|| new_socket(addr.ip()), Ok).map_err(unreachable)?;
@@ -221,7 +226,7 @@ pub(crate) fn connect_failure(addr: SocketAddr, errno: Errno) -> CmFailure {
 }
 
 /// Sends as much as the socket accepts; a frame always fits.
-pub(crate) fn send_now(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
+pub(crate) fn send_now(socket: &ForkSafeFd, bytes: &[u8]) -> Result<usize, Errno> {
     if bytes.is_empty() {
         return Ok(0);
     }
@@ -229,7 +234,7 @@ pub(crate) fn send_now(socket: &Fd, bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Receives available bytes; `None` if there are none, 0 at the end of the stream.
-pub(crate) fn recv_available(socket: &Fd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
+pub(crate) fn recv_available(socket: &ForkSafeFd, bytes: &mut [u8]) -> Result<Option<usize>, Errno> {
     match rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT) {
         Ok((_, n)) => Ok(Some(n)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use crate::wake::reactor::{LINGERING, Reactor};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// How long a closed connection waits for the peer to close its side.
@@ -22,7 +22,7 @@ const LINGERING_MAX: usize = 256;
 
 struct LingeringConn {
     id: u64,
-    socket: Fd,
+    socket: ForkSafeFd,
     /// The bytes still to send.
     rest: Vec<u8>,
     until: Time,
@@ -34,7 +34,7 @@ pub(crate) struct Lingering(Mutex<VecDeque<LingeringConn>>);
 
 impl Lingering {
     /// Closes a connection such that the peer receives `rest`.
-    pub(crate) fn add(&self, reactor: &Reactor, socket: Fd, rest: Vec<u8>, now: Time) {
+    pub(crate) fn add(&self, reactor: &Reactor, socket: ForkSafeFd, rest: Vec<u8>, now: Time) {
         let id = reactor.new_id();
         let mut conn = LingeringConn { id, socket, rest, until: now + LINGER };
         if conn.drain() {

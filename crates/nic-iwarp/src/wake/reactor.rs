@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use verbs::{Error, Result};
 
 use nic_util::sync::unpoisoned;
-use nic_util::thread::Ear;
+use nic_util::thread::EpollSet;
 
 /// The token of an epoll event: a kind, and a number of that kind.
 const KIND_SHIFT: u32 = 56;
@@ -32,7 +32,7 @@ pub(crate) struct SocketEvent {
 
 /// The event sources of the NIC thread.
 pub(crate) struct Reactor {
-    pub(crate) ear: Ear,
+    pub(crate) epoll_set: EpollSet,
     timers: Mutex<Vec<(Time, u32)>>,
     /// Connections that a poller has taken over and that the thread should watch.
     taken_over: Mutex<Vec<u32>>,
@@ -40,39 +40,41 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { ear: Ear::new()?, timers: Mutex::default(), taken_over: Mutex::default() })
+        Ok(Self { epoll_set: EpollSet::new()?, timers: Mutex::default(), taken_over: Mutex::default() })
     }
 
     /// Makes the thread run a round.
     pub(crate) fn wake(&self) {
-        self.ear.wake();
+        self.epoll_set.wake();
     }
 
     /// A number for a listener, a connection attempt or a lingering connection.
     pub(crate) fn new_id(&self) -> u64 {
-        self.ear.new_id()
+        self.epoll_set.new_id()
     }
 
     /// Adds a socket to epoll; `token` identifies it.
     pub(crate) fn watch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> Result<()> {
-        self.ear.watch(fd, token, flags).map_err(|e| Error::system("cannot watch a connection's socket", e))
+        self.epoll_set
+            .watch(fd, token, flags)
+            .map_err(|e| Error::system("cannot watch a connection's socket", e))
     }
 
     pub(crate) fn rewatch(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) {
         // This fails only for a socket that is not watched because it is being closed.
-        let _ = self.ear.rewatch(fd, token, flags);
+        let _ = self.epoll_set.rewatch(fd, token, flags);
     }
 
     pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>) {
-        self.ear.unwatch(fd);
+        self.epoll_set.unwatch(fd);
     }
 
     /// Arms a connection's socket: epoll reports it to the thread once.
     pub(crate) fn arm(&self, fd: BorrowedFd<'_>, num: u32, flags: EventFlags) {
         let token = STREAM | u64::from(num);
-        if self.ear.rewatch(fd, token, flags) == Err(Errno::NOENT) {
+        if self.epoll_set.rewatch(fd, token, flags) == Err(Errno::NOENT) {
             // The socket was disarmed. If there is no memory to add it again, only pollers drive the connection.
-            let _ = self.ear.watch(fd, token, flags);
+            let _ = self.epoll_set.watch(fd, token, flags);
         }
     }
 

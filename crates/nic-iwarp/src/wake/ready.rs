@@ -24,7 +24,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::Spin;
 
 /// Maximum number of connections that are polled one by one.
@@ -55,7 +55,7 @@ pub(crate) enum Driver {
 
 /// The pollers' epoll set, used if there are many connections.
 pub(crate) struct ReadySet {
-    epoll: Fd,
+    epoll: ForkSafeFd,
     /// Number of polls. The count is approximate: only whether it changes matters.
     polls: AtomicU32,
     /// Polls since epoll was asked, including received bytes counted as polls; approximate.

@@ -13,13 +13,13 @@ use crate::raw::{
     FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, flawed, frame, join, read_to_end,
     reset, send_all,
 };
-use crate::support::end::{End, at, deadline};
+use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// A listener under attack, and a connection on the same device that must keep working.
 pub(crate) struct Victim {
     pub(crate) device: Device,
-    pub(crate) hub: End,
+    pub(crate) hub: Endpoint,
     pub(crate) listener: Listener,
     pub(crate) healthy: Healthy,
     descriptors: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Victim {
 impl Victim {
     pub(crate) fn new(backlog: u32) -> Self {
         let device = device();
-        let hub = End::on(&device, 4096);
+        let hub = Endpoint::on(&device, 4096);
         let listener = hub.cm.listen(at(0), backlog).expect("a listener");
         let healthy = Healthy::start(&device);
         healthy.check();
@@ -50,9 +50,9 @@ impl Victim {
 
     /// A raw client whose request is accepted with a new endpoint.
     #[track_caller]
-    pub(crate) fn accepted(&self, param: &ConnParam) -> (TcpStream, End) {
+    pub(crate) fn accepted(&self, param: &ConnParam) -> (TcpStream, Endpoint) {
         let stream = connect_with_request(self.addr());
-        let end = End::on(&self.device, 4096);
+        let end = Endpoint::on(&self.device, 4096);
         end.cm.accept(self.request(), &end.qp, param).expect("accepted");
         (stream, end)
     }
@@ -63,11 +63,11 @@ impl Victim {
         assert!(self.hub.cm.poll_event().is_none(), "the attacks caused an event");
         self.healthy.check();
         until("return of all descriptors", || (traces::descriptors() <= self.descriptors).then_some(()));
-        let (mut near, mut far) = (End::on(&device(), 4096), End::on(&self.device, 4096));
+        let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&self.device, 4096));
         join(&mut near, &mut far);
-        let proper = End::on(&self.device, 4096);
+        let proper = Endpoint::on(&self.device, 4096);
         proper.cm.connect(&proper.qp, self.addr(), &proper.param()).expect("asked");
-        let end = End::on(&self.device, 4096);
+        let end = Endpoint::on(&self.device, 4096);
         end.cm.accept(self.request(), &end.qp, &end.param()).expect("accepted");
         let event = proper.cm.get_event(deadline()).expect("an event");
         assert!(matches!(event, CmEvent::Established { .. }), "{event:?}");
@@ -128,7 +128,7 @@ fn slow_clients_time_out() {
         }
         began.elapsed()
     });
-    let (mut near, mut far) = (End::on(&device(), 64), End::on(&victim.device, 64));
+    let (mut near, mut far) = (Endpoint::on(&device(), 64), Endpoint::on(&victim.device, 64));
     join(&mut near, &mut far);
     assert!(began.elapsed() < Duration::from_secs(4), "a correct client had to wait");
     for client in &mut silent {
@@ -188,7 +188,7 @@ pub(crate) fn after_reply(bytes: &[u8]) -> &[u8] {
 }
 
 /// The bytes to send to an endpoint.
-type Attack = Box<dyn Fn(&End) -> Vec<u8>>;
+type Attack = Box<dyn Fn(&Endpoint) -> Vec<u8>>;
 
 /// Whether the bytes contain a Terminate.
 fn has_terminate(bytes: &[u8]) -> bool {
@@ -301,7 +301,7 @@ fn incompatible_clients_are_rejected() {
     let only_read = Enhanced { peer_to_peer: true, rtr: RtrSet::READ, ird: 16, ord: 0 };
     let mut client = connect_raw(victim.addr());
     send_all(&mut client, &Frame { enhanced: Some(only_read), ..frame(FrameKind::Request) }.emit());
-    let end = End::on(&victim.device, 64);
+    let end = Endpoint::on(&victim.device, 64);
     let refused = end.cm.accept(victim.request(), &end.qp, &ConnParam::default());
     assert!(refused.as_ref().is_err_and(|e| e.to_string().contains("ready-to-receive")), "{refused:?}");
     let (answer, over) = read_to_end(&mut client, PATIENCE);
@@ -309,7 +309,7 @@ fn incompatible_clients_are_rejected() {
     assert_eq!(end.qp.state(), QpState::Init);
     drop((client, end));
     let old = IwarpConfig { mpa: Mpa::V1, ..IwarpConfig::default() };
-    let hub = End::on(&open(&host::real::host(), &old).expect("a device"), 64);
+    let hub = Endpoint::on(&open(&host::real::host(), &old).expect("a device"), 64);
     let listener = hub.cm.listen(at(0), 4).expect("a listener");
     let (answer, over) = read_to_end(&mut connect_with_request(listener.addr()), PATIENCE);
     assert!(over && answer[17] == 1 && answer[FLAGS_AT] & REJECT != 0, "{answer:?}");

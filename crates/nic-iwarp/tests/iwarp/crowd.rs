@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use verbs::{CmEvent, Cq, MemoryKind, SendOp};
 
 use crate::raw::{device, join};
-use crate::support::end::{End, deadline};
+use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::one_at_a_time;
 
 /// More connections than pollers drive one by one.
@@ -19,14 +19,14 @@ const POLLS: u32 = 64;
 const COLD: u32 = 1000;
 
 /// Connections between endpoints on separate devices and endpoints that share a device and its queues.
-fn crowd(len: usize) -> (Vec<End>, Vec<End>, [Cq; 2]) {
+fn crowd(len: usize) -> (Vec<Endpoint>, Vec<Endpoint>, [Cq; 2]) {
     let shared = device();
     let pd = shared.alloc_pd().expect("a domain");
     let queues = [(); 2].map(|()| shared.create_cq(8192).expect("a completion queue"));
     let pairs = (0..CROWD).map(|_| {
         let [send_cq, recv_cq] = queues.clone();
         let (mut near, mut far) =
-            (End::on(&device(), len), End::with(&shared, pd.clone(), send_cq, recv_cq, len));
+            (Endpoint::on(&device(), len), Endpoint::with(&shared, pd.clone(), send_cq, recv_cq, len));
         join(&mut near, &mut far);
         (near, far)
     });

@@ -8,7 +8,7 @@ use crate::limits::{device_threads_ns, device_threads_share};
 use crate::mixer::{KINDS, Mixer};
 use crate::raw::{device, join};
 use crate::support::child::Child;
-use crate::support::end::{End, deadline};
+use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::one_at_a_time;
 
 /// Goal: whichever thread drives a connection, nothing is lost, duplicated or wrong, and nothing waits for a poll
@@ -23,15 +23,15 @@ fn pollers_and_thread_take_turns_under_load() {
         let listener = mixer.end().listen();
         let mut child = Child::start("mixer");
         let (seed, peer_seed) = (round * 2 + 1, round * 2 + 2);
-        child.tell(format!("{} {peer_seed} {seed} 2500 {round}", listener.addr().port()));
+        child.send_line(format!("{} {peer_seed} {seed} 2500 {round}", listener.addr().port()));
         mixer.end().accept();
         let count = mixer.run(seed, peer_seed, Duration::from_millis(2500));
-        let said = child.heard();
+        let said = child.recv_line();
         assert_eq!(said, format!("{} {}", count.received, count.sent), "what one sent the other received");
         println!("{count:?}");
         let all = [count.written, count.read, count.added, count.sent];
         assert!(all.iter().all(|&n| n > 20), "{count:?}");
-        child.tell("end");
+        child.send_line("end");
         child.end();
     }
 }
@@ -42,7 +42,7 @@ fn pollers_and_thread_take_turns_under_load() {
 #[test]
 fn one_sided_operations_complete_without_target_program() {
     let _gate = one_at_a_time();
-    let (mut near, mut far) = (End::on(&device(), 64 << 10), End::on(&device(), 64 << 10));
+    let (mut near, mut far) = (Endpoint::on(&device(), 64 << 10), Endpoint::on(&device(), 64 << 10));
     join(&mut near, &mut far);
     let mut longest = Duration::ZERO;
     for round in 0..20_u64 {
@@ -78,7 +78,7 @@ fn one_sided_operations_complete_without_target_program() {
 fn data_before_destroy_is_received() {
     let _gate = one_at_a_time();
     for round in 0..10 {
-        let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));
+        let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&device(), 4096));
         join(&mut near, &mut far);
         far.post_recv(round, MemoryKind::Host, 0, 64);
         let spins = Instant::now();
@@ -102,7 +102,7 @@ fn sleepers_on_a_descriptor_are_woken() {
     let queue = device.create_cq(64).expect("a completion queue");
     let reporting = device.create_cq_with(64, &channel).expect("a completion queue");
     let (mut far, mut near) =
-        (End::with(&device, pd, queue, reporting, 4096), End::on(&self::device(), 4096));
+        (Endpoint::with(&device, pd, queue, reporting, 4096), Endpoint::on(&self::device(), 4096));
     join(&mut near, &mut far);
     let sleep = |ms: i64| {
         let fd = channel.fd().expect("a descriptor");
@@ -139,7 +139,7 @@ fn sleepers_on_a_descriptor_are_woken() {
 #[test]
 fn thread_of_idle_device_sleeps() {
     let _gate = one_at_a_time();
-    let (mut near, mut far) = (End::on(&device(), 4096), End::on(&device(), 4096));
+    let (mut near, mut far) = (Endpoint::on(&device(), 4096), Endpoint::on(&device(), 4096));
     let idle = |what: &str| {
         // Wait until the thread has stopped to watch the connection.
         std::thread::sleep(Duration::from_millis(100));

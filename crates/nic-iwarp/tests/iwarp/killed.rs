@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use verbs::{MemoryKind, QpState, SendOp, WcStatus};
 
 use crate::raw::{Healthy, device};
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, within};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{Endpoint, within};
 use crate::support::{Rng, one_at_a_time, traces, until};
 
 const LEN: usize = 256 << 10;
@@ -15,11 +15,11 @@ const RECEIVES: u64 = 24;
 
 /// Child: performs all kinds of operations on its peer until it is killed.
 pub(crate) fn restless_role() {
-    let port = hear().expect("a port").parse().expect("a number");
-    let mut end = End::on(&device(), LEN);
+    let port = recv_line().expect("a port").parse().expect("a number");
+    let mut end = Endpoint::on(&device(), LEN);
     (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
     end.connect(port);
-    say("connected");
+    send_line("connected");
     for id in 0.. {
         let op = [SendOp::Write(end.peer.host), SendOp::Read(end.peer.nic), SendOp::Send][id as usize % 3];
         end.post(id, op, MemoryKind::Nic, 0, if id % 3 == 2 { 64 } else { LEN as u32 });
@@ -31,7 +31,7 @@ pub(crate) fn restless_role() {
 }
 
 /// The kinds of requests that are open when the child dies.
-fn post_all(end: &End, rng: &mut Rng) {
+fn post_all(end: &Endpoint, rng: &mut Rng) {
     for id in 0..SENDS {
         let op = match rng.below(4) {
             0 => SendOp::Send,
@@ -55,13 +55,13 @@ fn peers_are_killed_in_the_middle_of_traffic() {
     let mut rng = Rng::new(41);
     let mut longest = Duration::ZERO;
     for round in 0..25 {
-        let mut end = End::on(&device, LEN);
+        let mut end = Endpoint::on(&device, LEN);
         (0..RECEIVES).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, LEN as u32));
         let listener = end.listen();
         let mut child = Child::start("restless");
-        child.tell(listener.addr().port());
+        child.send_line(listener.addr().port());
         end.accept();
-        assert_eq!(child.heard(), "connected");
+        assert_eq!(child.recv_line(), "connected");
         std::thread::sleep(Duration::from_micros(rng.below(4000)));
         post_all(&end, &mut rng);
         std::thread::sleep(Duration::from_micros(rng.below(3000)));

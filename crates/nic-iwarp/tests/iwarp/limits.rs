@@ -12,8 +12,8 @@ use crate::clients::{Victim, read, untagged, write};
 use crate::raw::{
     FLAGS_AT, Healthy, REJECT, connect_raw, connect_with_request, device, frame, read_to_end, send_all,
 };
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, at, deadline};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, one_at_a_time, traces, until};
 
 /// Limits on half-open connections, for one listener and for a device.
@@ -43,7 +43,7 @@ fn too_many_half_open() -> bool {
         return false;
     }
     assert_eq!(found, "x".repeat(40) + &".".repeat(OF_LISTENER), "the oldest are closed");
-    let hubs: Vec<End> = (0..4).map(|_| End::on(&victim.device, 64)).collect();
+    let hubs: Vec<Endpoint> = (0..4).map(|_| Endpoint::on(&victim.device, 64)).collect();
     let listeners: Vec<_> = hubs.iter().map(|hub| hub.cm.listen(at(0), 8).expect("a listener")).collect();
     let mut more: Vec<TcpStream> = Vec::new();
     for listener in &listeners {
@@ -210,24 +210,24 @@ pub(crate) fn device_threads_share(process: u32) -> f64 {
 
 /// Child: a device that listens while there are no free descriptors; later there are some.
 pub(crate) fn shortage_role() {
-    let hub = End::on(&device(), 64);
+    let hub = Endpoint::on(&device(), 64);
     let listener = hub.cm.listen(at(0), 8).expect("a listener");
-    let end = End::on(&hub.device, 64);
+    let end = Endpoint::on(&hub.device, 64);
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(traces::descriptors() as u64 + 8), ..limit })
         .expect("a lower limit");
     let null = || std::fs::File::open("/dev/null");
     let hoard: Vec<_> = std::iter::from_fn(|| null().ok()).collect();
-    say(listener.addr().port());
-    hear().expect("they have connected");
+    send_line(listener.addr().port());
+    recv_line().expect("they have connected");
     let failed = end.cm.connect(&end.qp, listener.addr(), &ConnParam::default());
     failed.expect("the answer comes as an event");
     let event = end.cm.get_event(deadline()).expect("an event");
-    say(format!("{event:?}"));
+    send_line(format!("{event:?}"));
     drop(hoard);
     assert!(matches!(hub.cm.get_event(deadline()), Ok(CmEvent::ConnectRequest(_))));
-    say("served");
-    hear();
+    send_line("served");
+    recv_line();
 }
 
 /// Goal: with no free descriptors a device does not spin, reports the error where it can, and later serves the
@@ -236,16 +236,16 @@ pub(crate) fn shortage_role() {
 fn listener_resumes_after_descriptor_shortage() {
     let _gate = one_at_a_time();
     let mut child = Child::start("shortage");
-    let port: u16 = child.heard().parse().expect("a port");
+    let port: u16 = child.recv_line().parse().expect("a port");
     let clients: Vec<TcpStream> = (0..3).map(|_| connect_with_request(at(port))).collect();
     let share = device_threads_share(child.pid().as_raw_pid() as u32);
     println!("listening without descriptors takes {:.1} % of a processor", share * 100.0);
     assert!(share < 0.7, "{share}");
-    let event = child.ask("go on");
+    let event = child.request("go on");
     assert!(event.contains("ConnectFailed") && event.contains("ulimit -n"), "{event}");
-    assert_eq!(child.heard(), "served");
+    assert_eq!(child.recv_line(), "served");
     drop(clients);
-    child.tell("end");
+    child.send_line("end");
     child.end();
 }
 
@@ -255,7 +255,7 @@ fn listener_resumes_after_descriptor_shortage() {
 fn rejected_clients_do_not_disturb_connections() {
     let _gate = one_at_a_time();
     let device = device();
-    let hub = End::on(&device, 64);
+    let hub = Endpoint::on(&device, 64);
     let listener = hub.cm.listen(at(0), 16).expect("a listener");
     let healthy = Healthy::start(&device);
     let before = traces::descriptors();

@@ -3,13 +3,13 @@
 use verbs::{Data, MemoryKind, SendFlags, SendOp, SendWr};
 
 use crate::raw::{device, join};
-use crate::support::end::End;
+use crate::support::endpoint::Endpoint;
 use crate::support::one_at_a_time;
 
 /// Short enough that TCP accepts it all while the peer receives nothing.
 const LEN: u32 = 4000;
 
-fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
+fn post(end: &Endpoint, wr_id: u64, op: SendOp, flags: SendFlags) {
     let sge = [end.host.sge(0, LEN)];
     end.qp.post_send(&SendWr { wr_id, op, data: Data::Sges(&sge), flags }).expect("posted");
 }
@@ -20,7 +20,7 @@ fn post(end: &End, wr_id: u64, op: SendOp, flags: SendFlags) {
 #[test]
 fn local_request_completes_without_response() {
     let _gate = one_at_a_time();
-    let (mut near, mut far) = (End::on(&device(), LEN as usize), End::on(&device(), LEN as usize));
+    let (mut near, mut far) = (Endpoint::on(&device(), LEN as usize), Endpoint::on(&device(), LEN as usize));
     join(&mut near, &mut far);
     let told = SendFlags::SIGNALED;
     for (wr_id, op, flags) in [

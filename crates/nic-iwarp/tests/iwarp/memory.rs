@@ -3,8 +3,8 @@
 use verbs::{CmEvent, ConnParam, Device, Qp, QpInit};
 
 use crate::raw::device;
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{at, deadline};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{at, deadline};
 use crate::support::{one_at_a_time, traces};
 
 /// Number of connections.
@@ -45,8 +45,8 @@ pub(crate) fn role() {
     }
     let after = look();
     let bytes = ((after.0 - before.0) << 10) / (2 * COUNT);
-    say(format!("{bytes} {} {} {alone}", after.1 - before.1, after.2 - before.2));
-    hear();
+    send_line(format!("{bytes} {} {} {alone}", after.1 - before.1, after.2 - before.2));
+    recv_line();
     drop((near, far));
 }
 
@@ -57,11 +57,11 @@ pub(crate) fn role() {
 fn idle_connection_uses_little_memory() {
     let _gate = one_at_a_time();
     let mut child = Child::start("memory");
-    let said = child.heard();
+    let said = child.recv_line();
     let words: Vec<usize> = said.split(' ').map(|word| word.parse().expect("a number")).collect();
     println!("an idle connection takes {} B at each end, {} B of it for the queue pair", words[0], words[3]);
     assert!(words[0] <= 32 << 10, "{} B", words[0]);
     assert_eq!((words[1], words[2]), (2 * COUNT, 0), "descriptors and threads");
-    child.tell("end");
+    child.send_line("end");
     child.end();
 }

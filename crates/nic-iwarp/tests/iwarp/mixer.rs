@@ -12,8 +12,8 @@ use verbs::{CompChannel, MemoryKind, RemoteAddr, SendOp, Wc, WcOpcode};
 
 use nic_iwarp::{Completion, FpduSize, IwarpConfig, Mpa, open};
 
-use crate::support::child::{hear, say};
-use crate::support::end::End;
+use crate::support::child::{recv_line, send_line};
+use crate::support::endpoint::Endpoint;
 use crate::support::{PATIENCE, Rng};
 
 /// Bytes of a region: windows at the front, then the counter, then space for receives.
@@ -67,7 +67,7 @@ enum Job {
 
 /// One side.
 pub(crate) struct Mixer {
-    end: End,
+    end: Endpoint,
     channel: CompChannel,
     rng: Rng,
     /// The content of each of its slots at the peer.
@@ -93,7 +93,7 @@ impl Mixer {
         let pd = device.alloc_pd().expect("a domain");
         let send = device.create_cq(1024).expect("a completion queue");
         let receive = device.create_cq_with(1024, &channel).expect("a completion queue");
-        let end = End::with(&device, pd, send, receive, LEN);
+        let end = Endpoint::with(&device, pd, send, receive, LEN);
         let slots = std::array::from_fn(|_| vec![0; SLOT]);
         Self {
             end,
@@ -109,7 +109,7 @@ impl Mixer {
     }
 
     /// The endpoint, to be connected.
-    pub(crate) fn end(&mut self) -> &mut End {
+    pub(crate) fn end(&mut self) -> &mut Endpoint {
         &mut self.end
     }
 
@@ -284,12 +284,12 @@ impl Mixer {
 /// Child: the other side, on a device of its own. Reads the line `PORT SEED PEER_SEED MILLISECONDS KIND`; prints its
 /// statistics.
 pub(crate) fn role() {
-    let line = hear().expect("a line");
+    let line = recv_line().expect("a line");
     let words: Vec<u64> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
     let mut mixer = Mixer::new(words[4]);
     mixer.end().connect(words[0] as u16);
     let count = mixer.run(words[1], words[2], Duration::from_millis(words[3]));
-    say(format!("{} {}", count.sent, count.received));
+    send_line(format!("{} {}", count.sent, count.received));
     // The queue pair lives until the other side has seen everything.
-    hear();
+    recv_line();
 }

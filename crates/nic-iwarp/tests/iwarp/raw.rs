@@ -11,7 +11,7 @@ use iwarp::mpa::{Enhanced, Frame, FrameKind, RtrSet};
 use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, Device, MemoryKind, SendOp};
 
-use crate::support::end::{End, deadline};
+use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::{PATIENCE, Rng};
 
 /// A device with the default configuration.
@@ -123,12 +123,12 @@ pub(crate) struct Healthy {
 
 /// Connects two endpoints.
 #[track_caller]
-pub(crate) fn join(near: &mut End, far: &mut End) {
+pub(crate) fn join(near: &mut Endpoint, far: &mut Endpoint) {
     let listener = far.listen();
     near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("connecting");
     far.accept();
     match near.cm.get_event(deadline()) {
-        Ok(CmEvent::Established { private_data, .. }) => near.learn(&private_data),
+        Ok(CmEvent::Established { private_data, .. }) => near.set_peer_regions(&private_data),
         other => panic!("expected Established, got {other:?}"),
     }
 }
@@ -137,7 +137,7 @@ impl Healthy {
     /// Starts traffic between this device and another one of this process.
     #[track_caller]
     pub(crate) fn start(device: &Device) -> Self {
-        let (mut far, mut near) = (End::on(device, 4096), End::on(&self::device(), 4096));
+        let (mut far, mut near) = (Endpoint::on(device, 4096), Endpoint::on(&self::device(), 4096));
         join(&mut near, &mut far);
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (its_stop, its_rounds) = (stop.clone(), rounds.clone());

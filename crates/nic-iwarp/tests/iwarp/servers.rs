@@ -12,7 +12,7 @@ use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, CmFailure, ConnParam, Error, QpState, WcStatus};
 
 use crate::raw::{Healthy, device, flawed, frame, reset};
-use crate::support::end::{End, at, deadline};
+use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// The time-out of connecting, and how late its event may be on a busy machine.
@@ -77,7 +77,7 @@ fn answers(bytes: Vec<u8>) -> ServerBehaviour {
 }
 
 /// The event that connecting caused, and how long that took.
-fn outcome(end: &End, addr: SocketAddr) -> (CmEvent, Duration) {
+fn outcome(end: &Endpoint, addr: SocketAddr) -> (CmEvent, Duration) {
     let began = Instant::now();
     let param = ConnParam { timeout: Span::from_ms(TIMEOUT.as_millis() as u64), ..end.param() };
     end.cm.connect(&end.qp, addr, &param).expect("the answer comes as an event");
@@ -86,7 +86,7 @@ fn outcome(end: &End, addr: SocketAddr) -> (CmEvent, Duration) {
 }
 
 #[track_caller]
-fn fails(end: &End, addr: SocketAddr, what: &str) -> CmFailure {
+fn fails(end: &Endpoint, addr: SocketAddr, what: &str) -> CmFailure {
     let (event, took) = outcome(end, addr);
     let CmEvent::ConnectFailed { qp_num, why } = event else { panic!("{what}: {event:?}") };
     assert_eq!((qp_num, end.qp.state()), (end.qp.num(), QpState::Init), "{what}");
@@ -172,7 +172,7 @@ fn connecting_to_any_server_gives_one_event() {
     let _gate = one_at_a_time();
     let device = device();
     let healthy = Healthy::start(&device);
-    let mut end = End::on(&device, 4096);
+    let mut end = Endpoint::on(&device, 4096);
     let before = traces::descriptors();
     for Case(what, behaviour, expected) in server_behaviours() {
         let server = Server::start(behaviour);
@@ -189,7 +189,7 @@ fn connecting_to_any_server_gives_one_event() {
     }
     assert!(end.cm.poll_event().is_none(), "one event each");
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
-    let mut proper = End::on(&device, 4096);
+    let mut proper = Endpoint::on(&device, 4096);
     crate::raw::join(&mut end, &mut proper);
     healthy.end();
 }
@@ -199,7 +199,7 @@ fn connecting_to_any_server_gives_one_event() {
 #[test]
 fn rejection_and_revision_1_servers_are_reported() {
     let _gate = one_at_a_time();
-    let end = End::on(&device(), 4096);
+    let end = Endpoint::on(&device(), 4096);
     let nothing = Some(Enhanced { peer_to_peer: false, rtr: RtrSet::empty(), ird: 0, ord: 0 });
     let no = Frame {
         reject: true,
@@ -231,7 +231,7 @@ fn rejection_and_revision_1_servers_are_reported() {
 fn broken_handshake_causes_no_retry_in_revision_1() {
     let _gate = one_at_a_time();
     for resets in [false, true] {
-        let end = End::on(&device(), 4096);
+        let end = Endpoint::on(&device(), 4096);
         let again = Arc::new(AtomicBool::new(false));
         let seen = again.clone();
         let server = Server::start(Arc::new(move |mut stream: TcpStream| {
@@ -273,7 +273,7 @@ fn servers_that_break_protocol_end_only_their_connection() {
                 reset(stream);
             }
         }));
-        let end = End::on(&device, 4096);
+        let end = Endpoint::on(&device, 4096);
         end.post_recv(7, verbs::MemoryKind::Host, 0, 64);
         let (event, _) = outcome(&end, server.addr);
         assert!(matches!(event, CmEvent::Established { .. }), "{what}: {event:?}");
@@ -299,7 +299,7 @@ fn unusable_addresses_are_reported() {
     let said = |result: Result<verbs::Device, Error>| result.expect_err("an unusable address").to_string();
     let absent = said(open(&host::real::host(), &side("203.0.113.1")));
     assert!(absent.contains("203.0.113.1") && absent.contains("this host has no such address"), "{absent}");
-    let end = End::on(&device(), 4096);
+    let end = Endpoint::on(&device(), 4096);
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
     let refused = fails(&end, taken, "nobody");
     assert_eq!(refused, CmFailure::Refused(taken));
@@ -311,7 +311,7 @@ fn unusable_addresses_are_reported() {
         let error = end.cm.listen(addr, 1).expect_err(hint);
         assert!(matches!(error, Error::Address { .. }) && error.to_string().contains(hint), "{error}");
     }
-    let bound = End::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
+    let bound = Endpoint::on(&open(&host::real::host(), &side("127.0.0.2")).expect("a side"), 64);
     let elsewhere = bound.cm.listen(at(0), 1).expect_err("another address").to_string();
     assert!(elsewhere.contains("127.0.0.2"), "{elsewhere}");
     let v6 = bound.cm.connect(&bound.qp, "[::1]:1".parse().expect("one"), &ConnParam::default());

@@ -7,7 +7,7 @@ use host::Span;
 use nic_iwarp::{IwarpConfig, open};
 use verbs::{CmEvent, CmFailure, ConnParam, Device, MemoryKind, QpState, SendOp, WcStatus};
 
-use crate::support::end::{End, deadline, within};
+use crate::support::endpoint::{Endpoint, deadline, within};
 use crate::support::netns::{Space, Spaces};
 use crate::support::one_at_a_time;
 
@@ -21,13 +21,13 @@ fn device(space: &Space) -> Device {
     space.within(|| open(&host::real::host(), &config).expect("a device"))
 }
 
-fn ends(spaces: &Spaces, len: usize) -> (End, End) {
-    let (mut near, mut far) = (End::on(&device(&spaces.a), len), End::on(&device(&spaces.b), len));
+fn ends(spaces: &Spaces, len: usize) -> (Endpoint, Endpoint) {
+    let (mut near, mut far) = (Endpoint::on(&device(&spaces.a), len), Endpoint::on(&device(&spaces.b), len));
     let listener = far.cm.listen(SocketAddr::new(spaces.b.ip, 0), 4).expect("a listener");
     near.cm.connect(&near.qp, listener.addr(), &near.param()).expect("asked");
     far.accept();
     match near.cm.get_event(deadline()) {
-        Ok(CmEvent::Established { private_data, .. }) => near.learn(&private_data),
+        Ok(CmEvent::Established { private_data, .. }) => near.set_peer_regions(&private_data),
         other => panic!("{other:?}"),
     }
     (near, far)
@@ -88,7 +88,7 @@ fn slow_program_is_not_taken_for_vanished() {
 fn unreachable_hosts_are_reported() {
     let _gate = one_at_a_time();
     let Some(spaces) = Spaces::try_new(1500) else { return };
-    let end = End::on(&device(&spaces.a), 64);
+    let end = Endpoint::on(&device(&spaces.a), 64);
     let connect = |addr: &str, ms: u64| {
         let (addr, timeout): (SocketAddr, _) = (addr.parse().expect("an address"), Span::from_ms(ms));
         let began = Instant::now();

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use host::{Bell, Host, Rate};
-use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, own};
+use host::{EventCount, Host, Rate};
+use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, PdOps, downcast};
 use verbs::{AsyncEvent, AtomicCap, Buf, DeviceAttr, DmAccess, Error, Result, WriteOrder};
 
 use super::domain::DomainObject;
@@ -51,7 +51,7 @@ pub(crate) fn attr_of(config: &Config, node: usize) -> DeviceAttr {
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: if p.nic_memory.size_mib > 0.0 { DmAccess::Coherent } else { DmAccess::None },
-        write_ring: false,
+        write_notify: false,
         maps_peers: false,
         link_rate: Some(Rate(p.link.rate_mbps * 1e6)),
         ports: rails.len() as u8,
@@ -79,20 +79,26 @@ impl DeviceOps for DeviceObject {
     }
 
     fn create_cq(&self, cqe: u32, channel: Option<&Arc<dyn CompChannelOps>>) -> Result<Arc<dyn CqOps>> {
-        let channel = channel.map(|channel| own(channel.clone(), "the completion channel"));
+        let channel = channel.map(|channel| downcast(channel.clone(), "the completion channel"));
         let channel: Option<Arc<ChannelObject>> = channel.transpose()?;
         let key = self.0.net.lock().create_cq(self.0.context, cqe, channel.as_ref().map(|c| c.key))?;
-        Ok(Arc::new(CqObject { opened: self.0.clone(), key, cqe, bell: Bell::new(), _channel: channel }))
+        Ok(Arc::new(CqObject {
+            opened: self.0.clone(),
+            key,
+            cqe,
+            wakeup: EventCount::new(),
+            _channel: channel,
+        }))
     }
 
     fn create_cm(&self) -> Result<Arc<dyn CmOps>> {
         let key = self.0.net.lock().create_cm(self.0.card);
-        Ok(Arc::new(CmObject { opened: self.0.clone(), key, bell: Bell::new() }))
+        Ok(Arc::new(CmObject { opened: self.0.clone(), key, wakeup: EventCount::new() }))
     }
 
     fn create_comp_channel(&self) -> Result<Arc<dyn CompChannelOps>> {
         let key = self.0.net.lock().create_channel();
-        Ok(Arc::new(ChannelObject { opened: self.0.clone(), key, bell: Bell::new() }))
+        Ok(Arc::new(ChannelObject { opened: self.0.clone(), key, wakeup: EventCount::new() }))
     }
 
     fn alloc_dm(&self, len: usize) -> Result<Buf> {

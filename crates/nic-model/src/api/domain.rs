@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
 use verbs::{Access, Buf, Result, SrqInit};
 
 use super::opened::Opened;
@@ -26,12 +26,12 @@ impl PdOps for DomainObject {
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         let queue =
-            |cq: &Arc<dyn CqOps>| -> Result<Arc<CqObject>> { own(cq.clone(), "the completion queue") };
+            |cq: &Arc<dyn CqOps>| -> Result<Arc<CqObject>> { downcast(cq.clone(), "the completion queue") };
         let (send_cq, recv_cq) = (queue(&init.send_cq)?, queue(&init.recv_cq)?);
         let srq = match &init.srq {
             None => None,
             Some(srq) => {
-                let srq: Arc<SrqObject> = own(srq.clone(), "the shared receive queue")?;
+                let srq: Arc<SrqObject> = downcast(srq.clone(), "the shared receive queue")?;
                 Some(srq.key)
             }
         };

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Bell, Wake};
-use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use host::{EventCount, Wake};
+use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, downcast};
 use verbs::{CmEvent, ConnInfo, ConnParam, ConnectRequest, Error, Result, Screen};
 
 use super::opened::Opened;
@@ -18,12 +18,12 @@ use crate::net::connections::{ChannelEvent, ListenerKey};
 pub(super) struct CmObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
-    pub(super) bell: Bell,
+    pub(super) wakeup: EventCount,
 }
 
 impl CmObject {
     fn own_qp(&self, qp: &Arc<dyn QpOps>) -> Result<u32> {
-        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+        let pair: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
         Ok(pair.key)
     }
 }
@@ -50,7 +50,7 @@ impl CmOps for CmObject {
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
-        let pair: Arc<QpObject> = own(qp.clone(), "the queue pair")?;
+        let pair: Arc<QpObject> = downcast(qp.clone(), "the queue pair")?;
         let (mut network, now) = self.opened.lock_synced();
         network.disconnect(now, pair.key)
     }
@@ -76,7 +76,7 @@ impl CmOps for CmObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

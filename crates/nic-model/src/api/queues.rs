@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use host::{Bell, Span, Wake};
+use host::{EventCount, Span, Wake};
 use verbs::provider::{CompChannelOps, CqOps, QpOps, SrqOps};
 use verbs::{AtomicCap, Data, QpState, RecvWr, Result, SendOp, SendWr, Wc};
 
@@ -15,7 +15,7 @@ pub(super) struct CqObject {
     pub(super) key: u32,
     pub(super) cqe: u32,
     /// No thread sleeps on it: the world wakes the waiters.
-    pub(super) bell: Bell,
+    pub(super) wakeup: EventCount,
     pub(super) _channel: Option<Arc<ChannelObject>>,
 }
 
@@ -59,7 +59,7 @@ impl CqOps for CqObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 
@@ -73,7 +73,7 @@ impl Drop for CqObject {
 pub(super) struct ChannelObject {
     pub(super) opened: Arc<Opened>,
     pub(super) key: u32,
-    pub(super) bell: Bell,
+    pub(super) wakeup: EventCount,
 }
 
 impl CompChannelOps for ChannelObject {
@@ -92,7 +92,7 @@ impl CompChannelOps for ChannelObject {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 

@@ -1,31 +1,31 @@
 //! [`Agenda`]: schedules the network's events in its world's event queue.
 
 use host::Time;
-use host::world::{ActorId, Timeline};
+use host::world::{HandlerId, Timeline};
 
 use super::event::Event;
 
 /// The world's event queue, as used by the network.
 pub(super) struct Agenda {
     timeline: Timeline,
-    actor: Option<ActorId>,
+    handler: Option<HandlerId>,
 }
 
 impl Agenda {
     /// An agenda whose network is not yet an event handler of its world.
     pub(super) fn new(timeline: Timeline) -> Self {
-        Self { timeline, actor: None }
+        Self { timeline, handler: None }
     }
 
     /// Records the network's number among the world's event handlers.
-    pub(super) fn set_actor(&mut self, actor: ActorId) {
-        self.actor = Some(actor);
+    pub(super) fn set_actor(&mut self, handler: HandlerId) {
+        self.handler = Some(handler);
     }
 
     /// Schedules an event.
     pub(super) fn schedule(&self, at: Time, event: Event) {
-        if let Some(actor) = self.actor {
-            self.timeline.at(at, actor, event.token());
+        if let Some(handler) = self.handler {
+            self.timeline.schedule(at, handler, event.token());
         }
     }
 }

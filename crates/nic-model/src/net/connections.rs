@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use host::{Span, Time};
-use verbs::provider::screen;
+use verbs::provider::apply_screen;
 use verbs::{CmFailure, ConnInfo, ConnParam, Depths, Error, QpState, Result, Screen, WcStatus};
 
 use super::agenda::Agenda;
@@ -114,7 +114,7 @@ pub(crate) type ListenerKey = (usize, Option<usize>, u16);
 struct ConnectRequest {
     /// The connecting queue pair, the number reported for it, its card, and its address.
     qp: u32,
-    known_as: u32,
+    reported_qp_num: u32,
     from: usize,
     peer: SocketAddr,
     /// Its destination: node, and index of the card there; and the port of both ends.
@@ -136,7 +136,7 @@ impl ConnectRequest {
     fn seen_by_listener(&self) -> ConnInfo {
         let (initiator_depth, responder_resources) = self.reads;
         let depths = Some(Depths { responder_resources, initiator_depth });
-        let (qp_num, rnr_retry) = (Some(self.known_as), Some(self.rnr_retry));
+        let (qp_num, rnr_retry) = (Some(self.reported_qp_num), Some(self.rnr_retry));
         ConnInfo { depths, qp_num, rnr_retry, ..ConnInfo::of_ends(self.addr, self.peer) }
     }
 }
@@ -295,7 +295,7 @@ impl ConnectionManager {
             return self.send(cx, ends, refused);
         };
         let (said, info) = (&request.private_data, request.seen_by_listener());
-        match screen(listener.screen.as_ref(), said, info, PRIVATE_BYTES as usize) {
+        match apply_screen(listener.screen.as_ref(), said, info, PRIVATE_BYTES as usize) {
             Ok(screened) => request.screened = screened,
             Err(words) => {
                 let rejected = Message::Reject { request: key, private_data: Some(words) };
@@ -337,7 +337,7 @@ impl ConnectionManager {
         let Some(request) = self.requests.remove(key) else { return };
         let (back, active) = (ends.back(), request.qp);
         let mtu = cx.qps.get(passive).map_or(self.mtu, QueuePair::mtu);
-        let known_as = cx.qps.get(passive).and_then(|qp| qp.known_as).unwrap_or(passive);
+        let reported_qp_num = cx.qps.get(passive).and_then(|qp| qp.reported_qp_num).unwrap_or(passive);
         let open = |qp: &&mut QueuePair| qp.state() == QpState::Init && !request.closed;
         let Some(qp) = cx.qps.get_mut(active).filter(open) else {
             return self.send(cx, back, Message::Gone { passive, active });
@@ -349,7 +349,7 @@ impl ConnectionManager {
         let channel = qp.channel;
         let info = ConnInfo {
             depths: Some(terms.depths),
-            qp_num: Some(known_as),
+            qp_num: Some(reported_qp_num),
             rnr_retry: Some(terms.rnr_retry),
             ..ConnInfo::of_ends(request.peer, request.addr)
         };
@@ -417,7 +417,7 @@ impl ConnectionManager {
         let port = port.unwrap_or(own_port.unwrap_or(0));
         let request = ConnectRequest {
             qp,
-            known_as: found.known_as.unwrap_or(qp),
+            reported_qp_num: found.reported_qp_num.unwrap_or(qp),
             from,
             peer: SocketAddr::from((address(card.node.index(), card.first_rail() + port), client_port(qp))),
             to,

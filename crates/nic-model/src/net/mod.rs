@@ -49,7 +49,7 @@ mod wires;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use host::Time;
-use host::world::{Actor, Node, Timeline};
+use host::world::{EventHandler, Node, Timeline};
 
 use crate::config::Payload;
 use crate::machine::{Machine, Params};
@@ -69,7 +69,7 @@ impl Net {
     /// settings are equal.
     pub(crate) fn of_node(node: &Node, machine: &Machine, payload: Payload) -> Arc<Self> {
         let (timeline, params) = (node.timeline(), machine.params);
-        let nets = timeline.shared("modelled networks", || Arc::new(Nets::default()));
+        let nets = timeline.shared_object("modelled networks", || Arc::new(Nets::default()));
         let mut nets = nets.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = nets.iter().find(|net| net.params == params && net.payload == payload);
         if let Some(net) = known {
@@ -77,7 +77,7 @@ impl Net {
         }
         let network = Mutex::new(Network::new(&params, payload, timeline.clone()));
         let net = Arc::new(Self { params, payload, network, timeline: timeline.clone() });
-        net.lock().begin(timeline.add_actor(net.clone()));
+        net.lock().begin(timeline.add_handler(net.clone()));
         nets.push(net.clone());
         net
     }
@@ -97,8 +97,8 @@ impl Net {
 #[derive(Default)]
 struct Nets(Mutex<Vec<Arc<Net>>>);
 
-impl Actor for Net {
-    fn event(&self, now: Time, token: u64) {
+impl EventHandler for Net {
+    fn on_event(&self, now: Time, token: u64) {
         if let Some(event) = Event::from_token(token) {
             self.lock().event(now, event);
         }

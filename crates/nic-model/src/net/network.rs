@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use host::world::{ActorId, Node, Timeline};
+use host::world::{HandlerId, Node, Timeline};
 use host::{Span, Time};
 use verbs::provider::QpParts;
 use verbs::{
@@ -81,8 +81,8 @@ impl Network {
     }
 
     /// The network has become an event handler of its world.
-    pub(super) fn set_actor(&mut self, actor: ActorId) {
-        self.agenda.set_actor(actor);
+    pub(super) fn set_actor(&mut self, handler: HandlerId) {
+        self.agenda.set_actor(handler);
         self.faults.begin(&self.agenda);
     }
 
@@ -400,12 +400,12 @@ impl Network {
     }
 
     /// The number that programs see for a queue pair.
-    pub(super) fn known_as(&self, qp: u32) -> u32 {
-        self.qps.get(qp).and_then(|found| found.known_as).unwrap_or(qp)
+    pub(super) fn reported_qp_num(&self, qp: u32) -> u32 {
+        self.qps.get(qp).and_then(|found| found.reported_qp_num).unwrap_or(qp)
     }
 
     fn complete_send(&mut self, now: Time, (qp, cq): (u32, u32), (wc, freed): (Wc, u32)) {
-        let qp_num = self.known_as(qp);
+        let qp_num = self.reported_qp_num(qp);
         let (wc, slots) = (Wc { qp_num, ..wc }, Slots::Send(qp, freed));
         self.complete(now, cq, Entry { wc, slots, solicited: false });
     }
@@ -414,8 +414,10 @@ impl Network {
     pub(super) fn complete_receive(&mut self, now: Time, qp: u32, wc: Wc, solicited: bool) -> bool {
         let Some(found) = self.qps.get_mut(qp) else { return false };
         let Some(taken) = found.responder.complete() else { return false };
-        let (cq, wc) =
-            (found.parts.recv_cq, Wc { wr_id: taken.wr_id, qp_num: found.known_as.unwrap_or(qp), ..wc });
+        let (cq, wc) = (
+            found.parts.recv_cq,
+            Wc { wr_id: taken.wr_id, qp_num: found.reported_qp_num.unwrap_or(qp), ..wc },
+        );
         self.spare.push(taken.sges);
         self.complete(now, cq, Entry { wc, slots: taken.slots, solicited });
         true
@@ -463,7 +465,7 @@ impl Network {
             && let Some((wr_id, sges)) = found.receives.take(whenever, &mut self.spare)
         {
             self.spare.push(sges);
-            let wc = Wc { wr_id, qp_num: self.known_as(qp), ..flushed };
+            let wc = Wc { wr_id, qp_num: self.reported_qp_num(qp), ..flushed };
             self.complete(now, recv_cq, Entry { wc, slots: Slots::Receive(qp), solicited: false });
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct QueuePair {
     pub(super) parts: QueuePairParts,
     pub(super) card: usize,
     /// The number in its completions, if not its own.
-    pub(super) known_as: Option<u32>,
+    pub(super) reported_qp_num: Option<u32>,
     /// Maximum data in a packet; equal at both ends once connected.
     mtu: u64,
     state: QpState,
@@ -74,7 +74,7 @@ impl QueuePair {
         Self {
             parts,
             card,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             mtu: init.mtu.map_or(mtu, u64::from).min(mtu),
             state: QpState::Init,
             established: false,

@@ -24,7 +24,7 @@ pub(crate) struct Calls {
     pub(crate) connect: Span,
     pub(crate) destroy: Span,
     page_bytes: u64,
-    look: Span,
+    poll_word: Span,
     copy: Span,
     copy_ps_per_byte: f64,
     fork: Span,
@@ -74,7 +74,7 @@ impl Calls {
             connect: ns(h.connect_ns),
             destroy: ns(h.destroy_ns),
             page_bytes: params.translation.page_bytes as u64,
-            look: ns(h.poll_word_ns),
+            poll_word: ns(h.poll_word_ns),
             copy: ns(h.copy_ns),
             copy_ps_per_byte: 1e6 / h.copy_mbps,
             fork: ns(h.thread_ns),
@@ -110,7 +110,7 @@ impl Calls {
     /// The processor costs of work other than calls of the card.
     pub(crate) fn processor(&self) -> HostCosts {
         HostCosts {
-            look: self.look,
+            poll: self.poll_word,
             copy: self.copy,
             copy_ps_per_byte: self.copy_ps_per_byte,
             fork: self.fork,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use host::world::Node;
-use host::{Bell, Span, Time};
+use host::{EventCount, Span, Time};
 use verbs::Firmware;
 
 use super::flow::Flow;
@@ -17,7 +17,7 @@ pub(super) struct Loaded {
     pub(super) domain: u32,
     /// Removed while it runs.
     pub(super) firmware: Option<Box<dyn Firmware>>,
-    pub(super) bell: Arc<Bell>,
+    pub(super) wakeup: Arc<EventCount>,
     pub(super) effects: Effects,
     pub(super) wants_turn: bool,
     /// The path of the last record that its host could see.
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn writes_become_visible_in_the_order_of_the_calls() {
         let (mut effects, us) = (Effects::default(), |n| Time::ZERO + Span::from_us(n));
-        let bell = || Effect::Notify(Arc::new(Bell::new()));
+        let wakeup = || Effect::Notify(Arc::new(EventCount::new()));
         let tickets = [effects.ticket(), effects.ticket(), effects.ticket()];
         let mut at = |ticket: usize, time| -> Vec<Time> {
-            let seen = effects.ready(tickets[ticket], us(time), bell());
+            let seen = effects.ready(tickets[ticket], us(time), wakeup());
             seen.into_iter().map(|(at, _)| at).collect()
         };
         assert_eq!(at(1, 5), []);

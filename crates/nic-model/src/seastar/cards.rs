@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use host::world::{Actor, ActorId, Node, Timeline};
+use host::world::{EventHandler, HandlerId, Node, Timeline};
 use host::{Span, Time};
 use verbs::{Error, Firmware, Message, Result};
 
@@ -31,7 +31,7 @@ pub(super) struct Fabric {
 struct Fabrics(Mutex<Vec<Arc<Fabric>>>);
 
 fn fabrics(timeline: &Timeline) -> Arc<Fabrics> {
-    timeline.shared("SeaStar", || Arc::new(Fabrics::default()))
+    timeline.shared_object("SeaStar", || Arc::new(Fabrics::default()))
 }
 
 impl Fabric {
@@ -46,7 +46,7 @@ impl Fabric {
         }
         let cards = Mutex::new(Cards::new(&params, payload, timeline.clone()));
         let fabric = Arc::new(Self { params, payload, cards });
-        fabric.lock().actor = Some(timeline.add_actor(fabric.clone()));
+        fabric.lock().handler = Some(timeline.add_handler(fabric.clone()));
         all.push(fabric.clone());
         fabric
     }
@@ -72,8 +72,8 @@ impl Fabric {
     }
 }
 
-impl Actor for Fabric {
-    fn event(&self, now: Time, token: u64) {
+impl EventHandler for Fabric {
+    fn on_event(&self, now: Time, token: u64) {
         self.lock().event(now, token as u32);
     }
 }
@@ -87,7 +87,7 @@ pub(super) struct Cards {
     chains: Slab<Chain>,
     events: Slab<Event>,
     timeline: Timeline,
-    actor: Option<ActorId>,
+    handler: Option<HandlerId>,
 }
 
 impl Cards {
@@ -100,7 +100,7 @@ impl Cards {
             chains: Slab::default(),
             events: Slab::default(),
             timeline,
-            actor: None,
+            handler: None,
         }
     }
 
@@ -151,14 +151,14 @@ impl Cards {
             let why = "a program is loaded there; choose another port".to_owned();
             return Err(Error::Address { addr: at.socket(), why });
         }
-        let (bell, effects) = (Arc::default(), Effects::default());
+        let (wakeup, effects) = (Arc::default(), Effects::default());
         let firmware = Some(firmware);
-        programs.insert(pid, Loaded { domain, firmware, bell, effects, wants_turn: false, last: None });
+        programs.insert(pid, Loaded { domain, firmware, wakeup, effects, wants_turn: false, last: None });
         Ok(at)
     }
 
-    pub(super) fn bell(&mut self, at: Address) -> Arc<host::Bell> {
-        self.card(at.node).programs[&at.pid].bell.clone()
+    pub(super) fn wakeup(&mut self, at: Address) -> Arc<host::EventCount> {
+        self.card(at.node).programs[&at.pid].wakeup.clone()
     }
 
     /// Removes a program; drop it after releasing the lock of the cards.
@@ -168,8 +168,8 @@ impl Cards {
 
     fn schedule(&mut self, at: Time, event: Event) {
         let key = self.events.insert(event);
-        if let Some(actor) = self.actor {
-            self.timeline.at(at, actor, key.into());
+        if let Some(handler) = self.handler {
+            self.timeline.schedule(at, handler, key.into());
         }
     }
 
@@ -430,7 +430,7 @@ impl Cards {
                 at,
                 domain: loaded.domain,
                 each_match,
-                bell: &loaded.bell,
+                wakeup: &loaded.wakeup,
                 payload_len: message.as_ref().map_or(0, |message| message.len),
                 path,
                 steps,
@@ -503,9 +503,9 @@ impl Cards {
                     let path = chain.path;
                     late.push((ticket, path.at, Effect::Record { extents, record, path }));
                 }
-                Step::Interrupt { bell, ticket } => {
+                Step::Interrupt { wakeup, ticket } => {
                     let at = chain.path.at + if is_nic { costs.interrupt } else { Span::ZERO };
-                    late.push((ticket, at, Effect::Notify(bell)));
+                    late.push((ticket, at, Effect::Notify(wakeup)));
                 }
             }
             if waits {
@@ -681,7 +681,7 @@ impl Cards {
                     loaded.last = Some(path);
                 }
             }
-            Effect::Notify(bell) => bell.ring(),
+            Effect::Notify(wakeup) => wakeup.notify(),
         }
         self.card(at.node).node.signal();
     }

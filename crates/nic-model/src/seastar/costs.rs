@@ -125,7 +125,7 @@ impl Costs {
             // The kernel has one mailbox for all programs.
             programs: if is_nic { room as usize } else { usize::MAX },
             host: HostCosts {
-                look: ns(processor.poll_word_ns),
+                poll: ns(processor.poll_word_ns),
                 copy: ns(processor.copy_ns),
                 copy_ps_per_byte,
                 fork: Span::ZERO,

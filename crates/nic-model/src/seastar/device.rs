@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use host::world::Node;
-use host::{Bell, Host, Rate, Span, Wake};
+use host::{EventCount, Host, Rate, Span, Wake};
 use verbs::provider::{CmOps, CompChannelOps, CqOps, DeviceOps, MrOps, PdOps, ProgramOps, QpOps, QpParts};
 use verbs::{Access, AtomicCap, Buf, Device, DeviceAttr, DmAccess, Error, Firmware, Result, WriteOrder};
 
@@ -85,7 +85,7 @@ fn attr_of(config: &Config, node: &Node) -> DeviceAttr {
         write_order: WriteOrder::LastByteLast,
         write_order_dm: WriteOrder::LastByteLast,
         dm_access: DmAccess::None,
-        write_ring: false,
+        write_notify: false,
         maps_peers: false,
         link_rate: Some(Rate(config.machine.params.router.link_mbps * 1e6)),
         ports: 1,
@@ -135,7 +135,7 @@ impl DeviceOps for DeviceObject {
         addr: SocketAddr,
         firmware: Box<dyn Firmware>,
     ) -> Result<Box<dyn ProgramOps>> {
-        let domain: Arc<Domain> = verbs::provider::own(pd.clone(), "the protection domain")?;
+        let domain: Arc<Domain> = verbs::provider::downcast(pd.clone(), "the protection domain")?;
         let card = &self.0;
         let own = Address::from_socket(addr, card.node.index()).filter(|at| at.node == card.node.index());
         let why =
@@ -143,9 +143,9 @@ impl DeviceOps for DeviceObject {
         let at = own.ok_or_else(|| Error::Address { addr, why: why() })?;
         let mut cards = card.fabric.lock();
         let at = cards.load(at, domain.number, firmware)?;
-        let bell = cards.bell(at);
+        let wakeup = cards.wakeup(at);
         drop(cards);
-        Ok(Box::new(Program { card: card.clone(), at, bell }))
+        Ok(Box::new(Program { card: card.clone(), at, wakeup }))
     }
 }
 
@@ -204,7 +204,7 @@ impl Drop for Region {
 struct Program {
     card: Arc<Card>,
     at: Address,
-    bell: Arc<Bell>,
+    wakeup: Arc<EventCount>,
 }
 
 impl ProgramOps for Program {
@@ -224,7 +224,7 @@ impl ProgramOps for Program {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.bell)
+        Wake::by(&self.wakeup)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use host::{Bell, Span, Step as LibraryStep};
+use host::{EventCount, Span, Step as LibraryStep};
 use verbs::{Access, Error, FirmwareCap, NicCtx, Result, Sge};
 
 use super::card::Effects;
@@ -43,7 +43,7 @@ pub(super) struct Recorder<'a> {
     pub(super) at: Address,
     pub(super) domain: u32,
     pub(super) each_match: Span,
-    pub(super) bell: &'a Arc<Bell>,
+    pub(super) wakeup: &'a Arc<EventCount>,
     /// Bytes of the message that the call handles.
     pub(super) payload_len: u64,
     pub(super) path: Path,
@@ -76,7 +76,7 @@ impl NicCtx for Recorder<'_> {
         }
     }
 
-    fn poll_turn(&mut self) {
+    fn request_turn(&mut self) {
         self.wants_turn = true;
     }
 
@@ -129,6 +129,6 @@ impl NicCtx for Recorder<'_> {
 
     fn interrupt(&mut self) {
         let ticket = self.effects.ticket();
-        self.steps.push_back(Step::Interrupt { bell: self.bell.clone(), ticket });
+        self.steps.push_back(Step::Interrupt { wakeup: self.wakeup.clone(), ticket });
     }
 }

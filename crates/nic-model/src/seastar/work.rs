@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use host::{Bell, Span, Time};
+use host::{EventCount, Span, Time};
 
 use super::path::Path;
 use crate::net::protection::Extent;
@@ -70,7 +70,7 @@ pub(super) enum Step {
         ticket: u64,
     },
     Interrupt {
-        bell: Arc<Bell>,
+        wakeup: Arc<EventCount>,
         ticket: u64,
     },
 }
@@ -123,7 +123,7 @@ pub(super) enum Task {
 pub(super) enum Effect {
     Data { extents: Arc<[Extent]>, total: u64, data: Vec<u8> },
     Record { extents: Arc<[Extent]>, record: Vec<u8>, path: Path },
-    Notify(Arc<Bell>),
+    Notify(Arc<EventCount>),
 }
 
 /// A scheduled event.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use host::{Bell, Host, Span, Time};
+use host::{EventCount, Host, Span, Time};
 use iwarp::mpa::{
     AcceptParams, HandshakeError, HandshakeOutcome, Initiator, InitiatorConfig, Negotiated, Responder,
     Revision, Role, Rtr,
@@ -243,7 +243,7 @@ impl<'a> End<'a> {
     /// The result, and whether another attempt with revision 1 may help.
     fn initiate(&mut self, config: InitiatorConfig) -> (StepResult, bool) {
         let mut machine = Initiator::new(config, self.now()).expect("the plan can be asked for");
-        let found = self.host.clone().wait("initiate", &Bell::new(), self.patience(), || {
+        let found = self.host.clone().wait("initiate", &EventCount::new(), self.patience(), || {
             loop {
                 let (sent, came) = match self.exchange(machine.transmit()) {
                     Ok(both) => both,
@@ -298,7 +298,7 @@ impl<'a> End<'a> {
     fn respond(&mut self) -> StepResult {
         let mut machine = Responder::new(self.plan.responder.clone(), self.now());
         let mut decided = None;
-        let found = self.host.clone().wait("respond", &Bell::new(), self.patience(), || {
+        let found = self.host.clone().wait("respond", &EventCount::new(), self.patience(), || {
             while decided.is_none() {
                 let bytes = match self.exchange(&[]) {
                     Ok((_, came)) => came?,
@@ -381,7 +381,7 @@ impl<'a> End<'a> {
             let due = Some(self.next_at).filter(|_| !self.is_posted() && !self.full);
             let next = [due, self.patience()].into_iter().flatten().min();
             let host = self.host.clone();
-            let turn = host.wait("converse", &Bell::new(), next, || {
+            let turn = host.wait("converse", &EventCount::new(), next, || {
                 let before = (self.next_at, self.full);
                 match self.turn(&mut endpoint) {
                     Err(ending) => Some(Some(ending)),
@@ -653,7 +653,7 @@ impl<'a> End<'a> {
             return Err(ending);
         }
         let host = self.host.clone();
-        let said = host.wait("last words", &Bell::new(), self.patience(), || {
+        let said = host.wait("last words", &EventCount::new(), self.patience(), || {
             self.host.charge(POLL_COST);
             self.produce_fpdu(endpoint);
             match self.stream.send(&self.out) {

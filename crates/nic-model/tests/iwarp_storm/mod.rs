@@ -13,7 +13,7 @@ mod plan;
 use std::sync::{Arc, Mutex};
 
 use host::Span;
-use host::world::{Config, Ended, Factory, World};
+use host::world::{Config, Ended, FiberKind, World};
 use iwarp::testing::EndpointEvent;
 use iwarp::tx::OpKind;
 use nic_model::stream::connect;
@@ -35,12 +35,12 @@ pub(crate) struct Run {
 ///
 /// # Errors
 /// A description of all errors.
-pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
+pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Run, String> {
     let plan = Arc::new(Plan::new(seed));
-    let mut world = World::new(Config { seed, factory, max_events: 50_000_000, ..Config::default() });
-    let nodes = [world.node("initiator"), world.node("responder")];
+    let mut world = World::new(Config { seed, fiber_kind, max_events: 50_000_000, ..Config::default() });
+    let nodes = [world.add_node("initiator"), world.add_node("responder")];
     let (a, b) = connect(&nodes[0], &nodes[1], plan.directions, seed);
-    let again = connect(&nodes[0], &nodes[1], plan.ways_again, !seed);
+    let again = connect(&nodes[0], &nodes[1], plan.directions_again, !seed);
     let reports = Arc::new(Mutex::new([None, None]));
     let damage = [a.clone(), b.clone()];
     if let Fault::Hit(end, at) = plan.fault {
@@ -52,7 +52,7 @@ pub(crate) fn run(seed: u64, factory: Factory) -> Result<Run, String> {
             let report = End::new(&plan, seed, me, streams).run();
             reports.lock().expect("nobody panics with it")[me] = Some(report);
         };
-        world.rank(["initiator", "responder"][me], &[&nodes[me]], body).map_err(|e| e.to_string())?;
+        world.spawn(["initiator", "responder"][me], &[&nodes[me]], body).map_err(|e| e.to_string())?;
     }
     let ended = world.run().map_err(|failure| failure.to_string())?;
     let [Some(a), Some(b)] = reports.lock().expect("all ranks have ended").clone() else {
@@ -80,8 +80,9 @@ pub(crate) fn run_twice(seed: u64) -> Result<Run, String> {
         "to see it again: cargo run --release -p nic-model --example iwarp_storm -- {seed}..{}",
         seed + 1
     );
-    let once = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}: {why}\n{again}"))?;
-    let twice = run(seed, Factory::Coroutine).map_err(|why| format!("seed {seed}, again: {why}\n{again}"))?;
+    let once = run(seed, FiberKind::Coroutine).map_err(|why| format!("seed {seed}: {why}\n{again}"))?;
+    let twice =
+        run(seed, FiberKind::Coroutine).map_err(|why| format!("seed {seed}, again: {why}\n{again}"))?;
     if once == twice { Ok(once) } else { Err(format!("seed {seed} is not always the same\n{again}")) }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Plan {
     pub(crate) read: usize,
     pub(crate) directions: [Direction; 2],
     /// The directions of a second connection.
-    pub(crate) ways_again: [Direction; 2],
+    pub(crate) directions_again: [Direction; 2],
     /// After this many steps an end queries whether they have arrived.
     pub(crate) ask_every: usize,
     pub(crate) programs: [Program; 2],
@@ -151,9 +151,10 @@ impl Plan {
         if let Fault::Reset(end, at) | Fault::Shaken(end, at) = fault {
             directions[end].reset_at = Some(at);
         }
-        let mut ways_again = [direction(&mut rng), direction(&mut rng)];
+        let mut directions_again = [direction(&mut rng), direction(&mut rng)];
         if let Fault::Shaken(end, _) = fault {
-            ways_again[end].reset_at = Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
+            directions_again[end].reset_at =
+                Some(*rng.one_of(&[100, 1000, 10_000]) * rng.below(100) / 100 + 20);
         }
         let ask_every = *rng.one_of(&[1, 2, 5]);
         let mulpdu = [0; 2].map(|_| *rng.one_of(&[128, 200, 536, 1452, 8952, u16::MAX]));
@@ -165,7 +166,7 @@ impl Plan {
             queue,
             read,
             directions,
-            ways_again,
+            directions_again,
             ask_every,
             programs,
             fault,

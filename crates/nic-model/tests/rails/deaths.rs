@@ -123,12 +123,12 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let configs = [0, 1].map(|rail| Config::new(&format!("connectx-multihca@{rail}"), &options).unwrap());
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("accepting"), world.node("connecting"));
+    let (a, b) = (world.add_node("accepting"), world.add_node("connecting"));
     let (fate, acknowledged) = (Arc::new(Mutex::new(Fate::default())), Arc::new(AtomicU64::new(0)));
     let addr = Arc::new(Mutex::new(None));
     let (host, fate_of, mine, told_addr) = (a.host(), fate.clone(), configs.clone(), addr.clone());
     world
-        .rank("server", &[&a], move || {
+        .spawn("server", &[&a], move || {
             let device = open(&host, &mine, nic_rails::Engine::Callers);
             *told_addr.lock().unwrap() = Some(SocketAddr::new(device.attr().port_addrs[0], PORT));
             server(&host, &device, message_lane, shared, &fate_of);
@@ -136,7 +136,7 @@ fn connection(faults: Faults, message_lane: usize, shared: bool) -> Fate {
         .unwrap();
     let (host, fate_of, acknowledged_of) = (b.host(), fate.clone(), acknowledged.clone());
     world
-        .rank("client", &[&b], move || {
+        .spawn("client", &[&b], move || {
             let device = open(&host, &configs, nic_rails::Engine::Callers);
             // The other side is listening by then.
             host.poll("a while", host.after(Span::from_ms(1)), || None::<()>);

@@ -3,7 +3,7 @@
 //! or a failing one again.
 
 use nic_model::Config;
-use verbs::host::world::Factory;
+use verbs::host::world::FiberKind;
 
 use super::storm;
 use super::support::Play;
@@ -42,7 +42,7 @@ pub(crate) fn paths() -> Vec<String> {
 /// The failure, with the command that reproduces it.
 pub(crate) fn run(path: &str, seed: u64) -> Result<(), String> {
     let outcome = match path.split_once('/') {
-        None if path == "storm" => storm::run(seed, Factory::Coroutine).map(drop),
+        None if path == "storm" => storm::run(seed, FiberKind::Coroutine).map(drop),
         None => Err("there is no such program".to_owned()),
         Some((setting, test)) => suite(setting, test, seed),
     };

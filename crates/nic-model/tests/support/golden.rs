@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use nic_model::Config;
-use verbs::host::world::{self, Factory, World};
+use verbs::host::world::{self, FiberKind, World};
 use verbs::host::{Span, Time};
 use verbs::{
     Access, AsyncEvent, AtomicCap, Buf, CmEvent, CompChannel, ConnParam, Cq, Device, MemoryKind, Mr, Qp,
@@ -91,7 +91,8 @@ pub(crate) fn diff(golden: &str, now: &str) -> String {
 fn storms() -> String {
     let mut text = String::new();
     for seed in 1..=STORM_SEEDS {
-        let ended = storm::run(seed, Factory::Coroutine).unwrap_or_else(|why| panic!("storm {seed}: {why}"));
+        let ended =
+            storm::run(seed, FiberKind::Coroutine).unwrap_or_else(|why| panic!("storm {seed}: {why}"));
         writeln!(text, "{:<40} {}", format!("storm {seed}"), summary(ended)).expect("a string takes all");
     }
     text
@@ -104,7 +105,7 @@ fn summary(ended: world::Ended) -> String {
 /// A world with one rank that runs on two machines with a card each.
 fn run(machine: &str, title: &str, options: &[(&str, &str)], program: Program) -> String {
     let mut world = World::new(world::Config { stack: 1 << 20, ..world::Config::default() });
-    let (a, b) = (world.node("a"), world.node("b"));
+    let (a, b) = (world.add_node("a"), world.add_node("b"));
     let config = Config::new(machine, options).expect("a machine");
     let (hosts, rows) = ([a.host(), b.host()], Rows::default());
     let own = rows.clone();
@@ -112,7 +113,7 @@ fn run(machine: &str, title: &str, options: &[(&str, &str)], program: Program) -
         let [a, b] = hosts.map(|host| nic_model::open(&host, &config).expect("a card"));
         program(&a, &b, &mut own.lock().expect("no panic"));
     };
-    world.rank("driver", &[&a, &b], body).expect("a rank");
+    world.spawn("driver", &[&a, &b], body).expect("a fiber");
     let ended = world.run().unwrap_or_else(|failure| panic!("{machine}, {title}: {failure}"));
     let rows = rows.lock().expect("no panic");
     format!("{title}\n{rows}  {:<38} {}\n", "the world ends", summary(ended))

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use conformance::{Body, Env};
 use nic_model::Config;
-use verbs::host::world::{self, Ended, Factory, Failure, World};
+use verbs::host::world::{self, Ended, Failure, FiberKind, World};
 
 /// Bytes of the largest messages: some thousand packets.
 const LARGE_BYTES: u64 = 16 << 20;
@@ -17,23 +17,24 @@ pub(crate) struct Play {
     pub(crate) machine: &'static str,
     pub(crate) options: &'static [(&'static str, &'static str)],
     pub(crate) seed: u64,
-    pub(crate) factory: Factory,
+    pub(crate) fiber_kind: FiberKind,
 }
 
 impl Play {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, options: &[], seed: 1, factory: Factory::Coroutine }
+        Self { machine, options: &[], seed: 1, fiber_kind: FiberKind::Coroutine }
     }
 
     /// Runs a test's body in a world of its own.
     pub(crate) fn run(&self, body: Body) -> Result<Ended, Failure> {
         let stack = 1 << 20;
-        let config = world::Config { seed: self.seed, factory: self.factory, stack, max_events: MAX_EVENTS };
+        let config =
+            world::Config { seed: self.seed, fiber_kind: self.fiber_kind, stack, max_events: MAX_EVENTS };
         let mut world = World::new(config);
-        let (a, b) = (world.node("a"), world.node("b"));
+        let (a, b) = (world.add_node("a"), world.add_node("b"));
         let config = Config::new(self.machine, self.options).expect("a machine");
         let hosts = (a.host(), b.host());
-        world.rank("driver", &[&a, &b], move || {
+        world.spawn("driver", &[&a, &b], move || {
             let a = nic_model::open(&hosts.0, &config).expect("a card");
             let b = nic_model::open(&hosts.1, &config).expect("a card");
             let addr = SocketAddr::new(b.attr().port_addrs[0], 0);

@@ -9,7 +9,7 @@ use conformance::shared::{self, SharedTraffic};
 use conformance::traffic::{self, Traffic};
 use nic_model::Config;
 use nic_rails::{Engine, RailsConfig};
-use verbs::host::world::{self, Ended, Factory, Failure, World};
+use verbs::host::world::{self, Ended, Failure, FiberKind, World};
 use verbs::host::{Host, Rng, Span};
 use verbs::{AsyncEvent, Device};
 
@@ -23,7 +23,7 @@ const MAX_EVENTS: u64 = 200_000_000;
 pub(crate) struct Pair {
     machine: &'static str,
     seed: u64,
-    factory: Factory,
+    fiber_kind: FiberKind,
     /// Values of the machines.
     options: Vec<(&'static str, String)>,
     engine: Engine,
@@ -31,7 +31,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(machine: &'static str) -> Self {
-        Self { machine, seed: 1, factory: Factory::Coroutine, options: Vec::new(), engine: Engine::Callers }
+        Self { machine, seed: 1, fiber_kind: FiberKind::Coroutine, options: Vec::new(), engine: Engine::Callers }
     }
 
     /// The same pair with another engine.
@@ -47,12 +47,16 @@ impl Pair {
     }
 
     pub(crate) fn run(&self, body: impl FnOnce(&Env) + Send + 'static) -> Result<Ended, Failure> {
-        let config =
-            world::Config { seed: self.seed, factory: self.factory, stack: 1 << 20, max_events: MAX_EVENTS };
+        let config = world::Config {
+            seed: self.seed,
+            fiber_kind: self.fiber_kind,
+            stack: 1 << 20,
+            max_events: MAX_EVENTS,
+        };
         let mut world = World::new(config);
-        let (a, b) = (world.node("a"), world.node("b"));
+        let (a, b) = (world.add_node("a"), world.add_node("b"));
         let (configs, hosts, engine) = (self.configs(), (a.host(), b.host()), self.engine);
-        world.rank("driver", &[&a, &b], move || {
+        world.spawn("driver", &[&a, &b], move || {
             let (a, b) = (open(&hosts.0, &configs, engine), open(&hosts.1, &configs, engine));
             let addr = SocketAddr::new(b.attr().port_addrs[0], 0);
             body(&Env::new(a, b, addr).large_bytes(16 << 20));
@@ -82,10 +86,10 @@ pub(crate) enum Load {
 ///
 /// # Errors
 /// A description of all errors.
-pub(crate) fn storm(seed: u64, load: Load, factory: Factory) -> Result<(Ended, u32), String> {
+pub(crate) fn storm(seed: u64, load: Load, fiber_kind: FiberKind) -> Result<(Ended, u32), String> {
     let mut rng = Rng::new(seed);
     let machine = ["connectx-multihca", "connectx-multiport"][rng.below(2) as usize];
-    let mut pair = Pair { seed, factory, ..Pair::new(machine) };
+    let mut pair = Pair { seed, fiber_kind, ..Pair::new(machine) };
     let mut set = |key, value: u64| pair.options.push((key, value.to_string()));
     let connected = match load {
         Load::Traffic => CONNECTED_US,

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use nic_model::Config;
-use verbs::host::world::{self, Ended, Factory, World};
+use verbs::host::world::{self, Ended, FiberKind, World};
 use verbs::host::{Host, Rng, Span, Time};
 use verbs::{
     Access, Buf, Cm, CmEvent, ConnParam, Cq, Device, Mr, Pd, Qp, QpCap, QpInit, QpState, RecvWr, RemoteAddr,
@@ -82,21 +82,21 @@ fn faults(seed: u64) -> Vec<(&'static str, String)> {
 ///
 /// # Errors
 /// A description of all errors.
-pub(crate) fn run(seed: u64, factory: Factory) -> Result<Ended, String> {
+pub(crate) fn run(seed: u64, fiber_kind: FiberKind) -> Result<Ended, String> {
     let options = faults(seed);
     let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let config = Config::new("mt23108-nicmem", &options).map_err(|e| e.to_string())?;
     let mut world =
-        World::new(world::Config { seed, factory, max_events: 20_000_000, ..world::Config::default() });
-    let (client, server) = (world.node("client"), world.node("server"));
+        World::new(world::Config { seed, fiber_kind, max_events: 20_000_000, ..world::Config::default() });
+    let (client, server) = (world.add_node("client"), world.add_node("server"));
     let memory = Buf::alloc(CONNECTIONS * REQUESTS as usize * SLOT).expect("memory");
     let done = Arc::new(Mutex::new(Vec::new()));
     let (hosts, configs) = ((client.host(), server.host()), (config.clone(), config));
     let (target, marks) = (memory.clone(), done.clone());
     let serve = move || Server::open(&hosts.1, &configs.1, &target).run(seed);
     let ask = move || Client::open(&hosts.0, &configs.0, seed).run(&marks);
-    world.rank("server", &[&server], serve).map_err(|e| e.to_string())?;
-    world.rank("client", &[&client], ask).map_err(|e| e.to_string())?;
+    world.spawn("server", &[&server], serve).map_err(|e| e.to_string())?;
+    world.spawn("client", &[&client], ask).map_err(|e| e.to_string())?;
     let ended = world.run().map_err(|failure| format!("{failure}\nwith the faults {options:?}"))?;
     for &(connection, number) in done.lock().expect("no panic").iter() {
         let len = length(seed, connection, number);

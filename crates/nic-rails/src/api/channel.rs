@@ -34,6 +34,6 @@ impl CompChannelOps for ChannelHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.reports.bell())
+        Wake::by(self.reports.wakeup())
     }
 }

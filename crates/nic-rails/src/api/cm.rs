@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::Wake;
-use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, own};
+use verbs::provider::{CmOps, ListenerOps, QpOps, RequestOps, downcast};
 use verbs::{Cm, CmEvent, ConnParam, ConnectRequest, Error, Listener, Result, Screen};
 
 use crate::api::handle::QpHandle;
@@ -111,7 +111,7 @@ impl RequestOps for RailsRequest {
 
 /// The queue pair behind the API handle.
 fn own_qp(qp: &Arc<dyn QpOps>) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    let handle: Arc<QpHandle> = downcast(qp.clone(), "the queue pair")?;
     Ok(handle.qp.clone())
 }
 
@@ -185,7 +185,7 @@ impl CmOps for CmHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(self.cm.events.bell())
+        Wake::by(self.cm.events.wakeup())
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

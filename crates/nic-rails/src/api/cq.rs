@@ -60,7 +60,7 @@ impl CqOps for CqHandle {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize> {
         let (device, completions) = (&self.device, &self.polling.completions);
         device.shared.check()?;
-        if completions.bell.is_awaited() {
+        if completions.wakeup.has_waiters() {
             arm_for_service(device, &self.polling);
         }
         let room: &mut [Wc] = if completions.uses_ring() { &mut [] } else { &mut *wcs };
@@ -95,10 +95,10 @@ impl CqOps for CqHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.polling.completions.bell)
+        Wake::by(&self.polling.completions.wakeup)
     }
 
-    fn stirs(&self) -> u64 {
-        self.polling.completions.stirs()
+    fn progress_count(&self) -> u64 {
+        self.polling.completions.progress_count()
     }
 }

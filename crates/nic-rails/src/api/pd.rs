@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+use verbs::provider::{CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};
 use verbs::{Access, Buf, Result, SrqInit};
 
 use crate::api::cq::CqHandle;
@@ -25,7 +25,7 @@ impl PdHandle {
 }
 
 fn polling(cq: &Arc<dyn CqOps>) -> Result<Arc<PolledCq>> {
-    let handle: Arc<CqHandle> = own(cq.clone(), "the completion queue")?;
+    let handle: Arc<CqHandle> = downcast(cq.clone(), "the completion queue")?;
     Ok(handle.polling.clone())
 }
 
@@ -36,13 +36,13 @@ impl PdOps for PdHandle {
 
     fn create_qp(&self, init: &QpParts) -> Result<Arc<dyn QpOps>> {
         let (send, recv) = (polling(&init.send_cq)?, polling(&init.recv_cq)?);
-        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let srq = init.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
         let settings = QpSettings {
             cap: init.cap,
             mtu: init.mtu,
             signals_all: init.sq_sig_all,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             send: send.completions.clone(),
             recv: recv.completions.clone(),
             srq: srq.map(|handle| handle.srq.clone()),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::{Bell, Source as _};
+use host::{EventCount, Source as _};
 use verbs::{AsyncEvent, CompChannel, Cq, Device, Error, Result, Wc};
 
 use crate::completion::event_queue::EventQueue;
@@ -62,8 +62,8 @@ pub(crate) struct Completions {
     /// Whether all completions go through the ring, even with an active poller: the ring is not empty, the program has
     /// asked to be notified, or there may be more completions than the queue has room for.
     by_ring: AtomicBool,
-    pub(crate) bell: Bell,
-    /// The rails' queues are armed for a waiter that sleeps on the bell.
+    pub(crate) wakeup: EventCount,
+    /// The rails' queues are armed for a waiter that sleeps on the event count.
     armed_for_service: AtomicBool,
     /// Requests that wait for completions found the queues armed, perhaps by a report that was not handled yet.
     arm_requested: AtomicBool,
@@ -96,7 +96,7 @@ impl Completions {
             conn_ended: AtomicBool::new(false),
             ring: Mutex::new(Ring { items, pushed: 0, overrun: false, armed: None, demand: 0 }),
             by_ring: AtomicBool::new(false),
-            bell: Bell::new(),
+            wakeup: EventCount::new(),
             armed_for_service: AtomicBool::new(false),
             arm_requested: AtomicBool::new(false),
             reports,
@@ -226,7 +226,7 @@ impl Completions {
         if failed {
             self.report();
         }
-        self.shared.host.ring(&self.bell);
+        self.shared.host.notify(&self.wakeup);
     }
 
     /// Whether the completion queue has a channel.
@@ -250,7 +250,7 @@ impl Completions {
 
     fn report_overrun(&self) {
         self.shared.async_event(AsyncEvent::CqError { cq: self.id });
-        self.shared.host.ring(&self.bell);
+        self.shared.host.notify(&self.wakeup);
         self.shared.service.wake();
     }
 
@@ -304,11 +304,11 @@ impl Completions {
     }
 
     /// Changes when polling makes progress on a rail.
-    pub(crate) fn stirs(&self) -> u64 {
-        self.rail_cqs.iter().fold(0, |sum, rail_cq| sum.wrapping_add(rail_cq.cq.stirs()))
+    pub(crate) fn progress_count(&self) -> u64 {
+        self.rail_cqs.iter().fold(0, |sum, rail_cq| sum.wrapping_add(rail_cq.cq.progress_count()))
     }
 
-    /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the bell.
+    /// Arms the rails' queues, so that the service polls them when they report, for a thread that is about to sleep on the event count.
     /// Returns whether they were not armed before: completions up to then are not reported, and the caller has to poll.
     pub(crate) fn arm_for_service(&self) -> bool {
         let begins = !self.armed_for_service.swap(true, Ordering::SeqCst);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-use host::{Bell, Host};
+use host::{EventCount, Host};
 use rustix::event::{EventfdFlags, eventfd};
 use verbs::{Error, Result};
 
@@ -19,11 +19,11 @@ pub(crate) fn counter(is_virtual: bool) -> Result<Option<OwnedFd>> {
     eventfd(0, flags).map(Some).map_err(|e| Error::system("cannot create a descriptor for events", e))
 }
 
-/// A queue with a bell, and with a descriptor that is readable exactly while the queue is not empty. In virtual time
+/// A queue with an event count, and with a descriptor that is readable exactly while the queue is not empty. In virtual time
 /// there is no descriptor.
 pub(crate) struct EventQueue<T> {
     queue: Mutex<VecDeque<T>>,
-    bell: Bell,
+    wakeup: EventCount,
     fd: Option<OwnedFd>,
     host: Host,
 }
@@ -31,7 +31,7 @@ pub(crate) struct EventQueue<T> {
 impl<T> EventQueue<T> {
     pub(crate) fn new(host: &Host) -> Result<Self> {
         let fd = counter(host.node().is_some())?;
-        Ok(Self { queue: Mutex::default(), bell: Bell::new(), fd, host: host.clone() })
+        Ok(Self { queue: Mutex::default(), wakeup: EventCount::new(), fd, host: host.clone() })
     }
 
     pub(crate) fn push(&self, item: T) {
@@ -42,7 +42,7 @@ impl<T> EventQueue<T> {
             let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
         }
         drop(queue);
-        self.host.ring(&self.bell);
+        self.host.notify(&self.wakeup);
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
@@ -68,8 +68,8 @@ impl<T> EventQueue<T> {
         }
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+    pub(crate) fn wakeup(&self) -> &EventCount {
+        &self.wakeup
     }
 
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {

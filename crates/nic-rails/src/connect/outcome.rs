@@ -12,7 +12,7 @@
 //! A failure with another reason than silence, such as a lane that was refused for lack of resources, proves that the
 //! peer never had that lane: `ConnectFailed` with the reason.
 
-use host::Held;
+use host::LockGuard;
 use verbs::{CmEvent, CmFailure};
 
 use crate::connect::connection::{ConnPhase, Connection};
@@ -39,7 +39,7 @@ pub(crate) fn report_established(qp: &QpInner, link: &mut Connection, was: ConnP
 pub(crate) fn lane_failed_early(
     device: &DeviceInner,
     qp: &QpInner,
-    mut link: Held<'_, Connection>,
+    mut link: LockGuard<'_, Connection>,
     lane: usize,
 ) {
     link.gone |= 1 << lane;
@@ -76,7 +76,7 @@ pub(crate) fn end_connection(device: &DeviceInner, qp: &QpInner) {
     end_locked(device, qp, qp.link());
 }
 
-fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: Held<'_, Connection>) {
+fn end_locked(device: &DeviceInner, qp: &QpInner, mut link: LockGuard<'_, Connection>) {
     if link.phase != ConnPhase::Up {
         return;
     }

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use verbs::provider::screen;
+use verbs::provider::apply_screen;
 use verbs::{ConnInfo, Screen, ScreenRequest, Verdict};
 
 use crate::connect::hello::{Hello, LaneHello, RequestKind, refusal};
@@ -44,7 +44,7 @@ impl Screen for ListenerScreen {
             return Verdict::Reject(refusal(self.rails));
         };
         let info = ConnInfo::of_ends(request.info.local, request.info.peer);
-        match screen(self.of_program.as_ref(), rest, info, self.private_data_max) {
+        match apply_screen(self.of_program.as_ref(), rest, info, self.private_data_max) {
             Ok(screened) => Verdict::Pass(Box::new(ScreenedRequest { hello, rest: rest.to_vec(), screened })),
             Err(words) => Verdict::Reject(words),
         }

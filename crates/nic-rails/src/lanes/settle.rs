@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use host::{Held, Span};
+use host::{LockGuard, Span};
 use verbs::AsyncEvent;
 
 use crate::RAILS_MAX;
@@ -216,7 +216,7 @@ fn peer_letters(qp: &QpInner, link: &Connection) -> Option<[Option<Letter>; RAIL
 fn settle(
     device: &DeviceInner,
     qp: &Arc<QpInner>,
-    mut link: Held<'_, Connection>,
+    mut link: LockGuard<'_, Connection>,
     failed_lanes: &[Option<Letter>; RAILS_MAX],
 ) -> Settling {
     let shared = qp.shared();

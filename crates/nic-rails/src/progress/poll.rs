@@ -161,7 +161,7 @@ pub(crate) fn progress_channels(device: &DeviceInner) {
             let Some(polling) = device.cq_of_rail(rail, id) else { continue };
             polling.on_report();
             progress_all(device, &polling);
-            if polling.completions.take_arm_request() || polling.completions.bell.is_awaited() {
+            if polling.completions.take_arm_request() || polling.completions.wakeup.has_waiters() {
                 // The report may have been about other completions than those that are waited for.
                 arm_for_service(device, &polling);
             }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use host::{Bell, Host, Span};
+use host::{EventCount, Host, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{Cm, CompChannel, Error, QpState, Result};
 
@@ -44,7 +44,7 @@ fn run_rank(host: &Host, device: &Weak<DeviceInner>, stop: &AtomicBool) {
                 (short_interval(&device) != poll_interval).then_some(())
             }
         };
-        let looked = host.wait("the rails' service", &Bell::new(), deadline, look);
+        let looked = host.wait("the rails' service", &EventCount::new(), deadline, look);
         if looked.is_none() && deadline.is_none_or(|deadline| host.now() < deadline) {
             // The world ends.
             return;

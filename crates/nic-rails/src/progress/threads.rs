@@ -44,7 +44,7 @@ fn run(host: &Host, rail: usize, worker: &Worker, device: &Weak<DeviceInner>) {
             }
             any.then_some(())
         };
-        if host.wait("a rail's thread", &worker.bell, None, look).is_none() {
+        if host.wait("a rail's thread", &worker.wakeup, None, look).is_none() {
             // The world ends.
             return;
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::{Bell, Host};
+use host::{EventCount, Host};
 use verbs::{Data, Error, Qp, Result, SendFlags, SendOp, SendWr, Sge};
 
 use crate::lock::unpoisoned;
@@ -33,14 +33,14 @@ pub(crate) struct Worker {
     jobs: Mutex<VecDeque<Job>>,
     /// Number of requests queued and not yet posted.
     left: AtomicU32,
-    pub(crate) bell: Bell,
+    pub(crate) wakeup: EventCount,
     is_stopped: AtomicBool,
 }
 
 impl Worker {
     pub(crate) fn new() -> Self {
         let jobs = Mutex::new(VecDeque::with_capacity(256));
-        Self { jobs, left: AtomicU32::new(0), bell: Bell::new(), is_stopped: AtomicBool::new(false) }
+        Self { jobs, left: AtomicU32::new(0), wakeup: EventCount::new(), is_stopped: AtomicBool::new(false) }
     }
 
     /// Whether all queued requests have been posted.
@@ -55,7 +55,7 @@ impl Worker {
 
     pub(crate) fn stop(&self, host: &Host) {
         self.is_stopped.store(true, Ordering::Release);
-        host.ring(&self.bell);
+        host.notify(&self.wakeup);
     }
 
     /// Queues a request.
@@ -77,7 +77,7 @@ impl Worker {
         let job = Job { qp, lane, wr_id, op, flags, pieces, inline, count, is_inline };
         self.left.fetch_add(1, Ordering::Relaxed);
         unpoisoned(&self.jobs).push_back(job);
-        host.ring(&self.bell);
+        host.notify(&self.wakeup);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::{Held, Host, Lock};
+use host::{Host, Lock, LockGuard};
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcStatus};
 
 use crate::completion::completions::{CompletionSink, Completions};
@@ -38,7 +38,7 @@ impl RecvHalf {
     }
 
     #[inline]
-    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, ReceiveQueue> {
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> LockGuard<'a, ReceiveQueue> {
         self.receives.lock(host)
     }
 
@@ -84,7 +84,7 @@ impl RecvHalf {
             return false;
         }
         let wr_id = receives.on_filled(lane, wc.wr_id);
-        let delivered = sink.deliver(Wc { wr_id, qp_num: own.known_as, ..*wc }, own, (0, 1));
+        let delivered = sink.deliver(Wc { wr_id, qp_num: own.reported_qp_num, ..*wc }, own, (0, 1));
         receives.free += u32::from(delivered);
         receives.remove_outstanding(&self.completions);
         true
@@ -98,14 +98,14 @@ impl RecvHalf {
         wc: &Wc,
         sink: &mut CompletionSink<'_>,
     ) -> QpActions {
-        let mut wc = Wc { qp_num: own.known_as, ..*wc };
+        let mut wc = Wc { qp_num: own.reported_qp_num, ..*wc };
         wc.invalidated = wc.invalidated.and_then(|key| own.pd.invalidate(lane, key));
         let mut receives = self.lock(&own.shared().host);
         // A failure of the program's own queue pair is reported; a failed lane need not end the connection.
         let has_ended = own.state.get() == state::ERROR;
         match &self.srq {
             None => receives.on_ended(lane, wc, has_ended, |wc| {
-                sink.deliver(Wc { qp_num: own.known_as, ..wc }, own, (0, 1))
+                sink.deliver(Wc { qp_num: own.reported_qp_num, ..wc }, own, (0, 1))
             }),
             Some(srq) => {
                 receives.on_shared_ended(srq, lane, wc, has_ended, |wc| sink.deliver(wc, own, (0, 0)))
@@ -133,7 +133,7 @@ impl RecvHalf {
     }
 
     fn flush_into(&self, own: &QpContext, receives: &mut ReceiveQueue, sink: &mut CompletionSink<'_>) {
-        let named = |wc| Wc { qp_num: own.known_as, ..wc };
+        let named = |wc| Wc { qp_num: own.reported_qp_num, ..wc };
         match &self.srq {
             None => receives.flush(|wc| sink.deliver(named(wc), own, (0, 1))),
             Some(srq) => receives.flush_shared(srq, |wc| sink.deliver(named(wc), own, (0, 0))),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use host::{Held, Lock, Span, Time};
+use host::{Lock, LockGuard, Span, Time};
 use verbs::{AsyncEvent, Error, RecvWr, Result, Sge, Srq, SrqInit};
 
 use crate::memory::domain::PdInner;
@@ -81,7 +81,7 @@ impl SrqInner {
         Ok(Self { id, pd, depth, init, state: Lock::new(state) })
     }
 
-    fn state(&self) -> Held<'_, SrqState> {
+    fn state(&self) -> LockGuard<'_, SrqState> {
         self.state.lock(&self.pd.shared.host)
     }
 

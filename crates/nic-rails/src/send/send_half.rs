@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use host::{Held, Host, Lock};
+use host::{Host, Lock, LockGuard};
 use verbs::{Data, Error, QpCap, Result, SendOp, SendWr, Wc};
 
 use crate::completion::completions::{CompletionSink, Completions};
@@ -31,7 +31,7 @@ impl SendHalf {
 
     /// The locked queue; requests that the caller makes startable or complete are not advanced.
     #[inline]
-    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> Held<'a, SendQueue> {
+    pub(crate) fn lock<'a>(&'a self, host: &'a Host) -> LockGuard<'a, SendQueue> {
         self.sends.lock(host)
     }
 

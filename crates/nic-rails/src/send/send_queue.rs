@@ -626,7 +626,7 @@ impl SendQueue {
         self.unreported += 1;
         if signalled {
             let slots = std::mem::take(&mut self.unreported);
-            let wc = Wc { wr_id, opcode, qp_num: own.known_as, ..Wc::default() };
+            let wc = Wc { wr_id, opcode, qp_num: own.reported_qp_num, ..Wc::default() };
             if sink.deliver(wc, own, (slots, 0)) {
                 self.free += slots;
             }
@@ -745,7 +745,7 @@ impl SendQueue {
             status,
             opcode: slot.op.opcode(),
             byte_len: if slot.op.fetches() { slot.bytes } else { 0 },
-            qp_num: own.known_as,
+            qp_num: own.reported_qp_num,
             ..Wc::default()
         };
         let is_silent = wc.is_ok() && !slot.flags.contains(SendFlags::SIGNALED) && !self.signals_all;

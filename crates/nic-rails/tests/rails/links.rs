@@ -44,9 +44,12 @@ fn a_link_falls_silent() {
                 downs = 2;
             }
             // Traffic continues meanwhile, but need not use the whole machine.
-            env.a
-                .host()
-                .wait("traffic", &host::Bell::new(), env.a.host().after(Span::from_us(300)), || None::<()>);
+            env.a.host().wait(
+                "traffic",
+                &host::EventCount::new(),
+                env.a.host().after(Span::from_us(300)),
+                || None::<()>,
+            );
             downs == 2 && events.iter().all(|events| events.contains('+'))
         };
         let detour = |addr: SocketAddr| addr;

@@ -87,7 +87,7 @@ impl CqOps for CqHandle {
 
 impl Drop for CqHandle {
     fn drop(&mut self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             // Before its number is freed: the next owner of the number is another queue.
             self.device.forget_cq(self.completions().index);
         }
@@ -149,7 +149,7 @@ impl CompChannelOps for ChannelHandle {
     }
 
     fn prepare_wait(&self) -> Wake<'_> {
-        Wake::by(&self.channel.words.bell)
+        Wake::by(&self.channel.words.wakeup)
     }
 }
 
@@ -157,7 +157,7 @@ impl CompChannelOps for ChannelHandle {
 mod tests {
     use std::sync::atomic::Ordering;
 
-    use verbs::provider::own;
+    use verbs::provider::downcast;
 
     use super::*;
 
@@ -173,7 +173,7 @@ mod tests {
             .map(|i| device.create_cq_with(4, if i == 50 { &other } else { &channel }).expect("a queue"))
             .collect();
         let inner = |i: usize| -> Arc<Completions> {
-            let handle: Arc<CqHandle> = own(cqs[i].ops().clone(), "the queue").expect("ours");
+            let handle: Arc<CqHandle> = downcast(cqs[i].ops().clone(), "the queue").expect("ours");
             handle.polling.completions.clone()
         };
         let event = |i: usize| {
@@ -197,7 +197,7 @@ mod tests {
     fn dropped_queue_leaves_no_list_entry() {
         let device = crate::open(&host::real::host(), &Default::default()).expect("a device");
         let one = device.create_cq(64).expect("a queue");
-        let inner: Arc<CqHandle> = own(one.ops().clone(), "the queue").expect("ours");
+        let inner: Arc<CqHandle> = downcast(one.ops().clone(), "the queue").expect("ours");
         let listed = || inner.device.objects.cqs.read().expect("unpoisoned").len();
         let before = listed();
         let more: Vec<_> = (0..100).map(|_| device.create_cq(16).expect("a queue")).collect();

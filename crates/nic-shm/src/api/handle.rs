@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use host::Span;
-use verbs::provider::{QpOps, QpParts, own};
+use verbs::provider::{QpOps, QpParts, downcast};
 use verbs::{Buf, Error, QpState, RecvWr, RemoteAddr, Result, SendWr};
 
 use crate::api::cq::CqHandle;
@@ -28,15 +28,15 @@ pub(crate) struct QpHandle {
 
 impl QpHandle {
     pub(crate) fn create(device: &Arc<DeviceInner>, pd: u32, init: &QpParts) -> Result<Self> {
-        let send_cq: Arc<CqHandle> = own(init.send_cq.clone(), "the send completion queue")?;
-        let recv_cq: Arc<CqHandle> = own(init.recv_cq.clone(), "the receive completion queue")?;
-        let srq = init.srq.as_ref().map(|srq| own(srq.clone(), "the shared receive queue"));
+        let send_cq: Arc<CqHandle> = downcast(init.send_cq.clone(), "the send completion queue")?;
+        let recv_cq: Arc<CqHandle> = downcast(init.recv_cq.clone(), "the receive completion queue")?;
+        let srq = init.srq.as_ref().map(|srq| downcast(srq.clone(), "the shared receive queue"));
         let srq: Option<Arc<SrqHandle>> = srq.transpose()?;
         let params = QpParams {
             pd,
             cap: init.cap,
             signal_all: init.sq_sig_all,
-            known_as: init.known_as,
+            reported_qp_num: init.reported_qp_num,
             send: send_cq.polling.completions.clone(),
             recv: recv_cq.polling.completions.clone(),
             srq: srq.as_ref().map(|srq| srq.receives.clone()),
@@ -69,7 +69,7 @@ impl Drop for QpHandle {
     /// Destroys the queue pair: disconnects from the peer, and removes all that refers to it.
     fn drop(&mut self) {
         let (shared, qp) = (&self.device.shared, &self.qp);
-        if shared.fork_guard.is_elsewhere() {
+        if shared.fork_guard.is_forked() {
             return;
         }
         qp.suppress_events();
@@ -116,9 +116,9 @@ impl QpOps for QpHandle {
     }
 
     #[inline]
-    fn ring(&self) -> Result<()> {
+    fn notify(&self) -> Result<()> {
         if let Some(link) = self.qp.connection.link().filter(|link| link.accepts_operations()) {
-            link.ring();
+            link.notify();
         }
         Ok(())
     }
@@ -136,13 +136,13 @@ impl QpOps for QpHandle {
     }
 
     fn has_completed(&self) -> bool {
-        !self.device.shared.fork_guard.is_elsewhere()
+        !self.device.shared.fork_guard.is_forked()
             && (self.qp.receiving.pollable() > 0 || self.qp.sending.has_completed())
     }
 
     /// Fails the queue pair and waits for the peer: afterwards the program may reuse its memory.
     fn to_error(&self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             self.end_connection(true);
             self.wait_for_peer();
         }

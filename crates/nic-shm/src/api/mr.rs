@@ -13,7 +13,7 @@ use verbs::{Access, Buf, Error, MemoryKind, Result};
 use crate::device_inner::DeviceInner;
 use crate::memory::layout::{MR_MAX, region_kind};
 use crate::memory::table::Region;
-use nic_util::heap_trim::REGION;
+use nic_util::heap_trim::REGION_SIZE;
 
 /// How long deregistration waits for a peer that is inside; see [`verbs::Mr::dereg`].
 const DEREG_PATIENCE: Span = Span::from_secs(1);
@@ -80,7 +80,7 @@ impl ShmMr {
             (region_kind::HOST, buf.addr(), buf.addr())
         };
         let entry = Entry::new(device, pd, access, (kind, addr, buf.len() as u64, place))?;
-        device.shared.heap_trim.rise(REGION);
+        device.shared.heap_trim.count_allocated(REGION_SIZE);
         Ok(Self { entry, addr, buf: buf.clone() })
     }
 
@@ -116,7 +116,7 @@ impl Drop for ShmMr {
     fn drop(&mut self) {
         // The error is reported by `dereg` only; the memory is safe either way.
         let _ = self.retire();
-        self.entry.device.shared.count_freed(REGION);
+        self.entry.device.shared.count_freed(REGION_SIZE);
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use host::Wake;
-use verbs::provider::{CmOps, ListenerOps, PortOps, QpOps, own};
+use verbs::provider::{BoundAddrOps, CmOps, ListenerOps, QpOps, downcast};
 use verbs::{CmEvent, ConnParam, Error, Result, Screen};
 
 use crate::api::handle::QpHandle;
@@ -54,7 +54,7 @@ pub(crate) fn find_events(device: &Arc<DeviceInner>, cm: &dyn CmOps) -> Result<A
 
 /// The queue pair of an API handle, if it is not connected yet.
 pub(crate) fn own_idle_qp(qp: &Arc<dyn QpOps>, call: &'static str) -> Result<Arc<QpInner>> {
-    let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+    let handle: Arc<QpHandle> = downcast(qp.clone(), "the queue pair")?;
     if handle.qp.connection.state() != state::INIT {
         return Err(Error::WrongState { call, state: handle.state() });
     }
@@ -125,11 +125,11 @@ impl CmOps for CmHandle {
         Ok(self.listener(Arc::new(guard)))
     }
 
-    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+    fn bind(&self, addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
         Ok(Box::new(Port::new(BoundPortGuard::bind(&self.device, addr, None)?)))
     }
 
-    fn listen_at(&self, port: &dyn PortOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen_at(&self, port: &dyn BoundAddrOps, backlog: u32) -> Result<Box<dyn ListenerOps>> {
         let port = Port::downcast(port, &self.device)?;
         let guard = port.listen(Listener::new(&self.events, backlog, None))?;
         Ok(self.listener(guard))
@@ -141,7 +141,7 @@ impl CmOps for CmHandle {
 
     fn connect_from(
         &self,
-        port: &dyn PortOps,
+        port: &dyn BoundAddrOps,
         qp: &Arc<dyn QpOps>,
         addr: SocketAddr,
         param: &ConnParam,
@@ -150,7 +150,7 @@ impl CmOps for CmHandle {
     }
 
     fn disconnect(&self, qp: &Arc<dyn QpOps>) -> Result<()> {
-        let handle: Arc<QpHandle> = own(qp.clone(), "the queue pair")?;
+        let handle: Arc<QpHandle> = downcast(qp.clone(), "the queue pair")?;
         let device = &self.device;
         device.shared.fork_guard.check()?;
         if handle.qp.connection.link().is_none() {

@@ -21,7 +21,7 @@ pub(crate) fn hello_of(device: &DeviceShared, qp: &QpInner, param: &ConnParam) -
         probe_addr: std::ptr::from_ref(device.process).addr() as u64,
         qp_index: qp.index() as u32,
         generation: qp.connection.generation,
-        qp_num: qp.connection.known_as,
+        qp_num: qp.connection.reported_qp_num,
         barriers: fence::register(),
         depths: Depths::of(param),
         rnr_retry: param.rnr_retry,

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, Weak};
 
-use verbs::provider::PortOps;
+use verbs::provider::BoundAddrOps;
 use verbs::{Error, Result};
 
 use crate::connect::registry::{BoundPort, Conn, Listener};
@@ -47,7 +47,7 @@ impl BoundPortGuard {
 
     /// Refuses requests from now on.
     pub(crate) fn stop_listening(&self) {
-        if !self.device.shared.fork_guard.is_elsewhere() {
+        if !self.device.shared.fork_guard.is_forked() {
             unpoisoned(&self.bound.listener).take();
         }
     }
@@ -55,7 +55,7 @@ impl BoundPortGuard {
 
 impl Drop for BoundPortGuard {
     fn drop(&mut self) {
-        if self.device.shared.fork_guard.is_elsewhere() {
+        if self.device.shared.fork_guard.is_forked() {
             return;
         }
         self.device.shared.reactor.unwatch(self.bound.socket.as_fd());
@@ -77,7 +77,7 @@ impl Port {
     }
 
     /// The port of an API handle, if it belongs to this device.
-    pub(crate) fn downcast<'p>(port: &'p dyn PortOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
+    pub(crate) fn downcast<'p>(port: &'p dyn BoundAddrOps, device: &Arc<DeviceInner>) -> Result<&'p Self> {
         let port = (port as &dyn std::any::Any).downcast_ref::<Self>();
         port.filter(|port| Arc::ptr_eq(&port.guard.device, device)).ok_or(Error::Foreign { what: "the port" })
     }
@@ -120,7 +120,7 @@ impl Port {
     }
 }
 
-impl PortOps for Port {
+impl BoundAddrOps for Port {
     fn addr(&self) -> SocketAddr {
         self.guard.bound.addr
     }

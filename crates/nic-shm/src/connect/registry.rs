@@ -17,8 +17,8 @@ use crate::protocol::socket::send;
 use crate::protocol::wire::{Hello, Message};
 use crate::qp::QpInner;
 use crate::shared::DeviceShared;
-use nic_util::events::Events;
-use nic_util::fork::Fd;
+use nic_util::events::EventQueue;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// Maximum number of connections that have not sent a request, per place and per device; beyond it the oldest
@@ -27,12 +27,12 @@ const SILENT_PER_PORT_MAX: usize = 256;
 const SILENT_MAX: usize = 1024;
 
 /// The events of a connection manager channel.
-pub(crate) type CmEvents = Events<CmEvent>;
+pub(crate) type CmEvents = EventQueue<CmEvent>;
 
 /// An address with its listening socket, whether or not a program listens there.
 pub(crate) struct BoundPort {
     pub(crate) id: u64,
-    pub(crate) socket: Fd,
+    pub(crate) socket: ForkSafeFd,
     pub(crate) name: SocketName,
     pub(crate) addr: SocketAddr,
     /// The program's listener; without one, requests are refused.
@@ -139,7 +139,7 @@ impl Registry {
     pub(crate) fn register_conn(
         &self,
         device: &DeviceShared,
-        socket: Fd,
+        socket: ForkSafeFd,
         pid: i32,
         ends: (SocketAddr, SocketAddr),
         phase: ConnPhase,
@@ -212,7 +212,7 @@ pub(crate) fn failed(qp: &QpInner, why: CmFailure) -> CmEvent {
 
 /// A connection, established or being set up.
 pub(crate) struct Conn {
-    pub(crate) socket: Fd,
+    pub(crate) socket: ForkSafeFd,
     pub(crate) id: u64,
     pub(crate) pid: i32,
     /// The local and the remote address.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use host::{Span, Time};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use verbs::provider::screen;
+use verbs::provider::apply_screen;
 use verbs::{CmEvent, CmFailure, ConnectRequest};
 
 use crate::connect::handshake::{link, report_link_failure};
@@ -22,7 +22,7 @@ use crate::protocol::names::peer_port;
 use crate::protocol::socket::{receive, same_user_pid, send};
 use crate::protocol::wire::{Hello, Message, PRIVATE_MAX, Shortage};
 use crate::qp::QpInner;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 /// How long a new connection may take to send its request.
@@ -86,7 +86,7 @@ pub(crate) fn resume_listeners(device: &DeviceInner, now: Time) -> Option<Time> 
 }
 
 /// Waits for the request of a new connection.
-fn await_request(device: &Arc<DeviceInner>, socket: Fd, bound: &Arc<BoundPort>) {
+fn await_request(device: &Arc<DeviceInner>, socket: ForkSafeFd, bound: &Arc<BoundPort>) {
     // If it is another user's process, it sees that the socket is closed.
     let Some(pid) = same_user_pid(&socket) else { return };
     if let Some(silent) = device.registry.oldest_silent(bound.id, false) {
@@ -212,7 +212,8 @@ fn on_request(device: &Arc<DeviceInner>, conn: &Arc<Conn>, bound: &BoundPort, he
     let with_cm = listener.and_then(|listener| Some((listener.cm.upgrade()?, listener)));
     let Some((cm, listener)) = with_cm else { return answer(device, conn, &Message::NoListener) };
     conn.note_hello(&hello);
-    let screened = match screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX) {
+    let screened = match apply_screen(listener.screen.as_ref(), &hello.private_data, conn.info(), PRIVATE_MAX)
+    {
         Ok(screened) => screened,
         Err(words) => return answer(device, conn, &Message::Reject(words)),
     };

@@ -4,7 +4,7 @@
 //! processes by process_vm_readv/writev(2), or through the owner (module `service_client`) where the kernel forbids
 //! that.
 
-use nic_util::sg_list::is_present;
+use nic_util::sg_list::is_accessible;
 pub(crate) use nic_util::sg_list::{
     Fault as FaultSide, SGE_MAX, SgList, copy_last_byte_last, gather, scatter,
 };
@@ -56,7 +56,7 @@ pub(crate) fn process_vm_copy(
                 return Err(CopyError::Gone);
             }
             // The kernel does not report which side failed.
-            _ if !is_present(local, direction == CopyDirection::In) => return Err(CopyError::Local),
+            _ if !is_accessible(local, direction == CopyDirection::In) => return Err(CopyError::Local),
             _ => return Err(CopyError::Access),
         }
     }

@@ -83,7 +83,7 @@ pub(crate) struct Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.memory.fork_guard.is_elsewhere() {
+        if self.memory.fork_guard.is_forked() {
             return;
         }
         let mut rings = unpoisoned(&self.memory.rings);
@@ -107,7 +107,7 @@ struct DmPiece {
 
 impl Drop for DmPiece {
     fn drop(&mut self) {
-        if self.memory.fork_guard.is_elsewhere() {
+        if self.memory.fork_guard.is_forked() {
             return;
         }
         self.memory.segment.release(self.at, self.len);

@@ -16,7 +16,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use host::Bell;
+use host::EventCount;
 use verbs::RNR_PAUSE;
 
 use nic_util::sync::adaptive_fence::AdaptiveFence;
@@ -256,8 +256,8 @@ pub(crate) mod service_op {
 /// The shared part of a completion queue.
 #[repr(C, align(64))]
 pub(crate) struct CqShared {
-    pub(crate) bell: Bell,
-    /// The fence that producers of completions use before they read the bell, `armed` and `many`.
+    pub(crate) wakeup: EventCount,
+    /// The fence that producers of completions use before they read the event count, `armed` and `many`.
     pub(crate) adaptive_fence: AdaptiveFence,
     /// 0 not armed, 1 for solicited completions, 2 for any.
     pub(crate) armed: AtomicU32,
@@ -267,7 +267,7 @@ pub(crate) struct CqShared {
     pub(crate) events: AtomicU32,
     /// Whether producers use `ready`, as there are too many queue pairs to poll each.
     pub(crate) many: AtomicU32,
-    /// Whether peers notify the bell after RDMA writes.
+    /// Whether peers notify the event count after RDMA writes.
     pub(crate) asymmetric_notify: AsymmetricNotify,
     pub(crate) ready: ReadySet,
 }
@@ -279,14 +279,14 @@ impl CqShared {
     pub(crate) fn must_notify(&self) -> bool {
         self.adaptive_fence.fence_before_waiter_check();
         let armed = self.armed.load(Ordering::Relaxed) | self.many.load(Ordering::Relaxed);
-        armed != 0 || self.bell.is_awaited()
+        armed != 0 || self.wakeup.has_waiters()
     }
 }
 
 /// The shared part of a completion channel.
 #[repr(C, align(64))]
 pub(crate) struct ChannelShared {
-    pub(crate) bell: Bell,
+    pub(crate) wakeup: EventCount,
 }
 
 /// The shared part of a shared receive queue.

@@ -64,7 +64,7 @@ impl QpNumbers {
     /// Allocates an entry and the numbers of its queue pair.
     pub(crate) fn alloc(&mut self) -> Result<QpNumber> {
         let index = self.indices.alloc("queue pairs", QP_MAX)?;
-        let num = self.numbers.take().inspect_err(|_| self.indices.free(index))?;
+        let num = self.numbers.alloc().inspect_err(|_| self.indices.free(index))?;
         // One table for all entries: allocations that live between those of queue pairs would keep heap pages
         // from being returned.
         if self.owners.len() <= index {
@@ -79,7 +79,7 @@ impl QpNumbers {
 
     /// Frees an entry. Returns the offset of its page if no queue pair uses the page any more.
     pub(crate) fn free(&mut self, index: usize) -> Option<u64> {
-        self.numbers.give(self.owners[index].num);
+        self.numbers.free(self.owners[index].num);
         self.indices.free(index);
         let page = page_of(index);
         self.on_page[page] -= 1;

@@ -23,7 +23,7 @@ use verbs::{Error, Result};
 
 use crate::memory::layout::{DM_BASE, HEAP_BASE, MrEntry, ShmObject, mr_at};
 use crate::memory::reserved_mapping::{CoreDump, ReservedMapping};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::unpoisoned;
 
 const SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
@@ -61,7 +61,7 @@ const PEER_MAPPING_MIN: u64 = 64 << 20;
 /// that begins at the same offset and is at least twice as long; earlier mappings stay, as there are pointers
 /// into them.
 struct PeerNicMemory {
-    file: Fd,
+    file: ForkSafeFd,
     /// Bytes of NIC memory in the file, which never change.
     len: u64,
     /// The last and longest mapping.
@@ -225,7 +225,7 @@ impl SlotArray {
 /// A segment of this device: the mapping, and the file to send to peers.
 pub(crate) struct Segment {
     pub(crate) map: Arc<MappedSegment>,
-    file: Fd,
+    file: ForkSafeFd,
 }
 
 impl Segment {

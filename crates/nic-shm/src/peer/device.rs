@@ -15,7 +15,7 @@ use crate::memory::segment::{FileId, SharedRef, identify, map_peer};
 use crate::memory::table::{ProtectionTable, own_table};
 use crate::protocol::wire::Hello;
 use crate::wake::wake_socket::{is_wake_socket, signal};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::ready::ReadySet;
 use nic_util::sync::unpoisoned;
 
@@ -45,9 +45,9 @@ pub(crate) struct PeerDevice {
     /// The peer's header: kicks, the reader registry, and other sets of its queue pairs and queues.
     pub(crate) header: SharedRef<Header>,
     /// A pidfd of the peer's process, where the kernel provides one, to check whether the process has ended.
-    pidfd: Option<Fd>,
+    pidfd: Option<ForkSafeFd>,
     /// Wakes its NIC thread.
-    kick: Fd,
+    kick: ForkSafeFd,
 }
 
 impl PeerDevice {
@@ -120,7 +120,7 @@ impl PeerDevices {
             return Err(Error::Invalid("the peer's segment is of another version; update both sides".into()));
         }
         let copy_method = self.choose_copy_method(hello, pid, table.is_own());
-        let (pidfd, kick) = (pidfd().map(Fd::from), Fd::from(kick));
+        let (pidfd, kick) = (pidfd().map(ForkSafeFd::from), ForkSafeFd::from(kick));
         let peer = Arc::new(PeerDevice { table, pid, copy_method, header, pidfd, kick });
         peers.retain(|_, p| p.strong_count() > 0);
         peers.insert(id, Arc::downgrade(&peer));

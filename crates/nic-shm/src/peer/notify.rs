@@ -1,5 +1,5 @@
 //! Data path: notification. After a completion was published to a completion queue of this process or the
-//! peer, wakes threads that sleep on it, and raises an event on its channel if it is armed.
+//! peer, wakes threads that sleep on its event count, and raises an event on its channel if it is armed.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ pub(crate) fn notify_cq(
     channel: Option<(&ChannelShared, BorrowedFd<'_>)>,
     solicited: bool,
 ) {
-    cq.bell.ring_after_fence();
+    cq.wakeup.notify_after_fence();
     let wanted = if solicited { ARMED_SOLICITED } else { ARMED_ANY };
     let armed = cq.armed.load(Ordering::Relaxed);
     if armed >= wanted
@@ -39,5 +39,5 @@ pub(crate) fn notify_cq(
 /// Wakes threads that sleep on a channel.
 pub(crate) fn wake_channel(channel: &ChannelShared, fd: BorrowedFd<'_>) {
     signal(fd);
-    channel.bell.ring();
+    channel.wakeup.notify();
 }

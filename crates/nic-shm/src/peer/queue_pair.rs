@@ -16,7 +16,7 @@ use crate::memory::segment::{MappedSegment, SharedRef, SlotArray};
 use crate::peer::device::PeerDevice;
 use crate::peer::notify::notify_cq;
 use crate::protocol::wire::Hello;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 use nic_util::sync::guard::Busy;
 use nic_util::sync::ring;
 
@@ -36,7 +36,7 @@ pub(crate) struct PeerQp {
     pub(crate) cq: SharedRef<CqShared>,
     /// The completion queue's index in the peer's device.
     cq_index: usize,
-    channel: Option<(SharedRef<ChannelShared>, Fd)>,
+    channel: Option<(SharedRef<ChannelShared>, ForkSafeFd)>,
     /// The retry limit for a message that finds no receive.
     pub(crate) rnr_retry: AtomicU8,
     /// The status word of the peer's queue pair in state RTS.
@@ -116,7 +116,7 @@ impl PeerQp {
 
     /// Wakes threads that sleep on the peer's receive completion queue, after stores to the peer's memory.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         if self.is_notifier_registered.load(Ordering::Acquire) {
             // Partner: the heavy fence in `AsymmetricNotify::fence_before_wait`. The check for waiters must not move
             // before the stores.
@@ -124,7 +124,7 @@ impl PeerQp {
         } else {
             self.register_notifier();
         }
-        self.cq.bell.ring_after_fence();
+        self.cq.wakeup.notify_after_fence();
     }
 
     /// Announces notifications, with a full fence. Done once; with a peer that passes no heavy fences, each
@@ -178,7 +178,7 @@ impl PeerQp {
     #[inline]
     pub(crate) fn fetch_next_receive(&self) {
         if let Some(recvs) = &self.recvs {
-            host::fetch_ahead(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
+            host::prefetch(std::ptr::from_ref(&recvs.slot(self.delivered())[recv::MARK]).addr(), 1);
         }
     }
 

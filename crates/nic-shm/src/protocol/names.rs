@@ -19,7 +19,7 @@ use verbs::{CmFailure, Error, Result};
 
 use crate::protocol::socket::{new_socket, same_user_pid};
 use crate::protocol::token::{process_token, random};
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// The first port for listeners that do not request one (RFC 6335, dynamic ports).
 const FIRST_DYNAMIC_PORT: u16 = 49_152;
@@ -50,7 +50,7 @@ impl SocketName {
 }
 
 /// Makes a socket listen at the requested port, or at a free one.
-pub(crate) fn listen_at(socket: &Fd, addr: SocketAddr) -> Result<SocketName> {
+pub(crate) fn listen_at(socket: &ForkSafeFd, addr: SocketAddr) -> Result<SocketName> {
     let taken = |why: &str| Error::Address { addr, why: why.into() };
     if addr.port() != 0 {
         let found = match listen_abstract(socket, addr.port())? {
@@ -88,7 +88,7 @@ fn system_error(what: &'static str) -> impl Fn(Errno) -> Error {
 }
 
 /// Listens at the abstract name, unless it is taken or this user listens at the other name of the port.
-fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<SocketName>> {
+fn listen_abstract(socket: &ForkSafeFd, port: u16) -> Result<Option<SocketName>> {
     if let Some(path) = folder_path(port)
         && has_listener(&path)?
     {
@@ -105,7 +105,7 @@ fn listen_abstract(socket: &Fd, port: u16) -> Result<Option<SocketName>> {
 
 /// Listens at the name in the user's folder, unless another process of this user does. Under a file lock, so
 /// that only names of processes that have ended are removed.
-fn listen_in_folder(socket: &Fd, port: u16) -> Result<Option<SocketName>> {
+fn listen_in_folder(socket: &ForkSafeFd, port: u16) -> Result<Option<SocketName>> {
     let folder = user_folder()
         .map_err(|why| Error::system("another user has taken the name of the port, and", why))?;
     let lock = folder.join(format!("shm-{}.lock", network_namespace()));
@@ -142,7 +142,7 @@ fn does_own_user_listen(port: u16) -> Result<bool> {
 
 /// A socket connected to a listener of this user.
 pub(crate) struct ConnectedSocket {
-    pub(crate) socket: Fd,
+    pub(crate) socket: ForkSafeFd,
     /// The local port; 0 if it has none.
     pub(crate) port: u16,
     /// The pid of the listener; 0 if it is in a PID namespace that this process does not see.
@@ -219,7 +219,7 @@ fn abstract_name(kind: &str, port: u16) -> Result<SocketAddrUnix> {
 
 /// Binds a socket that will connect to a free port, by which the peer can distinguish connections; returns 0
 /// if no port is free.
-pub(crate) fn bind_client(socket: &Fd) -> u16 {
+pub(crate) fn bind_client(socket: &ForkSafeFd) -> u16 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let span = u32::from(CLIENT_PORTS.end - CLIENT_PORTS.start);
     let Ok(token) = process_token() else { return 0 };
@@ -235,14 +235,14 @@ pub(crate) fn bind_client(socket: &Fd) -> u16 {
 
 /// Binds a connecting socket to the port that its program holds. The name only reports the port to the peer;
 /// as it cannot be guessed, no other process can take it first.
-fn bind_as_holder(socket: &Fd, port: u16) -> Result<u16> {
+fn bind_as_holder(socket: &ForkSafeFd, port: u16) -> Result<u16> {
     let name = abstract_name(&format!("nicety-shm-bound-{:016x}", random()?), port)?;
     bind(socket, &name).map_err(system_error("cannot bind a socket"))?;
     Ok(port)
 }
 
 /// The port of the peer's socket; 0 if it has none.
-pub(crate) fn peer_port(socket: &Fd) -> u16 {
+pub(crate) fn peer_port(socket: &ForkSafeFd) -> u16 {
     let named = getpeername(socket).ok().flatten().and_then(|addr| SocketAddrUnix::try_from(addr).ok());
     let port = named.as_ref().and_then(|addr| {
         let name = std::str::from_utf8(addr.abstract_name()?).ok()?;
@@ -255,7 +255,7 @@ pub(crate) fn peer_port(socket: &Fd) -> u16 {
 mod tests {
     use super::*;
 
-    fn socket() -> Fd {
+    fn socket() -> ForkSafeFd {
         new_socket().expect("a socket")
     }
 
@@ -294,7 +294,7 @@ mod tests {
         let ends = [(); 2].map(|()| {
             let active = connect_to(at(port), Some(held)).expect("a socket").expect("it listens");
             assert_eq!(active.port, held);
-            let passive: Fd = rustix::net::accept(&listener).expect("it has connected").into();
+            let passive: ForkSafeFd = rustix::net::accept(&listener).expect("it has connected").into();
             assert_eq!(peer_port(&passive), held);
             (active, passive)
         });

@@ -15,7 +15,7 @@ use verbs::{Error, Result};
 use crate::memory::segment::is_sealed_memory;
 use crate::protocol::wire::{Message, PACKET_MAX};
 use crate::wake::wake_socket::is_wake_socket;
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// A packet with its descriptors.
 pub(crate) struct Packet {
@@ -26,9 +26,9 @@ pub(crate) struct Packet {
 }
 
 /// Creates a socket that is non-blocking and close-on-exec.
-pub(crate) fn new_socket() -> Result<Fd> {
+pub(crate) fn new_socket() -> Result<ForkSafeFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(Fd::from).map_err(|e| {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map(ForkSafeFd::from).map_err(|e| {
         Error::system("cannot create a socket (if descriptors ran out, raise the limit with ulimit -n)", e)
     })
 }
@@ -51,7 +51,7 @@ pub(crate) fn check_local(addr: SocketAddr) -> Result<()> {
 
 /// The pid of the peer, if it runs as the same user; 0 if it is in a PID namespace that this process does not
 /// see.
-pub(crate) fn same_user_pid(socket: &Fd) -> Option<i32> {
+pub(crate) fn same_user_pid(socket: &ForkSafeFd) -> Option<i32> {
     let nobody = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     // Not by rustix, whose type cannot represent pid 0.
     let peer = get_option(socket, libc::SO_PEERCRED, nobody)?;
@@ -60,7 +60,7 @@ pub(crate) fn same_user_pid(socket: &Fd) -> Option<i32> {
 
 /// A pidfd of the peer, whichever PID namespace it is in; readable once the process has ended. Kernels before
 /// Linux 6.5 lack SO_PEERPIDFD; there it is opened by pid.
-pub(crate) fn peer_pidfd(socket: &Fd, pid: i32) -> Option<OwnedFd> {
+pub(crate) fn peer_pidfd(socket: &ForkSafeFd, pid: i32) -> Option<OwnedFd> {
     const SO_PEERPIDFD: i32 = 77;
     if let Some(fd) = get_option(socket, SO_PEERPIDFD, -1_i32).filter(|fd| *fd >= 0) {
         // SAFETY: the kernel has just created it for us. Test:
@@ -71,7 +71,7 @@ pub(crate) fn peer_pidfd(socket: &Fd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// Reads an option of the socket layer.
-fn get_option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
+fn get_option<T: Copy>(socket: &ForkSafeFd, name: i32, mut value: T) -> Option<T> {
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has `len` bytes, and both its types consist of numbers, so that any bytes are valid.
     // Test: all that connects.
@@ -83,7 +83,7 @@ fn get_option<T: Copy>(socket: &Fd, name: i32, mut value: T) -> Option<T> {
 }
 
 /// Sends a message with descriptors.
-pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+pub(crate) fn send(socket: &ForkSafeFd, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     #[cfg_attr(not(feature = "lab"), allow(unused_mut, reason = "only fault injection changes packets"))]
     let mut packet = message.emit();
     #[cfg(feature = "lab")]
@@ -97,7 +97,7 @@ pub(crate) fn send(socket: &Fd, message: &Message, fds: &[BorrowedFd<'_>]) -> Re
 }
 
 /// Whether nothing can be read: no packet, and not the end of the stream.
-pub(crate) fn has_no_input(socket: &Fd) -> bool {
+pub(crate) fn has_no_input(socket: &ForkSafeFd) -> bool {
     matches!(
         recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT),
         Err(Errno::AGAIN | Errno::INTR)
@@ -105,7 +105,7 @@ pub(crate) fn has_no_input(socket: &Fd) -> bool {
 }
 
 /// The next packet with its descriptors; `Ok(None)` if there is none now, an error at the end of the stream.
-pub(crate) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
+pub(crate) fn receive(socket: &ForkSafeFd) -> Result<Option<Packet>, Errno> {
     // If a peer ends with unread data, the kernel reports a reset, once, before the packets that the peer had
     // sent.
     match recv_packet(socket) {
@@ -114,7 +114,7 @@ pub(crate) fn receive(socket: &Fd) -> Result<Option<Packet>, Errno> {
     }
 }
 
-fn recv_packet(socket: &Fd) -> Result<Option<Packet>, Errno> {
+fn recv_packet(socket: &ForkSafeFd) -> Result<Option<Packet>, Errno> {
     let mut packet = vec![0; PACKET_MAX + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    fn pair() -> (Fd, Fd) {
+    fn pair() -> (ForkSafeFd, ForkSafeFd) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a pair");
         (a.into(), b.into())

@@ -41,7 +41,7 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        if !self.device.fork_guard.is_elsewhere() {
+        if !self.device.fork_guard.is_forked() {
             self.device.indices.lock().channel.free(self.index);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-use host::{Biased, Wake};
+use host::{BiasedLock, Wake};
 use verbs::{AsyncEvent, Result, Wc, WcOpcode, WcStatus};
 
 use crate::memory::layout::{CQ_MAX, CqShared, cq_at};
@@ -13,7 +13,7 @@ use crate::memory::segment::SharedRef;
 use crate::peer::notify::{ARMED_ANY, ARMED_SOLICITED, notify_cq};
 use crate::queues::channel::Channel;
 use crate::shared::DeviceShared;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::ready::ReadySet;
 
 /// The completion of a send request, with its queue position.
@@ -48,7 +48,7 @@ pub(crate) struct Completions {
     cqe: AtomicU32,
     pub(crate) words: SharedRef<CqShared>,
     pub(crate) channel: Option<Arc<Channel>>,
-    local: Biased<VecDeque<SendCompletion>>,
+    local: BiasedLock<VecDeque<SendCompletion>>,
     local_len: AtomicUsize,
     /// Number of events that the program has requested and not received: a peer cannot announce more.
     requested_events: AtomicU64,
@@ -73,14 +73,14 @@ impl Completions {
         words.asymmetric_notify.reset();
         words.channel.store(channel.as_ref().map_or(0, |c| c.index as u32 + 1), Ordering::Relaxed);
         // Its entries are counted by the queue pairs that use them.
-        device.heap_trim.rise(queue(0));
+        device.heap_trim.count_allocated(queue_size(0));
         Ok(Self {
             device: device.clone(),
             index,
             cqe: AtomicU32::new(cqe),
             words,
             channel,
-            local: Biased::new(VecDeque::new()),
+            local: BiasedLock::new(VecDeque::new()),
             local_len: AtomicUsize::new(0),
             requested_events: AtomicU64::new(0),
             max_outstanding: AtomicU32::new(0),
@@ -183,7 +183,7 @@ impl Completions {
 
     /// Notifies waiters and the channel that this process has published something here.
     pub(crate) fn notify(&self, solicited: bool) {
-        // Pairs with the fences of the bell's waiter and of `arm`: the checks of both must not move before
+        // Pairs with the fences of the event count's waiter and of `arm`: the checks of both must not move before
         // what was published.
         fence(Ordering::SeqCst);
         self.notify_after_fence(solicited);
@@ -238,7 +238,7 @@ impl Completions {
     }
 
     pub(crate) fn prepare_wait(&self) -> Wake<'_> {
-        let wake = Wake::by(&self.words.bell);
+        let wake = Wake::by(&self.words.wakeup);
         self.words.adaptive_fence.register_waiter();
         self.words.asymmetric_notify.fence_before_wait();
         wake
@@ -303,10 +303,10 @@ impl Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        if self.device.fork_guard.is_elsewhere() {
+        if self.device.fork_guard.is_forked() {
             return;
         }
         self.device.indices.lock().cq.free(self.index);
-        self.device.count_freed(queue(0));
+        self.device.count_freed(queue_size(0));
     }
 }

@@ -10,7 +10,7 @@ use crate::memory::allocator::Ring;
 use crate::memory::layout::{SRQ_MAX, SrqShared, recv, srq_at};
 use crate::memory::segment::{SharedRef, SlotArray};
 use crate::shared::DeviceShared;
-use nic_util::heap_trim::queue;
+use nic_util::heap_trim::queue_size;
 use nic_util::sync::Spin;
 use nic_util::sync::shared_queue;
 
@@ -83,7 +83,7 @@ impl SharedReceives {
         };
         let ring = SlotArray::new(map, rings[0].at, 8, shift)?;
         let store = SlotArray::new(map, rings[1].at, stride, shift)?;
-        device.heap_trim.rise(queue(init.max_wr));
+        device.heap_trim.count_allocated(queue_size(init.max_wr));
         Ok(Self {
             ring,
             store,
@@ -214,10 +214,10 @@ pub(crate) fn check_sges(wr: &RecvWr<'_>, max: u32) -> Result<()> {
 
 impl Drop for SharedReceives {
     fn drop(&mut self) {
-        if self.device.fork_guard.is_elsewhere() {
+        if self.device.fork_guard.is_forked() {
             return;
         }
         self.device.indices.lock().srq.free(self.index);
-        self.device.count_freed(queue(self.max_wr));
+        self.device.count_freed(queue_size(self.max_wr));
     }
 }

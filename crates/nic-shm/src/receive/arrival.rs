@@ -29,7 +29,7 @@ pub(crate) fn complete(
             wr_id,
             opcode: WcOpcode::Recv,
             byte_len: low >> 24,
-            qp_num: connection.known_as,
+            qp_num: connection.reported_qp_num,
             ..Wc::default()
         };
     } else {
@@ -75,7 +75,7 @@ fn completion(connection: &Connection, slot: &[AtomicU64], low: u32, receive: &[
         status: comp::status_from_number(low >> 8 & 0xff),
         opcode: if is_write { WcOpcode::RecvWriteImm } else { WcOpcode::Recv },
         byte_len,
-        qp_num: connection.known_as,
+        qp_num: connection.reported_qp_num,
         imm: (flags & comp::IMM != 0).then_some(imm),
         invalidated: (flags & comp::INVALIDATE != 0).then_some(imm),
     };

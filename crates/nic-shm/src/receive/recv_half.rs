@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use host::Biased;
+use host::BiasedLock;
 use verbs::{Error, QpCap, RecvWr, Result, Wc, WcOpcode, WcStatus};
 
 use crate::connection::Connection;
@@ -33,7 +33,7 @@ pub(crate) struct RecvHalf {
     max_wr: u32,
     max_sge: u32,
     /// Held while a receive is posted.
-    post: Biased<()>,
+    post: BiasedLock<()>,
     /// Receives posted so far.
     posted: AtomicU64,
     /// Number of completions polled so far; advanced under the poll lock.
@@ -71,7 +71,7 @@ impl RecvHalf {
             completions,
             max_wr: cap.max_recv_wr,
             max_sge: cap.max_recv_sge,
-            post: Biased::new(()),
+            post: BiasedLock::new(()),
             posted: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             counted: AtomicU64::new(0),
@@ -265,7 +265,7 @@ impl RecvHalf {
             wr_id,
             status: WcStatus::WrFlushErr,
             opcode: WcOpcode::Recv,
-            qp_num: connection.known_as,
+            qp_num: connection.reported_qp_num,
             ..Wc::default()
         };
         let mut got = 0;

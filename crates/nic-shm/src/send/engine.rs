@@ -67,8 +67,8 @@ impl SendEngine {
         match wr.op {
             SendOp::Write(remote) => {
                 transfer.rdma(link, &local, remote, CopyDirection::Out)?;
-                if wr.flags.contains(SendFlags::RING) {
-                    link.ring();
+                if wr.flags.contains(SendFlags::NOTIFY) {
+                    link.notify();
                 }
             }
             SendOp::Read(remote) => {

@@ -46,8 +46,8 @@ pub(crate) fn execute(
     if unsafe { place::copy_last_byte_last(dst, src, len as usize) }.is_err() {
         return false;
     }
-    if wr.flags.contains(SendFlags::RING) {
-        link.ring();
+    if wr.flags.contains(SendFlags::NOTIFY) {
+        link.notify();
     }
     true
 }

@@ -172,7 +172,7 @@ impl SendHalf {
         self.queue.wait_for_reader();
     }
 
-    /// See [`nic_util::sync::reader_registry::ReaderMark::erase`].
+    /// See [`nic_util::sync::reader_registry::ReaderMark::clear`].
     pub(crate) fn reset_mark(&self) {
         self.queue.reset_mark();
     }

@@ -8,7 +8,7 @@ use rustix::event::epoll::{Event, EventFlags};
 use verbs::{Error, Result};
 
 use crate::wake::wake_socket::{WakeSocket, WakeSocketState};
-use nic_util::thread::Ear;
+use nic_util::thread::EpollSet;
 
 /// The token of the wake socket, which no socket has.
 const WAKE_SOCKET: u64 = u64::MAX;
@@ -23,7 +23,7 @@ pub(crate) enum ReactorEvent {
 
 /// The thread's event sources.
 pub(crate) struct Reactor {
-    pub(crate) epoll: Ear,
+    pub(crate) epoll: EpollSet,
     wake_socket: WakeSocket,
     /// The wake socket is broken: the thread polls at intervals instead.
     wake_socket_broken: AtomicBool,
@@ -31,7 +31,7 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new() -> Result<Self> {
-        let (epoll, wake_socket) = (Ear::new()?, WakeSocket::new()?);
+        let (epoll, wake_socket) = (EpollSet::new()?, WakeSocket::new()?);
         epoll
             .watch(wake_socket.receiver(), WAKE_SOCKET, EventFlags::IN)
             .map_err(|e| Error::system("cannot create the device's event descriptors", e))?;

@@ -13,12 +13,12 @@ use rustix::net::{
 };
 use verbs::{Error, Result};
 
-use nic_util::fork::Fd;
+use nic_util::fork::ForkSafeFd;
 
 /// A wake socket of this process: the end that it polls, and the end that peers signal.
 pub(crate) struct WakeSocket {
-    receiver: Fd,
-    sender: Fd,
+    receiver: ForkSafeFd,
+    sender: ForkSafeFd,
 }
 
 /// The state of a wake socket.

@@ -13,16 +13,16 @@ use crate::raw::{
 };
 use crate::support::agent::Agent;
 use crate::support::device;
-use crate::support::end::{CAP, End};
+use crate::support::endpoint::{CAP, Endpoint};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// A listener under attack, and a connection that must keep working.
 struct Victim {
-    hub: End,
+    hub: Endpoint,
     listener: Listener,
-    good: End,
+    good: Endpoint,
     agent: Option<Agent>,
-    open: Vec<End>,
+    open: Vec<Endpoint>,
     accepted: usize,
     refused: usize,
     descriptors: usize,
@@ -32,9 +32,9 @@ struct Victim {
 impl Victim {
     fn new() -> Self {
         let device = device(CopyPath::Auto);
-        let hub = End::on(&device, 4096);
-        let listener = hub.cm.listen(crate::support::end::at(0), 1024).expect("a listener");
-        let mut good = End::on(&device, 4096);
+        let hub = Endpoint::on(&device, 4096);
+        let listener = hub.cm.listen(crate::support::endpoint::at(0), 1024).expect("a listener");
+        let mut good = Endpoint::on(&device, 4096);
         let agent = Some(Agent::start(&mut good, CopyPath::Auto, 4096));
         let (open, descriptors) = (Vec::new(), 0);
         let mut victim =
@@ -54,7 +54,7 @@ impl Victim {
         while let Some(event) = self.hub.cm.poll_event() {
             match event {
                 CmEvent::ConnectRequest(request) => {
-                    let end = End::on(&self.hub.device, 4096);
+                    let end = Endpoint::on(&self.hub.device, 4096);
                     assert_eq!(end.qp.init().cap, CAP);
                     match self.hub.cm.accept(request, &end.qp, &end.param()) {
                         Ok(()) => {
@@ -94,7 +94,7 @@ impl Victim {
         });
         self.good.check_canaries();
         self.agent.take().expect("an agent").end();
-        let proper = End::new(CopyPath::Auto, 4096);
+        let proper = Endpoint::new(CopyPath::Auto, 4096);
         proper.cm.connect(&proper.qp, self.listener.addr(), &proper.param()).expect("asked");
         until("service for a proper client", || {
             self.serve();
@@ -282,7 +282,7 @@ fn hostile_client(victim: &mut Victim, real: &[u8], version: u32, rng: &mut Rng)
 }
 
 /// Uses a hostile connection; requests must complete or wait for its end.
-fn use_connection(end: &End, rng: &mut Rng) {
+fn use_connection(end: &Endpoint, rng: &mut Rng) {
     for id in 0..8 {
         let remote = verbs::RemoteAddr { addr: rng.next_u64(), rkey: rng.below(8 << 16) as u32 };
         let op = match id {

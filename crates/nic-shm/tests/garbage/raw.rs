@@ -15,7 +15,7 @@ use rustix::net::{
 
 use crate::support::PATIENCE;
 use crate::support::device;
-use crate::support::end::{End, at};
+use crate::support::endpoint::{Endpoint, at};
 
 /// Size of a segment with its tables, its heap and a little NIC memory.
 pub(crate) const SEGMENT_LEN: u64 = (1 << 30) + (1 << 20);
@@ -120,14 +120,14 @@ impl RawListener {
 
 /// The sender of a real request, which still waits for the answer.
 pub(crate) struct Requester {
-    _end: End,
+    _end: Endpoint,
     _raw: Raw,
 }
 
 /// A real request, with its segment and its wake socket, as a device sends it; valid while the asker is alive.
 pub(crate) fn real_request() -> (Vec<u8>, Vec<OwnedFd>, Requester) {
     let listener = RawListener::new();
-    let end = End::on(&device(nic_shm::CopyPath::Auto), 4096);
+    let end = Endpoint::on(&device(nic_shm::CopyPath::Auto), 4096);
     end.cm.connect(&end.qp, at(listener.port), &end.param()).expect("asked");
     let raw = listener.accept();
     let Answer::Packet(packet, fds) = raw.answer(PATIENCE) else { panic!("no request") };

@@ -8,7 +8,7 @@ use verbs::{CmEvent, CmFailure, ConnParam};
 
 use crate::raw::{Answer, PROCESS_AT, RawListener, borrowed, event_fd, full_pipe, real_request, short};
 use crate::support::device;
-use crate::support::end::{End, at, deadline};
+use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time, traces, until};
 
 /// The answer of a false server.
@@ -50,12 +50,12 @@ fn connect_fails_on_false_servers() {
     let device = device(CopyPath::Auto);
     let listener = RawListener::new();
     let before = {
-        drop(End::on(&device, 4096));
+        drop(Endpoint::on(&device, 4096));
         traces::descriptors()
     };
     let mut rng = Rng::new(41);
     for reply in REPLIES.into_iter().cycle().take(90) {
-        let end = End::on(&device, 4096);
+        let end = Endpoint::on(&device, 4096);
         let param = ConnParam { timeout: host::Span::from_ms(60), ..end.param() };
         end.cm.connect(&end.qp, at(listener.port), &param).expect("asked");
         let raw = listener.accept();
@@ -92,9 +92,9 @@ fn connect_fails_on_false_servers() {
         assert!(end.cm.poll_event().is_none(), "one event is enough");
     }
     until("return of all descriptors", || (traces::descriptors() <= before).then_some(()));
-    let mut server = End::new(CopyPath::Auto, 4096);
+    let mut server = Endpoint::new(CopyPath::Auto, 4096);
     let proper = server.listen();
-    let end = End::on(&device, 4096);
+    let end = Endpoint::on(&device, 4096);
     end.cm.connect(&end.qp, proper.addr(), &end.param()).expect("asked");
     server.accept();
     assert!(matches!(end.cm.get_event(deadline()), Ok(CmEvent::Established { .. })));

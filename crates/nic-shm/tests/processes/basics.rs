@@ -5,16 +5,22 @@ use verbs::{MemoryKind, SendOp, WcOpcode, WcStatus};
 
 use crate::support::agent::Agent;
 use crate::support::device;
-use crate::support::end::End;
+use crate::support::endpoint::Endpoint;
 use crate::support::{Rng, digest, one_at_a_time};
 
 pub(crate) const KINDS: [MemoryKind; 2] = [MemoryKind::Host, MemoryKind::Nic];
 const LEN: usize = 1 << 20;
 
 /// Writes, reads and sends `len` bytes at `offset`, in both directions, from one kind of memory to another.
-fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], offset: usize, len: usize) {
+fn move_bytes(
+    end: &mut Endpoint,
+    agent: &mut Agent,
+    [own, theirs]: [MemoryKind; 2],
+    offset: usize,
+    len: usize,
+) {
     let (at, n) = (offset as u64, len as u32);
-    let fill = |end: &End, seed: u64| {
+    let fill = |end: &Endpoint, seed: u64| {
         let bytes = Rng::new(seed).bytes(len);
         end.region(own).buf().write(offset, &bytes).expect("fits");
         digest(&bytes)
@@ -58,7 +64,7 @@ fn move_bytes(end: &mut End, agent: &mut Agent, [own, theirs]: [MemoryKind; 2], 
 
 fn every_operation(copy: CopyPath) {
     let _gate = one_at_a_time();
-    let mut end = End::new(copy, LEN);
+    let mut end = Endpoint::new(copy, LEN);
     let mut agent = Agent::start(&mut end, copy, LEN);
     for own in KINDS {
         for theirs in KINDS {
@@ -73,7 +79,7 @@ fn every_operation(copy: CopyPath) {
     end.disconnected();
 }
 
-fn atomics_and_invalidation(end: &mut End, agent: &mut Agent) {
+fn atomics_and_invalidation(end: &mut Endpoint, agent: &mut Agent) {
     for kind in KINDS {
         let zeros = digest(&[0; 8]);
         end.region(MemoryKind::Host).buf().fill(0);
@@ -125,7 +131,7 @@ fn messages_of_64_mib_between_processes() {
         (CopyPath::Auto, [MemoryKind::Host, MemoryKind::Nic]),
         (CopyPath::Service, [MemoryKind::Nic, MemoryKind::Host]),
     ] {
-        let mut end = End::new(copy, LARGE);
+        let mut end = Endpoint::new(copy, LARGE);
         let mut agent = Agent::start(&mut end, copy, LARGE);
         move_bytes(&mut end, &mut agent, kinds, 0, LARGE);
         agent.end();
@@ -140,9 +146,9 @@ fn concurrent_increments_add_up() {
     let _gate = one_at_a_time();
     for (copy, count) in [(CopyPath::Auto, 3000_u64), (CopyPath::Service, 300)] {
         let device = device(copy);
-        let mut first = End::on(&device, 4096);
+        let mut first = Endpoint::on(&device, 4096);
         let queue = || device.create_cq(64).expect("a completion queue");
-        let mut second = End::with(&device, first.pd.clone(), queue(), queue(), 4096);
+        let mut second = Endpoint::with(&device, first.pd.clone(), queue(), queue(), 4096);
         second.shown = first.shown;
         let mut agents = [Agent::start(&mut first, copy, 4096), Agent::start(&mut second, copy, 4096)];
         for kind in KINDS {
@@ -155,7 +161,7 @@ fn concurrent_increments_add_up() {
                 total += count;
                 sum = (0..count).map(|_| word.fetch_add(1, std::sync::atomic::Ordering::SeqCst)).sum();
             }
-            sum += agents.iter().map(|a| a.0.heard().parse::<u64>().expect("a sum")).sum::<u64>();
+            sum += agents.iter().map(|a| a.0.recv_line().parse::<u64>().expect("a sum")).sum::<u64>();
             assert_eq!(word.load(std::sync::atomic::Ordering::SeqCst), total, "{kind:?} {copy:?}");
             assert_eq!(sum, total * (total - 1) / 2, "two operations saw the same value: {kind:?} {copy:?}");
         }

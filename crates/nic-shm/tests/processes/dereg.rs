@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 use nic_shm::CopyPath;
 use verbs::{Access, Buf, Error, MemoryKind, Mr, SendOp, WcStatus};
 
-use crate::support::child::{Child, hear, say};
+use crate::support::child::{Child, recv_line, send_line};
 use crate::support::device;
-use crate::support::end::{End, Remote};
+use crate::support::endpoint::{Endpoint, Remote};
 use crate::support::{Rng, one_at_a_time, until};
 
 /// Child: for each `LEN PORT` line, connects and writes changing bytes until that is refused; reports the
 /// final status.
 pub(crate) fn writer_role() {
-    let copy = if hear().as_deref() == Some("service") { CopyPath::Service } else { CopyPath::Auto };
-    let mut end = End::new(copy, 16 << 20);
-    while let Some(line) = hear() {
+    let copy = if recv_line().as_deref() == Some("service") { CopyPath::Service } else { CopyPath::Auto };
+    let mut end = Endpoint::new(copy, 16 << 20);
+    while let Some(line) = recv_line() {
         let (len, port) = line.split_once(' ').expect("two words");
         let (len, port) = (len.parse::<usize>().expect("a length"), port.parse().expect("a port"));
         end.renew();
@@ -27,18 +27,18 @@ pub(crate) fn writer_role() {
             let wc = end.sent();
             (!wc.is_ok()).then_some(wc.status)
         });
-        say(format!("{:?}", status.expect("an end")));
+        send_line(format!("{:?}", status.expect("an end")));
     }
 }
 
 /// Registers a region of `len` bytes in `buf` and waits until the writer writes to it.
-fn start_writing(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr {
+fn start_writing(end: &mut Endpoint, buf: &Buf, len: usize, child: &mut Child) -> Mr {
     buf.fill(0);
     end.renew();
     let mr = end.pd.reg_mr_range(buf, 64..64 + len, Access::ALL).expect("a region");
     end.shown = Remote { host: mr.remote(0), nic: mr.remote(0) };
     let listener = end.listen();
-    child.tell(format!("{len} {}", listener.addr().port()));
+    child.send_line(format!("{len} {}", listener.addr().port()));
     end.accept();
     let last = buf.byte(64 + len - 1).expect("inside");
     until("write", || (last.load(std::sync::atomic::Ordering::Relaxed) != 0).then_some(()));
@@ -46,9 +46,9 @@ fn start_writing(end: &mut End, buf: &Buf, len: usize, child: &mut Child) -> Mr 
 }
 
 fn check_nothing_written_after_dereg(copy: CopyPath, rounds: u64) {
-    let mut end = End::on(&device(copy), 4096);
+    let mut end = Endpoint::on(&device(copy), 4096);
     let mut child = Child::start("writer");
-    child.tell(if copy == CopyPath::Service { "service" } else { "auto" });
+    child.send_line(if copy == CopyPath::Service { "service" } else { "auto" });
     let mut rng = Rng::new(11);
     let buffers = [Buf::alloc(1 << 20), end.device.alloc_dm(1 << 20)].map(|b| b.expect("memory"));
     for round in 0..rounds {
@@ -58,7 +58,7 @@ fn check_nothing_written_after_dereg(copy: CopyPath, rounds: u64) {
         std::thread::sleep(Duration::from_micros(rng.below(200)));
         mr.dereg().expect("no peer is stopped");
         let snapshot = buf.to_vec(0..buf.len()).expect("inside");
-        assert_eq!(child.heard(), format!("{:?}", WcStatus::RemAccessErr));
+        assert_eq!(child.recv_line(), format!("{:?}", WcStatus::RemAccessErr));
         let later = buf.to_vec(0..buf.len()).expect("inside");
         assert!(snapshot == later, "round {round}: {len} bytes changed after deregistering");
         let outside = later[..64].iter().chain(&later[64 + len..]);
@@ -82,9 +82,9 @@ fn nothing_is_written_after_dereg() {
 #[test]
 fn dereg_returns_while_a_writer_is_stopped() {
     let _gate = one_at_a_time();
-    let mut end = End::on(&device(CopyPath::Auto), 4096);
+    let mut end = Endpoint::on(&device(CopyPath::Auto), 4096);
     let mut child = Child::start("writer");
-    child.tell("auto");
+    child.send_line("auto");
     let mut rng = Rng::new(12);
     let (mut longest, mut busy) = (Duration::ZERO, 0);
     let len = 15 << 20;
@@ -102,7 +102,7 @@ fn dereg_returns_while_a_writer_is_stopped() {
         }
         longest = longest.max(began.elapsed());
         child.resume();
-        assert_eq!(child.heard(), format!("{:?}", WcStatus::RemAccessErr));
+        assert_eq!(child.recv_line(), format!("{:?}", WcStatus::RemAccessErr));
         end.post(1, SendOp::Send, MemoryKind::Host, 0, 8);
         let flushed = end.sent();
         assert!(!flushed.is_ok(), "{flushed:?}");

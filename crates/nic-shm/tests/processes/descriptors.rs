@@ -14,7 +14,7 @@ use rustix::net::{
 use verbs::{MemoryKind, SendOp};
 
 use crate::support::agent::Agent;
-use crate::support::end::End;
+use crate::support::endpoint::Endpoint;
 use crate::support::one_at_a_time;
 
 /// A socket whose last close takes an hour: it has unsent data, and lingers.
@@ -81,7 +81,7 @@ fn descriptors() -> usize {
 #[test]
 fn blocking_close_of_a_descriptor_blocks_nobody() {
     let _gate = one_at_a_time();
-    let mut end = End::new(CopyPath::Auto, 4096);
+    let mut end = Endpoint::new(CopyPath::Auto, 4096);
     let listener = end.listen();
     let before = descriptors();
     // Kept until the end: dropping them ends the blocked close.

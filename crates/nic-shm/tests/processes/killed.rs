@@ -7,9 +7,9 @@ use verbs::{Device, MemoryKind, SendOp};
 
 use crate::rounds::{Mode, churn_round, storm_round};
 use crate::support::agent::Agent;
-use crate::support::child::{Child, hear, say};
+use crate::support::child::{Child, recv_line, send_line};
 use crate::support::device;
-use crate::support::end::{End, at};
+use crate::support::endpoint::{Endpoint, at};
 use crate::support::{Rng, digest, one_at_a_time, traces, until};
 
 /// The specification allows one second; a busy machine may take a few.
@@ -33,13 +33,13 @@ impl ChildPool {
 
 /// A connection to a process that stays alive.
 struct Bystander {
-    end: End,
+    end: Endpoint,
     agent: Agent,
 }
 
 impl Bystander {
     fn new(device: &Device) -> Self {
-        let mut end = End::on(device, 4096);
+        let mut end = Endpoint::on(device, 4096);
         let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
         Self { end, agent }
     }
@@ -168,11 +168,11 @@ fn peers_are_killed_while_they_connect_and_destroy() {
 
 /// Child: listens on the given port, or on any; reports the port.
 pub(crate) fn listen_role() {
-    let port = hear().expect("a port").parse().expect("a number");
-    let end = End::new(CopyPath::Auto, 4096);
+    let port = recv_line().expect("a port").parse().expect("a number");
+    let end = Endpoint::new(CopyPath::Auto, 4096);
     let listener = end.cm.listen(at(port), 8).expect("a listener");
-    say(listener.addr().port());
-    hear();
+    send_line(listener.addr().port());
+    recv_line();
 }
 
 /// Goal: the port of a killed process is free immediately, and its name removed. Method: one child listens
@@ -183,7 +183,7 @@ fn port_of_a_killed_process_is_free_immediately() {
     let mut port = 0;
     for _ in 0..20 {
         let mut child = Child::start("listen");
-        let got = child.ask(port).parse().expect("a port");
+        let got = child.request(port).parse().expect("a port");
         assert!(port == 0 || got == port);
         port = got;
         assert!(traces::is_listening(port));

@@ -12,8 +12,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use verbs::CmEvent;
 
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, at, deadline, within};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{Endpoint, at, deadline, within};
 use crate::support::{one_at_a_time, traces, until};
 
 /// The socket name of a listener at this port.
@@ -38,7 +38,7 @@ fn silent(port: u16) -> Option<OwnedFd> {
 #[test]
 fn silent_clients_do_not_block_others() {
     let _gate = one_at_a_time();
-    let (mut a, mut b) = (End::new(CopyPath::Auto, 64), End::new(CopyPath::Auto, 64));
+    let (mut a, mut b) = (Endpoint::new(CopyPath::Auto, 64), Endpoint::new(CopyPath::Auto, 64));
     let listener = a.listen();
     let port = listener.addr().port();
     let _silent: Vec<_> = (0..400).map(|_| until("room", || silent(port))).collect();
@@ -54,12 +54,12 @@ fn limit(resource: Resource, to: u64) {
 
 /// Child: connects to a port when it has no descriptor left except for the socket; reports the event.
 pub(crate) fn no_descriptors_role() {
-    let port: u16 = hear().and_then(|line| line.parse().ok()).expect("a port");
-    let end = End::new(CopyPath::Auto, 64);
+    let port: u16 = recv_line().and_then(|line| line.parse().ok()).expect("a port");
+    let end = Endpoint::new(CopyPath::Auto, 64);
     // All open descriptors are in use, and one more is for the socket.
     let highest = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let highest = highest.filter_map(|e| e.file_name().to_string_lossy().parse::<u64>().ok()).max();
-    let spare = usize::from(hear().as_deref() == Some("one"));
+    let spare = usize::from(recv_line().as_deref() == Some("one"));
     let mut fill = Vec::new();
     limit(Resource::Nofile, highest.expect("some") + 1);
     while let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 0) {
@@ -67,10 +67,10 @@ pub(crate) fn no_descriptors_role() {
     }
     fill.truncate(fill.len() - spare);
     match end.cm.connect(&end.qp, at(port), &end.param()) {
-        Ok(()) => say(format!("{:?}", end.cm.get_event(deadline()).expect("an event"))),
-        Err(why) => say(format!("{why}")),
+        Ok(()) => send_line(format!("{:?}", end.cm.get_event(deadline()).expect("an event"))),
+        Err(why) => send_line(format!("{why}")),
     }
-    hear();
+    recv_line();
     drop(fill);
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn no_descriptors_role() {
 #[test]
 fn missing_descriptors_are_reported_on_both_sides() {
     let _gate = one_at_a_time();
-    let end = End::new(CopyPath::Auto, 64);
+    let end = Endpoint::new(CopyPath::Auto, 64);
     let listener = end.listen();
     for spare in ["none", "one"] {
         let mut child = Child::start("pauper");
-        child.tell(listener.addr().port());
-        child.tell(spare);
+        child.send_line(listener.addr().port());
+        child.send_line(spare);
         if spare == "one" {
             let Ok(CmEvent::ConnectRequest(request)) = end.cm.get_event(deadline()) else {
                 panic!("no request")
@@ -93,22 +93,22 @@ fn missing_descriptors_are_reported_on_both_sides() {
             let event = format!("{:?}", end.cm.get_event(deadline()).expect("an event"));
             assert!(event.contains("peer's process has no descriptors left"), "{event}");
         }
-        let said = child.heard();
+        let said = child.recv_line();
         assert!(said.contains("descriptors") && said.contains("ulimit -n"), "{said}");
-        child.tell("end");
+        child.send_line("end");
         child.end();
     }
 }
 
 /// Child: opens a device under a limit, and reports the result.
 pub(crate) fn limited_role() {
-    let (what, to) = (hear(), hear().and_then(|line| line.parse().ok()).expect("a number"));
+    let (what, to) = (recv_line(), recv_line().and_then(|line| line.parse().ok()).expect("a number"));
     match what.as_deref() {
         Some("files") => limit(Resource::Fsize, to),
         Some("data") => limit(Resource::Data, traces::data_bytes() + to),
         _ => limit(Resource::As, to),
     }
-    say(match open(&host::real::host(), &ShmConfig::default()) {
+    send_line(match open(&host::real::host(), &ShmConfig::default()) {
         Ok(device) => format!("{} bytes", device.attr().max_dm_size),
         Err(why) => why.to_string(),
     });
@@ -127,9 +127,9 @@ fn size_limits_are_respected_or_reported() {
         ("data", 1 << 20, "ulimit -d"),
     ] {
         let mut child = Child::start("bounded");
-        child.tell(what);
-        child.tell(to);
-        let said = child.heard();
+        child.send_line(what);
+        child.send_line(to);
+        let said = child.recv_line();
         assert!(said.contains(expected), "{what} limited to {to}: {said}");
         child.end();
     }
@@ -145,7 +145,7 @@ fn full_backlog_is_reported() {
     bind(&listener, &name_of(port)).expect("an unused port");
     listen(&listener, 0).expect("a listener");
     let _waiting: Vec<_> = std::iter::from_fn(|| silent(port)).collect();
-    let end = End::new(CopyPath::Auto, 64);
+    let end = Endpoint::new(CopyPath::Auto, 64);
     end.cm.connect(&end.qp, at(port), &end.param()).expect("failures are reported by an event");
     let CmEvent::ConnectFailed { why, .. } = end.cm.get_event(deadline()).expect("an event") else {
         panic!("connected without a listener")
@@ -176,14 +176,14 @@ fn all_descriptors() -> Vec<OwnedFd> {
 #[test]
 fn listener_pauses_without_descriptors() {
     let _gate = one_at_a_time();
-    let mut a = End::new(CopyPath::Auto, 64);
+    let mut a = Endpoint::new(CopyPath::Auto, 64);
     let listener = a.listen();
     let port = listener.addr().port();
     let (mut child, before) = (Child::start("agent"), getrlimit(Resource::Nofile));
     let lowered = Rlimit { current: Some(traces::descriptors() as u64 + 64), ..before };
     setrlimit(Resource::Nofile, lowered).expect("a lower limit");
     let fill = all_descriptors();
-    child.tell(format!("auto 64 {port}"));
+    child.send_line(format!("auto 64 {port}"));
     let began = processor_time();
     assert!(a.cm.get_event(within(Duration::from_secs(1))).is_err(), "no connection can be accepted");
     let spent = processor_time() - began;

@@ -5,7 +5,7 @@ use verbs::{MemoryKind, SendOp, WcStatus};
 
 use crate::support::agent::Agent;
 use crate::support::child::Child;
-use crate::support::end::End;
+use crate::support::endpoint::Endpoint;
 use crate::support::{Rng, digest, one_at_a_time};
 
 const LEN: usize = 200_000;
@@ -16,15 +16,15 @@ const LEN: usize = 200_000;
 #[test]
 fn operations_work_across_pid_namespaces() {
     let _gate = one_at_a_time();
-    let mut end = End::new(CopyPath::Auto, LEN);
+    let mut end = Endpoint::new(CopyPath::Auto, LEN);
     let listener = end.listen();
     let Some(mut child) = Child::in_pid_namespace("agent") else {
         println!("SKIPPED operations_work_across_pid_namespaces: no PID namespace can be made here");
         return;
     };
-    child.tell(format!("auto {LEN} {}", listener.addr().port()));
+    child.send_line(format!("auto {LEN} {}", listener.addr().port()));
     end.accept();
-    assert_eq!(child.heard(), "connected");
+    assert_eq!(child.recv_line(), "connected");
     let mut agent = Agent(child);
     let bytes = Rng::new(5).bytes(LEN);
     for kind in [MemoryKind::Host, MemoryKind::Nic] {
@@ -45,7 +45,7 @@ fn operations_work_across_pid_namespaces() {
         let word = end.region(kind).buf().word(0).expect("aligned");
         word.store(0, std::sync::atomic::Ordering::SeqCst);
         agent.start_adding(kind, 100);
-        let sum: u64 = agent.0.heard().parse().expect("a sum");
+        let sum: u64 = agent.0.recv_line().parse().expect("a sum");
         assert_eq!(sum, (0..100).sum::<u64>(), "the sum of the old values");
         assert_eq!(word.load(std::sync::atomic::Ordering::SeqCst), 100);
     }

@@ -7,8 +7,8 @@ use nic_shm::CopyPath;
 use verbs::{Buf, CmEvent, Error, MemoryKind, RecvWr, SendOp, SendWr, Wc};
 
 use crate::basics::KINDS;
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{CAP, End};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{CAP, Endpoint};
 use crate::support::{Rng, until};
 
 pub(crate) const LEN: usize = 256 << 10;
@@ -25,7 +25,7 @@ pub(crate) struct Storm {
 }
 
 impl Storm {
-    pub(crate) fn new(end: &End, seed: u64) -> Self {
+    pub(crate) fn new(end: &Endpoint, seed: u64) -> Self {
         let mut storm = Self {
             rng: Rng::new(seed),
             posted: 0,
@@ -38,14 +38,14 @@ impl Storm {
         storm
     }
 
-    fn post_recv(&mut self, end: &End) {
+    fn post_recv(&mut self, end: &Endpoint) {
         let kind = KINDS[self.rng.below(2) as usize];
         let recv = RecvWr { wr_id: self.recvs_posted, sges: &[end.region(kind).sge(0, LEN as u32)] };
         end.qp.post_recv(&recv).expect("room");
         self.recvs_posted += 1;
     }
 
-    fn random_op(&mut self, end: &End) -> (SendOp, u32) {
+    fn random_op(&mut self, end: &Endpoint) -> (SendOp, u32) {
         let sizes = [0, 1, 8, 64, 200, 4096, 70_000, LEN as u64];
         let len = sizes[self.rng.below(sizes.len() as u64) as usize] as u32;
         let remote = end.peer.of(KINDS[self.rng.below(2) as usize]);
@@ -61,7 +61,7 @@ impl Storm {
     }
 
     /// Posts one more operation, if the queue is not full.
-    pub(crate) fn post(&mut self, end: &End) {
+    pub(crate) fn post(&mut self, end: &Endpoint) {
         if self.posted - self.completed >= DEPTH {
             return;
         }
@@ -76,7 +76,7 @@ impl Storm {
 
     /// Polls completions; each must be the next one of its queue. Receives are reposted while nothing has
     /// failed.
-    pub(crate) fn poll(&mut self, end: &End) {
+    pub(crate) fn poll(&mut self, end: &Endpoint) {
         let mut wcs = [Wc::default(); 16];
         let n = end.send_cq.poll(&mut wcs).expect("no overrun");
         for wc in &wcs[..n] {
@@ -122,10 +122,10 @@ pub(crate) fn storm_line(copy: CopyPath, mode: Mode, port: u16, seed: u64) -> St
 pub(crate) fn storm_role() {
     // Calibrating the clock takes longer than the rest; it overlaps with the previous round.
     let _ = host::real::host();
-    let Some(line) = hear() else { return };
+    let Some(line) = recv_line() else { return };
     let words: Vec<&str> = line.split(' ').collect();
     let copy = if words[0] == "service" { CopyPath::Service } else { CopyPath::Auto };
-    let mut end = End::new(copy, LEN);
+    let mut end = Endpoint::new(copy, LEN);
     let mut storm = Storm::new(&end, words[3].parse().expect("a seed"));
     end.connect(words[2].parse().expect("a port"));
     loop {
@@ -140,12 +140,12 @@ pub(crate) fn storm_role() {
 /// Child: connects and disconnects, registers and deregisters, until it is killed.
 pub(crate) fn churn_role() {
     let host = host::real::host();
-    let Some(line) = hear() else { return };
+    let Some(line) = recv_line() else { return };
     let port = line.parse().expect("a port");
     let device = crate::support::device(CopyPath::Auto);
-    say("ready");
+    send_line("ready");
     loop {
-        let mut end = End::on(&device, 4096);
+        let mut end = Endpoint::on(&device, 4096);
         end.connect(port);
         for id in 0..4 {
             let buf = Buf::alloc(8192).expect("memory");
@@ -167,10 +167,10 @@ pub(crate) fn storm_round(
     mode: Mode,
     rng: &mut Rng,
 ) -> Duration {
-    let mut end = End::on(device, LEN);
+    let mut end = Endpoint::on(device, LEN);
     let mut storm = Storm::new(&end, rng.next_u64());
     let listener = end.listen();
-    child.tell(storm_line(copy, mode, listener.addr().port(), rng.next_u64()));
+    child.send_line(storm_line(copy, mode, listener.addr().port(), rng.next_u64()));
     end.accept();
     let delay = Duration::from_micros(rng.below(3000));
     let (killed, noticed) = std::thread::scope(|scope| {
@@ -192,7 +192,7 @@ pub(crate) fn storm_round(
 }
 
 /// Posts operations until the connection has ended and everything has completed.
-fn run_storm(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
+fn run_storm(end: &Endpoint, storm: &mut Storm, mode: Mode) -> Instant {
     let mut disconnected = false;
     until("end of the storm", || {
         for _ in 0..256 {
@@ -219,10 +219,10 @@ fn run_storm(end: &End, storm: &mut Storm, mode: Mode) -> Instant {
 /// Connections that the child opens and closes until it is killed at a random time; returns how long until
 /// all had ended.
 pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rng) -> Duration {
-    let hub = End::on(device, 4096);
+    let hub = Endpoint::on(device, 4096);
     let listener = hub.listen();
-    child.tell(listener.addr().port());
-    assert_eq!(child.heard(), "ready");
+    child.send_line(listener.addr().port());
+    assert_eq!(child.recv_line(), "ready");
     let kill_at = Instant::now() + Duration::from_micros(rng.below(6000));
     let mut open = BTreeMap::new();
     let mut killed = None;
@@ -239,10 +239,10 @@ pub(crate) fn churn_round(device: &verbs::Device, mut child: Child, rng: &mut Rn
     killed.map(|k| k.elapsed()).expect("killed")
 }
 
-fn settle(device: &verbs::Device, hub: &End, event: CmEvent, open: &mut BTreeMap<u32, End>) {
+fn settle(device: &verbs::Device, hub: &Endpoint, event: CmEvent, open: &mut BTreeMap<u32, Endpoint>) {
     match event {
         CmEvent::ConnectRequest(request) => {
-            let end = End::on(device, 4096);
+            let end = Endpoint::on(device, 4096);
             assert!(end.qp.init().cap == CAP);
             match hub.cm.accept(request, &end.qp, &end.param()) {
                 Ok(()) => assert!(open.insert(end.qp.num(), end).is_none()),

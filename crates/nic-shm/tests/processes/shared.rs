@@ -9,7 +9,7 @@ use verbs::{CmEvent, MemoryKind, QpInit, RecvWr, Srq, SrqInit};
 use crate::rounds::{LEN, Mode, storm_line};
 use crate::support::child::Child;
 use crate::support::device;
-use crate::support::end::{CAP, End};
+use crate::support::endpoint::{CAP, Endpoint};
 use crate::support::{Rng, one_at_a_time, until};
 
 const DEPTH: u64 = 64;
@@ -22,7 +22,7 @@ struct Receives {
 }
 
 impl Receives {
-    fn post(&mut self, end: &End) {
+    fn post(&mut self, end: &Endpoint) {
         let sge = [end.region(MemoryKind::Host).sge(0, LEN as u32)];
         self.srq.post_recv(&RecvWr::new(self.posted, &sge)).expect("room");
         self.open.insert(self.posted);
@@ -30,7 +30,7 @@ impl Receives {
     }
 
     /// Polls completions; each must belong to an open receive. Posts again if `refill`.
-    fn poll(&mut self, end: &End, refill: bool) {
+    fn poll(&mut self, end: &Endpoint, refill: bool) {
         while let Some(wc) = end.recv_cq.poll_one().expect("no overrun") {
             assert!(self.open.remove(&wc.wr_id), "completed twice: {wc:?}");
             if refill {
@@ -47,7 +47,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
     let mut receives = Receives { srq: srq.clone(), posted: 0, open: BTreeSet::new() };
     let [mut dying, mut living] = [(); 2].map(|()| {
         let send_cq = device.create_cq(64).expect("a completion queue");
-        let mut end = End::with(device, pd.clone(), send_cq, recv_cq.clone(), LEN);
+        let mut end = Endpoint::with(device, pd.clone(), send_cq, recv_cq.clone(), LEN);
         let init = QpInit::new(&end.send_cq).recv_cq(&recv_cq).srq(&srq).cap(CAP);
         end.qp = pd.create_qp(&init).expect("a queue pair");
         end
@@ -56,7 +56,7 @@ fn round(device: &verbs::Device, children: [Child; 2], rng: &mut Rng) {
     let [mut victim, mut survivor] = children;
     for (end, child) in [(&mut dying, &mut victim), (&mut living, &mut survivor)] {
         let listener = end.listen();
-        child.tell(storm_line(CopyPath::Auto, Mode::Initiator, listener.addr().port(), rng.next_u64()));
+        child.send_line(storm_line(CopyPath::Auto, Mode::Initiator, listener.addr().port(), rng.next_u64()));
         end.accept();
     }
     let kill_at = Instant::now() + Duration::from_micros(rng.below(4000));

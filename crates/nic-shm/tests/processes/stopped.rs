@@ -7,7 +7,7 @@ use verbs::{Error, MemoryKind, SendOp};
 
 use crate::basics::KINDS;
 use crate::support::agent::Agent;
-use crate::support::end::{End, within};
+use crate::support::endpoint::{Endpoint, within};
 use crate::support::{Rng, digest, one_at_a_time};
 
 const LEN: usize = 1 << 20;
@@ -15,7 +15,7 @@ const LEN: usize = 1 << 20;
 const PART: usize = LEN / 4;
 
 /// Sends, writes, reads and atomics on memory of `kind` at the stopped agent; all must complete.
-fn work_on_stopped(end: &End, kind: MemoryKind, bytes: &[u8]) {
+fn work_on_stopped(end: &Endpoint, kind: MemoryKind, bytes: &[u8]) {
     let (n, host) = (PART as u32, MemoryKind::Host);
     let remote = end.peer.of(kind);
     end.host.buf().write(0, bytes).expect("fits");
@@ -45,7 +45,7 @@ fn work_on_stopped(end: &End, kind: MemoryKind, bytes: &[u8]) {
 #[test]
 fn operations_on_a_stopped_target_complete() {
     let _gate = one_at_a_time();
-    let mut end = End::new(CopyPath::Auto, LEN);
+    let mut end = Endpoint::new(CopyPath::Auto, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Auto, LEN);
     for (round, kind) in KINDS.into_iter().enumerate() {
         let bytes = Rng::new(round as u64).bytes(PART);
@@ -75,7 +75,7 @@ fn operations_on_a_stopped_target_complete() {
 #[test]
 fn service_copy_waits_for_a_stopped_target() {
     let _gate = one_at_a_time();
-    let mut end = End::new(CopyPath::Service, LEN);
+    let mut end = Endpoint::new(CopyPath::Service, LEN);
     let mut agent = Agent::start(&mut end, CopyPath::Service, LEN);
     let bytes = Rng::new(3).bytes(LEN);
     end.host.buf().write(0, &bytes).expect("fits");

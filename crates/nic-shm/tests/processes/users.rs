@@ -10,8 +10,8 @@ use rustix::net::{
 use verbs::{CmEvent, CmFailure, MemoryKind, SendOp};
 
 use crate::support::agent::Agent;
-use crate::support::child::{Child, hear, say};
-use crate::support::end::{End, at, deadline};
+use crate::support::child::{Child, recv_line, send_line};
+use crate::support::endpoint::{Endpoint, at, deadline};
 use crate::support::netns::Space;
 use crate::support::one_at_a_time;
 
@@ -19,12 +19,12 @@ const NOBODY: u32 = 65_534;
 
 /// Child, as another user: `PORT PID FD UID`; reports what it managed to do.
 pub(crate) fn other_user_role() {
-    let line = hear().expect("a line");
+    let line = recv_line().expect("a line");
     let words: Vec<&str> = line.split(' ').collect();
     let port: u16 = words[0].parse().expect("a port");
     let mut did = Vec::new();
     assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
-    let end = End::new(CopyPath::Auto, 4096);
+    let end = Endpoint::new(CopyPath::Auto, 4096);
     end.cm.connect(&end.qp, at(port), &end.param()).expect("asked");
     match end.cm.get_event(deadline()) {
         Ok(CmEvent::ConnectFailed { why: CmFailure::Refused(_), .. }) => {}
@@ -47,14 +47,14 @@ pub(crate) fn other_user_role() {
             did.push(format!("was answered {n} bytes"));
         }
     }
-    say(format!("did {did:?}"));
-    hear();
+    send_line(format!("did {did:?}"));
+    recv_line();
 }
 
 /// Child, as another user: `UID FIRST END`; takes the names that listeners of that user have at these ports,
 /// and reports how many. It also listens at every second port.
 pub(crate) fn squatter_role() {
-    let line = hear().expect("a line");
+    let line = recv_line().expect("a line");
     let words: Vec<u32> = line.split(' ').map(|word| word.parse().expect("a number")).collect();
     assert_eq!(rustix::process::geteuid().as_raw(), NOBODY);
     let take = |port: u32| {
@@ -64,8 +64,8 @@ pub(crate) fn squatter_role() {
         (port.is_multiple_of(2) || listen(&taker, 0).is_ok()).then_some(taker)
     };
     let taken: Vec<_> = (words[1]..words[2]).filter_map(take).collect();
-    say(format!("took {}", taken.len()));
-    hear();
+    send_line(format!("took {}", taken.len()));
+    recv_line();
 }
 
 /// Starts a child as another user, from a copy of this binary if that user cannot access it.
@@ -102,13 +102,13 @@ fn another_user_gets_no_access() {
         println!("SKIPPED another_user_gets_no_access: only root can start a process of another user");
         return;
     }
-    let mut end = End::new(CopyPath::Auto, 4096);
+    let mut end = Endpoint::new(CopyPath::Auto, 4096);
     let listener = end.listen();
     let mut child = start_as_nobody("stranger").expect("a child of another user");
     let (port, pid, uid) = (listener.addr().port(), std::process::id(), rustix::process::geteuid().as_raw());
-    assert_eq!(child.ask(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
+    assert_eq!(child.request(format!("{port} {pid} {} {uid}", segment_fd())), "did []");
     assert!(end.cm.poll_event().is_none(), "the listener got an event");
-    child.tell("end");
+    child.send_line("end");
     child.end();
     let agent = Agent::start(&mut end, CopyPath::Auto, 4096);
     end.post(1, SendOp::Write(end.peer.host), MemoryKind::Host, 0, 64);
@@ -138,14 +138,14 @@ fn listen_with_all_names_taken() {
     let parts = (0..4).map(|part| (49_152 + part * EACH, 49_152 + (part + 1) * EACH));
     let taken = |(first, end): (u32, u32)| {
         let mut child = start_as_nobody("squatter").expect("a child of another user");
-        let said = child.ask(format!("{uid} {first} {end}"));
+        let said = child.request(format!("{uid} {first} {end}"));
         (child, said.strip_prefix("took ").and_then(|count| count.parse::<u32>().ok()).expect("a count"))
     };
     let (children, counts): (Vec<_>, Vec<_>) =
         parts.chain([(CHOSEN.into(), u32::from(CHOSEN) + 1)]).map(taken).unzip();
     assert_eq!(counts.iter().sum::<u32>(), 4 * EACH + 1, "{counts:?}");
     for requested_port in [0, CHOSEN] {
-        let mut end = End::new(CopyPath::Auto, 4096);
+        let mut end = Endpoint::new(CopyPath::Auto, 4096);
         let listener = end.cm.listen(at(requested_port), 1).expect("it listens");
         assert!(requested_port == 0 || listener.addr().port() == requested_port);
         drop(listener);
@@ -155,7 +155,7 @@ fn listen_with_all_names_taken() {
         agent.end();
     }
     for mut child in children {
-        child.tell("end");
+        child.send_line("end");
         child.end();
     }
 }

@@ -7,18 +7,18 @@ use nic_shm::CopyPath;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use verbs::{CompChannel, MemoryKind, RecvWr, SendOp, SendWr, Wc};
 
-use crate::support::child::{Child, hear};
+use crate::support::child::{Child, recv_line};
 use crate::support::device;
-use crate::support::end::{End, deadline};
+use crate::support::endpoint::{Endpoint, deadline};
 use crate::support::{PATIENCE, Rng, one_at_a_time};
 
 const ROUNDS: u64 = 1000;
 
 /// Child: answers each message after a random time, sleeping in `Cq::wait`.
 pub(crate) fn pingpong_role() {
-    let mut end = End::new(CopyPath::Auto, 4096);
+    let mut end = Endpoint::new(CopyPath::Auto, 4096);
     (0..16).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, 64));
-    end.connect(hear().expect("a port").parse().expect("a number"));
+    end.connect(recv_line().expect("a port").parse().expect("a number"));
     let mut rng = Rng::new(5);
     for round in 0..2 * ROUNDS {
         let wc = end.recv_cq.wait(deadline()).expect("a message");
@@ -29,11 +29,11 @@ pub(crate) fn pingpong_role() {
         end.qp.post_send(&SendWr::inline(round, SendOp::SendImm(round as u32), b"pong")).expect("posted");
         end.sent_ok(round);
     }
-    hear();
+    recv_line();
 }
 
 /// Sleeps in poll(2) until the channel reports an event, then polls the completion.
-fn sleep_in_poll(end: &End, channel: &CompChannel) -> Wc {
+fn sleep_in_poll(end: &Endpoint, channel: &CompChannel) -> Wc {
     loop {
         end.recv_cq.req_notify(false).expect("a channel");
         if let Some(wc) = end.recv_cq.poll_one().expect("no overrun") {
@@ -59,11 +59,11 @@ fn waiters_are_woken_by_another_process() {
     let recv_cq = device.create_cq_with(1024, &channel).expect("a completion queue");
     let send_cq = device.create_cq(1024).expect("a completion queue");
     let pd = device.alloc_pd().expect("a domain");
-    let mut end = End::with(&device, pd, send_cq, recv_cq, 4096);
+    let mut end = Endpoint::with(&device, pd, send_cq, recv_cq, 4096);
     (0..16).for_each(|id| end.post_recv(id, MemoryKind::Host, 0, 64));
     let listener = end.listen();
     let mut child = Child::start("pingpong");
-    child.tell(listener.addr().port());
+    child.send_line(listener.addr().port());
     end.accept();
     for round in 0..2 * ROUNDS {
         let ping = SendWr::inline(round, SendOp::SendImm(round as u32), b"ping");
@@ -73,7 +73,7 @@ fn waiters_are_woken_by_another_process() {
         assert!(wc.is_ok() && wc.imm == Some(round as u32), "{wc:?}");
         end.post_recv(round, MemoryKind::Host, 0, 64);
     }
-    child.tell("end");
+    child.send_line("end");
     child.end();
     end.disconnected();
 }

@@ -8,7 +8,7 @@ mod shared;
 use nic_shm::{CopyPath, ShmConfig, open};
 use verbs::Device;
 
-use shared::end::End;
+use shared::endpoint::Endpoint;
 pub(crate) use shared::*;
 
 /// A device with default settings, except for its copy path.
@@ -18,7 +18,7 @@ pub(crate) fn device(copy: CopyPath) -> Device {
     open(&host::real::host(), &config).expect("a shared-memory device")
 }
 
-impl End {
+impl Endpoint {
     /// Creates an endpoint on its own device with regions of `len` bytes, between guard bytes.
     #[track_caller]
     pub(crate) fn new(copy: CopyPath, len: usize) -> Self {

@@ -66,41 +66,45 @@ impl AdaptiveFence {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use host::Bell;
+    use host::EventCount;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
 
     struct World {
         adaptive: AdaptiveFence,
-        bell: Bell,
+        wakeup: EventCount,
         word: Word,
     }
 
     impl World {
         fn new(waits: u32) -> Arc<Self> {
-            Arc::new(Self { adaptive: AdaptiveFence::new(waits), bell: Bell::new(), word: Word::new(0) })
+            Arc::new(Self {
+                adaptive: AdaptiveFence::new(waits),
+                wakeup: EventCount::new(),
+                word: Word::new(0),
+            })
         }
 
         fn publish(&self) {
             self.word.store(1, Ordering::Relaxed);
             self.adaptive.fence_before_waiter_check();
-            self.bell.ring_after_fence();
+            self.wakeup.notify_after_fence();
         }
 
         /// Announces a waiter; returns the ticket to sleep with, if nothing is published yet.
         fn prepare_sleep(&self) -> Option<u32> {
-            let ticket = self.bell.announce();
+            let ticket = self.wakeup.prepare_to_wait();
             self.adaptive.register_waiter();
             (self.word.load(Ordering::Relaxed) == 0).then_some(ticket)
         }
 
         fn sleep(&self, register_waiter: fn(&AdaptiveFence)) {
-            let ticket = self.bell.announce();
+            let ticket = self.wakeup.prepare_to_wait();
             register_waiter(&self.adaptive);
             if self.word.load(Ordering::Relaxed) == 0 {
-                self.bell.sleep(ticket, None);
+                self.wakeup.sleep(ticket, None);
             }
-            self.bell.retract();
+            self.wakeup.finish_wait();
         }
     }
 
@@ -142,7 +146,7 @@ mod loom_tests {
             let tickets = [world.prepare_sleep(), other.join().unwrap()];
             publisher.join().unwrap();
             assert!(
-                tickets.into_iter().flatten().all(|ticket| world.bell.has_rung(ticket)),
+                tickets.into_iter().flatten().all(|ticket| world.wakeup.is_notified(ticket)),
                 "a waiter sleeps forever"
             );
         });
@@ -159,7 +163,7 @@ mod loom_tests {
                 let world = world.clone();
                 loom::thread::spawn(move || {
                     world.word.store(1, Ordering::Relaxed);
-                    world.bell.ring_after_fence();
+                    world.wakeup.notify_after_fence();
                 })
             };
             world.sleep(AdaptiveFence::register_waiter);

@@ -8,7 +8,7 @@
 use super::atomics::*;
 use super::fence;
 
-/// In shared memory, next to a bell; all zero means that no writer notifies this way.
+/// In shared memory, next to an event count; all zero means that no writer notifies this way.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AsymmetricNotify(AtomicU32);
@@ -45,7 +45,7 @@ impl AsymmetricNotify {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use host::Bell;
+    use host::EventCount;
     use loom::sync::Arc;
     use loom::sync::atomic::AtomicU32 as Word;
 
@@ -55,22 +55,22 @@ mod loom_tests {
     #[test]
     fn loom_no_notification_is_lost() {
         loom::model(|| {
-            let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
+            let shared = Arc::new((AsymmetricNotify::new(), EventCount::new(), Word::new(0)));
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
                     s.0.announce_writer();
                     s.2.store(1, Ordering::Relaxed);
                     fence::light();
-                    s.1.ring_after_fence();
+                    s.1.notify_after_fence();
                 })
             };
-            let ticket = shared.1.announce();
+            let ticket = shared.1.prepare_to_wait();
             shared.0.fence_before_wait();
             if shared.2.load(Ordering::Relaxed) == 0 {
                 shared.1.sleep(ticket, None);
             }
-            shared.1.retract();
+            shared.1.finish_wait();
             writer.join().unwrap();
         });
     }
@@ -79,21 +79,21 @@ mod loom_tests {
     /// announcement, it does not sleep: outside of loom it would pass a heavy fence then and find the word.
     fn first_notification(announce_writer: fn(&AsymmetricNotify)) {
         loom::model(move || {
-            let shared = Arc::new((AsymmetricNotify::new(), Bell::new(), Word::new(0)));
+            let shared = Arc::new((AsymmetricNotify::new(), EventCount::new(), Word::new(0)));
             let writer = {
                 let s = shared.clone();
                 loom::thread::spawn(move || {
                     announce_writer(&s.0);
                     s.2.store(1, Ordering::Relaxed);
-                    s.1.ring_after_fence();
+                    s.1.notify_after_fence();
                 })
             };
-            let ticket = shared.1.announce();
+            let ticket = shared.1.prepare_to_wait();
             let announced = shared.0.0.load(Ordering::Relaxed) != 0;
             if !announced && shared.2.load(Ordering::Relaxed) == 0 {
                 shared.1.sleep(ticket, None);
             }
-            shared.1.retract();
+            shared.1.finish_wait();
             writer.join().unwrap();
         });
     }

@@ -29,7 +29,7 @@ impl Busy {
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. Neither the mark
         // nor the right may be read before the word is set.
         fence::light();
-        self.mark.sign(|| registry.add(member));
+        self.mark.set(|| registry.add(member));
     }
 
     /// Ends an access, after its last copy.
@@ -48,7 +48,7 @@ impl Busy {
     /// Resets the word of a predecessor.
     #[cfg(not(loom))]
     pub fn reset(&self) {
-        self.mark.erase();
+        self.mark.clear();
         self.leave();
     }
 }
@@ -98,7 +98,7 @@ mod loom_tests {
             right.store(0, Ordering::Relaxed);
             let round = self.grace_periods.begin(self.registry.drain(), |member| {
                 assert_eq!(member, 5);
-                self.busy.mark.erase();
+                self.busy.mark.clear();
                 true
             });
             fence::heavy();

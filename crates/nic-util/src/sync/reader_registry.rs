@@ -11,7 +11,7 @@
 use super::Spin;
 use super::atomics::*;
 use super::fence::light;
-use host::{Biased, BiasedGuard};
+use host::{BiasedGuard, BiasedLock};
 
 /// Whether a reader's number is in the registry; all zero means no.
 #[repr(transparent)]
@@ -22,14 +22,14 @@ impl ReaderMark {
     /// Calls `register`, which adds the reader's number to the registry, unless it is a member. The reader calls this
     /// after it has marked itself inside and before it checks the right.
     #[inline]
-    pub fn sign(&self, register: impl FnOnce()) {
+    pub fn set(&self, register: impl FnOnce()) {
         if self.0.load(Ordering::Relaxed) == 0 {
-            self.sign_new(register);
+            self.set_new(register);
         }
     }
 
     #[cold]
-    fn sign_new(&self, register: impl FnOnce()) {
+    fn set_new(&self, register: impl FnOnce()) {
         self.0.store(1, Ordering::Relaxed);
         register();
         // Partner: the fence in `GracePeriods::begin`. The right may not be read before the number is in the
@@ -39,7 +39,7 @@ impl ReaderMark {
 
     /// Resets the mark; called by the owner for each number that it removed from the registry.
     #[inline]
-    pub fn erase(&self) {
+    pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -57,17 +57,17 @@ struct Rounds {
 
 impl GracePeriods {
     /// Begins a round, after the right was revoked: removes the numbers from the registry one by one
-    /// (`taken`) and has `erase` reset their marks. Drops stale numbers, for which `erase` returns false.
+    /// (`taken`) and has `clear` reset their marks. Drops stale numbers, for which `clear` returns false.
     /// Returns the round for [`GracePeriods::each`], which the caller may use once it has passed
     /// [`super::fence::heavy`].
-    pub fn begin(&self, taken: impl Iterator<Item = usize>, mut erase: impl FnMut(usize) -> bool) -> u64 {
-        // Partner: the fence in `ReaderMark::sign_new`. The registry may not be read before the right is
+    pub fn begin(&self, taken: impl Iterator<Item = usize>, mut clear: impl FnMut(usize) -> bool) -> u64 {
+        // Partner: the fence in `ReaderMark::set_new`. The registry may not be read before the right is
         // revoked.
         fence(Ordering::SeqCst);
         let mut list = self.0.lock();
         list.round += 1;
         let round = list.round;
-        for member in taken.filter(|member| erase(*member)) {
+        for member in taken.filter(|member| clear(*member)) {
             match list.members.binary_search_by_key(&member, |entry| entry.0) {
                 Ok(at) => list.members[at].1 = round,
                 Err(at) => list.members.insert(at, (member, round)),
@@ -115,12 +115,12 @@ impl GracePeriods {
 /// they are outside.
 #[derive(Debug, Default)]
 pub struct ReaderLock<T> {
-    lock: Biased<T>,
+    lock: BiasedLock<T>,
     mark: ReaderMark,
 }
 
 impl<T> ReaderLock<T> {
-    /// Takes the lock to access registered memory; for `register` see [`ReaderMark::sign`]. Check the right after
+    /// Takes the lock to access registered memory; for `register` see [`ReaderMark::set`]. Check the right after
     /// this.
     #[inline]
     pub fn enter(&self, register: impl FnOnce()) -> BiasedGuard<'_, T> {
@@ -128,7 +128,7 @@ impl<T> ReaderLock<T> {
         // Partner: the heavy fence between `GracePeriods::begin` and `GracePeriods::each`. The held lock
         // marks this thread as inside, which must be visible before it reads the mark and the right.
         light();
-        self.mark.sign(register);
+        self.mark.set(register);
         guard
     }
 
@@ -140,12 +140,12 @@ impl<T> ReaderLock<T> {
 
     /// Waits, after [`super::fence::heavy`], until the thread that is inside now has left.
     pub fn wait_for_reader(&self) {
-        self.lock.pass();
+        self.lock.wait_for_holders();
     }
 
-    /// Resets the mark, see [`ReaderMark::erase`].
+    /// Resets the mark, see [`ReaderMark::clear`].
     pub fn reset_mark(&self) {
-        self.mark.erase();
+        self.mark.clear();
     }
 }
 
@@ -160,11 +160,11 @@ mod tests {
     fn each_round_checks_new_readers_and_those_inside() {
         let (registry, grace_periods) = (ReadySet::new(), GracePeriods::default());
         let marks: [ReaderMark; 100] = std::array::from_fn(|_| ReaderMark::default());
-        let enter = |member: usize| marks[member].sign(|| registry.add(member));
+        let enter = |member: usize| marks[member].set(|| registry.add(member));
         let wait = |stays: &[usize]| {
             let mut asked = Vec::new();
             let round = grace_periods.begin(registry.drain(), |member| {
-                marks[member].erase();
+                marks[member].clear();
                 member != 99
             });
             let result = grace_periods.each(round, |member| {
@@ -190,14 +190,14 @@ mod tests {
             (ReadySet::new(), GracePeriods::default(), ReaderMark::default());
         let begin = || {
             grace_periods.begin(registry.drain(), |_| {
-                mark.erase();
+                mark.clear();
                 true
             })
         };
-        mark.sign(|| registry.add(1));
+        mark.set(|| registry.add(1));
         let first = begin();
         assert_eq!(grace_periods.last(usize::MAX, first), Some(1));
-        mark.sign(|| registry.add(1));
+        mark.set(|| registry.add(1));
         let second = begin();
         grace_periods.clear(1, first);
         assert_eq!(grace_periods.each(first, |_| panic!("the reader has been outside since")), Ok(()));
@@ -240,7 +240,7 @@ mod loom_tests {
         /// Accesses the memory if the right is still there.
         fn access(&self) {
             let held = self.lock.lock();
-            self.mark.sign(|| {
+            self.mark.set(|| {
                 self.registry.lock().insert(0);
             });
             if self.right.load(Ordering::Relaxed) {
@@ -252,11 +252,11 @@ mod loom_tests {
         /// Waits until no thread accesses the memory by a right from before.
         fn pass(&self) {
             let taken = std::iter::from_fn(|| self.registry.lock().pop_first());
-            let erase = |_| {
-                self.mark.erase();
+            let clear = |_| {
+                self.mark.clear();
                 true
             };
-            let round = self.grace_periods.begin(taken, erase);
+            let round = self.grace_periods.begin(taken, clear);
             let pass = |_| {
                 drop(self.lock.lock());
                 true

@@ -6,7 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
@@ -26,13 +26,13 @@ pub(crate) fn enter(roles: &[(&str, fn())]) {
 }
 
 /// In a child: sends a line to the parent.
-pub(crate) fn say(line: impl std::fmt::Display) {
+pub(crate) fn send_line(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("a parent that reads");
 }
 
 /// In a child: the parent's next line; `None` at the end of input.
-pub(crate) fn hear() -> Option<String> {
+pub(crate) fn recv_line() -> Option<String> {
     let mut line = String::new();
     let n = std::io::stdin().lock().read_line(&mut line).expect("a parent that writes");
     (n > 0).then(|| line.trim_end().to_string())
@@ -107,13 +107,13 @@ impl Child {
 
     /// Sends a line to the child.
     #[track_caller]
-    pub(crate) fn tell(&mut self, line: impl std::fmt::Display) {
+    pub(crate) fn send_line(&mut self, line: impl std::fmt::Display) {
         writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).expect("a child that reads");
     }
 
     /// The child's next line.
     #[track_caller]
-    pub(crate) fn heard(&self) -> String {
+    pub(crate) fn recv_line(&self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => panic!("the child is silent"),
@@ -121,16 +121,11 @@ impl Child {
         }
     }
 
-    /// The child's next line, if it arrives within `limit`.
-    pub(crate) fn heard_within(&self, limit: Duration) -> Option<String> {
-        self.lines.recv_timeout(limit).ok()
-    }
-
     /// Sends a line and returns the answer.
     #[track_caller]
-    pub(crate) fn ask(&mut self, line: impl std::fmt::Display) -> String {
-        self.tell(line);
-        self.heard()
+    pub(crate) fn request(&mut self, line: impl std::fmt::Display) -> String {
+        self.send_line(line);
+        self.recv_line()
     }
 
     /// Sends a signal.

@@ -2,7 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part")]
 
 pub(crate) mod child;
-pub(crate) mod end;
+pub(crate) mod endpoint;
 pub(crate) mod netns;
 pub(crate) mod traces;
 

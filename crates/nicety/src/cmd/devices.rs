@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fabric::{Entry, FloorKind, Reach};
+use fabric::{Baseline, DeviceInfo, Reach};
 use host::Bytes;
 use serde::Serialize;
 use verbs::{Access, AtomicCap, DeviceAttr, DmAccess, FirmwareCap, WriteOrder};
@@ -62,20 +62,20 @@ pub(crate) fn run(args: &DevicesArgs) -> Outcome {
 }
 
 /// A representative entry for rails: their number is unlimited, as they combine other devices.
-fn rails() -> Entry {
-    Entry {
+fn rails() -> DeviceInfo {
+    DeviceInfo {
         name: "rails(shm,shm)".to_owned(),
         about: "devices of one kind as one; rails(iwarp@A,iwarp@B)".to_owned(),
         options: fabric::rails_options(),
         reach: Reach::Host,
-        floor: FloorKind::Memory,
+        baseline: Baseline::Memory,
         available: Ok(()),
     }
 }
 
 /// Opens a device to find out whether it works and what it can do.
-fn look(entry: Entry) -> Listed {
-    let Entry { name, about, options, floor, available, .. } = entry;
+fn look(entry: DeviceInfo) -> Listed {
+    let DeviceInfo { name, about, options, baseline, available, .. } = entry;
     let opened = available.and_then(|()| fabric::attr(&name).map_err(|why| why.to_string()));
     let (attr, why_not) = match opened {
         Ok(attr) => (Some(attr), None),
@@ -83,7 +83,7 @@ fn look(entry: Entry) -> Listed {
     };
     let mut notes = attr.as_ref().map(|attr| attr.notes.clone()).unwrap_or_default();
     // The machine's network settings affect devices that use sockets.
-    if floor == FloorKind::Sockets {
+    if baseline == Baseline::Sockets {
         notes.extend(crate::doctor::network::notes(&crate::doctor::System::real()));
     }
     Listed {
@@ -127,7 +127,7 @@ fn limits(attr: &DeviceAttr) -> Vec<Limit> {
         words("write_order_dm", "the last byte of a write into NIC memory", order(attr.write_order_dm)),
         words("dm_access", "the processor's access to NIC memory", dm_access(attr.dm_access)),
         words("firmware", "programs that the NIC runs itself", &firmware(attr.firmware)),
-        words("write_ring", "writes that ring", if attr.write_ring { "yes" } else { "no" }),
+        words("write_notify", "writes that notify", if attr.write_notify { "yes" } else { "no" }),
         words("maps_peers", "peers' memory mapped", if attr.maps_peers { "yes" } else { "no" }),
         count("ports", "ports", attr.ports.into()),
     ];

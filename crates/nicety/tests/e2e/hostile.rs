@@ -257,7 +257,7 @@ fn with_evil(mut value: Value) -> Value {
 
 /// Characters that act on a terminal, except line feeds.
 fn acting(text: &str) -> Vec<char> {
-    text.chars().filter(|letter| plain::acts(*letter) && *letter != '\n').collect()
+    text.chars().filter(|letter| plain::is_terminal_control(*letter) && *letter != '\n').collect()
 }
 
 /// Writes a run with [`EVIL`] appended to every text, and with medians multiplied by `scale`.

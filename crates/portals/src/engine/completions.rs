@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::engine::event_queue::EventQueue;
-use crate::objects::command::{Command, Count};
+use crate::objects::command::{Command, CtEvent};
 use crate::objects::error::{Error, Result};
 use crate::objects::event::{Event, Fail};
 use crate::objects::handles::{CtHandle, EqHandle, Table};
 
 #[derive(Debug, Default)]
 struct Counter {
-    value: Count,
+    value: CtEvent,
     /// Triggered operations by threshold, then in the order of the calls.
     waiting: BTreeMap<(u64, u64), Command>,
 }
@@ -102,7 +102,7 @@ impl Completions {
     }
 
     /// A counter that has changed since it was last reported, and its value.
-    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
+    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, CtEvent)> {
         loop {
             let ct = self.changed.as_mut()?.pop()?;
             // A freed counter has no value.
@@ -128,7 +128,7 @@ impl Completions {
     }
 
     /// A counter's value.
-    pub(crate) fn ct_get(&self, ct: CtHandle) -> Result<Count> {
+    pub(crate) fn ct_get(&self, ct: CtHandle) -> Result<CtEvent> {
         self.counters.get(ct.0).map(|counter| counter.value).ok_or(Error::ArgInvalid)
     }
 
@@ -138,7 +138,7 @@ impl Completions {
     }
 
     /// Changes a counter's value, and makes the operations due that this triggers.
-    pub(crate) fn ct_change(&mut self, ct: CtHandle, change: impl FnOnce(&mut Count)) -> Result<()> {
+    pub(crate) fn ct_change(&mut self, ct: CtHandle, change: impl FnOnce(&mut CtEvent)) -> Result<()> {
         let counter = self.counters.get_mut(ct.0).ok_or(Error::ArgInvalid)?;
         change(&mut counter.value);
         if let Some(changed) = self.changed.as_mut().filter(|changed| changed.last() != Some(&ct)) {
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     fn inc(ct: CtHandle, by: u64) -> Command {
-        Command::CtInc(ct, Count { success: by, failure: 0 })
+        Command::CtInc(ct, CtEvent { success: by, failure: 0 })
     }
 
     fn due(completions: &mut Completions) -> Vec<Command> {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(due(&mut completions), [inc(ct, 2), inc(ct, 4)], "a failure is one");
         completions.count(Some(ct), Fail::Ok, 4);
         assert_eq!(due(&mut completions), [inc(ct, 1), inc(ct, 3)]);
-        assert_eq!(completions.ct_get(ct), Ok(Count { success: 5, failure: 1 }));
+        assert_eq!(completions.ct_get(ct), Ok(CtEvent { success: 5, failure: 1 }));
         completions.trigger(ct, 6, inc(ct, 7), 0).expect("it is due at once");
         assert_eq!(due(&mut completions), [inc(ct, 7)]);
         assert_eq!(completions.ct_free(ct), Ok(vec![inc(ct, 5)]));
@@ -242,7 +242,7 @@ mod tests {
         let mut completions = Completions::default();
         let ct = completions.ct_alloc(2).expect("the first");
         completions.trigger(ct, 5, inc(ct, 1), 9).expect("room");
-        completions.ct_change(ct, |value| *value = Count { success: 2, failure: 3 }).expect("a counter");
+        completions.ct_change(ct, |value| *value = CtEvent { success: 2, failure: 3 }).expect("a counter");
         assert_eq!(due(&mut completions), [inc(ct, 1)]);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use verbs::host::SlotKey;
 
 use crate::engine::completions::Completions;
-use crate::objects::command::{Local, Transfer};
+use crate::objects::command::{MdAddr, Transfer};
 use crate::objects::error::{Error, Result};
 use crate::objects::event::{Event, EventKind, Fail};
 use crate::objects::handles::{CtHandle, EqHandle, MdHandle, Table};
@@ -52,7 +52,7 @@ struct Bound {
 /// A descriptor's settings at the start of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MdSettings {
-    local: Local,
+    local: MdAddr,
     options: MdOptions,
     eq: Option<EqHandle>,
     counter: Option<CtHandle>,
@@ -139,7 +139,7 @@ impl Initiator {
         if !is_legal || !sides || length > most {
             return Err(Error::ArgInvalid);
         }
-        let settings = |local: &Option<Local>| match local {
+        let settings = |local: &Option<MdAddr>| match local {
             Some(local) => self.settings(*local, length).map(Some),
             None => Ok(None),
         };
@@ -161,7 +161,7 @@ impl Initiator {
 
     /// A descriptor's settings; fails if the `length` bytes are not inside of its memory.
     #[inline]
-    fn settings(&self, local: Local, length: u64) -> Result<MdSettings> {
+    fn settings(&self, local: MdAddr, length: u64) -> Result<MdSettings> {
         let MemoryDescriptor { region, options, eq, counter } =
             &self.mds.get(local.md.0).ok_or(Error::ArgInvalid)?.md;
         let is_inside = local.offset.checked_add(length).is_some_and(|end| end <= region.len());
@@ -191,7 +191,7 @@ impl Initiator {
 
     /// Starts a held transfer; holding has kept its descriptors valid since the check.
     pub(crate) fn start_held(&mut self, transfer: &Transfer) {
-        let settings = |local: Local| self.settings(local, 0).ok();
+        let settings = |local: MdAddr| self.settings(local, 0).ok();
         let sides = (transfer.put.and_then(settings), transfer.get.and_then(settings));
         self.start(transfer, sides);
     }
@@ -240,7 +240,7 @@ impl Initiator {
         let (is_answered, is_sent, failure_reported) = (request.is_answered(), put.is_none(), false);
         let operation = Operation { put, get, ack, length, user_ptr, is_answered, is_sent, failure_reported };
         request.operation = self.operations.insert(operation).number();
-        let payload = transfer.put.and_then(|Local { md, offset }| {
+        let payload = transfer.put.and_then(|MdAddr { md, offset }| {
             let bound = self.mds.get(md.0)?;
             Some((bound.md.region.clone(), offset))
         });
@@ -263,7 +263,7 @@ impl Initiator {
     /// completed or fetches nothing.
     pub(crate) fn reply_to(&self, operation: u64) -> Option<(Region, u64, u64)> {
         let operation = self.operations.get(SlotKey::from_number(operation))?;
-        let Local { md, offset } = operation.get?.local;
+        let MdAddr { md, offset } = operation.get?.local;
         Some((self.mds.get(md.0)?.md.region.clone(), offset, operation.length))
     }
 

@@ -194,7 +194,7 @@ impl MatchList {
 #[inline]
 fn first(entries: &Entries, which: usize, chain: Chain, envelope: &Envelope) -> Option<u32> {
     let mut next = chain.first();
-    next.iter().for_each(|place| entries.table.fetch_ahead(*place));
+    next.iter().for_each(|place| entries.table.prefetch(*place));
     while let Some(place) = next {
         let listed = &entries.table[place];
         if listed.entry.takes(envelope, listed.local) {

@@ -21,7 +21,7 @@ mod unexpected;
 use crate::engine::completions::Completions;
 use crate::engine::initiator::{Initiator, MemoryDescriptor, Outgoing};
 use crate::engine::target::{Arrival, Delivery, Search, Status, Target, would_take};
-use crate::objects::command::{Command, Count, Transfer};
+use crate::objects::command::{Command, CtEvent, Transfer};
 use crate::objects::entry::Entry;
 use crate::objects::error::Result;
 use crate::objects::event::{Event, Fail, List};
@@ -155,7 +155,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
-    pub fn ct_get(&self, ct: CtHandle) -> Result<Count> {
+    pub fn ct_get(&self, ct: CtHandle) -> Result<CtEvent> {
         self.completions.ct_get(ct)
     }
 
@@ -163,7 +163,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
-    pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
+    pub fn ct_set(&mut self, ct: CtHandle, to: CtEvent) -> Result<()> {
         self.completions.ct_change(ct, |value| *value = to)?;
         self.run_due();
         Ok(())
@@ -173,7 +173,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::ArgInvalid`] for no counter.
-    pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
+    pub fn ct_inc(&mut self, ct: CtHandle, by: CtEvent) -> Result<()> {
         self.completions.ct_change(ct, |value| add(value, by))?;
         self.run_due();
         Ok(())
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// A counter that has changed since it was last reported, and its value.
-    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, Count)> {
+    pub(crate) fn next_changed(&mut self) -> Option<(CtHandle, CtEvent)> {
         self.completions.next_changed()
     }
 
@@ -335,7 +335,7 @@ impl Engine {
         ct: CtHandle,
         threshold: u64,
         counter: CtHandle,
-        by: Count,
+        by: CtEvent,
     ) -> Result<()> {
         self.completions.check_ct(Some(counter))?;
         self.defer(ct, threshold, Command::CtInc(counter, by))?;
@@ -352,7 +352,7 @@ impl Engine {
         ct: CtHandle,
         threshold: u64,
         counter: CtHandle,
-        to: Count,
+        to: CtEvent,
     ) -> Result<()> {
         self.completions.check_ct(Some(counter))?;
         self.defer(ct, threshold, Command::CtSet(counter, to))?;
@@ -497,7 +497,7 @@ impl Engine {
     }
 }
 
-fn add(value: &mut Count, by: Count) {
+fn add(value: &mut CtEvent, by: CtEvent) {
     value.success = value.success.wrapping_add(by.success);
     value.failure = value.failure.wrapping_add(by.failure);
 }

@@ -289,7 +289,7 @@ impl Connection {
             return Ok(false);
         }
         if self.put_in_line(message, payload) {
-            return self.messages.qp().ring().map(|()| true);
+            return self.messages.qp().notify().map(|()| true);
         }
         let can = self.may_send_now(message, payload);
         if can {
@@ -377,7 +377,7 @@ impl Connection {
         let state = self.state(channel);
         if let Some(outbox) = &mut state.outbox {
             outbox.put(message, payload)?;
-            return self.messages.qp().ring();
+            return self.messages.qp().notify();
         }
         self.messages.send(channel as usize, message.bytes(), payload, UNSIGNALED, |_| ())
     }
@@ -491,7 +491,7 @@ impl Connection {
         let state = self.state(arrived.channel);
         match arrived.held {
             Held::Record(upto) => match state.inbox.as_mut().is_some_and(|inbox| inbox.consume(upto)) {
-                true => self.messages.qp().ring(),
+                true => self.messages.qp().notify(),
                 false => Ok(()),
             },
             Held::Slot(slot) => self.release_slot(slot, arrived.channel),

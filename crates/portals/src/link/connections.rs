@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use auth::Seed;
-use transport::{Answer, Nic, Stage, answer, of_completion};
+use transport::{Answer, ConnStage, Nic, answer, of_completion};
 use verbs::{Buf, CmEvent, ConnParam, ConnectRequest, Device, Error, Result, Wc};
 
 use crate::link::connection::{Arrived, Connection, Move, Payload};
@@ -513,7 +513,7 @@ impl Connections {
         };
         let peer = verified.peer;
         let own = self.to.get(&peer).copied().filter(|own| self.is_active(*own));
-        let stage = if own.is_some() { Stage::Asking } else { Stage::None };
+        let stage = if own.is_some() { ConnStage::Connecting } else { ConnStage::None };
         if answer(stage, self.me, peer) == Answer::Crossed {
             return drop(request.reject(CROSSED));
         }

@@ -171,9 +171,9 @@ impl Message {
                 let first = u64::from(ANSWER) | u64::from(*interface) << 8;
                 let what = [flags, answer.fail as u8, answer.list as u8, 0];
                 let first = first | pair(0, u32::from_le_bytes(what));
-                HeaderBytes::of([first, answer.operation, answer.mlength, answer.offset])
+                HeaderBytes::from_words([first, answer.operation, answer.mlength, answer.offset])
             }
-            Self::Credit => HeaderBytes::of([u64::from(CREDIT), 0]),
+            Self::Credit => HeaderBytes::from_words([u64::from(CREDIT), 0]),
         }
     }
 
@@ -313,7 +313,7 @@ fn request_bytes(
     let what = u32::from_le_bytes([flags, action_number(&request.action), op, datatype]);
     let (length, hdr_data) = (request.length, request.hdr_data);
     let [who, from, bits, offset] = fixed(request);
-    let mut bytes = HeaderBytes::of([
+    let mut bytes = HeaderBytes::from_words([
         first | pair(0, what),
         request.operation,
         who,

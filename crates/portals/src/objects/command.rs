@@ -7,7 +7,7 @@ use crate::objects::process::Process;
 
 /// Memory of a descriptor, starting at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct MdAddr {
     /// The descriptor.
     pub md: MdHandle,
     /// Byte offset in its memory.
@@ -20,9 +20,9 @@ pub struct Transfer {
     /// What to do at the target.
     pub action: Action,
     /// The source of outgoing data, if the action sends data.
-    pub put: Option<Local>,
+    pub put: Option<MdAddr>,
     /// The destination of fetched data, if the action fetches data.
-    pub get: Option<Local>,
+    pub get: Option<MdAddr>,
     /// Bytes.
     pub length: u64,
     /// Which acknowledgement the initiator requests; ignored by actions that fetch.
@@ -43,7 +43,7 @@ pub struct Transfer {
 
 /// The value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct CtEvent {
     /// Successful operations or bytes.
     pub success: u64,
     /// Failed operations.
@@ -56,9 +56,9 @@ pub(crate) enum Command {
     /// `PtlTriggeredPut` and the like.
     Transfer(Transfer),
     /// `PtlTriggeredCTInc`.
-    CtInc(CtHandle, Count),
+    CtInc(CtHandle, CtEvent),
     /// `PtlTriggeredCTSet`.
-    CtSet(CtHandle, Count),
+    CtSet(CtHandle, CtEvent),
     /// `PtlTriggeredMEAppend`: the entry already has its handle; it is appended to its list.
     Append(EntryHandle),
     /// `PtlTriggeredMEUnlink`.

@@ -38,7 +38,7 @@ impl Source {
 
     /// Exactly this process.
     #[must_use]
-    pub const fn of(process: Process) -> Self {
+    pub const fn exactly(process: Process) -> Self {
         Self { nid: Some(process.nid), pid: Some(process.pid) }
     }
 

@@ -34,7 +34,7 @@ impl Region {
 
     /// Memory in several pieces; `None` if their total length overflows.
     #[must_use]
-    pub fn of(pieces: &[Piece]) -> Option<Self> {
+    pub fn from_pieces(pieces: &[Piece]) -> Option<Self> {
         let len = pieces.iter().try_fold(0_u64, |sum, piece| sum.checked_add(piece.len))?;
         Some(Self { pieces: Pieces::Many(pieces.into()), len })
     }
@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn pieces_act_as_one_region() {
-        let region = Region::of(&[piece(100, 3), piece(200, 0), piece(300, 5)]).expect("eight bytes");
+        let region =
+            Region::from_pieces(&[piece(100, 3), piece(200, 0), piece(300, 5)]).expect("eight bytes");
         assert_eq!((region.len(), region.piece_count(), region.is_empty()), (8, 3, false));
         let addresses: Vec<u64> = (0..10).map(|offset| region.address(offset)).collect();
         assert_eq!(addresses, [100, 101, 102, 300, 301, 302, 303, 304, 305, 306]);
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn overflowing_length_is_refused() {
-        assert_eq!(Region::of(&[piece(0, u64::MAX), piece(0, 1)]), None);
-        assert!(Region::of(&[]).is_some_and(|region| region.is_empty() && region.address(3) == 3));
+        assert_eq!(Region::from_pieces(&[piece(0, u64::MAX), piece(0, 1)]), None);
+        assert!(Region::from_pieces(&[]).is_some_and(|region| region.is_empty() && region.address(3) == 3));
     }
 }

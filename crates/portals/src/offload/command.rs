@@ -2,7 +2,7 @@
 
 use super::words::{Reader, Writer};
 use crate::engine::ListId;
-use crate::objects::command::{Count, Local, Transfer};
+use crate::objects::command::{CtEvent, MdAddr, Transfer};
 use crate::objects::entry::Entry;
 use crate::objects::event::List;
 use crate::objects::handles::{CtHandle, EntryHandle, MdHandle};
@@ -25,9 +25,9 @@ pub(super) enum Triggered {
     /// `PtlTriggeredPut`, `PtlTriggeredGet`
     Transfer(Transfer),
     /// `PtlTriggeredCTInc`
-    Inc(CtHandle, Count),
+    Inc(CtHandle, CtEvent),
     /// `PtlTriggeredCTSet`
-    Set(CtHandle, Count),
+    Set(CtHandle, CtEvent),
     /// `PtlTriggeredMEAppend`
     Append { place: ListId, entry: Entry, user_ptr: u64 },
     /// `PtlTriggeredMEUnlink`
@@ -65,9 +65,9 @@ pub(super) enum Command {
     /// `PtlCTCancelTriggered`
     CtCancel(CtHandle),
     /// `PtlCTSet`
-    CtSet(CtHandle, Count),
+    CtSet(CtHandle, CtEvent),
     /// `PtlCTInc`
-    CtInc(CtHandle, Count),
+    CtInc(CtHandle, CtEvent),
     /// Any triggered operation.
     Trigger { ct: CtHandle, threshold: u64, triggered: Triggered },
     /// `PtlMEAttach` of Portals 3.3: an entry without memory.
@@ -219,13 +219,13 @@ fn triggered(words: &mut Reader<'_>) -> Option<Triggered> {
     })
 }
 
-fn put_count(to: Writer, ct: CtHandle, Count { success, failure }: Count) -> Writer {
+fn put_count(to: Writer, ct: CtHandle, CtEvent { success, failure }: CtEvent) -> Writer {
     to.put(ct.number()).put(success).put(failure)
 }
 
-fn count(words: &mut Reader<'_>) -> Option<(CtHandle, Count)> {
+fn count(words: &mut Reader<'_>) -> Option<(CtHandle, CtEvent)> {
     let ct = CtHandle::from_number(words.word()?);
-    Some((ct, Count { success: words.word()?, failure: words.word()? }))
+    Some((ct, CtEvent { success: words.word()?, failure: words.word()? }))
 }
 
 /// Bits of options, then a counter and a user, which are usually absent.
@@ -268,7 +268,7 @@ fn entry(words: &mut Reader<'_>) -> Option<(ListId, Entry)> {
 
 fn put_transfer(to: Writer, transfer: &Transfer) -> Writer {
     let Transfer { put, get, length, ack, target, pt_index, .. } = *transfer;
-    let local = put.or(get).unwrap_or(Local { md: MdHandle::from_number(u64::MAX), offset: 0 });
+    let local = put.or(get).unwrap_or(MdAddr { md: MdHandle::from_number(u64::MAX), offset: 0 });
     to.pair(u32::from(transfer.action == Action::Get), ack as u32)
         .put(local.md.number())
         .put(local.offset)
@@ -285,7 +285,7 @@ fn transfer(words: &mut Reader<'_>) -> Option<Transfer> {
     let (is_get, ack) = words.pair()?;
     let acks = [AckReq::None, AckReq::Full, AckReq::Counting, AckReq::Completed];
     let ack = *acks.get(ack as usize)?;
-    let local = Local { md: MdHandle::from_number(words.word()?), offset: words.word()? };
+    let local = MdAddr { md: MdHandle::from_number(words.word()?), offset: words.word()? };
     let length = words.word()?;
     let (nid, pid) = words.pair()?;
     let pt_index = u32::try_from(words.word()?).ok()?;
@@ -318,7 +318,7 @@ mod tests {
             min_free: 9,
             ..Entry::taking_all(Region::new(4096, 77), EntryOptions::OP_PUT | EntryOptions::USE_ONCE)
         };
-        let local = Local { md: MdHandle::from_number(1 << 32 | 4), offset: 12 };
+        let local = MdAddr { md: MdHandle::from_number(1 << 32 | 4), offset: 12 };
         let put = Transfer {
             action: Action::Put,
             put: Some(local),
@@ -332,7 +332,7 @@ mod tests {
             user_ptr: 21,
             hdr_data: 22,
         };
-        let (ct, count) = (CtHandle::from_number(1 << 32 | 3), Count { success: 5, failure: 6 });
+        let (ct, count) = (CtHandle::from_number(1 << 32 | 3), CtEvent { success: 5, failure: 6 });
         let counted = Entry { counter: Some(ct), uid: Some(9), ..entry.clone() };
         let trigger = |triggered| Command::Trigger { ct, threshold: 7, triggered };
         let counting = vec![

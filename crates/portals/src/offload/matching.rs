@@ -208,7 +208,7 @@ impl MatchFirmware {
         while let Some(outgoing) = self.unsent.pop_front().or_else(|| self.engine.next_outgoing()) {
             if !self.send(nic, &outgoing) {
                 self.unsent.push_front(outgoing);
-                nic.poll_turn();
+                nic.request_turn();
                 break;
             }
         }

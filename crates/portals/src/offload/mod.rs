@@ -27,7 +27,7 @@ use verbs::host::{Host, Step, Time};
 use verbs::{Access, Buf, Device, Mr, Program};
 
 use crate::engine::ListId;
-use crate::objects::command::{Count, Transfer};
+use crate::objects::command::{CtEvent, Transfer};
 use crate::objects::entry::Entry;
 use crate::objects::error::{Error, Result};
 use crate::objects::event::Event;
@@ -117,7 +117,7 @@ impl Offload {
     /// Commands issued so far, and those whose reply was waited for: each of the latter is a round trip to
     /// the NIC.
     #[must_use]
-    pub fn orders(&self) -> (u64, u64) {
+    pub fn commands(&self) -> (u64, u64) {
         (self.commands, self.replies)
     }
 
@@ -245,7 +245,7 @@ impl Offload {
     ///
     /// # Errors
     /// As [`crate::Engine::ct_set`].
-    pub fn ct_set(&mut self, ct: CtHandle, to: Count) -> Result<()> {
+    pub fn ct_set(&mut self, ct: CtHandle, to: CtEvent) -> Result<()> {
         self.number(&Command::CtSet(ct, to)).map(drop)
     }
 
@@ -253,21 +253,21 @@ impl Offload {
     ///
     /// # Errors
     /// As [`crate::Engine::ct_inc`].
-    pub fn ct_inc(&mut self, ct: CtHandle, by: Count) -> Result<()> {
+    pub fn ct_inc(&mut self, ct: CtHandle, by: CtEvent) -> Result<()> {
         self.number(&Command::CtInc(ct, by)).map(drop)
     }
 
     /// A counter's value (`PtlCTGet`; Portals 4.3, section 3.14), read from memory; zero for a counter that was never
     /// allocated.
     #[must_use]
-    pub fn ct_get(&self, ct: CtHandle) -> Count {
+    pub fn ct_get(&self, ct: CtHandle) -> CtEvent {
         let at = self.slots as usize * EVENT + REPLY + ct.number() as u32 as usize * COUNTER;
         let word = |at| self.queue.word(at).map_or(0, |word| word.load(Ordering::Acquire));
         loop {
             // The firmware writes failures first.
             let (success, failure) = (word(at + 8), word(at));
             if word(at + 8) == success {
-                return Count { success, failure };
+                return CtEvent { success, failure };
             }
         }
     }
@@ -275,7 +275,7 @@ impl Offload {
     /// Waits until a counter reaches a number of successes or has a failure (`PtlCTWait`; Portals 4.3, section 3.14);
     /// `None` if the deadline passes first.
     #[must_use]
-    pub fn ct_wait(&self, ct: CtHandle, test: u64, deadline: Option<Time>) -> Option<Count> {
+    pub fn ct_wait(&self, ct: CtHandle, test: u64, deadline: Option<Time>) -> Option<CtEvent> {
         let look = || Some(self.ct_get(ct)).filter(|count| count.success >= test || count.failure > 0);
         self.host.poll("PtlCTWait", deadline, look)
     }
@@ -299,7 +299,7 @@ impl Offload {
         ct: CtHandle,
         threshold: u64,
         counter: CtHandle,
-        by: Count,
+        by: CtEvent,
     ) -> Result<()> {
         self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Inc(counter, by) }).map(drop)
     }
@@ -313,7 +313,7 @@ impl Offload {
         ct: CtHandle,
         threshold: u64,
         counter: CtHandle,
-        to: Count,
+        to: CtEvent,
     ) -> Result<()> {
         self.number(&Command::Trigger { ct, threshold, triggered: Triggered::Set(counter, to) }).map(drop)
     }

@@ -2,7 +2,7 @@
 //! is its number, counted from 1: a processor that reads the expected number can read all of the record.
 
 use super::words::{Reader, Writer};
-use crate::objects::command::Count;
+use crate::objects::command::CtEvent;
 use crate::objects::error::Error;
 use crate::objects::event::{Event, EventKind, Fail, List};
 use crate::objects::process::Process;
@@ -16,7 +16,7 @@ pub(super) const REPLY: usize = 24;
 pub(super) const COUNTER: usize = 16;
 
 /// The value of a counter.
-pub(super) fn counter_bytes(value: Count) -> Writer {
+pub(super) fn counter_bytes(value: CtEvent) -> Writer {
     Writer::new().put(value.failure).put(value.success)
 }
 

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use portals::{
-    AckReq, Action, Answer, Count, CtHandle, Entry, EntryHandle, EntryOptions, EqHandle, Error, Event,
+    AckReq, Action, Answer, CtEvent, CtHandle, Entry, EntryHandle, EntryOptions, EqHandle, Error, Event,
     EventKind, Fail, Limits, List, ListId, MdHandle, MdOptions, MemoryDescriptor, Process, PtOptions, Region,
     Request, Result, Search, Source, Status, Transfer,
 };
@@ -21,15 +21,15 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug)]
 pub(crate) enum Later {
     Transfer(Transfer),
-    Inc(CtHandle, Count),
-    Set(CtHandle, Count),
+    Inc(CtHandle, CtEvent),
+    Set(CtHandle, CtEvent),
     Append(EntryHandle),
     Unlink(EntryHandle),
 }
 
 pub(crate) struct Counter {
     name: CtHandle,
-    value: Count,
+    value: CtEvent,
     later: Vec<(u64, Later)>,
 }
 
@@ -140,7 +140,7 @@ impl Model {
     }
 
     pub(crate) fn add_counter(&mut self, name: CtHandle) {
-        self.counters.push(Counter { name, value: Count::default(), later: vec![] });
+        self.counters.push(Counter { name, value: CtEvent::default(), later: vec![] });
     }
 
     pub(crate) fn free_counter(&mut self, name: CtHandle) -> Result<()> {
@@ -163,7 +163,7 @@ impl Model {
         self.counters.iter_mut().find(|counter| counter.name == name).ok_or(Error::ArgInvalid)
     }
 
-    pub(crate) fn value(&mut self, name: CtHandle) -> Result<Count> {
+    pub(crate) fn value(&mut self, name: CtHandle) -> Result<CtEvent> {
         self.counter(name).map(|counter| counter.value)
     }
 
@@ -204,7 +204,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn change(&mut self, name: CtHandle, by: Count, is_set: bool) -> Result<()> {
+    pub(crate) fn change(&mut self, name: CtHandle, by: CtEvent, is_set: bool) -> Result<()> {
         let counter = self.counter(name)?;
         if is_set {
             counter.value = by;
@@ -228,9 +228,9 @@ impl Model {
 
     fn count(&mut self, name: Option<CtHandle>, fail: Fail, by: u64) {
         let by = if fail == Fail::Ok {
-            Count { success: by, failure: 0 }
+            CtEvent { success: by, failure: 0 }
         } else {
-            Count { success: 0, failure: 1 }
+            CtEvent { success: 0, failure: 1 }
         };
         if let Some(name) = name {
             let _ = self.change(name, by, false);

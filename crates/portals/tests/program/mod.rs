@@ -10,8 +10,8 @@ use std::fmt::Debug;
 use host::Rng;
 use model::{Arrival as Expected, Later, Model};
 use portals::{
-    AckReq, Action, Answer, Arrival, Count, CtHandle, Datatype, Delivery, Engine, Entry, EntryHandle,
-    EntryOptions, EqHandle, Fail, Limits, List, ListId, Local, MdHandle, MdOptions, MemoryDescriptor, Op,
+    AckReq, Action, Answer, Arrival, CtEvent, CtHandle, Datatype, Delivery, Engine, Entry, EntryHandle,
+    EntryOptions, EqHandle, Fail, Limits, List, ListId, MdAddr, MdHandle, MdOptions, MemoryDescriptor, Op,
     Operand, Piece, Process, PtOptions, Region, Request, Search, Source, Transfer,
 };
 
@@ -170,7 +170,7 @@ impl Pair {
                 let count = 1 + self.rng.below(4);
                 let piece = |n| Piece { addr: addr + n * 0x40, len: 1 + self.rng.below(9) };
                 let pieces: Vec<Piece> = (0..count).map(piece).collect();
-                Region::of(&pieces).expect("few bytes")
+                Region::from_pieces(&pieces).expect("few bytes")
             }
             _ => Region::new(addr, self.rng.below(40)),
         }
@@ -211,8 +211,8 @@ impl Pair {
         ListId { pt_index: self.rng.below(5) as u32, list }
     }
 
-    fn count(&mut self) -> Count {
-        Count { success: self.rng.below(4), failure: self.rng.below(2) }
+    fn count(&mut self) -> CtEvent {
+        CtEvent { success: self.rng.below(4), failure: self.rng.below(2) }
     }
 
     fn action(&mut self) -> (Action, u64) {
@@ -236,7 +236,7 @@ impl Pair {
         if self.mds.is_empty() {
             return None;
         }
-        let mut local = || Local { md: *self.rng.one_of(&self.mds), offset: self.rng.below(4) };
+        let mut local = || MdAddr { md: *self.rng.one_of(&self.mds), offset: self.rng.below(4) };
         let (put, get) = (local(), local());
         Some(Transfer {
             action,

@@ -16,9 +16,9 @@ use host::world::{Config, Ended, Failure, Node as Machine, World};
 use host::{Host, Rng, Span};
 use model::{Arrival, Later, Model};
 use portals::{
-    AckReq, Action, Count, CtHandle, Datatype, ELEMENT_MAX, Engine, Entry, EntryHandle, EntryOptions,
-    EqHandle, Event, EventKind, Fail, Key, Kind, Limits, List, ListId, Local, Matcher, MdHandle, MdOptions,
-    MemoryDescriptor, Ni, Node, Op, Operand, Piece, Process, PtOptions, Region, Transfer,
+    AckReq, Action, CtEvent, CtHandle, Datatype, ELEMENT_MAX, Engine, Entry, EntryHandle, EntryOptions,
+    EqHandle, Event, EventKind, Fail, Key, Limits, List, ListId, Matcher, MdAddr, MdHandle, MdOptions,
+    MemoryDescriptor, Ni, NiKind, Node, Op, Operand, Piece, Process, PtOptions, Region, Transfer,
 };
 use verbs::Buf;
 
@@ -59,7 +59,7 @@ impl Planned {
             self.pieces.iter().map(|piece| Piece { addr: piece.addr + base, ..*piece }).collect();
         let region = match pieces[..] {
             [Piece { addr, len }] => Region::new(addr, len),
-            _ => Region::of(&pieces).expect("few bytes"),
+            _ => Region::from_pieces(&pieces).expect("few bytes"),
         };
         Entry { region, counter: Some(counter), ..self.entry.clone() }
     }
@@ -192,8 +192,8 @@ fn transfer(
     let Act { action, length, bits, remote_offset, ack, from, into } = *act;
     Transfer {
         action,
-        put: action.brings().then_some(Local { md: mds.0, offset: from }),
-        get: action.fetches().then_some(Local { md: mds.1, offset: into }),
+        put: action.brings().then_some(MdAddr { md: mds.0, offset: from }),
+        get: action.fetches().then_some(MdAddr { md: mds.1, offset: into }),
         length,
         ack,
         target,
@@ -237,8 +237,8 @@ struct Report {
     me: Process,
     base: u64,
     /// By peer: events and count of its operations here, and of this process's operations there.
-    at_target: Vec<(Vec<Event>, Count)>,
-    at_initiator: Vec<(Vec<Event>, Count)>,
+    at_target: Vec<(Vec<Event>, CtEvent)>,
+    at_initiator: Vec<(Vec<Event>, CtEvent)>,
     /// The shared word before each of this process's additions.
     sums: Vec<u64>,
     memory: Vec<u8>,
@@ -273,16 +273,16 @@ impl Rank {
             let key = Key::from_bytes([1; 16]);
             Node::open(&host, &device, address, Some(PID), UID, Matcher::Caller, &key)
         };
-        let kind = Kind { is_matching: true, is_logical: false };
+        let kind = NiKind { is_matching: true, is_logical: false };
         let ni = node.expect("a node").interface(kind, Limits::default());
         let base = memory.addr();
         let (here, there, common) =
-            ni.call(|engine| set_up(engine, base, &layout, (seed, own, ranks))).expect("open");
+            ni.with_engine(|engine| set_up(engine, base, &layout, (seed, own, ranks))).expect("open");
         Self { host, ni, memory, here, there, common }
     }
 
     fn begin(&self, transfer: &Transfer) {
-        self.ni.call(|engine| engine.transfer(transfer)).expect("open").expect("legal");
+        self.ni.with_engine(|engine| engine.transfer(transfer)).expect("open").expect("legal");
     }
 
     /// The next event of the shared portal table entry.
@@ -424,7 +424,7 @@ fn finish(rank: Rank, own: usize, ranks: usize, ended: &Mutex<usize>, sums: Vec<
             assert!(events.iter().all(|(_, lost)| !lost));
             (events.into_iter().map(|(event, _)| event).collect(), engine.ct_get(ct).expect("a counter"))
         };
-        rank.ni.call(take).expect("open")
+        rank.ni.with_engine(take).expect("open")
     };
     let report = Report {
         me: rank.ni.node().me(),
@@ -445,7 +445,7 @@ fn finish(rank: Rank, own: usize, ranks: usize, ended: &Mutex<usize>, sums: Vec<
 pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
     let ranks = 2 + (seed % 3) as usize;
     let mut world = World::new(Config { seed, ..Config::default() });
-    let machines: Vec<Machine> = (0..ranks).map(|rank| world.node(&format!("node {rank}"))).collect();
+    let machines: Vec<Machine> = (0..ranks).map(|rank| world.add_node(&format!("node {rank}"))).collect();
     let reports = Arc::new(Mutex::new(Vec::new()));
     let ended = Arc::new(Mutex::new(0));
     for (own, machine) in machines.iter().enumerate() {
@@ -454,7 +454,7 @@ pub(crate) fn run(card: &'static str, seed: u64) -> Result<Ended, Failure> {
             let report = play(&machine, card, (seed, own, ranks), &ended);
             reports.lock().expect("no panic").push((own, report));
         };
-        world.rank(&format!("rank {own}"), &[&machines[own]], body).expect("a rank");
+        world.spawn(&format!("rank {own}"), &[&machines[own]], body).expect("a fiber");
     }
     let outcome = world.run()?;
     let mut reports = std::mem::take(&mut *reports.lock().expect("no panic"));
@@ -588,12 +588,12 @@ impl<'a> Trial<'a> {
         (0..).zip(&acts).for_each(|(number, act)| self.carry(number, act));
         let (seed, (from, to)) = (self.seed, self.pair);
         let about = format!("seed {seed}, {from} to {to}");
-        let all = |model: &mut Model| -> (Vec<Event>, Count) {
+        let all = |model: &mut Model| -> (Vec<Event>, CtEvent) {
             let events = std::iter::from_fn(|| model.pop(EQ())).map(|(event, _)| event).collect();
             (events, model.value(CT()).expect("a counter"))
         };
         let (want_here, want_there) = (all(&mut self.initiates), all(&mut self.targets));
-        let order = |(events, count): &(Vec<Event>, Count)| {
+        let order = |(events, count): &(Vec<Event>, CtEvent)| {
             let mut events = events.clone();
             if self.plan.is_long {
                 events.sort_by_key(|event| format!("{event:?}"));
@@ -603,7 +603,7 @@ impl<'a> Trial<'a> {
         assert_eq!(order(&self.target.at_target[from]), order(&want_there), "{about}, at the target");
         // `Send` events may come before or after answers to other operations.
         for is_send in [true, false] {
-            let some = |(events, count): &(Vec<Event>, Count)| {
+            let some = |(events, count): &(Vec<Event>, CtEvent)| {
                 let some = |event: &&Event| (event.kind == EventKind::Send) == is_send;
                 order(&(events.iter().filter(some).copied().collect(), *count))
             };

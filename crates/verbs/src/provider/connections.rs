@@ -116,7 +116,7 @@ impl Drop for ConnectRequest {
 /// A channel of connection events.
 pub trait CmOps: Any + Send + Sync {
     /// See [`crate::Cm::listen`] and [`crate::Cm::listen_screened`]. Before the NIC queues a request, it calls
-    /// [`screen`].
+    /// [`apply_screen`].
     fn listen(
         &self,
         addr: SocketAddr,
@@ -126,17 +126,17 @@ pub trait CmOps: Any + Send + Sync {
     /// See [`crate::Cm::connect`].
     fn connect(&self, qp: &Arc<dyn QpOps>, addr: SocketAddr, param: &ConnParam) -> Result<()>;
     /// See [`crate::Cm::bind`].
-    fn bind(&self, _addr: SocketAddr) -> Result<Box<dyn PortOps>> {
+    fn bind(&self, _addr: SocketAddr) -> Result<Box<dyn BoundAddrOps>> {
         Err(unsupported("the device", "addresses that are held"))
     }
     /// See [`crate::Cm::listen_at`].
-    fn listen_at(&self, _port: &dyn PortOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
+    fn listen_at(&self, _port: &dyn BoundAddrOps, _backlog: u32) -> Result<Box<dyn ListenerOps>> {
         Err(unsupported("the device", "addresses that are held"))
     }
     /// See [`crate::Cm::connect_from`].
     fn connect_from(
         &self,
-        _port: &dyn PortOps,
+        _port: &dyn BoundAddrOps,
         _qp: &Arc<dyn QpOps>,
         _addr: SocketAddr,
         _param: &ConnParam,
@@ -160,8 +160,8 @@ pub trait ListenerOps: Any + Send + Sync {
 }
 
 /// A reserved address; dropping it releases the address.
-pub trait PortOps: Any + Send + Sync {
-    /// See [`crate::Port::addr`].
+pub trait BoundAddrOps: Any + Send + Sync {
+    /// See [`crate::BoundAddr::addr`].
     fn addr(&self) -> SocketAddr;
 }
 
@@ -179,7 +179,7 @@ pub trait RequestOps: Any + Send {
 ///
 /// # Errors
 /// The private data with which the request is rejected: at most `max` bytes, or none.
-pub fn screen(
+pub fn apply_screen(
     screen: Option<&Arc<dyn Screen>>,
     private_data: &[u8],
     info: ConnInfo,

@@ -17,6 +17,6 @@ mod queues;
 
 pub use crate::memory::DmOps;
 pub use crate::numbers::Numbers;
-pub use connections::{CmEvent, CmOps, ConnectRequest, ListenerOps, PortOps, RequestOps, screen};
+pub use connections::{BoundAddrOps, CmEvent, CmOps, ConnectRequest, ListenerOps, RequestOps, apply_screen};
 pub use device::{DeviceOps, ProgramOps};
-pub use queues::{CompChannelOps, CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, own};
+pub use queues::{CompChannelOps, CqOps, MrOps, PdOps, QpOps, QpParts, SrqOps, downcast};

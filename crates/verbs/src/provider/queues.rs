@@ -57,12 +57,12 @@ pub trait CqOps: Any + Send + Sync {
     fn poll(&self, wcs: &mut [Wc]) -> Result<usize>;
     /// See [`crate::Cq::req_notify`].
     fn req_notify(&self, solicited_only: bool) -> Result<()>;
-    /// Arranges that every completion from now on, and every write with [`crate::SendFlags::RING`], wakes a sleeper on
-    /// the returned value. A NIC with a bell returns [`Wake::by`] and notifies it after publishing; hardware is armed
-    /// here and returns its descriptor.
+    /// Arranges that every completion from now on, and every write with [`crate::SendFlags::NOTIFY`], wakes a sleeper
+    /// on the returned value. A NIC with an event count returns [`Wake::by`] and notifies it after publishing; hardware
+    /// is armed here and returns its descriptor.
     fn prepare_wait(&self) -> Wake<'_>;
-    /// As [`host::Source::stirs`].
-    fn stirs(&self) -> u64 {
+    /// As [`host::Source::progress_count`].
+    fn progress_count(&self) -> u64 {
         0
     }
 }
@@ -109,9 +109,9 @@ pub trait QpOps: Any + Send + Sync {
     fn map(&self, _remote: RemoteAddr, _len: usize) -> Result<Buf> {
         Err(unsupported("the device", "load and store on a peer's memory"))
     }
-    /// See [`crate::Qp::ring`].
-    fn ring(&self) -> Result<()> {
-        Err(unsupported("the device", "ringing without a write"))
+    /// See [`crate::Qp::notify`].
+    fn notify(&self) -> Result<()> {
+        Err(unsupported("the device", "notifying without a write"))
     }
 }
 
@@ -142,15 +142,18 @@ pub struct QpParts {
     pub sq_sig_all: bool,
     /// See [`crate::QpInit::mtu`].
     pub mtu: Option<u32>,
-    /// See [`crate::QpInit::known_as`].
-    pub known_as: Option<u32>,
+    /// See [`crate::QpInit::reported_qp_num`].
+    pub reported_qp_num: Option<u32>,
 }
 
 /// Downcasts an object of the API to the NIC's own type.
 ///
 /// # Errors
 /// [`Error::Foreign`] that names `what`, for an object of another NIC.
-pub fn own<T: Any + Send + Sync>(object: Arc<dyn Any + Send + Sync>, what: &'static str) -> Result<Arc<T>> {
+pub fn downcast<T: Any + Send + Sync>(
+    object: Arc<dyn Any + Send + Sync>,
+    what: &'static str,
+) -> Result<Arc<T>> {
     object.downcast().map_err(|_| Error::Foreign { what })
 }
 

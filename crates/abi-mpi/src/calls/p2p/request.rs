@@ -157,7 +157,7 @@ fn request_ids(count: i32, handle: impl Fn(usize) -> Option<types::Request>) -> 
 }
 
 fn request_ids_of_out(count: i32, array: Out<types::Request>) -> Answer<Vec<RequestId>> {
-    request_ids(count, |at| array.nth(at).get())
+    request_ids(count, |at| array.element(at).get())
 }
 
 /// Stores the statuses of several operations. If one failed, each status has its own error, and the call returns
@@ -188,10 +188,10 @@ fn answer_all(
 ) -> Answer {
     for (at, completed) in completed.iter().enumerate() {
         if !completed.is_persistent {
-            requests.nth(at).set(NULL);
+            requests.element(at).set(NULL);
         }
     }
-    answer_statuses(completed, |at| statuses.nth(at))
+    answer_statuses(completed, |at| statuses.element(at))
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -201,10 +201,10 @@ pub(crate) fn waitall(count: i32, requests: Out<types::Request>, statuses: Out<S
         && requests.is_some()
     {
         let put = |at: usize, status: &mpi::Status| {
-            requests.nth(at).set(NULL);
-            put_status(status, statuses.nth(at));
+            requests.element(at).set(NULL);
+            put_status(status, statuses.element(at));
         };
-        if process.requests().wait_all_successful(many, |at| request_id(requests.nth(at)), put)? {
+        if process.requests().wait_all_successful(many, |at| request_id(requests.element(at)), put)? {
             return Ok(());
         }
     }
@@ -240,7 +240,7 @@ fn answer_any(
         return Ok(());
     };
     indx.set(at as i32);
-    put_completed(completed, requests.nth(at), status)
+    put_completed(completed, requests.element(at), status)
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -292,13 +292,13 @@ fn answer_some(
     };
     outcount.set(found.len() as i32);
     for (nth, (at, completed)) in found.iter().enumerate() {
-        indices.nth(nth).set(*at as i32);
+        indices.element(nth).set(*at as i32);
         if !completed.is_persistent {
-            requests.nth(*at).set(NULL);
+            requests.element(*at).set(NULL);
         }
     }
     let completed: Vec<CompletedRequest> = found.into_iter().map(|(_, completed)| completed).collect();
-    answer_statuses(&completed, |nth| statuses.nth(nth))
+    answer_statuses(&completed, |nth| statuses.element(nth))
 }
 
 /// MPI 5.0, section 3.7.5.
@@ -370,7 +370,7 @@ pub(crate) fn request_get_status_all(
     let found: Option<Vec<mpi::Status>> = found.into_iter().collect();
     flag.set(found.is_some().into());
     let found = found.unwrap_or_default();
-    found.iter().enumerate().for_each(|(at, found)| put_status(found, statuses.nth(at)));
+    found.iter().enumerate().for_each(|(at, found)| put_status(found, statuses.element(at)));
     Ok(())
 }
 
@@ -425,8 +425,8 @@ pub(crate) fn request_get_status_some(
     }
     outcount.set(if active.is_empty() { c::MPI_UNDEFINED } else { completed.len() as i32 });
     for (nth, (at, found)) in completed.iter().enumerate() {
-        indices.nth(nth).set(*at as i32);
-        put_status(found, statuses.nth(nth));
+        indices.element(nth).set(*at as i32);
+        put_status(found, statuses.element(nth));
     }
     Ok(())
 }
@@ -451,7 +451,7 @@ pub(crate) fn start(request: Out<types::Request>) -> Answer {
 /// MPI 5.0, section 3.9.
 pub(crate) fn startall(count: i32, requests: Out<types::Request>) -> Answer {
     let count = usize::try_from(count).map_err(|_| Fault::new(c::MPI_ERR_COUNT, "count: it is negative"))?;
-    (0..count).try_for_each(|at| start(requests.nth(at)))
+    (0..count).try_for_each(|at| start(requests.element(at)))
 }
 
 /// MPI 5.0, section 3.8.4.

@@ -84,7 +84,7 @@ pub(crate) fn t_category_get_info(
 /// Returns as many indices as fit.
 fn list(range: &Range<usize>, len: i32, indices: Out<i32>) {
     let room = usize::try_from(len).unwrap_or(0);
-    range.clone().take(room).enumerate().for_each(|(at, index)| indices.nth(at).set(index as i32));
+    range.clone().take(room).enumerate().for_each(|(at, index)| indices.element(at).set(index as i32));
 }
 
 pub(crate) fn t_category_get_cvars(index: i32, len: i32, indices: Out<i32>) -> Answer {

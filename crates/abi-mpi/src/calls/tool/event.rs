@@ -234,8 +234,8 @@ pub(crate) fn t_event_get_info(
     let (places, _) = layout(kind.elements);
     for (at, (len, place)) in kind.elements.iter().zip(places).enumerate().take(room) {
         let datatype = if *len == 4 { c::MPI_INT } else { c::MPI_UINT64_T };
-        datatypes.nth(at).set(Datatype::new(datatype));
-        displacements.nth(at).set(place as i64);
+        datatypes.element(at).set(Datatype::new(datatype));
+        displacements.element(at).set(place as i64);
     }
     num_elements.set(kind.elements.len() as i32);
     enumtype.set(Address(c::MPI_T_ENUM_NULL));

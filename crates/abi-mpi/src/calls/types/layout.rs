@@ -109,17 +109,17 @@ fn check_room(argument: &str, room: i64, len: usize) -> Answer {
 }
 
 fn put_integers(contents: &Contents, integers: Out<i32>) {
-    contents.integers.iter().enumerate().for_each(|(at, integer)| integers.nth(at).set(*integer as i32));
+    contents.integers.iter().enumerate().for_each(|(at, integer)| integers.element(at).set(*integer as i32));
 }
 
 fn put_wide(list: &[i64], place: Out<i64>) {
-    list.iter().enumerate().for_each(|(at, number)| place.nth(at).set(*number));
+    list.iter().enumerate().for_each(|(at, number)| place.element(at).set(*number));
 }
 
 /// Stores handles of the contained types, which the program frees.
 fn put_types(list: &[Datatype], place: Out<types::Datatype>) -> Answer {
     for (at, inside) in list.iter().enumerate() {
-        place.nth(at).set(type_handle(inside)?.0);
+        place.element(at).set(type_handle(inside)?.0);
     }
     Ok(())
 }

@@ -1,23 +1,23 @@
 //! The floors, the kind of device that each belongs to, and the sizes at which they are meaningful.
 
-use fabric::FloorKind;
+use fabric::Baseline;
 
 /// Name of the experiment.
 pub const FLOOR: &str = "floor";
 
 /// Every floor, and its kind of device.
-pub(crate) const WHATS: [(&str, FloorKind); 10] = [
-    ("line", FloorKind::Memory),
-    ("mailbox", FloorKind::Memory),
-    ("memcpy", FloorKind::Memory),
-    ("process_vm_writev", FloorKind::Memory),
-    ("futex", FloorKind::Memory),
+pub(crate) const WHATS: [(&str, Baseline); 10] = [
+    ("line", Baseline::Memory),
+    ("mailbox", Baseline::Memory),
+    ("memcpy", Baseline::Memory),
+    ("process_vm_writev", Baseline::Memory),
+    ("futex", Baseline::Memory),
     // A socket's floor consists of system calls, but a system call alone is no floor.
-    ("syscall", FloorKind::Memory),
-    ("tcp", FloorKind::Sockets),
-    ("tcp-sleep", FloorKind::Sockets),
-    ("tcp-stream", FloorKind::Sockets),
-    ("tcp-both", FloorKind::Sockets),
+    ("syscall", Baseline::Memory),
+    ("tcp", Baseline::Sockets),
+    ("tcp-sleep", Baseline::Sockets),
+    ("tcp-stream", Baseline::Sockets),
+    ("tcp-both", Baseline::Sockets),
 ];
 
 /// Bytes of the messages that represent small ones: requests of reads, atomics, wake-ups.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use verbs::host::{Bell, Host, Task, Time};
+use verbs::host::{EventCount, Host, Task, Time};
 
 use super::super::Fault;
 
@@ -28,8 +28,8 @@ struct Shared {
     order: AtomicU64,
     /// Orders that were carried out, by all threads together.
     done: AtomicU64,
-    bell: Bell,
-    finished: Bell,
+    wakeup: EventCount,
+    finished: EventCount,
     failed: Mutex<Option<Fault>>,
 }
 
@@ -39,8 +39,8 @@ impl Crew {
         let shared = Arc::new(Shared {
             order: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            bell: Bell::new(),
-            finished: Bell::new(),
+            wakeup: EventCount::new(),
+            finished: EventCount::new(),
             failed: Mutex::new(None),
         });
         let mut crew =
@@ -59,7 +59,7 @@ impl Crew {
     pub(super) fn fork(&mut self) {
         self.host.charge_fork();
         self.order += 1;
-        self.shared.tell(&self.host, &self.shared.order, self.order, &self.shared.bell);
+        self.shared.tell(&self.host, &self.shared.order, self.order, &self.shared.wakeup);
     }
 
     /// Waits until all have done it.
@@ -76,7 +76,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.shared.tell(&self.host, &self.shared.order, END, &self.shared.bell);
+        self.shared.tell(&self.host, &self.shared.order, END, &self.shared.wakeup);
         // Each ends its waits by its own deadline at the latest.
         self.tasks.drain(..).for_each(Task::join);
     }
@@ -84,14 +84,14 @@ impl Drop for Crew {
 
 impl Shared {
     /// Changes a word that other threads wait for. In virtual time they must not see it before the caller's clock.
-    fn tell(&self, host: &Host, word: &AtomicU64, value: u64, bell: &Bell) {
+    fn tell(&self, host: &Host, word: &AtomicU64, value: u64, wakeup: &EventCount) {
         if !std::thread::panicking()
             && let Some(node) = host.node()
         {
             node.sync();
         }
         word.store(value, Ordering::Release);
-        host.ring(bell);
+        host.notify(wakeup);
     }
 
     /// The main loop of a thread. It waits for its next order without a timeout: dropping the crew is an order, too.
@@ -99,7 +99,7 @@ impl Shared {
         let mut seen = 0;
         let next = |seen: u64| {
             let look = || Some(self.order.load(Ordering::Acquire)).filter(|order| *order != seen);
-            host.wait("the thread of a rail", &self.bell, None, look)
+            host.wait("the thread of a rail", &self.wakeup, None, look)
         };
         while let Some(order) = next(seen).filter(|order| *order != END) {
             seen = order;
@@ -110,7 +110,7 @@ impl Shared {
                 node.sync();
             }
             self.done.fetch_add(1, Ordering::AcqRel);
-            host.ring(&self.finished);
+            host.notify(&self.finished);
         }
     }
 }
@@ -151,9 +151,9 @@ mod tests {
     #[test]
     fn ranks_do_what_they_are_told_once() {
         let mut world = World::new(world::Config::default());
-        let node = world.node("node");
+        let node = world.add_node("node");
         let host = node.host();
-        world.rank("rank", &[&node], move || play(&host)).expect("a rank");
+        world.spawn("rank", &[&node], move || play(&host)).expect("a fiber");
         world.run().unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

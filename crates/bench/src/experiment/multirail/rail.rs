@@ -50,7 +50,7 @@ struct Point {
 
 fn fault(what: &'static str) -> impl Fn(dapl::Error) -> Fault {
     move |why| match why.kind {
-        dapl::Kind::TimeoutExpired => Fault::TimedOut(what),
+        dapl::ErrorKind::TimeoutExpired => Fault::TimedOut(what),
         _ => Fault::Connection(format!("{what}: {why}")),
     }
 }

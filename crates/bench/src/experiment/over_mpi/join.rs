@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mpi::{Bootstrap, Class, Config, Connect, Error, OneSided, Port, Process};
 use verbs::Device;
-use verbs::host::{Bell, Host, Lock, Time};
+use verbs::host::{EventCount, Host, Lock, Time};
 
 use super::super::{Fault, Session};
 use results::variant::factor;
@@ -43,11 +43,11 @@ pub(super) fn join_by(session: &mut Session<'_>, ranks: u32, connect: Connect) -
         size: ranks,
         host: session.host.clone(),
         state: Lock::default(),
-        bell: Bell::new(),
+        wakeup: EventCount::new(),
     });
     // Ranks wait as a launcher would configure them, or as processes that may have no core of their own.
     let is_real = session.device.host().node().is_none();
-    let oversubscribed = if is_real { verbs::host::real::is_crowd(ranks as usize) } else { None };
+    let oversubscribed = if is_real { verbs::host::real::is_oversubscribed(ranks as usize) } else { None };
     let config = Config { connect, oversubscribed, ..config(session)? };
     let starting = relay.clone();
     let body = move || {
@@ -96,7 +96,7 @@ struct Relay {
     size: u32,
     host: Host,
     state: Lock<State>,
-    bell: Bell,
+    wakeup: EventCount,
 }
 
 #[derive(Default)]
@@ -122,7 +122,7 @@ enum Wanted {
 impl Relay {
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock(&self.host));
-        self.host.ring(&self.bell);
+        self.host.notify(&self.wakeup);
     }
 
     /// Passes notes on until the process has started.
@@ -149,7 +149,7 @@ impl Relay {
             }
             (state.come > state.over).then(|| Wanted::Fence(std::mem::take(&mut state.own)))
         };
-        let found = self.host.wait("an MPI process that starts", &self.bell, deadline, look);
+        let found = self.host.wait("an MPI process that starts", &self.wakeup, deadline, look);
         found.ok_or(Fault::TimedOut("the start of an MPI process"))
     }
 }
@@ -204,7 +204,7 @@ impl Bootstrap for Relay {
             let state = self.state.lock(&self.host);
             if state.over >= mine { Some(Ok(())) } else { state.is_lost.then_some(Err(())) }
         };
-        let passed = self.host.wait("Bootstrap::fence", &self.bell, None, look);
+        let passed = self.host.wait("Bootstrap::fence", &self.wakeup, None, look);
         let lost = |()| Error::new(Class::OTHER, "another process did not start");
         passed.unwrap_or(Err(())).map_err(lost)
     }

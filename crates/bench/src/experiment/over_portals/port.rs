@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use portals::{
-    AckReq, Action, Entry, EntryOptions, Event, EventKind, Fail, Limits, List, ListId, Local, MdHandle,
+    AckReq, Action, Entry, EntryOptions, Event, EventKind, Fail, Limits, List, ListId, MdAddr, MdHandle,
     MdOptions, Offload, Process, PtOptions, Region, Source, Transfer,
 };
 use verbs::Buf;
@@ -139,7 +139,7 @@ impl Port {
     pub(super) fn put(&mut self, md: MdHandle, to: u32, at: u64, len: u64, bits: u64) -> Result<(), Fault> {
         let transfer = Transfer {
             action: Action::Put,
-            put: Some(Local { md, offset: at }),
+            put: Some(MdAddr { md, offset: at }),
             get: None,
             length: len,
             ack: AckReq::None,

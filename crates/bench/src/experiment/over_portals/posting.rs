@@ -85,12 +85,12 @@ impl Side for Posting {
         sample_spans(session, round, readings, |session, count, _| {
             let mut all = Span::ZERO;
             for _ in 0..count {
-                let (began, orders) = (session.host.now(), self.port.offload.orders().0);
+                let (began, orders) = (session.host.now(), self.port.offload.commands().0);
                 let bound = self.post()?;
                 all += match self.reading {
                     Reading::Time => session.host.now() - began,
                     // A picosecond each.
-                    Reading::Orders => Span::from_ps(self.port.offload.orders().0 - orders),
+                    Reading::Orders => Span::from_ps(self.port.offload.commands().0 - orders),
                 };
                 bound.map_or(Ok(()), |md| self.port.release(md))?;
             }

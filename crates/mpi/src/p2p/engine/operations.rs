@@ -34,7 +34,7 @@ impl Engine {
     /// Returns the status of a request's completed operation, and removes it; `None` if there is none.
     #[inline(always)]
     pub(crate) fn take_completed_request(&mut self, key: SlotKey) -> Option<CompletedRequest> {
-        self.operations.remove_by(key, |operation| {
+        self.operations.take_with(key, |operation| {
             let comm = operation.comm();
             let OpState::Completed(status) = &mut operation.state else { return None };
             // The status is all that a completed operation holds.
@@ -47,7 +47,7 @@ impl Engine {
     /// it has.
     #[inline(always)]
     pub(crate) fn take_success(&mut self, key: SlotKey, show: impl FnOnce(&Status)) -> bool {
-        let shown = self.operations.remove_by(key, |operation| match &operation.state {
+        let shown = self.operations.take_with(key, |operation| match &operation.state {
             // A successful status owns no memory.
             OpState::Completed(status) if status.error.is_none() => {
                 show(status);

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use host::{Host, SlotKey};
 use portals::{
     AckReq, Action, EAGER_MAX, Engine, Entry, EntryHandle, EntryOptions, EqHandle, Event, EventKind, Fail,
-    List, ListId, Local, Matcher, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions,
-    Region, Search, Source, Taken, Transfer,
+    List, ListId, Matcher, MdAddr, MdHandle, MdOptions, MemoryDescriptor, Ni, Node, Process, PtOptions,
+    Region, Search, Source, Transfer, TryRecv,
 };
 
 use super::bits::{self, LONG};
@@ -147,8 +147,8 @@ impl Portals {
             };
             Ok((eq, all(MdOptions::empty())?, all(MdOptions::EVENT_SUCCESS_DISABLE)?))
         };
-        let (eq, all, silent) = ni.call(set_up).ok_or_else(closed_error)?.map_err(failed)?;
-        let overflow = ni.call(Overflow::new).ok_or_else(closed_error)??;
+        let (eq, all, silent) = ni.with_engine(set_up).ok_or_else(closed_error)?.map_err(failed)?;
+        let overflow = ni.with_engine(Overflow::new).ok_or_else(closed_error)??;
         open::exchange_addresses(&ni, bootstrap)?;
         Ok(Self {
             ni,
@@ -174,7 +174,7 @@ impl Portals {
     /// Calls the interface, and fetches its events; the caller must call [`Portals::handle_events`] afterwards.
     fn call<T>(&mut self, act: impl FnOnce(&mut Engine) -> portals::Result<T>) -> Result<T> {
         let Self { ni, eq, events, .. } = self;
-        let done = ni.call_then(act, |engine, done| {
+        let done = ni.with_engine_then(act, |engine, done| {
             fetch_events(engine, *eq, events);
             done
         });
@@ -187,8 +187,8 @@ impl Portals {
         let Some(bits) = bits::match_bits_of(match_key) else { return false };
         let (offset, len) = piece.place();
         let put = transfer(Action::Put, len, (Process::rank(to), MESSAGES), IGNORED);
-        let local = Local { md: self.silent, offset };
-        self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put })
+        let local = MdAddr { md: self.silent, offset };
+        self.ni.try_put(&Transfer { put: Some(local), match_bits: bits, ..put })
     }
 
     /// Receives bytes into one piece without posting a receive, if the matching message is the next message from its source; polls
@@ -201,8 +201,8 @@ impl Portals {
         polls: u32,
     ) -> Option<(i32, usize)> {
         match self.try_receive_put(wanted, into.place(), polls) {
-            Taken::Put(bits, len) => Some((bits::tag(bits), len as usize)),
-            Taken::Nothing | Taken::Other => None,
+            TryRecv::Put(bits, len) => Some((bits::tag(bits), len as usize)),
+            TryRecv::Nothing | TryRecv::Other => None,
         }
     }
 
@@ -215,23 +215,23 @@ impl Portals {
             return ControlFlow::Break(None);
         };
         match self.try_receive_put(wanted, (addr as u64, len as u64), polls) {
-            Taken::Put(bits, len) => {
+            TryRecv::Put(bits, len) => {
                 let match_key = MatchKey { context: wanted.context, tag: bits::tag(bits) };
                 ControlFlow::Break(Some(receive.status(&Envelope { source, match_key }, len)))
             }
-            Taken::Nothing => ControlFlow::Continue(()),
-            Taken::Other => ControlFlow::Break(None),
+            TryRecv::Nothing => ControlFlow::Continue(()),
+            TryRecv::Other => ControlFlow::Break(None),
         }
     }
 
     #[inline]
-    fn try_receive_put(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> Taken {
-        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return Taken::Other };
+    fn try_receive_put(&self, wanted: &MatchCriteria, (addr, len): (u64, u64), polls: u32) -> TryRecv {
+        let Some((match_bits, ignore_bits)) = bits::receive_bits_of(wanted) else { return TryRecv::Other };
         let source = source_of(wanted);
         let options = ONE_MESSAGE | EntryOptions::NO_TRUNCATE;
         let entry =
             Entry { source, match_bits, ignore_bits, ..Entry::taking_all(Region::new(addr, len), options) };
-        self.ni.take_at_once(MESSAGES, &entry, polls)
+        self.ni.try_recv(MESSAGES, &entry, polls)
     }
 
     /// Starts a send. With `synchronous` it completes when a receive has got the message.
@@ -253,16 +253,16 @@ impl Portals {
         let is_opened = is_long || synchronous;
         let target = Process::rank(to);
         if !is_opened {
-            let local = Local { md: self.silent, offset: addr };
+            let local = MdAddr { md: self.silent, offset: addr };
             let put = transfer(Action::Put, len, (target, MESSAGES), IGNORED);
-            if self.ni.put_at_once(&Transfer { put: Some(local), match_bits: bits, ..put }) {
+            if self.ni.try_put(&Transfer { put: Some(local), match_bits: bits, ..put }) {
                 return Ok(PortalsStarted::Completed(Status::empty()));
             }
         }
         let key = self.sends.insert(Outgoing::new(to, is_opened));
         let number = key.number();
         let put = Transfer {
-            put: Some(Local { md: self.all, offset: addr }),
+            put: Some(MdAddr { md: self.all, offset: addr }),
             ack: if is_opened { AckReq::Full } else { AckReq::None },
             match_bits: if is_long { bits | LONG } else { bits },
             hdr_data: if is_opened { number } else { IGNORED },
@@ -418,7 +418,7 @@ impl Portals {
     /// Polls for events.
     pub(crate) fn poll(&mut self) {
         let Self { ni, eq, events, .. } = self;
-        ni.look(|engine| fetch_events(engine, *eq, events));
+        ni.poll(|engine| fetch_events(engine, *eq, events));
         self.handle_events();
     }
 
@@ -479,7 +479,7 @@ impl Portals {
             EventKind::AutoUnlink => {
                 let overflow = &mut self.overflow;
                 // Without memory for another block, messages wait at their senders until this process has received some.
-                let _ = self.ni.call(|engine| overflow.link(engine));
+                let _ = self.ni.with_engine(|engine| overflow.link(engine));
             }
             EventKind::AutoFree => self.overflow.free_block(event.user_ptr),
             _ => {}
@@ -503,7 +503,7 @@ impl Portals {
         let (to, operation, opened) = (outgoing.to, outgoing.operation, outgoing.opened.take());
         if let Some(entry) = opened {
             // If a receive gets the data at this moment, the entry is unlinked by that.
-            self.ni.call(|engine| engine.unlink(entry).unwrap_or(()));
+            self.ni.with_engine(|engine| engine.unlink(entry).unwrap_or(()));
         }
         let lost = || Status::failed(Error::lost(to, "Portals could not deliver the message"));
         let status = if has_failed { lost() } else { Status::empty() };
@@ -585,7 +585,7 @@ impl Portals {
             return;
         }
         let get = Transfer {
-            get: Some(Local { md: self.all, offset: addr }),
+            get: Some(MdAddr { md: self.all, offset: addr }),
             match_bits: found.exposed_bits,
             ..transfer(Action::Get, len, (Process::rank(found.envelope.source), READS), number)
         };
@@ -616,7 +616,7 @@ const READ_LIST: ListId = ListId { pt_index: READS, list: List::Priority };
 /// An entry for one get by one process, under a number.
 fn exposed_entry(region: Region, number: u64, process: Process) -> Entry {
     let options = (ONE_MESSAGE - EntryOptions::OP_PUT) | EntryOptions::OP_GET;
-    let source = Source::of(process);
+    let source = Source::exactly(process);
     Entry { source, match_bits: number, ignore_bits: 0, ..Entry::taking_all(region, options) }
 }
 
@@ -637,7 +637,7 @@ fn transfer(action: Action, length: u64, (target, pt_index): (Process, u32), use
 }
 
 fn source_of(wanted: &MatchCriteria) -> Source {
-    wanted.source.map_or(Source::ANY, |source| Source::of(Process::rank(source)))
+    wanted.source.map_or(Source::ANY, |source| Source::exactly(Process::rank(source)))
 }
 
 fn fetch_events(engine: &mut Engine, eq: EqHandle, into: &mut VecDeque<Event>) {

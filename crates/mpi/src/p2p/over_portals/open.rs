@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use auth::{Key, Seed};
 use host::Host;
-use portals::{Kind, Limits, Matcher, Ni, Node, Process};
+use portals::{Limits, Matcher, Ni, NiKind, Node, Process};
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Class, Error, Result};
@@ -28,7 +28,7 @@ pub(super) fn open(host: &Host, port: &Port, matcher: Matcher, key: &Key) -> Res
     // this library's own; this crate keeps either until Portals reports that it no longer uses it. Test:
     // random_programs_come_to_their_ends_by_portals.
     let node = unsafe { Node::open(host, &port.device, address, None, 0, matcher, key) }?;
-    Ok(node.interface(Kind { is_matching: true, is_logical: true }, Limits::MOST))
+    Ok(node.interface(NiKind { is_matching: true, is_logical: true }, Limits::MOST))
 }
 
 /// Publishes the address of this process, and reads those of the others. Collective.

@@ -11,7 +11,7 @@ use crate::env;
 const LEN: usize = 4 << 20;
 
 /// Goal: a waiter for a completion on rails notices the progress of a long message, as on a single NIC. Method: compare
-/// `stirs` before and after a large write.
+/// `progress_count` before and after a large write.
 #[test]
 fn partial_progress_of_a_message_is_reported() {
     let env = env(9, Engine::Callers);
@@ -40,7 +40,7 @@ fn partial_progress_of_a_message_is_reported() {
     assert!(joined.is_some(), "{open} ends are connected");
     let mut wc = [Wc::default()];
     assert_eq!(near.1.poll(&mut wc), Ok(0));
-    let before = near.1.stirs();
+    let before = near.1.progress_count();
     let data = [near.2.sge(0, LEN as u32)];
     let op = SendOp::Write(far.2.remote(0));
     let wr = SendWr { wr_id: 7, op, data: Data::Sges(&data), flags: SendFlags::SIGNALED };
@@ -49,5 +49,5 @@ fn partial_progress_of_a_message_is_reported() {
         near.1.poll(&mut wc).ok().filter(|count| *count > 0)
     });
     assert!(done == Some(1) && wc[0].is_ok(), "{done:?} {wc:?}");
-    assert!(near.1.stirs() != before, "nothing stirred");
+    assert!(near.1.progress_count() != before, "no progress was counted");
 }

@@ -1,4 +1,4 @@
-//! [`RankContext`]: how the world runs a rank: as a coroutine in the world's thread, or as a thread of its own that
+//! [`FiberContext`]: how the world runs a fiber: as a coroutine in the world's thread, or as a thread of its own that
 //! runs only while the world's thread waits.
 
 use std::any::Any;
@@ -9,23 +9,28 @@ use std::thread::JoinHandle;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::config::{Config, Factory};
+use super::config::{Config, FiberKind};
 use super::shared::Shared;
 use super::suspend::{Baton, Body, Holder, Suspender, ThreadMark};
-use crate::ahead::LINE;
+use crate::prefetch::LINE;
 
-/// A rank's stack and its execution.
-pub(super) enum RankContext {
+/// A fiber's stack and its execution.
+pub(super) enum FiberContext {
     Coroutine(Coroutine<(), (), (), OffsetStack>),
     Thread { baton: Arc<Baton>, thread: Option<JoinHandle<()>> },
 }
 
-impl RankContext {
-    /// A rank that has not started.
-    pub(super) fn new(config: Config, shared: &Arc<Shared>, rank: usize, body: Body) -> Result<Self, String> {
+impl FiberContext {
+    /// A fiber that has not started.
+    pub(super) fn new(
+        config: Config,
+        shared: &Arc<Shared>,
+        fiber: usize,
+        body: Body,
+    ) -> Result<Self, String> {
         let shared = shared.clone();
-        match config.factory {
-            Factory::Coroutine => {
+        match config.fiber_kind {
+            FiberKind::Coroutine => {
                 let stack = DefaultStack::new(config.stack.max(STACK_MIN)).map_err(|e| {
                     format!(
                         "a stack of {} KiB cannot be had ({e}): each takes two mappings, of which a process may have \
@@ -33,23 +38,23 @@ impl RankContext {
                         config.stack >> 10
                     )
                 })?;
-                let stack = OffsetStack { stack, rank };
+                let stack = OffsetStack { stack, fiber };
                 Ok(Self::Coroutine(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-                    let thread = ThreadMark::here();
-                    shared.lock().ranks[rank].suspender = Some(Suspender::Coroutine { yielder, thread });
-                    run_body(&shared, rank, body);
+                    let thread = ThreadMark::current();
+                    shared.lock().fibers[fiber].suspender = Some(Suspender::Coroutine { yielder, thread });
+                    run_body(&shared, fiber, body);
                 })))
             }
-            Factory::Thread => {
+            FiberKind::Thread => {
                 let baton = Arc::new(Baton::default());
                 let own = baton.clone();
                 let run = move || {
-                    let thread = ThreadMark::here();
+                    let thread = ThreadMark::current();
                     if own.take_first() {
                         let suspender = Suspender::Thread { baton: own.clone(), thread };
-                        shared.lock().ranks[rank].suspender = Some(suspender);
-                        // Only the unwinding of a cut-off rank passes `run_body`.
-                        let _ = catch_unwind(AssertUnwindSafe(|| run_body(&shared, rank, body)));
+                        shared.lock().fibers[fiber].suspender = Some(suspender);
+                        // Only the unwinding of a cut-off fiber passes `run_body`.
+                        let _ = catch_unwind(AssertUnwindSafe(|| run_body(&shared, fiber, body)));
                     }
                     own.give(Holder::Done);
                 };
@@ -62,18 +67,18 @@ impl RankContext {
         }
     }
 
-    /// Runs the rank until it gives up control; returns whether it has not ended.
+    /// Runs the fiber until it gives up control; returns whether it has not ended.
     pub(super) fn resume(&mut self) -> bool {
         match self {
             Self::Coroutine(coroutine) => matches!(coroutine.resume(()), CoroutineResult::Yield(())),
             Self::Thread { baton, .. } => {
-                baton.give(Holder::Rank);
+                baton.give(Holder::Fiber);
                 baton.wait_for_world() != Holder::Done
             }
         }
     }
 
-    /// Unwinds a rank that has not ended, so that its values are dropped.
+    /// Unwinds a fiber that has not ended, so that its values are dropped.
     pub(super) fn unwind(mut self) {
         match &mut self {
             // A panic message during the unwinding has been printed.
@@ -88,7 +93,7 @@ impl RankContext {
     }
 }
 
-impl Drop for RankContext {
+impl Drop for FiberContext {
     fn drop(&mut self) {
         if let Self::Thread { thread, .. } = self
             && let Some(thread) = thread.take()
@@ -99,24 +104,24 @@ impl Drop for RankContext {
     }
 }
 
-/// A stack whose start is some cache lines below the end of its memory, at different offsets for neighbouring ranks.
+/// A stack whose start is some cache lines below the end of its memory, at different offsets for neighbouring fibers.
 /// All stacks end at a page boundary, so that otherwise the lines that every switch touches would be in the same few
-/// cache sets for all ranks.
+/// cache sets for all fibers.
 pub(super) struct OffsetStack {
     stack: DefaultStack,
-    rank: usize,
+    fiber: usize,
 }
 
 /// The smallest allowed stack.
 const STACK_MIN: usize = 8 << 10;
-/// Number of different offsets in cache lines. Measured: more, or a power of two, is slower with many ranks.
+/// Number of different offsets in cache lines. Measured: more, or a power of two, is slower with many fibers.
 const OFFSETS: usize = 44;
 
 // SAFETY: it is the default stack with its guard page, minus at most 2,752 of at least 8,192 bytes at the upper end; a
 // multiple of 64 keeps the alignment. Test: all tests of `world`.
 unsafe impl Stack for OffsetStack {
     fn base(&self) -> StackPointer {
-        let lower = self.stack.base().get() - self.rank % OFFSETS * LINE;
+        let lower = self.stack.base().get() - self.fiber % OFFSETS * LINE;
         StackPointer::new(lower).expect("above the guard page")
     }
 
@@ -125,8 +130,8 @@ unsafe impl Stack for OffsetStack {
     }
 }
 
-/// Runs a rank's body; a panic is recorded and reported by [`World::run`](super::World::run).
-fn run_body(shared: &Shared, rank: usize, body: Body) {
+/// Runs a fiber's body; a panic is recorded and reported by [`World::run`](super::World::run).
+fn run_body(shared: &Shared, fiber: usize, body: Body) {
     // Others may wait for its end, which takes effect when the world's clock has reached it.
     let whole = || {
         body();
@@ -138,7 +143,7 @@ fn run_body(shared: &Shared, rank: usize, body: Body) {
         drop(state);
         resume_unwind(panic);
     }
-    let name = state.ranks[rank].name.to_string();
+    let name = state.fibers[fiber].name.to_string();
     state.panicked.get_or_insert((name, message(&*panic)));
 }
 

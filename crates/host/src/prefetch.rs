@@ -1,4 +1,4 @@
-//! [`fetch_ahead`]: prefetches cache lines that will be used soon.
+//! [`prefetch`]: prefetches cache lines that will be used soon.
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
@@ -6,11 +6,11 @@ pub(crate) const LINE: usize = 64;
 /// Prefetches `lines` cache lines, starting with the one that contains `address`. Only a hint: unmapped memory is not
 /// fetched.
 #[inline]
-pub fn fetch_ahead(address: usize, lines: usize) {
+pub fn prefetch(address: usize, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
         // SAFETY: a prefetch has no architectural effect, and no address makes it fault. Test:
-        // any_address_may_be_fetched.
+        // prefetch_accepts_any_address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             let address = std::ptr::without_provenance(address.wrapping_add(line * LINE));
@@ -26,9 +26,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_address_may_be_fetched() {
+    fn prefetch_accepts_any_address() {
         for address in [0, 1, 1 << 47, usize::MAX - 100, std::ptr::from_ref(&LINE).addr()] {
-            fetch_ahead(address, 4);
+            prefetch(address, 4);
         }
     }
 }

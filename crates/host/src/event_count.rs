@@ -1,8 +1,9 @@
-//! [`Bell`]: an eventcount, which sleepers wait on and producers notify; it may be placed in shared memory.
+//! [`EventCount`]: an event count, on which waiters sleep and which producers notify; it may be placed in shared
+//! memory.
 //!
-//! The sleeper announces itself, polls once more for what it waits for, then sleeps. The producer publishes, then
-//! notifies. A full fence on both sides ensures that at least one of the two sees the other's step, so no wake-up is
-//! lost. Notifying without sleepers costs that fence and one load.
+//! A waiter registers, polls once more for what it waits for, then sleeps. A producer publishes, then notifies. A full
+//! fence on both sides ensures that at least one of the two sees the other's step, so no wake-up is lost. Notifying
+//! without sleepers costs that fence and one load.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -15,56 +16,56 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// waiter count behind: later notifications cost a system call, results stay correct.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct Bell {
+pub struct EventCount {
     waiters: AtomicU32,
     ticket: AtomicU32,
 }
 
-impl Bell {
-    /// An eventcount without sleepers.
+impl EventCount {
+    /// An event count without waiters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Announces to producers that the caller is about to sleep; returns the ticket to sleep with. Poll for what you
-    /// wait for *after* this, then call [`Bell::sleep`], then [`Bell::retract`].
-    pub fn announce(&self) -> u32 {
+    /// Registers the caller as a waiter; returns the ticket to sleep with. Poll for what you wait for *after* this,
+    /// then call [`EventCount::sleep`], then [`EventCount::finish_wait`].
+    pub fn prepare_to_wait(&self) -> u32 {
         let ticket = self.ticket.load(Ordering::Acquire);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        // Pairs with the fence of `ring`: the sleeper's last poll must not move before its announcement.
+        // Pairs with the fence of `notify`: the sleeper's last poll must not move before its registration.
         fence(Ordering::SeqCst);
         ticket
     }
 
-    /// Withdraws one [`Bell::announce`].
-    pub fn retract(&self) {
+    /// Ends the wait that one [`EventCount::prepare_to_wait`] began.
+    pub fn finish_wait(&self) {
         self.waiters.fetch_sub(1, Ordering::Release);
     }
 
     /// Whether a thread sleeps or is about to sleep. A hint only: it is not ordered with anything before the sleeper's
     /// announcement.
     #[inline]
-    pub fn is_awaited(&self) -> bool {
+    pub fn has_waiters(&self) -> bool {
         self.waiters.load(Ordering::Relaxed) != 0
     }
 
     /// Wakes all sleepers. Publish what they wait for *before* this.
-    pub fn ring(&self) {
-        // Pairs with the fence of `announce`: the load of the waiter count must not move before the publication.
+    pub fn notify(&self) {
+        // Pairs with the fence of `prepare_to_wait`: the load of the waiter count must not move before the publication.
         fence(Ordering::SeqCst);
-        self.ring_after_fence();
+        self.notify_after_fence();
     }
 
-    /// As [`Bell::ring`], for a producer that has executed a full fence since it published.
+    /// As [`EventCount::notify`], for a producer that has executed a full fence since it published.
     #[inline]
-    pub fn ring_after_fence(&self) {
+    pub fn notify_after_fence(&self) {
         if self.waiters.load(Ordering::Relaxed) != 0 {
             self.wake_waiters();
         }
     }
 
     /// Whether a notification since `ticket` was drawn would end a sleep with this ticket.
-    pub fn has_rung(&self, ticket: u32) -> bool {
+    pub fn is_notified(&self, ticket: u32) -> bool {
         self.ticket.load(Ordering::Acquire) != ticket
     }
 
@@ -105,7 +106,7 @@ impl Bell {
     /// Model of a sleep for loom: yields until the ticket has changed.
     #[cfg(loom)]
     pub fn sleep(&self, ticket: u32, _limit: Option<std::time::Duration>) {
-        while !self.has_rung(ticket) {
+        while !self.is_notified(ticket) {
             loom::thread::yield_now();
         }
     }
@@ -121,19 +122,19 @@ mod loom_tests {
     #[test]
     fn loom_no_wakeup_is_lost() {
         loom::model(|| {
-            let shared = Arc::new((Bell::new(), AtomicU32::new(0)));
+            let shared = Arc::new((EventCount::new(), AtomicU32::new(0)));
             let producer = {
                 let shared = shared.clone();
                 loom::thread::spawn(move || {
                     shared.1.store(1, Ordering::Relaxed);
-                    shared.0.ring();
+                    shared.0.notify();
                 })
             };
-            let ticket = shared.0.announce();
+            let ticket = shared.0.prepare_to_wait();
             if shared.1.load(Ordering::Relaxed) == 0 {
                 shared.0.sleep(ticket, None);
             }
-            shared.0.retract();
+            shared.0.finish_wait();
             producer.join().unwrap();
         });
     }
@@ -144,15 +145,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_awaited_counts_waiters() {
-        let bell = Bell::new();
-        assert!(!bell.is_awaited());
-        let (first, _second) = (bell.announce(), bell.announce());
-        bell.retract();
-        assert!(bell.is_awaited() && !bell.has_rung(first));
-        bell.ring();
-        assert!(bell.has_rung(first));
-        bell.retract();
-        assert!(!bell.is_awaited());
+    fn has_waiters_is_true_until_the_last_wait_ends() {
+        let wakeup = EventCount::new();
+        assert!(!wakeup.has_waiters());
+        let (first, _second) = (wakeup.prepare_to_wait(), wakeup.prepare_to_wait());
+        wakeup.finish_wait();
+        assert!(wakeup.has_waiters() && !wakeup.is_notified(first));
+        wakeup.notify();
+        assert!(wakeup.is_notified(first));
+        wakeup.finish_wait();
+        assert!(!wakeup.has_waiters());
     }
 }

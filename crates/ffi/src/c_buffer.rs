@@ -7,23 +7,23 @@ use crate::address::encode;
 
 /// Bytes that a program may read and change until this is dropped.
 #[derive(Debug)]
-pub struct Loan {
+pub struct CBuffer {
     bytes: *mut [u8],
     len: usize,
 }
 
-// SAFETY: only the program accesses the bytes after `new`; this side frees them. Test: `a_loan_is_the_borrowers`.
-unsafe impl Send for Loan {}
+// SAFETY: only the program accesses the bytes after `new`; this side frees them. Test: `c_buffer_may_be_changed_by_the_program`.
+unsafe impl Send for CBuffer {}
 // SAFETY: as above.
-unsafe impl Sync for Loan {}
+unsafe impl Sync for CBuffer {}
 
-impl Loan {
+impl CBuffer {
     /// The least size of a buffer, padded with zeros: programs read past the bytes they were given.
-    pub const LEAST: usize = 512;
+    pub const LEN_MIN: usize = 512;
 
     /// A new buffer with a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
-        let mut room = vec![0; bytes.len().max(Self::LEAST)].into_boxed_slice();
+        let mut room = vec![0; bytes.len().max(Self::LEN_MIN)].into_boxed_slice();
         room[..bytes.len()].copy_from_slice(bytes);
         Self { bytes: Box::into_raw(room), len: bytes.len() }
     }
@@ -37,11 +37,11 @@ impl Loan {
     pub fn set_address(&mut self, address: SocketAddr) {
         let bytes = encode(address);
         // SAFETY: the box is alive and at least this long, and a program does not read an address while it asks for another one. Test:
-        // `addresses_go_out_and_come_back`.
+        // `addresses_are_read_as_written`.
         unsafe { std::ptr::copy(bytes.as_ptr(), self.bytes.cast::<u8>(), bytes.len()) };
     }
 
-    /// The length without padding; at most [`crate::Bytes::MOST`], so that it fits C's `int`.
+    /// The length without padding; at most [`crate::Bytes::LEN_MAX`], so that it fits C's `int`.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -57,7 +57,7 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for CBuffer {
     fn drop(&mut self) {
         // SAFETY: `new` leaked the box, and it is freed once. Test: all of this file, under Miri.
         drop(unsafe { Box::from_raw(self.bytes) });
@@ -70,22 +70,22 @@ mod tests {
     use crate::SockAddr;
 
     #[test]
-    fn a_loan_is_the_borrowers() {
-        let loan = Loan::new(&[1, 2, 3]);
+    fn c_buffer_may_be_changed_by_the_program() {
+        let buffer = CBuffer::new(&[1, 2, 3]);
         // SAFETY: the buffer is alive, and nothing else accesses it.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(loan.as_ptr().cast::<u8>(), Loan::LEAST) };
+        let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast::<u8>(), CBuffer::LEN_MIN) };
         bytes[1] += 5;
-        assert_eq!((&bytes[..4], loan.len(), loan.is_empty()), (&[1, 7, 3, 0][..], 3, false));
+        assert_eq!((&bytes[..4], buffer.len(), buffer.is_empty()), (&[1, 7, 3, 0][..], 3, false));
     }
 
     #[test]
-    fn addresses_go_out_and_come_back() {
-        let mut loan = Loan::address(SocketAddr::from(([0; 4], 0)));
+    fn addresses_are_read_as_written() {
+        let mut buffer = CBuffer::address(SocketAddr::from(([0; 4], 0)));
         for text in ["10.1.2.3:45248", "[fd00::7]:9"] {
             let address: SocketAddr = text.parse().expect("an address");
-            loan.set_address(address);
+            buffer.set_address(address);
             // SAFETY: the buffer holds a socket address.
-            let back = unsafe { SockAddr::new(loan.as_ptr()) };
+            let back = unsafe { SockAddr::new(buffer.as_ptr()) };
             assert_eq!(back.get(), Ok(address));
         }
     }

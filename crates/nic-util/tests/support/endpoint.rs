@@ -62,7 +62,7 @@ impl Remote {
 }
 
 /// A connection endpoint.
-pub(crate) struct End {
+pub(crate) struct Endpoint {
     pub(crate) device: Device,
     pub(crate) pd: Pd,
     pub(crate) send_cq: Cq,
@@ -77,7 +77,7 @@ pub(crate) struct End {
     buffers: [Buf; 2],
 }
 
-impl End {
+impl Endpoint {
     /// Creates an endpoint on a device with regions of `len` bytes, between guard bytes.
     #[track_caller]
     pub(crate) fn on(device: &Device, len: usize) -> Self {
@@ -154,7 +154,7 @@ impl End {
             Ok(CmEvent::ConnectRequest(request)) => request,
             other => panic!("expected a request, got {other:?}"),
         };
-        self.meet(&request);
+        self.accept_request(&request);
         self.cm.accept(request, &self.qp, &self.param()).expect("accepted");
         match self.event() {
             Ok(CmEvent::Established { .. }) => {}
@@ -163,12 +163,12 @@ impl End {
     }
 
     /// Stores the peer's regions from its connection request.
-    pub(crate) fn meet(&mut self, request: &ConnectRequest) {
+    pub(crate) fn accept_request(&mut self, request: &ConnectRequest) {
         self.peer = Remote::unpack(&request.private_data);
     }
 
     /// Stores the peer's regions from the private data of its acceptance.
-    pub(crate) fn learn(&mut self, private_data: &[u8]) {
+    pub(crate) fn set_peer_regions(&mut self, private_data: &[u8]) {
         self.peer = Remote::unpack(private_data);
     }
 
