@@ -17,7 +17,7 @@
 //! | [`Engine`] | the calls of an interface, and what a driver without a [`Node`] does with its messages |
 //! | [`Entry`], [`EntryOptions`], [`ListId`] | what a process exposes, and in which list |
 //! | [`MemoryDescriptor`], [`Region`], [`Transfer`] | memory of the initiator, and operations: puts, gets, atomics |
-//! | [`Event`], [`Count`], [`Fail`] | what event queues and counters report |
+//! | [`Event`], [`CtEvent`], [`Fail`] | what event queues and counters report |
 //! | [`Limits`] | the capacities of an interface |
 //! | [`Offload`], [`Draft`] | an interface whose engine runs as a program on the NIC; receives as in Portals 3.3 |
 //!
@@ -29,7 +29,7 @@
 //! use std::net::Ipv4Addr;
 //! use std::sync::atomic::{AtomicU64, Ordering};
 //! use portals::{
-//!     AckReq, Action, Entry, EntryOptions, Error, EventKind, Key, Kind, Limits, List, ListId, Local,
+//!     AckReq, Action, Entry, EntryOptions, Error, EventKind, Key, NiKind, Limits, List, ListId, MdAddr,
 //!     Matcher, MdOptions, MemoryDescriptor, Node, PtOptions, Region, Transfer,
 //! };
 //! use verbs::host;
@@ -45,7 +45,7 @@
 //!     let (address, matcher) = (Ipv4Addr::LOCALHOST, Matcher::Caller);
 //!     // SAFETY: both words live until the interfaces are closed, and are used as atomics only.
 //!     let node = unsafe { Node::open(&host, &device, address, None, 0, matcher, &key) }?;
-//!     let kind = Kind { is_matching: true, is_logical: false };
+//!     let kind = NiKind { is_matching: true, is_logical: false };
 //!     Ok::<_, verbs::Error>(node.interface(kind, Limits::default()))
 //! };
 //! let (a, b) = (interface()?, interface()?);
@@ -67,7 +67,7 @@
 //! let md = a.call(|engine| engine.md_bind(md)).expect("an open interface")?;
 //! let put = Transfer {
 //!     action: Action::Put,
-//!     put: Some(Local { md, offset: 0 }),
+//!     put: Some(MdAddr { md, offset: 0 }),
 //!     get: None,
 //!     length: 8,
 //!     ack: AckReq::None,

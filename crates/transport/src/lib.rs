@@ -37,7 +37,7 @@
 //!     }
 //!
 //!     fn encode(&self) -> HeaderBytes {
-//!         HeaderBytes::of([1, self.0])
+//!         HeaderBytes::from_words([1, self.0])
 //!     }
 //!
 //!     fn decode_short(&mut self, line: &[u64; LINE_WORDS], total: usize) -> Option<usize> {
@@ -88,7 +88,7 @@
 //! let mut outbox = Outbox::new(from.qp(), inbox.offer(), sizes.slot_bytes).expect("a ring");
 //! assert!(outbox.has_room(16 + 5));
 //! outbox.put(&Number(7), &b"hello".as_slice())?;
-//! from.qp().ring()?; // wakes the receiver, if it sleeps
+//! from.qp().notify()?; // wakes the receiver, if it sleeps
 //!
 //! let mut header = Number::default();
 //! let record = inbox.poll(&mut header)?.expect("a message");
