@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_was_built_is_found_by_the_name_that_programs_ask_for() {
+    fn built_library_is_linked_by_its_soname() {
         let root = tempfile::tempdir().expect("a directory");
         let own = root.path().canonicalize().expect("a path");
         assert_eq!(mpi(&own), None);

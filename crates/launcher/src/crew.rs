@@ -240,7 +240,9 @@ impl Crew {
     /// Starts a process and returns its process id.
     fn start(&mut self, number: u32, start: &Start) -> Result<u32, String> {
         if self.has_failed {
-            return Err("nothing more is started, as another did not start; mend that first".to_owned());
+            return Err(
+                "not started, because another process could not be started; fix that first".to_owned()
+            );
         }
         let (name, arguments) = start.command.split_first().ok_or("no program is given; name one")?;
         let file = program::find(name, Path::new(&start.directory), self.variable(start, "PATH"))?;
@@ -272,15 +274,11 @@ impl Crew {
         if self.guard.is_none() {
             let own = self.own.as_ref().map_err(String::clone)?;
             let guard = Guard::start(own).map_err(|why| {
-                format!(
-                    "the guard of the processes, {}, cannot be started: {why}{}",
-                    own.display(),
-                    remedy(&why)
-                )
+                format!("the guard process, {}, cannot be started: {why}{}", own.display(), remedy(&why))
             });
             self.guard = Some(guard?);
         }
-        self.guard.as_mut().ok_or_else(|| "the guard is not there; please report this bug".to_owned())
+        self.guard.as_mut().ok_or_else(|| "there is no guard process; please report this bug".to_owned())
     }
 
     /// The value of a variable in the environment of the process.
@@ -533,13 +531,13 @@ fn refusal(name: &OsStr, why: &io::Error, started: usize) -> String {
     let shown = Path::new(name).display();
     match why.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => format!(
-            "{shown} cannot be started: {why}; {started} processes of this mpirun were: ask for fewer{}",
+            "{shown} cannot be started: {why}; this mpirun has started {started} processes: start fewer{}",
             remedy(why).replacen(';', ", or", 1)
         ),
         Some(Errno::NOENT) => format!(
-            "{shown} cannot be started: its interpreter is not there; look at its first line, or at what `file` says of it"
+            "{shown} cannot be started: its interpreter does not exist; check its first line, or the output of `file` for it"
         ),
-        _ => format!("{shown} cannot be started: {why}; is it a program for this machine?"),
+        _ => format!("{shown} cannot be started: {why}; check that it is a program for this machine"),
     }
 }
 
@@ -599,7 +597,7 @@ fn reserve(processes: u32) -> Result<(), String> {
     }
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
         return Err(format!(
-            "{processes} ranks on one host need {needed} descriptors, and {maximum} is the limit; start fewer, or raise \
+            "{processes} ranks on one host need {needed} descriptors, but the limit is {maximum}; start fewer ranks, or raise \
              `ulimit -Hn`"
         ));
     }
@@ -615,7 +613,7 @@ mod tests {
 
     /// Helper for the test below: run as a child with [`LARGE`] set, this process crashes with a large core.
     #[test]
-    fn a_large_process_that_crashes() {
+    fn large_process_crashes() {
         if std::env::var_os(LARGE).is_some() {
             let memory = vec![1_u8; 1 << 30];
             std::hint::black_box(&memory);
@@ -626,11 +624,11 @@ mod tests {
     /// Goal: a process counts as ended as soon as it crashes; the crew finishes while the core is being written, and the core
     /// becomes complete. Method: a process with 1 GiB of memory, and a crew whose deadlines are set to now.
     #[test]
-    fn nobody_waits_for_a_core() {
+    fn crew_ends_without_waiting_for_a_core_dump() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         let (folder, exe) =
             (tempfile::tempdir().expect("a folder"), std::env::current_exe().expect("this test"));
-        let name = "crew::tests::a_large_process_that_crashes";
+        let name = "crew::tests::large_process_crashes";
         let shell = format!("ulimit -c unlimited || exit 7; exec \"$0\" --exact {name} --nocapture");
         let start = Start {
             command: ["sh".into(), "-c".into(), shell.into(), exe.into()].to_vec(),
@@ -660,13 +658,13 @@ mod tests {
         crew.kill_at = Some(Instant::now());
         crew.look();
         let is_gone = std::iter::from_fn(|| crew.news()).any(|news| matches!(news, News::Gone));
-        assert!(is_gone && ended(group).is_none(), "nobody has waited");
+        assert!(is_gone && ended(group).is_none(), "the crew has waited for the core");
         let status = rustix::process::waitpid(Some(group), rustix::process::WaitOptions::empty());
         assert!(
             status
                 .is_ok_and(|status| status.is_some_and(|(_, status)| status.terminating_signal() == Some(6)))
         );
         let core = std::fs::read_dir(folder.path()).expect("a folder").flatten().next().expect("a core");
-        assert!(core.metadata().expect("a file").len() > 1 << 30, "nobody has cut it short");
+        assert!(core.metadata().expect("a file").len() > 1 << 30, "the core is incomplete");
     }
 }

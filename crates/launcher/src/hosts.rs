@@ -43,7 +43,7 @@ pub(super) fn of_file(path: &Path) -> Result<Vec<Host>, Failure> {
         }
     }
     if hosts.is_empty() {
-        return Err(Failure::usage(format!("the host file {shown} names no host; write one in each line")));
+        return Err(Failure::usage(format!("the host file {shown} names no host; write one per line")));
     }
     Ok(hosts)
 }
@@ -80,14 +80,14 @@ fn host(word: &str) -> Result<Host, String> {
         || name.starts_with('-')
         || name.contains(|c: char| c.is_whitespace() || c.is_control())
     {
-        return Err(format!("{word:?} names no host; write for example node1 or node1:4"));
+        return Err(format!("{word:?} is not a host; write, for example, node1 or node1:4"));
     }
     Ok(Host { name: name.to_owned(), slots: number.map_or(Ok(1), slots)? })
 }
 
 fn slots(number: &str) -> Result<u32, String> {
     let slots = number.parse().ok().filter(|slots| *slots > 0);
-    slots.ok_or_else(|| format!("{number:?} is no number of ranks; write for example node1:4"))
+    slots.ok_or_else(|| format!("{number:?} is not a number of ranks; write, for example, node1:4"))
 }
 
 /// The host of each of this many ranks: fills the slots of each host in turn, and starts over if ranks are left.

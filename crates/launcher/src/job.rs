@@ -309,8 +309,7 @@ impl Job {
             }
             Watch::Printer(Stream::Out) => {
                 if let Err(why) = self.out.flush() {
-                    let line =
-                        format!("cannot write to standard output: {why}; send it to where there is room");
+                    let line = format!("cannot write to standard output: {why}; free space, or redirect it");
                     self.fail_to_write(&why, Some(line));
                 }
             }
@@ -354,7 +353,11 @@ impl Job {
             return self.fail(TIMED_OUT, Some(line));
         }
         if let Some(at) = self.ranks.iter().position(|rank| rank.farewell().is_some_and(|at| at <= now)) {
-            self.fail_rank(at, FAILED, "closed its connection to mpirun without MPI_Finalize, and runs on");
+            self.fail_rank(
+                at,
+                FAILED,
+                "closed its connection to mpirun without MPI_Finalize, but still runs",
+            );
         }
     }
 
@@ -478,13 +481,17 @@ impl Job {
             Event::Abort { rank, code, message } => {
                 if let Some(at) = at(self, rank) {
                     let said = if message.is_empty() { message } else { format!(": {message}") };
-                    self.fail_rank(at, pmi::abort_status(code), &format!("aborts the job with {code}{said}"));
+                    self.fail_rank(
+                        at,
+                        pmi::abort_status(code),
+                        &format!("aborted the job with {code}{said}"),
+                    );
                 }
             }
             Event::Left { rank, how } => {
                 let Some(at) = at(self, rank) else { return };
                 if let Left::Broken(violation) = &how {
-                    let what = format!("does not keep to PMI: {violation}; is its MPI library damaged?");
+                    let what = format!("violated the PMI protocol: {violation}; check its MPI library");
                     self.fail_rank(at, FAILED, &what);
                 }
                 self.ranks[at].left = Some((how, Instant::now()));
@@ -516,7 +523,7 @@ impl Job {
         };
         if let Err(why) = &done {
             let name = self.ranks[asker].name();
-            self.say(&format!("{name} wants more processes, and gets none: {why}"));
+            self.say(&format!("{name} cannot spawn processes: {why}"));
         }
         self.server.spawned(id, &vec![i32::from(done.is_err()); total]);
     }
@@ -538,7 +545,7 @@ impl Job {
                 if self.asked == Some(i32::from(signal)) {
                     return self.fail(status, None);
                 }
-                (status, format!("was ended by {}{late}", words::signal(signal)))
+                (status, format!("was killed by {}{late}", words::signal(signal)))
             }
         };
         if is_over && !self.is_ending {
@@ -588,7 +595,7 @@ impl Job {
         }
         let hint = match &self.sites[site].crew {
             Crewed::There(remote) if !was_there => remote.hint,
-            _ => "look at that host and its network",
+            _ => "check that host and its network",
         };
         self.fail(FAILED, Some(format!("the host {name} is lost: {why}; {hint}")));
     }

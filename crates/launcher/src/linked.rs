@@ -99,7 +99,7 @@ impl Linked {
     /// The message for a program that the loader could not start; `None` if the library is not the reason.
     pub(super) fn missing(&self, program: &str) -> Option<String> {
         let Self { library, maker, .. } = self;
-        let what = format!("{program} needs {library} ({}), which is not found; ", maker.name());
+        let what = format!("{program} needs {library} ({}), which the loader cannot find; ", maker.name());
         let remedy = match maker {
             Maker::Standard => format!("name the directory of {} by --library", beside::MPI),
             _ => self.remedy(),
@@ -112,7 +112,7 @@ impl Linked {
         let Self { library, maker, .. } = self;
         let said = || {
             format!(
-                "{program} is linked to {library} ({}), and no rank has joined the job: with that library each is rank 0 of 1; {}",
+                "{program} is linked to {library} ({}), so no rank has joined the job: each is rank 0 of 1; {}",
                 maker.name(),
                 self.remedy()
             )
@@ -122,8 +122,10 @@ impl Linked {
 
     fn remedy(&self) -> String {
         match self.is_fortran {
-            true => "start it by that library's own mpirun, as there are no Fortran bindings here".to_owned(),
-            false => "recompile it with `nicety mpicc`, or start it by that library's own mpirun".to_owned(),
+            true => "start it with that library's own mpirun, as this one has no Fortran bindings".to_owned(),
+            false => {
+                "recompile it with `nicety mpicc`, or start it with that library's own mpirun".to_owned()
+            }
         }
     }
 }
@@ -305,8 +307,11 @@ mod tests {
     fn hints_name_library_maker_and_remedy() {
         let open = linked(&[(DT_NEEDED, "libmpi_mpifh.so.40"), (DT_NEEDED, "libmpi.so.41")]).expect("one");
         let said = open.missing("./a").expect("it is not here");
-        assert!(said.starts_with("./a needs libmpi.so.41 (Open MPI), which is not found; "), "{said}");
-        assert!(said.contains("no Fortran bindings"), "{said}");
+        assert!(
+            said.starts_with("./a needs libmpi.so.41 (Open MPI), which the loader cannot find; "),
+            "{said}"
+        );
+        assert!(said.contains("has no Fortran bindings"), "{said}");
         let mpich = linked(&[(DT_NEEDED, "libmpich.so.12")]).expect("one");
         assert!(mpich.alone("a").is_some_and(|said| said.contains("MPICH") && said.contains("nicety mpicc")));
         let standard = linked(&[(DT_NEEDED, "libmpi_abi.so.1")]).expect("one");

@@ -147,7 +147,7 @@ impl Plan {
             && reader as usize >= size
         {
             return Err(Failure::usage(format!(
-                "--stdin {reader}: there are ranks 0 to {} only; name one of them, all or none",
+                "--stdin {reader}: there are only ranks 0 to {}; name one of them, all or none",
                 size - 1
             )));
         }
@@ -178,7 +178,7 @@ impl Plan {
                     processors if processors.is_empty() => String::new(),
                     processors => format!("processors {processors:?}  "),
                 },
-                Binding::Share => "its share of the cores  ".to_owned(),
+                Binding::Share => "a share of the cores  ".to_owned(),
                 Binding::Core(_) => format!("core {}  ", start.local_rank),
             };
             let directory = shell_words([&start.directory]);
@@ -215,10 +215,10 @@ impl Common {
             (Bind::None, None | Some(MapBy::None)) => Binding::None,
             (Bind::Share, None) => Binding::Share,
             (Bind::None | Bind::Share, Some(_)) => {
-                return Err(Failure::usage("--map-by says in which order ranks are bound; add --bind core"));
+                return Err(Failure::usage("--map-by is the order of --bind core; add --bind core"));
             }
             (Bind::Core, Some(MapBy::None)) => {
-                return Err(Failure::usage("--bind core needs an order; --map-by core or socket"));
+                return Err(Failure::usage("--bind core needs an order; write --map-by core or socket"));
             }
             (Bind::Core, order) => Binding::Core(order.unwrap_or(MapBy::Core)),
         };
@@ -231,8 +231,9 @@ impl Common {
         let lane = options.lane.iter().map(|lane| (LANE.into(), lane.name().into()));
         let profile = options.has_profile.then(|| (PROFILE.into(), "1".into()));
         let variables = device.chain(lane).chain(profile).collect();
-        let here = std::env::current_dir()
-            .map_err(|why| Failure::usage(format!("this directory cannot be named: {why}; go to another")))?;
+        let here = std::env::current_dir().map_err(|why| {
+            Failure::usage(format!("cannot find the path of this directory: {why}; change to another"))
+        })?;
         Ok(Self { bind, mpi, variables, here })
     }
 
@@ -270,7 +271,7 @@ fn variable(word: &OsString) -> Result<(OsString, OsString), Failure> {
     let value = match bytes.get(at + 1..) {
         Some(value) => OsString::from_vec(value.to_vec()),
         None => std::env::var_os(&name).ok_or_else(|| {
-            Failure::usage(format!("-x {shown}: it is not set here; write -x {shown}=VALUE"))
+            Failure::usage(format!("-x {shown}: the variable is not set here; write -x {shown}=VALUE"))
         })?,
     };
     Ok((name, value))
@@ -282,7 +283,7 @@ fn library(path: &Path) -> Result<PathBuf, Failure> {
     let found = path.exists() && directory.join(beside::MPI).exists();
     directory.canonicalize().ok().filter(|_| found).ok_or_else(|| {
         Failure::usage(format!(
-            "--library {}: no {} is there; name it, its directory, or none",
+            "--library {}: there is no {}; name the library, its directory, or none",
             path.display(),
             beside::MPI
         ))
@@ -339,10 +340,9 @@ mod tests {
         );
         assert!(plan.ranks[0].start.reads && !plan.ranks[1].start.reads);
         let text = plan.text();
-        assert!(text.starts_with("rank 0  a  its share of the cores  cd "), "{text}");
+        assert!(text.starts_with("rank 0  a  a share of the cores  cd "), "{text}");
         assert!(
-            text.contains("&& A=1 sh\n")
-                && text.contains("rank 3  b  its share of the cores  cd /x && cat\n"),
+            text.contains("&& A=1 sh\n") && text.contains("rank 3  b  a share of the cores  cd /x && cat\n"),
             "{text}"
         );
         assert!(text.contains("b is reached by: ssh -o BatchMode=yes b "), "{text}");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_alone_writes_by_itself() {
+    fn single_rank_inherits_the_output_streams() {
         let alone = |ranks, is_tagged, hosts| {
             let options =
                 Options { programs: vec![program(ranks, &["sh"])], is_tagged, hosts, ..Options::default() };
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_is_a_variable() {
+    fn device_option_is_passed_as_a_variable() {
         let programs = vec![Program { variables: vec!["NICETY_DEVICE=shm".into()], ..program(1, &["sh"]) }];
         let plan = plan(&Options { programs, device: Some("shm+iwarp".to_owned()), ..Options::default() });
         let values: Vec<_> = plan.ranks[0].start.variables.iter().map(|(_, value)| value.to_str()).collect();

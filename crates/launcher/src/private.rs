@@ -38,8 +38,8 @@ impl Networks {
         pairs.flat_map(|(one, two)| [(one, two), (two, one)]).find_map(|((from, own), (to, theirs))| {
             let address = reached(theirs, own, self.network).filter(|address| !is_private(*address))?;
             Some(format!(
-                "{from} reaches {to} by {address}, which is not a private network: ranks prove who they are when they connect, but what they \
-                 send is not encrypted (SECURITY.md); name a private network by -x NICETY_NETWORK=10.0.0.0/8, or use a tunnel"
+                "{from} reaches {to} by {address}, which is not a private address: connections between ranks are authenticated, but not \
+                 encrypted (SECURITY.md); name a private network, such as -x NICETY_NETWORK=10.0.0.0/8, or use a tunnel"
             ))
         })
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_network_is_not_warned_of() {
+    fn private_network_gives_no_warning() {
         for hosts in [
             &[&["10.1.0.1"][..], &["10.1.0.2"], &["10.1.0.3"]][..],
             &[&["192.168.1.1", "203.0.113.1"], &["192.168.1.2", "198.51.100.7"]],
@@ -88,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn a_public_network_is_named_with_the_hosts_that_use_it() {
+    fn public_network_is_reported_with_its_hosts() {
         let said = |network, hosts: &[&[&str]]| warning(network, hosts).expect("a warning");
         let text = said(None, &[&["10.1.0.1"], &["10.1.0.2"], &["203.0.113.3"]]);
-        assert!(text.starts_with("a reaches c by 203.0.113.3, which is not a private network: "), "{text}");
+        assert!(text.starts_with("a reaches c by 203.0.113.3, which is not a private address: "), "{text}");
         assert_eq!(text.lines().count(), 1);
         let both: [&[&str]; 2] = [&["10.1.0.1", "203.0.113.1"], &["10.1.0.2", "203.0.113.2"]];
         assert_eq!(warning(Some("10.0.0.0/8"), &both), None);

@@ -49,9 +49,9 @@ impl Reach {
     fn hint(&self) -> &'static str {
         match self {
             Self::Shell(_) => {
-                "check that it can be reached without a password, and that this program lies there by the same path"
+                "check that it accepts a connection without a password, and has this program at the same path"
             }
-            Self::Server { .. } => "look at what `nicety serve` says there",
+            Self::Server { .. } => "check the output of `nicety serve` there",
         }
     }
 }
@@ -95,7 +95,7 @@ impl Remote {
     pub(super) fn start(way: &Reach, host: &str, version: &str) -> Result<Self, String> {
         let words = way.command(host);
         let name = Path::new(&words[0]).display().to_string();
-        let failed = |why| format!("{name} cannot be started: {why}; name another way by --rsh");
+        let failed = |why| format!("{name} cannot be started: {why}; name another command by --rsh");
         // A process group of its own: mpirun handles the terminal's signals and forwards them.
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
@@ -210,7 +210,7 @@ impl Remote {
                     self.is_gone |= news == News::Gone;
                     self.news.push_back(news);
                 }
-                None => return self.lose(Some("a frame that is none".to_owned())),
+                None => return self.lose(Some("a malformed frame".to_owned())),
             }
         }
     }
@@ -248,7 +248,7 @@ impl Remote {
         let last = String::from_utf8_lossy(&self.said);
         let last = last.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let why = match said {
-            Some(said) => format!("its agent says {said:?}"),
+            Some(said) => format!("its agent sent {said:?}"),
             None if last.is_empty() => format!("{} ended ({ended})", self.way),
             None => format!("{} ended ({ended}): {last}", self.way),
         };
@@ -275,7 +275,7 @@ impl Drop for Remote {
 }
 
 fn foreign(hello: &Hello, own: &str) -> String {
-    format!("that it is nicety {}; this is {}", hello.version, own)
+    format!("its version, nicety {}; this is {}", hello.version, own)
 }
 
 #[cfg(test)]
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_reached_says_why() {
+    fn unreachable_host_is_reported_with_the_reason() {
         let lost = |script: &str| match last_news(script) {
             News::Lost(why) => why,
             news => panic!("{news:?}"),
@@ -307,19 +307,19 @@ mod tests {
         let why = lost("echo banner >&2; echo 'host: no route' >&2; exit 255");
         assert_eq!(why, "sh ended (exit status: 255): host: no route");
         assert_eq!(lost("exit 0"), "sh ended (exit status: 0)");
-        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent says \"welcome to host"));
+        assert!(lost("echo welcome to host; sleep 100").starts_with("its agent sent \"welcome to host"));
     }
 
     #[test]
-    fn an_agent_of_another_version_is_refused() {
+    fn agent_of_another_version_is_refused() {
         let hello =
             Hello { version: "0.0.1".to_owned(), host: String::new(), cores: 1, addresses: Vec::new() };
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("hello");
         std::fs::write(&path, News::Hello(hello).encode()).expect("a file");
         let News::Lost(why) = last_news(&format!("cat {}; sleep 100", path.display())) else {
-            panic!("it is taken")
+            panic!("the agent was accepted")
         };
-        assert!(why.contains("that it is nicety 0.0.1; this is 0.1.0"), "{why}");
+        assert!(why.contains("its version, nicety 0.0.1; this is 0.1.0"), "{why}");
     }
 }

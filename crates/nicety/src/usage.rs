@@ -102,27 +102,27 @@ fn what(wrong: &clap::Error) -> String {
     let (arg, value) = (one(ContextKind::InvalidArg), one(ContextKind::InvalidValue));
     match wrong.kind() {
         ErrorKind::InvalidSubcommand => {
-            format!("there is no command '{}'", one(ContextKind::InvalidSubcommand))
+            format!("there is no command {:?}", one(ContextKind::InvalidSubcommand))
         }
-        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option '{arg}' here"),
-        ErrorKind::UnknownArgument => format!("'{arg}' is one argument too many"),
-        ErrorKind::TooManyValues => format!("'{value}' is one value too many for {arg}"),
+        ErrorKind::UnknownArgument if arg.starts_with('-') => format!("there is no option {arg:?} here"),
+        ErrorKind::UnknownArgument => format!("{arg:?} is one argument too many"),
+        ErrorKind::TooManyValues => format!("{value:?} is one value too many for {arg}"),
         ErrorKind::ValueValidation => {
             let why = wrong.source().map(ToString::to_string).unwrap_or_default();
             format!("{arg}: {why}")
         }
-        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value behind it"),
+        ErrorKind::InvalidValue if value.is_empty() => format!("{arg} needs a value"),
         ErrorKind::InvalidValue => {
             let values = list(ContextKind::ValidValue);
-            format!("{value:?} is no {arg}; there is: {}", values.join(", "))
+            format!("{value:?} is not a value of {arg}; there are: {}", values.join(", "))
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{} is missing", list(ContextKind::InvalidArg).join(" "))
         }
         ErrorKind::ArgumentConflict => match list(ContextKind::PriorArg).as_slice() {
-            [] => format!("{arg} cannot stand beside the others"),
+            [] => format!("{arg} cannot be combined with the other options"),
             [same] if *same == arg => format!("{arg} is given twice; give it once"),
-            others => format!("{arg} cannot stand beside {}; leave one out", others.join(" and ")),
+            others => format!("{arg} cannot be combined with {}; leave one out", others.join(" and ")),
         },
         // Our command line cannot cause other errors today; the parser's first sentence is better than nothing.
         _ => {
@@ -153,8 +153,8 @@ mod tests {
     fn refusal(words: &[String]) -> Option<clap::Error> {
         let parsed = command().try_get_matches_from(modern(words.iter().map(OsString::from)));
         let refused = parsed.and_then(|matches| Cli::from_arg_matches(&matches)).err()?;
-        let is_question = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-        (!is_question).then_some(refused)
+        let is_help = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        (!is_help).then_some(refused)
     }
 
     /// Goal: the documents show no command that the program refuses. Method: the parser reads each of them.

@@ -172,7 +172,7 @@ fn control(version: &str, architecture: &str, depends: &str) -> String {
         "Package: {NAME}\nVersion: {version}\nArchitecture: {architecture}\nSection: net\nPriority: optional\n\
          Maintainer: The Nicety authors <nicety@localhost>\nDepends: {depends}\n\
          Recommends: libdapl2\nSuggests: dapl2-utils, bash-completion\n\
-         Description: RDMA on any machine, measured so that one can believe the numbers\n \
+         Description: RDMA in software on Linux, with every microsecond accounted for\n \
          Network cards in software with the semantics of libibverbs, a benchmark\n \
          suite for interconnects with intervals and floors, models of published\n \
          cards in virtual time, a provider for programs built against uDAPL, a launcher\n \

@@ -59,7 +59,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
         let names = names.split(';').map(str::trim).filter(|name| !name.is_empty());
         let known = names.filter(|name| {
             let wrong = match fabric::check(name) {
-                Ok(()) if fabric::is_virtual(name) => "it lives in virtual time".to_owned(),
+                Ok(()) if fabric::is_virtual(name) => "it runs in virtual time only".to_owned(),
                 Ok(()) => return true,
                 Err(why) => why.to_string(),
             };

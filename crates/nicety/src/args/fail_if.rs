@@ -68,13 +68,13 @@ impl FromStr for Condition {
             .find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | 'E' | '-' | '+'))
             .unwrap_or(value.len());
         let (number, unit) = (&value[..digits], value[digits..].trim());
-        let number: f64 = number.parse().map_err(|_| refused(&format!("`{number}` is no number")))?;
+        let number: f64 = number.parse().map_err(|_| refused(&format!("{number:?} is not a number")))?;
         let Some((_, unit, factor)) = UNITS.iter().find(|(name, ..)| *name == unit) else {
             let names: Vec<&str> = UNITS.iter().skip(1).map(|(name, ..)| *name).collect();
-            return Err(refused(&format!("`{unit}` is no unit; there are {}", names.join(", "))));
+            return Err(refused(&format!("{unit:?} is not a unit; units are {}", names.join(", "))));
         };
         if !number.is_finite() {
-            return Err(refused("the limit is no finite number"));
+            return Err(refused("the limit is not finite"));
         }
         let levels = words.collect();
         Ok(Self { text: text.to_owned(), experiment, levels, size, above, limit: number * factor, unit })
@@ -130,8 +130,8 @@ pub(crate) fn check(conditions: &[Condition], plan: &CheckedPlan) -> Result<(), 
     };
     match conditions.iter().find(|condition| !is_about(condition)) {
         Some(none) => Err(Failure::usage(format!(
-            "--fail-if {none}: nothing that is measured has this experiment, these levels and this size; --dry-run and \
-             `nicety explain {}` show what there is",
+            "--fail-if {none}: no measured result has this experiment, these levels and this size; --dry-run and \
+             `nicety explain {}` list them",
             none.experiment
         ))),
         None => Ok(()),

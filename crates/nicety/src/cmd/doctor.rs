@@ -59,11 +59,8 @@ fn render(checks: &[Check], width: usize, colour: bool) -> String {
     let count = |state| checks.iter().filter(|check| check.state == state).count();
     let (warn, bad) = (count(State::Warn), count(State::Bad));
     let verdict = match (bad, warn) {
-        (0, 0) => "All is well: numbers of this machine can be trusted.".to_owned(),
-        (0, n) => format!(
-            "{}: measuring works, but its numbers are weaker than they could be.",
-            plural(n, "warning")
-        ),
+        (0, 0) => "All checks are ok: numbers of this machine are reliable.".to_owned(),
+        (0, n) => format!("{}: measuring works, but its numbers are less reliable.", plural(n, "warning")),
         (n, _) => format!(
             "{}: some measurements will fail.",
             plural(n, "check") + if n == 1 { " is bad" } else { " are bad" }

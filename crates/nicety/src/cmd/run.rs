@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
             return Err(Failure::usage(format!(
-                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+                "{device} runs in virtual time only, where other programs cannot run; use shm or iwarp"
             )));
         }
     }
@@ -81,7 +81,7 @@ fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
     let why = Command::new(program).args(rest).envs(variables).exec();
     let (status, hint) = match why.kind() {
         std::io::ErrorKind::NotFound => (NOT_FOUND, "check its name and PATH"),
-        _ => (NOT_EXECUTABLE, "check that it is a program which you may execute"),
+        _ => (NOT_EXECUTABLE, "check that it is a program that you may execute"),
     };
     let program = Path::new(program).display();
     Failure { status, ..Failure::usage(format!("cannot start {program}: {why}; {hint}")) }
@@ -92,8 +92,8 @@ fn find(own: &Path) -> Result<PathBuf, Failure> {
     beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
         Failure::usage(format!(
-            "{LIBRARY} is neither beside this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \
-             install -D target/release/{LIBRARY} {}; or say --library PATH",
+            "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \
+             install -D target/release/{LIBRARY} {}; or give --library PATH",
             place.display()
         ))
     })
@@ -106,7 +106,7 @@ fn dat_conf(ia: &str, device: &str, library: &Path) -> Result<String, Failure> {
         if text.is_empty() || text.contains(['"', '\n', '\\', '#']) || what != "device" && text.contains(' ')
         {
             return Err(Failure::usage(format!(
-                "the {what} {text:?} cannot stand in a dat.conf; use one without blanks, quotes, \\ and #"
+                "a dat.conf cannot contain the {what} {text:?}; use one without blanks, quotes, \\ and #"
             )));
         }
     }
@@ -122,7 +122,7 @@ fn write_config(text: &str) -> Result<File, Failure> {
         Ok(file)
     };
     write().map_err(|why: std::io::Error| {
-        Failure::run(format!("cannot keep a dat.conf in memory: {why}; check the limits of the process"))
+        Failure::run(format!("cannot create a dat.conf in memory: {why}; check the limits of the process"))
     })
 }
 

@@ -11,15 +11,15 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
     let n = cores.len();
     let quota = quota(system);
     let found = match quota {
-        Some(share) => format!("{n} usable, limited to the time of {share:.1}"),
+        Some(share) => format!("{n} usable, limited to the processor time of {share:.1}"),
         None => format!("{n} usable"),
     };
     let limited = quota.is_some_and(|share| share < 2.0);
     match n {
         0 => Check::warn(
             id,
-            "the kernel does not say which cores may be used",
-            "Without that, neither side is pinned and the scheduler moves them about.",
+            "the kernel does not report the usable cores",
+            "Neither side can be pinned, so the scheduler moves both between cores.",
             "mount /proc and /sys, and allow sched_getaffinity in the container's seccomp profile",
         ),
         1 => Check::warn(
@@ -31,7 +31,7 @@ pub(super) fn count(system: &System, cores: &[usize]) -> Check {
         _ if limited => Check::warn(
             id,
             found,
-            "The control group stops the process when its share is used up, in the middle of a measurement.",
+            "The control group stops the process when its quota is used up, in the middle of a measurement.",
             "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
         ),
         _ => Check::ok(id, found),
@@ -56,7 +56,7 @@ pub(super) fn pinning(cores: &[usize]) -> Check {
         tried.into_iter().find_map(|core| Some((core, host::real::pin_to_core(core).err()?)))
     });
     match refused.join() {
-        Ok(None) => Check::ok("pinning", "works on each of them"),
+        Ok(None) => Check::ok("pinning", "works on each of these cores"),
         Ok(Some((core, why))) => Check::warn(
             "pinning",
             format!("core {core} refuses: {why}"),
@@ -82,16 +82,16 @@ pub(super) fn threads_of_a_core(system: &System, cores: &[usize]) -> Check {
     groups.sort();
     groups.dedup();
     match groups.len() {
-        0 => Check::ok(id, "the kernel does not say which cores are threads of one"),
+        0 => Check::ok(id, "the kernel does not report which processors share a core"),
         1 if cores.len() > 1 => Check::warn(
             id,
             format!("all usable cores are hardware threads of one core ({})", groups[0]),
-            "The two sides share its execution units and caches: latency looks better than between two cores, \
+            "The two sides share its execution units and caches: latency is lower than between two cores, \
              bandwidth worse.",
             "allow the process cores of different groups of \
              /sys/devices/system/cpu/cpu*/topology/thread_siblings_list (taskset, cpuset of the control group)",
         ),
-        n => Check::ok(id, format!("{} behind them", plural(n, "physical core"))),
+        n => Check::ok(id, format!("{} in total", plural(n, "physical core"))),
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn other_processes(system: &System) -> Check {
     }
     measuring.sort_unstable();
     let served = if serving > 0 {
-        format!("; {serving} serving, which costs nothing while idle")
+        format!("; {serving} serving, which is harmless while idle")
     } else {
         String::new()
     };
@@ -39,7 +39,7 @@ pub(super) fn other_processes(system: &System) -> Check {
             plural(measuring.len(), "nicety process").replace("processs", "processes"),
             list.join(", ")
         ),
-        "Two measurements at once measure each other.",
+        "Simultaneous measurements disturb each other.",
         format!("wait for them, or kill {}", list.join(" ")),
     )
 }

@@ -22,7 +22,7 @@ pub(super) fn memlock() -> Check {
     let found = match limit {
         None => text,
         Some(_) => format!(
-            "{text}; enough here: software devices lock no memory (a hardware card would: ulimit -l unlimited)"
+            "{text}; sufficient, as software devices lock no memory (a hardware card needs ulimit -l unlimited)"
         ),
     };
     Check::ok("memlock", found)
@@ -39,13 +39,13 @@ fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
     let Some(now) = now else { return Check::ok(id, "unlimited") };
     let remedy = match most {
         Some(most) if most < FILES_WANTED => format!(
-            "raise the hard limit, which is {most}: nofile in /etc/security/limits.conf, --ulimit nofile=65536 of a container"
+            "raise the hard limit of {most}: nofile in /etc/security/limits.conf, --ulimit nofile=65536 of a container"
         ),
         Some(most) => format!("ulimit -n {most}"),
         None => "ulimit -n 65536".to_owned(),
     };
-    let found = format!("{now} may be open");
-    let why = "Each connection takes about four of them on each side; when they run out, connecting fails.";
+    let found = format!("limited to {now}");
+    let why = "Each connection uses about four files on each side; when none are left, connecting fails.";
     match now {
         n if n < FILES_NEEDED => Check::bad(id, found, why, remedy),
         n if n < FILES_WANTED => Check::warn(id, found, why, remedy),
@@ -67,9 +67,9 @@ fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
     let id = "processes";
     let said = match (user, left) {
         (None, None) => "unlimited".to_owned(),
-        (Some(user), None) => format!("{user} of this user"),
+        (Some(user), None) => format!("{user} for this user"),
         (None, Some(left)) => format!("{left} more in the control group"),
-        (Some(user), Some(left)) => format!("{user} of this user, {left} more in the control group"),
+        (Some(user), Some(left)) => format!("{user} for this user, {left} more in the control group"),
     };
     let least = user.into_iter().chain(left).min();
     if least.is_none_or(|n| n >= PROCESSES_WANTED) {
@@ -78,7 +78,7 @@ fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
     Check::warn(
         id,
         said,
-        "Each launch starts two to eight, a hot spot as many as it has slaves; threads of other programs count, too.",
+        "Each launch starts two to eight processes, hotspot one per slave; threads of other programs count, too.",
         "ulimit -u unlimited, or pids.max of the control group (--pids-limit of a container)",
     )
 }
@@ -93,8 +93,8 @@ fn processor_time_of(seconds: Option<u64>) -> Check {
     let Some(seconds) = seconds else { return Check::ok(id, "unlimited") };
     Check::warn(
         id,
-        format!("{seconds} s for a process"),
-        "Whoever measures spins: a launch that takes longer is killed in its middle.",
+        format!("{seconds} s per process"),
+        "Measuring processes spin, so a longer launch is killed before it has finished.",
         "ulimit -t unlimited",
     )
 }
@@ -116,7 +116,7 @@ fn kernel_of(name: &str, release: &str) -> Check {
         Some(version) if version < KERNEL_NEEDED => Check::bad(
             id,
             found,
-            "A system call is missing that tells at once when a peer has died.",
+            "The system call that reports the death of a peer is missing, so peers notice it later.",
             format!("use Linux {major}.{minor} or newer"),
         ),
         _ => Check::ok(id, found),
@@ -146,7 +146,7 @@ mod tests {
         let few = processes_of(Some(4096), Some(7));
         assert_eq!(
             (few.state, few.found.as_str()),
-            (State::Warn, "4096 of this user, 7 more in the control group")
+            (State::Warn, "4096 for this user, 7 more in the control group")
         );
         assert_eq!(processor_time_of(None).state, State::Ok);
         assert_eq!(processor_time_of(Some(60)).state, State::Warn);

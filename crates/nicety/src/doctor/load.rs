@@ -60,7 +60,7 @@ fn busy(spent: &[Ticks], average: &str) -> Check {
     let share = |t: &Ticks| if t.all > 0.0 { (1.0 - t.idle / t.all).clamp(0.0, 1.0) } else { 0.0 };
     let busy: f64 = spent.iter().map(share).sum();
     let n = spent.len();
-    let found = format!("others use {busy:.1} of {}{average}", plural(n, "core"));
+    let found = format!("other programs use {busy:.1} of {}{average}", plural(n, "core"));
     let needed = n.min(2) as f64;
     if n as f64 - busy >= needed - BUSY_TOLERATED {
         return Check::ok("load", found);
@@ -68,7 +68,7 @@ fn busy(spent: &[Ticks], average: &str) -> Check {
     Check::warn(
         "load",
         found,
-        "A measurement keeps two cores busy; what else runs there takes turns with it. Stop what need not run.",
+        "A measurement keeps two cores busy; other programs interrupt it. Stop those that need not run.",
         "ps -eo pcpu,pid,comm --sort=-pcpu | head",
     )
 }
@@ -87,8 +87,8 @@ fn stolen(spent: &[Ticks], since_boot: &[Ticks]) -> Check {
     Check::warn(
         "stolen-time",
         found,
-        "The hypervisor runs others on these cores: samples stretch, and no setting of this machine shows it.",
-        "measure when the host is quiet, or on a machine with cores of its own; more --launches help",
+        "The hypervisor runs other machines on these cores, which lengthens samples at random.",
+        "measure while the host is idle, or on a machine with dedicated cores; use more --launches",
     )
 }
 

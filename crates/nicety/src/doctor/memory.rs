@@ -19,11 +19,11 @@ pub(super) fn available(system: &System) -> Check {
         (Some(free), Some(total)) if free < MEMORY_WANTED => Check::warn(
             id,
             format!("{} of {} available", about(free), about(total)),
-            "Large messages need buffers on both sides; a machine that swaps times its disk.",
+            "Large messages need buffers on both sides; a machine that swaps measures its disk.",
             "ps -eo rss,pid,comm --sort=-rss | head",
         ),
         (Some(free), Some(total)) => Check::ok(id, format!("{} of {} available", about(free), about(total))),
-        _ => Check::ok(id, "the kernel does not say how much is free"),
+        _ => Check::ok(id, "the kernel does not report free memory"),
     }
 }
 
@@ -39,13 +39,13 @@ fn shared_of(made: Result<(), String>, room: Option<u64>) -> Check {
         (Err(why), _) => Check::bad(
             id,
             format!("memfd_create is refused: {why}"),
-            "The shm device keeps its segments in such files and cannot open without.",
+            "The shm device needs memfd_create for its segments.",
             "allow memfd_create in the container's seccomp profile",
         ),
         (Ok(()), Some(room)) if room < SHARED_WANTED => Check::warn(
             id,
-            format!("the control group grants {} more", about(room)),
-            "Segments of the shm device count as its memory; beyond the limit the process is killed.",
+            format!("the control group allows {} more", about(room)),
+            "Segments of the shm device count as memory of the group; beyond the limit, the process is killed.",
             "raise the limit (memory.max of the control group; --memory=1g or more of a container)",
         ),
         (Ok(()), _) => Check::ok(id, "anonymous (memfd): limited by free memory only, not by /dev/shm"),
@@ -69,10 +69,10 @@ pub(super) fn huge_pages(system: &System) -> Check {
         "huge-pages",
         match chosen {
             Some((mode @ "never", _)) => {
-                format!("transparent ones: {mode} (large copies pay more for address translation)")
+                format!("transparent: {mode} (address translation of large copies takes longer)")
             }
-            Some((mode, _)) => format!("transparent ones: {mode}"),
-            None => "the kernel offers no transparent ones".to_owned(),
+            Some((mode, _)) => format!("transparent: {mode}"),
+            None => "the kernel has no transparent huge pages".to_owned(),
         },
     )
 }
@@ -89,7 +89,7 @@ fn process_access_of(path: CopyPath, found: String, scope: Option<u64>) -> Check
         Some(1..) => "sudo sysctl kernel.yama.ptrace_scope=0",
         _ => "allow process_vm_readv and process_vm_writev in the container's seccomp profile",
     };
-    let why = "Transfers into private memory need two copies and the owner's processor; their bandwidth about halves.";
+    let why = "Transfers into private memory need two copies and the owner's processor, at about half the bandwidth.";
     match path {
         CopyPath::Service => Check::warn(id, found, why, remedy),
         CopyPath::Auto | CopyPath::Kernel => Check::ok(id, found),

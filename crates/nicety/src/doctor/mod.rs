@@ -90,7 +90,7 @@ fn line(checks: &[Check]) -> Option<String> {
         n => format!(", and {}", report::number::plural(n, "more warning")),
     };
     Some(format!(
-        "this machine weakens the numbers: {}: {}{more}; see `nicety doctor`",
+        "this machine makes numbers less reliable: {}: {}{more}; see `nicety doctor`",
         first.id, first.found
     ))
 }
@@ -105,7 +105,7 @@ mod tests {
         let warn = |id| Check::warn(id, "something", "why", "do");
         assert_eq!(line(std::slice::from_ref(&ok)), None);
         let one = line(&[ok.clone(), warn("load")]).expect("a line");
-        assert_eq!(one, "this machine weakens the numbers: load: something; see `nicety doctor`");
+        assert_eq!(one, "this machine makes numbers less reliable: load: something; see `nicety doctor`");
         let bad =
             line(&[ok, warn("load"), Check::bad("open-files", "3 may be open", "why", "do"), warn("clock")]);
         let bad = bad.expect("a line");

@@ -18,7 +18,7 @@ pub(super) fn addresses(system: &System) -> Check {
     let id = "network";
     let (addresses, links) = (reachable(system), mtus(system));
     if addresses.is_empty() {
-        let found = "no address but the loopback's: iWARP works between processes of this host";
+        let found = "only the loopback address: iWARP works between processes of this host";
         return Check::ok(id, found);
     }
     let links = if links.is_empty() { String::new() } else { format!("; MTU {}", links.join(", ")) };
@@ -73,15 +73,15 @@ pub(super) fn crc(system: &System) -> Check {
         info.lines().find(|l| l.starts_with("flags") || l.starts_with("Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
     match (has("sse4_2") || has("crc32"), flags.is_empty()) {
-        (true, _) => Check::ok(id, "made by an instruction of the processor"),
+        (true, _) => Check::ok(id, "computed by an instruction of the processor"),
         (false, true) => {
-            Check::ok(id, "the kernel does not say whether the processor has an instruction for it")
+            Check::ok(id, "the kernel does not report whether the processor has an instruction for it")
         }
         (false, false) => Check::warn(
             id,
             "the processor has no instruction for it",
-            "Where CRCs are asked for, iWARP makes them in software, at a fraction of the bandwidth.",
-            "leave them off where the network can be trusted: --device 'iwarp(crc=off)', which is the default",
+            "If CRCs are on, iWARP computes them in software, at a fraction of the bandwidth.",
+            "leave CRCs off on a trusted network: --device 'iwarp(crc=off)', the default",
         ),
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn buffers(system: &System) -> Check {
     let (receive, send) = (grown(USUAL[0].0), grown(USUAL[1].0));
     let or = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let found = format!(
-        "TCP's grow to {} (receive) and {} (send); programs may ask for {} (net.core.rmem_max) and {} (wmem_max)",
+        "TCP grows to {} (receive) and {} (send); programs may request {} (net.core.rmem_max) and {} (wmem_max)",
         or(receive.map(bytes)),
         or(send.map(bytes)),
         or(limit("rmem_max")),
@@ -112,7 +112,7 @@ pub(super) fn buffers(system: &System) -> Check {
     Check::warn(
         id,
         found,
-        "What a fast connection has under way does not fit, so iWARP's bandwidth is that of the buffer.",
+        "The data in flight of a fast connection does not fit, so the buffer limits the bandwidth of iWARP.",
         remedy.join("; "),
     )
 }

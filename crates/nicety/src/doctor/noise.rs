@@ -27,7 +27,7 @@ pub(super) fn watch(cores: &[usize], span: Duration) -> Check {
 /// Suggests cores that are usually less disturbed than the first two, if there are any.
 fn quieter(cores: &[usize]) -> String {
     match cores {
-        [_, _, .., a, b] => format!(" and give them: --set cores={a},{b}"),
+        [_, _, .., a, b] => format!(" and measure on them: --set cores={a},{b}"),
         _ => String::new(),
     }
 }
@@ -35,10 +35,10 @@ fn quieter(cores: &[usize]) -> String {
 fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     let id = "noise";
     let worst = found.iter().max_by(|(_, a), (_, b)| a.stolen.total_cmp(&b.stolen));
-    let Some((core, noise)) = worst else { return Check::ok(id, "not measured: no core can be pinned to") };
+    let Some((core, noise)) = worst else { return Check::ok(id, "not measured: pinning fails on all cores") };
     let longest = found.iter().map(|(_, noise)| noise.detour_max_ns).fold(0.0, f64::max);
     let said = format!(
-        "{} of the time lost on core {core}, the longest interruption {:.0} us",
+        "{} of the time lost on core {core}, longest interruption {:.0} us",
         percent(noise.stolen),
         longest / 1e3
     );
@@ -48,9 +48,9 @@ fn lost(found: &[(usize, NoiseSummary)], cores: &[usize]) -> Check {
     Check::warn(
         id,
         said,
-        "A program that only computes was held up so much within a second: so is every measurement.",
+        "Other activity interrupted a program that only computes this long within a second, and so interrupts measurements.",
         format!(
-            "stop other work; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
+            "stop other programs; keep interrupts and kernel threads off two cores (isolcpus, irqaffinity){}",
             quieter(cores)
         ),
     )
@@ -96,15 +96,15 @@ impl Slowed {
             return Check::warn(
                 id,
                 format!("too hot: slowed down {hot} times just now, {} since boot", self.hot.unwrap_or(hot)),
-                "The longer a run, the slower its cores: what is measured last looks worst.",
-                "cool the machine, or lower the frequency to one that it can keep (cpupower frequency-set -u)",
+                "Cores slow down during a run, so the last results are the worst.",
+                "cool the machine, or lower the frequency to a sustainable one (cpupower frequency-set -u)",
             );
         }
         if held > 0 {
             return Check::warn(
                 id,
                 format!("the control group stopped this process for {held} us just now"),
-                "Its share of time was used up; the same happens in the middle of measurements.",
+                "Its quota of processor time was used up; this also happens in the middle of measurements.",
                 "raise the limit (cpu.max of the control group; --cpus=2 or more of a container)",
             );
         }
@@ -113,7 +113,7 @@ impl Slowed {
             of("scaling_max_freq").zip(of("cpuinfo_max_freq")).filter(|(lid, able)| lid < able)
         };
         if let Some((lid, able)) = cores.iter().find_map(lid) {
-            let found = format!("frequency limited to {} of {} MHz, not more", lid / 1000, able / 1000);
+            let found = format!("frequency limited to {} of {} MHz", lid / 1000, able / 1000);
             return Check::ok(id, found);
         }
         Check::ok(
@@ -121,7 +121,7 @@ impl Slowed {
             match self.hot {
                 Some(0) => "never since boot".to_owned(),
                 Some(ever) => format!("not now, {ever} times since boot"),
-                None => "not now (the kernel counts no heat here, as in most virtual machines)".to_owned(),
+                None => "not now (no counters, as in most virtual machines)".to_owned(),
             },
         )
     }
@@ -193,6 +193,6 @@ mod tests {
             (&format!("{base}cpuinfo_max_freq"), "3000000"),
         ]);
         let check = Slowed::default().since(Slowed::default(), &fake.system, &[1]);
-        assert_eq!(check.found, "frequency limited to 2000 of 3000 MHz, not more");
+        assert_eq!(check.found, "frequency limited to 2000 of 3000 MHz");
     }
 }

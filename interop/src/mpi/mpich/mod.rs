@@ -148,7 +148,7 @@ const OTHER_HANDLER: &str = "wants the handler of MPI_COMM_WORLD called for an o
 /// How long `mpirun` may take to end ranks that have exceeded their time.
 const MANNERS: Duration = Duration::from_secs(60);
 /// A remark of `mpirun` where ranks share cores, which is no output of the test.
-const SHARED: &str = "so their times say little";
+const SHARED: &str = "timings are unreliable (oversubscribed)";
 
 /// The result of a run.
 enum Outcome {

@@ -100,7 +100,7 @@ pub(super) fn programs(first: &ProgramArgs) -> Result<Vec<ProgramArgs>, Failure>
         programs.push(next.program);
     }
     if programs.iter().any(|program| program.command.is_empty()) {
-        let place = if programs.len() > 1 { " before or behind a colon" } else { "" };
+        let place = if programs.len() > 1 { " before or after a colon" } else { "" };
         return Err(Failure::usage(format!("no program is given{place}; see `nicety mpirun --help`")));
     }
     Ok(programs)
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_behind_colons() {
+    fn programs_are_separated_by_colons() {
         let one = |n, words: &[&str]| (n, words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(shown(&["./a"]), [one(None, &["./a"])]);
         assert_eq!(
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_other_launchers_are_understood() {
+    fn options_of_other_launchers_are_translated() {
         let line = |words: &[&str]| {
             let words = ["nicety", "mpirun"].iter().chain(words).map(OsString::from);
             let text = modern(words).into_iter().map(|word| word.to_string_lossy().into_owned());
@@ -157,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_said() {
+    fn missing_program_is_refused() {
         for (words, hint) in [
             (&["-n", "2"][..], "no program is given; see `nicety mpirun --help`"),
-            (&["a", ":"], "no program is given before or behind a colon"),
+            (&["a", ":"], "no program is given before or after a colon"),
             (&["a", ":", "--tag", "b"], "see `nicety mpirun --help`"),
             (&["a", ":", "-n", "0", "b"], "0"),
         ] {

@@ -60,7 +60,7 @@ fn check_devices(args: &MpirunArgs) -> Result<(), Failure> {
         fabric::check(device).map_err(Failure::usage)?;
         if fabric::is_virtual(device) {
             return Err(Failure::usage(format!(
-                "{device} lives in virtual time, where other programs cannot run; take shm or iwarp"
+                "{device} runs in virtual time only, where other programs cannot run; use shm or iwarp"
             )));
         }
     }
@@ -91,23 +91,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_start_is_said_before_anything_does() {
+    fn job_that_cannot_start_is_refused_before_any_process_starts() {
         for (words, hint) in [
-            (&["no-such-program-here"][..], "no program no-such-program-here is found in PATH; "),
+            (&["no-such-program-here"][..], "there is no program no-such-program-here in PATH; "),
             (&["-n", "2", "sh", ":", "./missing"], "there is no such file; "),
-            (&["--wdir", "/nowhere", "sh"], "the directory /nowhere is not there; "),
-            (&["--stdin", "2", "-n", "2", "sh"], "ranks 0 to 1 only; "),
+            (&["--wdir", "/nowhere", "sh"], "there is no directory /nowhere; "),
+            (&["--stdin", "2", "-n", "2", "sh"], "there are only ranks 0 to 1; "),
             (&["--map-by", "socket", "sh"], "add --bind core"),
             (&["--bind", "core", "--map-by", "none", "sh"], "needs an order; "),
-            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "it is not set here; "),
+            (&["-x", "NO_SUCH_VARIABLE_HERE", "sh"], "the variable is not set here; "),
             (&["-x", "=1", "sh"], "names no variable; "),
             (&["--device", "smh", "sh"], "shm"),
             (&["--device", "shm+smh", "sh"], "shm"),
             (&["--device", "model:mt23108-vapi", "sh"], "virtual time"),
-            (&["--library", "/nowhere", "sh"], "no libmpi_abi.so.1 is there; "),
+            (&["--library", "/nowhere", "sh"], "there is no libmpi_abi.so.1; "),
             (&["--rsh", " ", "sh"], "--rsh is empty; "),
             (&["--via", "serve", "--token-file", "/nowhere", "sh"], "cannot read the token in /nowhere"),
-            (&["--host", "a:0", "sh"], "no number of ranks; "),
+            (&["--host", "a:0", "sh"], "is not a number of ranks; "),
             (&["-n", "1048576", "sh", ":", "sh"], "too many; "),
         ] {
             let failure = failure(words);

@@ -44,7 +44,7 @@ pub(super) fn environment(
         })?,
         None => beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
             Failure::usage(format!(
-                "{LIBRARY} is neither beside this program nor in ../lib; in the sources: cargo build --release -p abi-verbs; or \
+                "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-verbs; or \
                  say --library PATH"
             ))
         })?,
