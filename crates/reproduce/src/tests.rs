@@ -279,7 +279,7 @@ fn figures_are_drawn_with_the_published_points() {
 #[test]
 fn the_terminal_says_what_matters() {
     let text = terminal(&run("mt23108-nicmem", false), 100, false);
-    for part in ["bibw_2port", "NM-081", "predicted", "within 10 %", "contradict", "N6", "furthest off"] {
+    for part in ["bibw_2port", "NM-081", "predicted", "within 10 %", "contradict", "N6", "largest errors"] {
         assert!(text.contains(part), "no {part} in:\n{text}");
     }
     assert!(!text.contains('\x1b'));

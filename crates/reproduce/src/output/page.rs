@@ -43,7 +43,7 @@ pub fn html(all: &Reproduction) -> Result<String, ReportError> {
             (reading(all))
         }
     };
-    Ok(document("Nicety: the papers beside the model", &body, &data))
+    Ok(document("Nicety: published numbers and the model", &body, &data))
 }
 
 /// The section that a file of real measurements makes.
@@ -68,7 +68,7 @@ fn head(all: &Reproduction) -> Markup {
             p.brand { "Nicety" }
             h1 { (headline(&all.score)) }
             p.lead {
-                "The published facts of " (papers(all)) ", beside what the same experiments give on modelled cards in \
+                "The published facts of " (papers(all)) ", next to the results of the same experiments on modelled cards in \
                  virtual time: " (plural(all.rows.len(), "row")) ", " (plural(all.measured, "measured cell")) "."
                 @if !all.changes.is_empty() { " With values changed: " b { (all.changes.join(" ")) } "." }
             }
@@ -189,8 +189,8 @@ fn figures(all: &Reproduction) -> Markup {
         section #plots {
             h2 { "Figures of the papers" }
             p.hint {
-                "Curves are the model. Dashed or marked in the same colour: what the papers printed, which is peaks and \
-                 single points; their curves are lost. The axes are the papers', as far as their text tells."
+                "Curves are the model's. Dashed lines and marks in the same colour are the papers' values: only peaks and \
+                 single points were published. The axes are those of the papers, as far as the text gives them."
             }
             div.figures {
                 @if let Some(chart) = residuals(&all.rows) {
@@ -207,7 +207,7 @@ fn figures(all: &Reproduction) -> Markup {
                 }
                 @for (i, figure) in all.figures.iter().enumerate() { (frame(i, figure, all)) }
             }
-            @if all.figures.is_empty() { p { "None belongs to these rows." } }
+            @if all.figures.is_empty() { p { "There are none for these rows." } }
         }
     }
 }
@@ -225,7 +225,7 @@ fn frame(i: usize, figure: &Figure, all: &Reproduction) -> Markup {
                 (legend(&format!("Curves of figure {}", figure.number), &entries(chart)))
                 div.panels { div.panel.lines { div.canvas { (chart.markup()) } } }
             } @else {
-                p.hint { "Nothing of it could be measured." }
+                p.hint { "No point of this figure could be computed." }
             }
             @if !own.is_empty() {
                 details {
@@ -437,8 +437,8 @@ fn contradictions(all: &Reproduction) -> Markup {
     html! {
         section #contradictions {
             h2 { "Contradictions in the papers" }
-            p.hint { "Nothing was bent to meet these. Rows of which no model can meet all are scored apart." }
-            @if all.contradictions.is_empty() { p { "None concerns these rows." } } @else {
+            p.hint { "No model can meet all of these rows, so they are scored separately. No value was changed to meet them." }
+            @if all.contradictions.is_empty() { p { "There are none for these rows." } } @else {
                 table.plain {
                     tbody {
                         @for c in &all.contradictions {
@@ -530,7 +530,7 @@ fn criteria(all: &Reproduction) -> Markup {
                 "What each row is asked was written down and frozen by a hash. What has changed since, with the reason; the \
                  oldest change first."
             }
-            @if all.criteria_changes.is_empty() { p { "None of these rows." } } @else {
+            @if all.criteria_changes.is_empty() { p { "There are none for these rows." } } @else {
                 div.scroll tabindex="0" role="region" aria-label="Changed criteria" {
                     table.plain.cards {
                         thead { tr { @for h in ["rows", "before", "after", "why"] { th scope="col" { (h) } } } }
@@ -612,7 +612,7 @@ fn assumed_line(one: &Assumed) -> Markup {
 
 fn reading(all: &Reproduction) -> Markup {
     let terms = [
-        ("predicted", "Nothing in a machine file was taken from the row. Only these rows are scored."),
+        ("predicted", "No value of a machine file comes from the row. Only these rows are scored."),
         (
             "fitted",
             "A value of a machine file was once chosen to meet the row, or for a reason that names it; or nothing but fitted \
@@ -622,11 +622,11 @@ fn reading(all: &Reproduction) -> Markup {
             "input",
             "A parameter, a constant of the experiment, or a row that nothing but such values moves by 2 %.",
         ),
-        ("repeats", "The same number as an earlier row's."),
-        ("undecided", "A bound that cannot be missed decides it."),
+        ("repeats", "The same number as an earlier row."),
+        ("undecided", "A bound that every result meets decides it."),
         (
             "not-computed",
-            "The row puts nothing into the model, or is not modelled; the reason stands in the last column.",
+            "There is nothing to compute, or the row is not modelled; the last column has the reason.",
         ),
         (
             "ratio",

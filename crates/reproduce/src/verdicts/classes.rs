@@ -28,7 +28,7 @@ impl Flow<'_> {
             let (before, rest) = rows.split_at_mut(i);
             let Some((row, claim)) = rest.first_mut() else { return };
             if row.class == Class::NotComputed {
-                row.because = "nothing of it is computed".to_owned();
+                row.because = "it is not computed".to_owned();
                 continue;
             }
             let alone = self.alone(row, claim);
@@ -52,7 +52,10 @@ impl Flow<'_> {
             return Some((Class::Input, "how our library is built, whatever the machine".to_owned()));
         }
         if claim.answer.is_capped(self.source) {
-            return Some((Class::Undecided, "the largest that was tried: it could not be more".to_owned()));
+            return Some((
+                Class::Undecided,
+                "the largest value that was tried; more is impossible".to_owned(),
+            ));
         }
         let movers = self.moves.movers(&row.id);
         let origin = |(card, key): &(&str, &str)| self.machines.find(card, key).map(|value| value.origin);
@@ -63,26 +66,26 @@ impl Flow<'_> {
         match () {
             () if !is_tried(&claim.answer) || !self.knows(claim) => None,
             () if movers.is_empty() && row.qualitative => {
-                Some((Class::Input, "no value of a machine moves what it compares".to_owned()))
+                Some((Class::Input, "no value of a machine file changes what it compares".to_owned()))
             }
             () if movers.is_empty() && row.steps.is_none() => {
-                Some((Class::Undecided, "no value of a machine moves it by 2 %".to_owned()))
+                Some((Class::Undecided, "no value of a machine file changes it by 2 %".to_owned()))
             }
             () if movers.is_empty() => None,
             () if of(&[Origin::Published, Origin::Derived]) => {
-                Some((Class::Input, format!("decided by inputs alone: {}", names())))
+                Some((Class::Input, format!("decided only by inputs: {}", names())))
             }
             // A sum of the file's values for calls, whatever their source: no mechanism is involved.
             () if times_calls(&claim.answer)
                 && of(&[Origin::Published, Origin::Derived, Origin::Assumed]) =>
             {
-                Some((Class::Input, format!("arithmetic on what a machine file says of calls: {}", names())))
+                Some((Class::Input, format!("a sum of call times in a machine file: {}", names())))
             }
             // Data sheets leave no freedom; without a fitted value, a result derived from them is a prediction.
             () if of(&[Origin::Published, Origin::Derived, Origin::Datasheet, Origin::Fitted])
                 && is_fitted() =>
             {
-                Some((Class::Fitted, format!("decided by fitted values and inputs alone: {}", names())))
+                Some((Class::Fitted, format!("decided only by fitted values and inputs: {}", names())))
             }
             () => None,
         }
@@ -138,7 +141,7 @@ impl Flow<'_> {
         let movers = self.moves.movers(row);
         let names: BTreeSet<&str> = movers.iter().map(|(_, key)| *key).collect();
         match names.len() {
-            0 => "nothing was taken from it".to_owned(),
+            0 => "no value was taken from it".to_owned(),
             _ => format!("depends on {}", names.into_iter().collect::<Vec<_>>().join(", ")),
         }
     }
