@@ -37,11 +37,11 @@ impl Agents {
     /// Starts a program for a client; or that client and why not.
     pub(super) fn add(&mut self, client: Client) -> Result<(), (Box<Client>, String)> {
         let Some(command) = &self.command else {
-            let why = "it starts no programs; it does with --allow-run, for those who have its token";
+            let why = "it starts no programs; start it with --allow-run and a token";
             return Err((Box::new(client), why.to_owned()));
         };
         if self.running.len() >= AGENTS_MAX {
-            let why = format!("it runs programs for {AGENTS_MAX} clients already; try again later");
+            let why = format!("it already runs programs for {AGENTS_MAX} clients; try again later");
             return Err((Box::new(client), why));
         }
         let peer = client.peer;
@@ -53,7 +53,7 @@ impl Agents {
         });
         match started {
             Ok(child) => self.running.push((peer, child)),
-            Err(why) => return Err((Box::new(client), format!("no process can be started: {why}"))),
+            Err(why) => return Err((Box::new(client), format!("it cannot start a process: {why}"))),
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_talks_to_the_program() {
+    fn program_uses_the_connection_as_its_streams() {
         let mut agents = Agents::new(Some(&shell("read line; echo heard $line; exit 3")));
         let (client, mut far) = client();
         assert!(agents.add(client).is_ok());
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_not_told_to_starts_nothing() {
+    fn server_without_allow_run_starts_no_program() {
         let (client, _far) = client();
         let (_, why) = Agents::new(None).add(client).expect_err("nothing to start");
         assert!(why.contains("--allow-run"), "{why}");
@@ -154,7 +154,7 @@ mod tests {
         }
         let (client, _far) = client();
         let (_, why) = agents.add(client).expect_err("one too many");
-        assert!(why.contains("for 64 clients already"), "{why}");
+        assert!(why.contains("already runs programs for 64 clients"), "{why}");
         let pids: Vec<Pid> = agents.running.iter().map(|(_, child)| Pid::from_child(child)).collect();
         drop(agents);
         assert!(pids.into_iter().all(|pid| rustix::process::test_kill_process(pid).is_err()));

@@ -11,9 +11,9 @@ pub(super) enum Refusal {
     #[error("{word} with a server that offers {offered}; use --device {own}", own = fabric::word(.offered))]
     Other { word: String, offered: String },
     /// Sides again, which the server's host does not have.
-    #[error("rails are the server's own: start it with --device rails(...), as many as here")]
+    #[error("rails without a server that has as many; start it with --device rails(...)")]
     Rails,
-    #[error("{word} with a server; it opens {served}", served = fabric::served().collect::<Vec<_>>().join(" and "))]
+    #[error("{word} with a server; use one of {served}", served = fabric::served().collect::<Vec<_>>().join(", "))]
     NotServed { word: String },
 }
 
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_keeps_to_its_own_side() {
+    fn server_uses_its_own_addresses() {
         let plain = |asked| for_client(asked, None).expect("any");
         assert_eq!(plain("iwarp@10.0.0.1(crc=on)"), "iwarp(crc=on)");
         assert_eq!(plain("iwarp@fd00::1"), "iwarp");

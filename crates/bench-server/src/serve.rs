@@ -61,13 +61,13 @@ impl Serving {
 pub enum OpenServer {
     /// Other machines do.
     #[error(
-        "{0} is reached from other machines, and whoever reaches it could use this one; give both sides a token: \
+        "other machines can reach {0}, and could use this machine; give both sides a token: \
          `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety bench --peer`"
     )]
     Listens(IpAddr),
     /// It runs their programs.
     #[error(
-        "whoever reaches it could run programs as this user; give both sides a token: \
+        "every client could run programs as this user; give both sides a token: \
          `(umask 077; openssl rand -hex 16 >token)`, then --token-file token here and for `nicety mpirun --via serve`"
     )]
     Runs,
@@ -134,13 +134,13 @@ pub fn serve_with(
     Ok(())
 }
 
-/// What helps where an address cannot be had.
+/// The remedy if the server cannot listen on an address.
 fn remedy(why: std::io::ErrorKind) -> &'static str {
     use std::io::ErrorKind as K;
     match why {
-        K::AddrInUse => "is a server running already? Try another port",
-        K::AddrNotAvailable => "give an address of this machine, or 0.0.0.0 for all it has",
-        K::PermissionDenied => "ports below 1024 are the administrator's: give another",
+        K::AddrInUse => "a server may already be running; try another port",
+        K::AddrNotAvailable => "give an address of this host, or 0.0.0.0 for all of them",
+        K::PermissionDenied => "ports below 1024 need root; give another port",
         _ => "give another address or port",
     }
 }
@@ -157,7 +157,7 @@ impl Log<'_> {
     fn say(&mut self, text: &str) {
         if since(self.began) > Duration::from_secs(1) {
             if self.lost > 0 {
-                (self.out)(&format!("and {} more in a moment", self.lost));
+                (self.out)(&format!("{} more lines were suppressed", self.lost));
             }
             (self.began, self.lines, self.lost) = (now(), 0, 0);
         }
@@ -181,17 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_had_says_what_helps() {
+    fn unavailable_address_is_refused_with_a_remedy() {
         let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
         let why = refused(taken.local_addr().expect("bound"), None);
-        assert!(why.contains("running already"), "{why}");
+        assert!(why.contains("already be running"), "{why}");
         // TEST-NET-1 (RFC 5737) is no machine's.
         let why = refused(SocketAddr::from(([192, 0, 2, 1], 7471)), Token::random().ok());
-        assert!(!why.contains("running already") && why.contains("of this machine"), "{why}");
+        assert!(!why.contains("already be running") && why.contains("of this host"), "{why}");
     }
 
     #[test]
-    fn nobody_listens_to_a_network_without_a_token() {
+    fn network_address_without_token_is_refused() {
         for open in ["0.0.0.0:0", "192.0.2.1:0", "[::]:0", "[::ffff:10.0.0.1]:0"] {
             let why = refused(open.parse().expect("an address"), None);
             assert!(why.contains("--token-file") && why.contains("other machines"), "{open}: {why}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_runs_programs_for_all_of_this_machine() {
+    fn running_programs_without_token_is_refused() {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let agent = Some(WorkerCommand { program: "/bin/true".into(), args: Vec::new() });
         let serving = Serving { listen, device: None, token: None, agent };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_plain_and_has_an_end() {
+    fn log_is_escaped_and_limited() {
         let mut lines = Vec::new();
         let mut out = |line: &str| lines.push(line.to_owned());
         let mut log = Log { out: &mut out, began: now(), lines: 0, lost: 0 };

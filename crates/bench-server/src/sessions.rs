@@ -87,7 +87,7 @@ impl Sessions {
         let from = source(client.peer);
         let same = self.waiting.iter().filter(|one| source(one.client.peer) == from).count();
         if self.waiting.len() >= WAITING_MAX || same >= WAITING_OF_ONE {
-            let why = format!("it is busy: {} clients wait already; try again later", self.waiting.len());
+            let why = format!("it is busy: {} clients are waiting; try again later", self.waiting.len());
             return Err((Box::new(client), why));
         }
         let mut one = Waiting { client, setup, partial: Partial::default(), told: None, answered: true };
@@ -130,9 +130,9 @@ impl Sessions {
             said.push(match Running::start(&self.command, client, setup) {
                 Ok(running) => {
                     self.running.push(running);
-                    (peer, "begins".to_owned())
+                    (peer, "started".to_owned())
                 }
-                Err(e) => (peer, format!("refused, no process can be started: {e}")),
+                Err(e) => (peer, format!("refused: cannot start a process: {e}")),
             });
         }
         if let Some(first) = self.waiting.front() {
@@ -152,7 +152,7 @@ impl Sessions {
             since(one.since) > patience && (full || source(one.peer) == from)
         });
         if let Some(oldest) = useless.min_by_key(|one| one.since) {
-            oldest.end("it said nothing for long, and others wait");
+            oldest.end("it was idle for too long while others wait");
         }
     }
 
@@ -233,9 +233,9 @@ impl Running {
         }
         let most = if self.waits { SILENT_MAX } else { BUSY_MAX };
         if self.gone.is_some_and(|at| since(at) > GRACE) {
-            self.end("its client went");
+            self.end("its client has disconnected");
         } else if since(self.since) > most {
-            self.end(if self.waits { "it said nothing for too long" } else { "it took too long" });
+            self.end(if self.waits { "its client was silent for too long" } else { "it took too long" });
         }
         true
     }

@@ -326,6 +326,6 @@ fn the_page_names_its_papers() {
     ] {
         all.rows = papers.iter().map(of).collect();
         let page = html(&all).expect("a page");
-        assert!(page.contains(&format!("facts of {said}, beside")), "{said}");
+        assert!(page.contains(&format!("facts of {said}, next to")), "{said}");
     }
 }

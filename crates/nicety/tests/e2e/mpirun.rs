@@ -726,7 +726,7 @@ fn server_runs_no_program_without_option_and_token() {
     args.drain(file..file + 2);
     stage.run(&args).is_error(2, "needs the secret");
     let refused = command().args(["serve", "--allow-run"]).output().expect("the command runs");
-    Ended::from(refused).is_error(2, "could run programs as this user");
+    Ended::from(refused).is_error(2, "every client could run programs as this user");
 }
 
 #[test]
