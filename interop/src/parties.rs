@@ -69,24 +69,24 @@ fn cases() -> impl Iterator<Item = Against> {
         .chain(mpich(mpi::mpi4py::CASES))
 }
 
-/// A party that is tried by itself, as it has to be given.
+/// A party that is tested separately, from a checkout.
 #[derive(clap::Subcommand)]
 pub(crate) enum Party {
-    /// MPICH's own tests in C, compiled by `nicety mpicc` and run on our library.
+    /// MPICH's C tests, compiled by `nicety mpicc` and run on our library.
     Mpich(mpi::mpich::Options),
-    /// The tests of libfabric, with its provider for verbs on our libraries.
+    /// libfabric's tests, with its verbs provider on our libraries.
     Fabtests {
-        /// A checkout of github.com/ofiwg/libfabric, of the version that Debian's libfabric-dev has.
+        /// A checkout of github.com/ofiwg/libfabric, in the version of Debian's libfabric-dev.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
     },
-    /// Sandia's OpenSHMEM, built against our Portals, and its unit tests.
+    /// Sandia OpenSHMEM, built on our Portals, and its unit tests.
     Openshmem {
         /// A checkout of github.com/Sandia-OpenSHMEM/SOS, with its submodule modules/tests-sos.
         #[arg(long, value_name = "DIR")]
         source: PathBuf,
     },
-    /// The tests of Sandia's reference of Portals 4, basic ones and those in XML, compiled against our header and run on our library.
+    /// The basic and XML tests of the Portals 4 reference, compiled with our header and run on our library.
     Portals {
         /// A checkout of github.com/Portals4/portals4.
         #[arg(long, value_name = "DIR")]
@@ -118,7 +118,7 @@ pub(crate) fn run(workspace: &Workspace, only: &[String]) -> Result<()> {
         case.name().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
     if let Some(unknown) = only.iter().find(|name| !cases().any(|case| is_meant(case, name))) {
-        bail!("there is no case `{unknown}`; `cargo xtask interop --list` names them");
+        bail!("there is no case {unknown:?}; `cargo xtask interop --list` names all");
     }
     let chosen: Vec<Against> =
         cases().filter(|case| only.is_empty() || only.iter().any(|name| is_meant(*case, name))).collect();

@@ -121,13 +121,13 @@ impl Tally {
         let mut failures: Vec<String> =
             counts.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what}: {n}")).collect();
         if self.tried == 0 {
-            failures.push("nothing was tried".to_owned());
+            failures.push("no round was run".to_owned());
         }
         if self.survived < self.tried {
-            failures.push(format!("{} of {} rounds not survived", self.tried - self.survived, self.tried));
+            failures.push(format!("{} of {} rounds failed", self.tried - self.survived, self.tried));
         }
         if self.late > late_max {
-            failures.push(format!("noticed after {:?}, allowed are {late_max:?}", self.late));
+            failures.push(format!("detected after {:?}, more than {late_max:?}", self.late));
         }
         failures
     }

@@ -40,7 +40,7 @@ pub(crate) fn run(only: &[String], skip: &[String], order: &Order, shared: bool)
         held &= failures.is_empty();
         print_row(attack, &tally, &failures);
     }
-    println!("\nsiege: {}", if held { "the stack held" } else { "THE STACK DID NOT HOLD" });
+    println!("\nsiege: {}", if held { "all attacks passed" } else { "FAILED" });
     Ok(held)
 }
 
@@ -53,7 +53,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Attack>> {
 fn check_names(names: &[String]) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|attack| attack.name == **name)) {
         let known: Vec<&str> = ALL.iter().map(|attack| attack.name).collect();
-        bail!("there is no attack `{unknown}`; the attacks are {}", known.join(", "));
+        bail!("there is no attack {unknown:?}; the attacks are {}", known.join(", "));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ fn print_row(attack: &Attack, tally: &Tally, failures: &[String]) {
         tally.outside,
         tally.left_over,
         late,
-        if failures.is_empty() { "held".to_owned() } else { format!("FAILED: {}", failures.join("; ")) }
+        if failures.is_empty() { "passed".to_owned() } else { format!("FAILED: {}", failures.join("; ")) }
     );
     tally.notes.iter().for_each(|note| println!("    {note}"));
 }

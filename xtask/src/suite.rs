@@ -42,17 +42,14 @@ pub(crate) fn check(workspace: &Workspace) -> Result<String> {
         bail!("`cargo test --workspace --no-fail-fast` failed in {}", counted(failed.len(), "program"));
     }
     for program in &failed {
-        println!("test: once more: {}", program.shown().join(", "));
+        println!("test: repeating: {}", program.shown().join(", "));
         let mut again = workspace.cargo(&["test"]);
         again.args(&program.options).args(["--", "--exact", "--test-threads=1"]).args(&program.names);
         if !run_listening(&mut again, |_| {})? {
             bail!("failed twice: {}", program.shown().join(", "));
         }
     }
-    Ok(format!(
-        "ci: WAVERED: failed, and passed alone: {}; find out why before anything else",
-        all.join(", ")
-    ))
+    Ok(format!("ci: FLAKY: failed, and passed alone: {}; find out why before anything else", all.join(", ")))
 }
 
 impl Failed {

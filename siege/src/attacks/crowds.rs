@@ -21,7 +21,7 @@ const WINDOW: usize = 32;
 
 pub(super) const ATTACK: Attack = Attack {
     name: "crowds",
-    about: "8,192 connections made and closed, on shm and on iwarp: the time, and the memory that stays",
+    about: "open and close 8,192 connections on shm and iwarp; time, and memory that is not freed",
     weight: 3,
     late_max: Duration::from_secs(3),
     run,

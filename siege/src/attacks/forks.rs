@@ -27,7 +27,7 @@ const DEEDS: &[&str] = &["sleeps", "drops", "exits", "posts", "polls", "register
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "forks",
-    about: "peers that fork in the middle of traffic and are killed, while the forked child lives",
+    about: "kill peers that forked in the middle of traffic, while the child lives",
     weight: 2,
     late_max: Duration::from_millis(100),
     run,

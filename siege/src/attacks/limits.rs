@@ -48,7 +48,7 @@ const LIMITS: &[Limit] = &[
 /// What this is, for the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "limits",
-    about: "programs under small limits of descriptors, threads, files, space, data: they work or are told why not",
+    about: "small limits of descriptors, threads, files, address space and data: programs work, or get the reason",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,

@@ -53,7 +53,7 @@ const TABLES: u64 = 128 << 20;
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "memory",
-    about: "NIC memory, regions and queues until they are refused, huge ones and thousands, and given back",
+    about: "allocate NIC memory, regions and queues up to their limits, huge ones and thousands, and free them",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,

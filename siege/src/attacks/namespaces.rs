@@ -70,7 +70,7 @@ impl Place {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "namespaces",
-    about: "peers in namespaces of processes, users and networks, and in two beside each other, and their deaths",
+    about: "peers in process, user and network namespaces, also in two sibling ones, and their deaths",
     weight: 2,
     late_max: Duration::from_millis(100),
     run,

@@ -27,7 +27,7 @@ use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "serve",
-    about: "silent, greedy, slow, deaf and lying clients of `nicety serve`, beside an honest one",
+    about: "silent, greedy, slow, non-reading and lying clients of `nicety serve`, together with an honest one",
     weight: 3,
     late_max: Duration::from_secs(1),
     run,

@@ -65,7 +65,7 @@ struct Pair {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "soak",
-    about: "checked traffic both ways on connections that come and go; memory does not grow",
+    about: "checked traffic both ways while connections open and close; memory must not grow",
     weight: 2,
     late_max: Duration::from_secs(1),
     run,

@@ -64,7 +64,7 @@ impl Peer {
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "stopped",
-    about: "peers stopped in the middle of traffic, which go on or are killed",
+    about: "stop peers in the middle of traffic, then continue or kill them",
     weight: 2,
     late_max: HANG,
     run,

@@ -29,20 +29,20 @@ use table::Measured;
 use xtask::python;
 use xtask::workspace::Workspace;
 
-/// What to measure.
+/// The options of `cargo xtask peers`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// How many turns.
+    /// Number of turns; in each, every library runs every cell once.
     #[arg(long, default_value_t = 6, value_name = "N")]
     turns: u32,
-    /// Only cells whose names contain this, such as `shm`, `latency`, `tcp 2 latency:8` or `cg:A`; may be given more than once.
+    /// Only cells whose names contain this, such as `shm`, `latency`, `tcp 2 latency:8` or `cg:A`; may be repeated.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Only install the libraries and build the programs for them.
+    /// Only install the libraries and build their programs.
     #[arg(long)]
     install: bool,
-    /// Measure what the paper on MPI over iWARP does, with our MPI on iWARP in its three variants beside the others over TCP, into a
-    /// file for `nicety reproduce mpi-iwarp --real FILE`.
+    /// Measure the experiments of the paper on MPI over iWARP: three variants of our MPI on iWARP, and the other libraries over TCP. Writes
+    /// a file for `nicety reproduce mpi-iwarp --real FILE`.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "list", "install"])]
     paper: Option<std::path::PathBuf>,
     /// Print the cells and their bounds.
@@ -57,7 +57,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     };
     let cells = cells::cells();
     let wanted: Vec<&Cell> = cells.iter().filter(wanted).collect();
-    ensure!(!wanted.is_empty(), "no cell has such a name; `cargo xtask peers --list` prints all");
+    ensure!(!wanted.is_empty(), "no cell has this name; `cargo xtask peers --list` prints all");
     if options.list {
         wanted.iter().for_each(|cell| println!("{:<32} {}", cell.to_string(), cell.bound()));
         return Ok(());

@@ -19,7 +19,7 @@ use crate::child::{Child, hear, say};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "impostors",
-    about: "20,000 programs that say they are processes of an MPI job, on shm and on iwarp; honest ones connect meanwhile",
+    about: "20,000 programs that claim to be processes of an MPI job, on shm and iwarp; honest ones connect meanwhile",
     weight: 3,
     late_max: LATE_MAX,
     run,

@@ -21,7 +21,7 @@ use crate::programs::{Source, with_program};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "portals-impostors",
-    about: "20,000 programs that say they are a process of Portals, on shm and on iwarp; honest ones put meanwhile",
+    about: "20,000 programs that claim to be a Portals process, on shm and iwarp; honest ones put meanwhile",
     weight: 2,
     late_max: LATE_MAX,
     run,

@@ -20,7 +20,7 @@ use crate::programs::{Source, with_program};
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "port-impostors",
-    about: "20,000 programs without the name of a port of MPI_Open_port; honest ones connect meanwhile",
+    about: "20,000 programs that do not know the name of an MPI_Open_port port; honest ones connect meanwhile",
     weight: 1,
     late_max: LATE_MAX,
     run,

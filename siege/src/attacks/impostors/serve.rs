@@ -18,7 +18,7 @@ use crate::child::Child;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "serve-impostors",
-    about: "20,000 clients of `nicety serve` without its token; honest ones ask for a device meanwhile",
+    about: "20,000 clients of `nicety serve` without its token; honest ones request a device meanwhile",
     weight: 1,
     late_max: LATE_MAX,
     run,

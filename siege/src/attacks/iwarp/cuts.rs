@@ -14,7 +14,7 @@ use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "cuts",
-    about: "TCP in tiny pieces, dribbled, and ended at every byte, on iWARP with and without CRCs and on rails of it",
+    about: "TCP in tiny and delayed pieces, and cut at every byte, on iWARP with and without CRCs and on rails of it",
     weight: 2,
     late_max: Duration::from_millis(500),
     run,

@@ -18,7 +18,7 @@ use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "flips",
-    about: "one bit flipped behind TCP's back, at every place of iWARP's handshake, headers and payload",
+    about: "flip one bit undetected by TCP, at every place of iWARP's handshake, headers and payload",
     weight: 2,
     late_max: Duration::from_millis(500),
     run,

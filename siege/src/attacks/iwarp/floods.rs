@@ -13,7 +13,7 @@ use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "floods",
-    about: "thousands of iWARP clients that say nothing, half a request or garbage; an honest one is answered",
+    about: "thousands of iWARP clients that send nothing, half a request or garbage; an honest one is served",
     weight: 1,
     late_max: Duration::from_secs(1),
     run,

@@ -16,7 +16,7 @@ use host::Rng;
 
 pub(crate) const ATTACK: Attack = Attack {
     name: "hostile-iwarp",
-    about: "iWARP peers with valid CRCs that lie in one field of one segment, by table",
+    about: "iWARP peers with a false value in one field of one segment, and valid CRCs",
     weight: 1,
     late_max: Duration::from_millis(1000),
     run,

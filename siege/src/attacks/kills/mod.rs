@@ -36,7 +36,7 @@ pub(crate) use victims::be_killed;
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "kills",
-    about: "peers killed at random instants in every state, on all devices",
+    about: "kill peers at random times in every state, on all devices",
     weight: 4,
     late_max: Duration::from_millis(100),
     run,

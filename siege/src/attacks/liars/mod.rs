@@ -55,7 +55,7 @@ const WAYS: [CopyPath; 2] = [CopyPath::Auto, CopyPath::Service];
 /// The attack's entry in the list.
 pub(crate) const ATTACK: Attack = Attack {
     name: "liars",
-    about: "peers on shm that lie in one field at a time: every field of shared memory, every field of the hello",
+    about: "shm peers with a false value in one field: every field of shared memory, every field of the hello",
     weight: 3,
     late_max: Duration::from_secs(1),
     run,
