@@ -42,7 +42,7 @@ impl Budget {
     }
 
     /// Whether another round may begin.
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn has_time_left(&self) -> bool {
         Instant::now() < self.until
     }
 
@@ -82,7 +82,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A victim noticed, or answered, after this long.
-    pub(crate) fn noticed(&mut self, after: Duration) {
+    pub(crate) fn record_reaction(&mut self, after: Duration) {
         self.late = self.late.max(after);
         self.hung += u64::from(after > HANG);
     }

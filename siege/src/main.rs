@@ -9,17 +9,17 @@
 //! | `child` | child processes of this program in a role, which communicate in lines |
 //! | `programs` | C programs that attacks need, compiled against the libraries that cargo built with this program |
 //! | `wiretap` | honest programs' TCP traffic, as an attacker on the network reads it |
-//! | `end`, `storm` | an end of connections; traffic with every byte and every completion accounted for |
-//! | `traces` | resources of a process, and those that it leaves behind |
+//! | `end`, `stress_traffic` | an end of connections; traffic with every byte and every completion accounted for |
+//! | `resources` | resources of a process, and those that it leaves behind |
 
 mod attack;
 mod attacks;
 mod child;
 mod end;
 mod programs;
+mod resources;
 mod runner;
-mod storm;
-mod traces;
+mod stress_traffic;
 mod wiretap;
 
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ use anyhow::Result;
 use clap::Parser;
 
 use attack::Budget;
-use runner::Order;
+use runner::RunOptions;
 
 /// Inject faults into the stack, and count the failures.
 ///
@@ -37,7 +37,7 @@ use runner::Order;
 ///   siege --list
 ///   siege --minutes 60
 ///   siege --only kills --minutes 5 --seed 7
-///   siege --only liars --values 1000
+///   siege --only false-values --values 1000
 #[derive(Parser)]
 #[command(name = "siege", verbatim_doc_comment)]
 struct Options {
@@ -53,10 +53,10 @@ struct Options {
     /// Seed of all random numbers; printed, so that a run can be repeated.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// For `liars`: try this many values of each field, however long it takes, and print the result of each field.
+    /// For `false-values`: try this many values of each field, however long it takes, and print the result of each field.
     #[arg(long, value_name = "N")]
     values: Option<u64>,
-    /// For `liars`: only fields whose names contain this.
+    /// For `false-values`: only fields whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     field: String,
     /// The machine is shared: report late reactions, but fail only for hangs of more than a second.
@@ -91,7 +91,7 @@ fn run(options: &Options) -> Result<bool> {
     }
     let more = options.values.map(|n| format!("--values={n}")).into_iter();
     let more: Vec<String> = more.chain([format!("--field={}", options.field)]).collect();
-    let order = Order { time, seed: options.seed, more };
+    let order = RunOptions { time, seed: options.seed, more };
     runner::run(&options.only, &options.skip, &order, options.shared)
 }
 

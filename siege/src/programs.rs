@@ -39,7 +39,7 @@ pub(crate) fn with_program(
     };
     loop {
         round(&program, budget, tally);
-        if !budget.goes_on() {
+        if !budget.has_time_left() {
             return Ok(());
         }
     }

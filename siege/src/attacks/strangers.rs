@@ -42,7 +42,7 @@ fn run(budget: &mut Budget, tally: &mut Tally) -> Result<()> {
         tally.tried += 1;
         match once(program) {
             Ok(outcome) => {
-                tally.noticed(outcome.late);
+                tally.record_reaction(outcome.late);
                 tally.left_over += u64::from(outcome.grown > GROWTH_MAX);
                 tally.survived += 1;
             }
