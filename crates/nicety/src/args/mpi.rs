@@ -7,7 +7,7 @@ use std::time::Duration;
 use bench::plan::DEFAULT_PORT;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser};
-use launcher::{Bind, Lane, MapBy, Readers};
+use launcher::{Bind, MapBy, Readers, Transport};
 
 use super::token::TokenArgs;
 
@@ -58,8 +58,8 @@ pub(crate) struct MpirunArgs {
     #[arg(long, value_name = "DEV[+...]")]
     pub(crate) device: Option<String>,
     /// Message transport: verbs or Portals (NICETY_LANE)
-    #[arg(long, value_parser = one_of(LANES), value_name = "verbs|portals", hide_possible_values = true)]
-    pub(crate) lane: Option<Lane>,
+    #[arg(long, value_parser = one_of(TRANSPORTS), value_name = "verbs|portals", hide_possible_values = true)]
+    pub(crate) lane: Option<Transport>,
     /// MPI library for programs of the standard ABI, instead of the one installed with this program; none leaves the choice to the program
     #[arg(long = "library", value_name = "PATH|none")]
     pub(crate) mpi_library: Option<PathBuf>,
@@ -111,7 +111,7 @@ pub(crate) struct NextProgram {
 }
 
 /// The values of `--lane`.
-const LANES: &[(&str, Lane)] = &[("verbs", Lane::Verbs), ("portals", Lane::Portals)];
+const TRANSPORTS: &[(&str, Transport)] = &[("verbs", Transport::Verbs), ("portals", Transport::Portals)];
 /// The values of `--bind`.
 const BINDS: &[(&str, Bind)] = &[("share", Bind::Share), ("core", Bind::Core), ("none", Bind::None)];
 /// The values of `--map-by`.

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::args::MpiccArgs;
 use crate::error::{Failure, OK, Outcome};
 use crate::term::Stream;
-use launcher::beside;
+use launcher::install_paths;
 use launcher::quote::shell_words;
 
 const HEADER: &str = "mpi.h";
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &MpiccArgs, language: Language) -> Outcome {
     let shown = |word: &OsString| SHOWS.iter().find(|(name, _)| word == name).map(|(_, shown)| *shown);
     let arguments: Vec<_> = args.arguments.iter().filter(|word| shown(word).is_none()).cloned().collect();
     let wanted = args.arguments.iter().find_map(shown).or(args.show.then_some(Shown::Line));
-    let (own, compiler) = (beside::own_directory()?, language.words(language.named()));
+    let (own, compiler) = (install_paths::own_directory()?, language.words(language.named()));
     if let Some(wanted) = wanted {
         let words = show(&own, compiler, &arguments, wanted)?;
         Stream::Out.data(&format!("{}\n", shell_words(&words)))?;
@@ -145,17 +145,17 @@ fn line(own: &Path, compiler: Vec<OsString>, arguments: &[OsString]) -> Result<V
 
 /// The compiler's option for the header.
 fn compiling(own: &Path) -> Result<OsString, Failure> {
-    let header = beside::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(own, HEADER))?;
+    let header = install_paths::find(own, &HEADERS, &[HEADER]).ok_or_else(|| missing(own, HEADER))?;
     Ok(joined("-I", header.parent()))
 }
 
 /// The linker's options for the library: by `-l:` and its full name if only that exists, as not every tool
 /// that reads these options supports `-l:`.
 fn linking(own: &Path) -> Result<Vec<OsString>, Failure> {
-    let library = beside::mpi(own).ok_or_else(|| missing(own, beside::MPI))?;
-    let name = match library.join(beside::MPI_BUILT).exists() {
+    let library = install_paths::mpi_directory(own).ok_or_else(|| missing(own, install_paths::MPI_SONAME))?;
+    let name = match library.join(install_paths::MPI_LINK_NAME).exists() {
         true => "-lmpi_abi".into(),
-        false => joined("-l:", Some(Path::new(beside::MPI))),
+        false => joined("-l:", Some(Path::new(install_paths::MPI_SONAME))),
     };
     let path = joined("-Wl,-rpath,", Some(&library));
     Ok(vec![joined("-L", Some(&library)), path, "-Wl,--enable-new-dtags".into(), name])
@@ -181,7 +181,7 @@ mod tests {
     /// Files as they are installed.
     fn installed() -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a directory");
-        for (place, name) in [("bin", "nicety"), ("lib", beside::MPI), ("include", HEADER)] {
+        for (place, name) in [("bin", "nicety"), ("lib", install_paths::MPI_SONAME), ("include", HEADER)] {
             std::fs::create_dir(root.path().join(place)).expect("a directory");
             std::fs::write(root.path().join(place).join(name), "").expect("a file");
         }
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(shown(root.path(), "c++", &["-c", "a.c"]), format!("c++ -I{at}/include -c a.c"));
         // Build systems use the options that `mpicc -show` prints.
         assert!(shown(root.path(), "cc", &[]).ends_with("-l:libmpi_abi.so.1"));
-        std::fs::write(root.path().join("lib").join(beside::MPI_BUILT), "").expect("a file");
+        std::fs::write(root.path().join("lib").join(install_paths::MPI_LINK_NAME), "").expect("a file");
         assert!(shown(root.path(), "cc", &[]).ends_with(" -lmpi_abi"));
     }
 
@@ -251,7 +251,7 @@ mod tests {
                 .lines[0]
                 .clone()
         };
-        std::fs::remove_file(root.path().join("lib").join(beside::MPI)).expect("a file");
+        std::fs::remove_file(root.path().join("lib").join(install_paths::MPI_SONAME)).expect("a file");
         assert!(
             said(&["a.c".into()]).starts_with("libmpi_abi.so.1 is not beside"),
             "{}",

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::args::RunArgs;
 use crate::error::{Failure, NOT_EXECUTABLE, NOT_FOUND, OK, Outcome};
 use crate::term::Stream;
-use launcher::beside;
+use launcher::install_paths;
 use launcher::quote::shell_words;
 
 /// The provider library of uDAPL, as cargo names it.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         return with_dat(args);
     }
     let [search, preload] = ["LD_LIBRARY_PATH", "LD_PRELOAD"].map(std::env::var_os);
-    let own = beside::own_directory()?;
+    let own = install_paths::own_directory()?;
     let library = args.provider.as_deref();
     let (search, preload) = (search.as_deref(), preload.as_deref());
     let variables = verbs::environment(&own, library, &args.devices, args.rnic, search, preload)?;
@@ -64,7 +64,7 @@ fn with_dat(args: &RunArgs) -> Outcome {
             };
             path.canonicalize().map_err(missing)?
         }
-        None => find(&beside::own_directory()?)?,
+        None => find(&install_paths::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
     // Through the process id, which exec keeps: children that close their descriptors can still open it.
@@ -89,7 +89,7 @@ fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
 
 /// Finds the provider library relative to this program.
 fn find(own: &Path) -> Result<PathBuf, Failure> {
-    beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
+    install_paths::find(own, &install_paths::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
         Failure::usage(format!(
             "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-dapl && \

@@ -7,7 +7,7 @@ use bench::against::{self, Against};
 use tempfile::TempDir;
 
 use crate::error::Failure;
-use launcher::beside;
+use launcher::install_paths;
 
 /// The other library to measure, and the folder that contains the compiled program.
 pub(super) struct Built {
@@ -32,7 +32,7 @@ pub(super) fn build(library: &Path) -> Result<Built, Failure> {
     let library = std::path::absolute(library).map_err(|why| wrong(&why))?;
     let here =
         |why: std::io::Error| Failure::run(format!("cannot store the measuring program: {why}; free space"));
-    let launcher = beside::own_program()?;
+    let launcher = install_paths::own_program()?;
     let folder = tempfile::tempdir().map_err(here)?;
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
     std::fs::write(&source, against::PROGRAM).map_err(here)?;

@@ -26,7 +26,7 @@ pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
         None => Hosts::Words(args.host.clone()),
     };
     let mpi = match &args.mpi_library {
-        None => MpiLibrary::Beside,
+        None => MpiLibrary::Bundled,
         Some(name) if name == Path::new("none") => MpiLibrary::None,
         Some(path) => MpiLibrary::At(path.clone()),
     };
@@ -40,9 +40,9 @@ pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
         timeout: args.timeout,
         bind: args.bind,
         map_by: args.map_by,
-        may_share_cores: args.oversubscribe,
+        oversubscribe: args.oversubscribe,
         device: args.device.clone(),
-        lane: args.lane,
+        transport: args.lane,
         mpi,
         has_profile: args.profile.is_some(),
         version: version(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use crate::error::Failure;
-use launcher::beside;
+use launcher::install_paths;
 
 /// The library's name as built by cargo.
 const LIBRARY: &str = "libnicety_verbs.so";
@@ -42,7 +42,7 @@ pub(super) fn environment(
         Some(path) => path.canonicalize().map_err(|why| {
             Failure::usage(format!("cannot read the library {}: {why}; check its name", path.display()))
         })?,
-        None => beside::find(own, &beside::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
+        None => install_paths::find(own, &install_paths::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
             Failure::usage(format!(
                 "{LIBRARY} is neither next to this program nor in ../lib; in the sources: cargo build --release -p abi-verbs; or \
                  say --library PATH"

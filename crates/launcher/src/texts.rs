@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use super::hosts;
 
 /// A signal by number and name.
-pub(super) fn signal(number: u8) -> String {
+pub(super) fn signal_name(number: u8) -> String {
     let name = signal_hook::low_level::signal_name(i32::from(number));
     name.map_or_else(|| format!("signal {number}"), |name| format!("signal {number} ({name})"))
 }
 
 /// What happens to the ranks that still run.
-pub(super) fn others(count: usize) -> String {
+pub(super) fn ending_others(count: usize) -> String {
     match count {
         0 => String::new(),
         1 => "; ending the other rank".to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn remedy(why: &io::Error) -> &'static str {
 }
 
 /// The remark about more ranks than cores.
-pub(super) fn sharing(ranks: usize, cores: usize, host: &str) -> String {
+pub(super) fn oversubscribed(ranks: usize, cores: usize, host: &str) -> String {
     format!(
         "{ranks} ranks share {} of {host}: timings are unreliable (oversubscribed)",
         plural(cores, "core")
@@ -61,16 +61,19 @@ mod tests {
 
     #[test]
     fn sentences() {
-        assert_eq!(signal(9), "signal 9 (SIGKILL)");
-        assert_eq!(signal(64), "signal 64");
-        assert_eq!((others(0), others(1)), (String::new(), "; ending the other rank".to_owned()));
-        assert_eq!(others(3), "; ending the other 3 ranks");
+        assert_eq!(signal_name(9), "signal 9 (SIGKILL)");
+        assert_eq!(signal_name(64), "signal 64");
+        assert_eq!(
+            (ending_others(0), ending_others(1)),
+            (String::new(), "; ending the other rank".to_owned())
+        );
+        assert_eq!(ending_others(3), "; ending the other 3 ranks");
         assert_eq!(
             timed_out(Duration::from_millis(500), 1),
             "--timeout 0.5 has expired, and 1 rank still runs"
         );
         assert_eq!(
-            sharing(4, 2, "vm"),
+            oversubscribed(4, 2, "vm"),
             "4 ranks share 2 cores of vm: timings are unreliable (oversubscribed)"
         );
         assert_ne!(job_name(0), job_name(1));

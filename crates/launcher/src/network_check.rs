@@ -27,7 +27,7 @@ impl Networks {
 
     /// Records the addresses of a site. The last report returns a warning if two sites reach each other by an address that is
     /// not private.
-    pub(super) fn report(&mut self, site: usize, addresses: Vec<IpAddr>) -> Option<String> {
+    pub(super) fn add_host(&mut self, site: usize, addresses: Vec<IpAddr>) -> Option<String> {
         let (_, known) = self.sites.get_mut(&site).filter(|(_, known)| known.is_none())?;
         *known = Some(addresses.into_iter().take(ADDRESSES_MAX).collect());
         let all: Option<Vec<_>> =
@@ -64,7 +64,7 @@ mod tests {
         let names = (0..hosts.len()).map(|at| (at, char::from(b'a' + at as u8).to_string()));
         let mut networks = Networks::new(network, names);
         let address = |text: &&str| text.parse().expect("an address");
-        let mut report = |at: usize| networks.report(at, hosts[at].iter().map(address).collect());
+        let mut report = |at: usize| networks.add_host(at, hosts[at].iter().map(address).collect());
         let said: Vec<_> = (0..hosts.len()).map(&mut report).collect();
         let (last, before) = said.split_last().expect("hosts");
         assert!(before.iter().all(Option::is_none), "said before all have reported: {before:?}");
