@@ -9,7 +9,7 @@ use rdma_abi::verbs::*;
 use crate::answer::Answer;
 use crate::errno::Errno;
 use crate::objects::{Channel, CmId, Context, Cq, Pd, Qp, QpTemplate};
-use crate::qp::settings::{set_timeout, show};
+use crate::qp::settings::{set_timeout, set_visible_state};
 use crate::qp::{modify, queue_pair};
 use crate::resources::{channel, cq, srq};
 use crate::slab::{Handle, Held};
@@ -92,7 +92,7 @@ pub(crate) fn create(id: Held<CmId>, pd: Handle<Pd>, init: &mut ibv_qp_init_attr
 /// Moves a new queue pair to the state that programs expect: INIT, or RTS for UD.
 fn begin(qp: Handle<Qp>, is_datagram: bool) -> Answer<Handle<Qp>> {
     if !is_datagram {
-        show(qp.lookup()?, n::IBV_QPS_INIT);
+        set_visible_state(qp.lookup()?, n::IBV_QPS_INIT);
         return Ok(qp);
     }
     let begun = [n::IBV_QPS_INIT, n::IBV_QPS_RTR, n::IBV_QPS_RTS].into_iter().try_for_each(|state| {
