@@ -91,7 +91,7 @@ struct Free {
 impl Free {
     /// The oldest freed slot, if enough others were freed since or all `places` have been used; otherwise the caller takes an unused
     /// slot.
-    fn rested(&mut self, places: usize) -> Option<usize> {
+    fn take_rested(&mut self, places: usize) -> Option<usize> {
         if self.given.len() > self.resting || self.fresh == places { self.given.pop_front() } else { None }
     }
 }
@@ -132,9 +132,9 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     }
 
     /// A slot without an object, and its cell.
-    fn take(&self) -> Result<(usize, &HandleCell<T>), Refused> {
+    fn take_free_slot(&self) -> Result<(usize, &HandleCell<T>), Refused> {
         let mut free = lock(&self.free);
-        if let Some(at) = free.rested(Self::PLACES) {
+        if let Some(at) = free.take_rested(Self::PLACES) {
             return Ok((at, self.cell(at).expect("used before")));
         }
         let at = free.fresh;
@@ -170,7 +170,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     }
 
     /// The handle of a slot in a generation.
-    fn named(&self, at: usize, generation: u64) -> Handle {
+    fn handle_of_slot(&self, at: usize, generation: u64) -> Handle {
         self.handle((self.base() + (generation as usize * Self::PLACES + at) * size_of::<Word>()) as u64)
     }
 
@@ -179,7 +179,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// # Errors
     /// [`Refused`]; the object is dropped.
     pub fn insert(&self, object: T, word: *mut c_void) -> Result<Handle, Refused> {
-        let (at, cell) = self.take()?;
+        let (at, cell) = self.take_free_slot()?;
         // The lock of the free list orders this after the end of the previous generation.
         let generation = cell.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
         // SAFETY: the slot is not live and was taken off the free list, so no other thread accesses its object. Tests: those of `Sync`.
@@ -190,17 +190,17 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
             unsafe { &*behind }.store(word, PlainOrdering::Release);
         }
         cell.word.fetch_or(LIVE, Ordering::Release);
-        Ok(self.named(at, generation))
+        Ok(self.handle_of_slot(at, generation))
     }
 
     /// Looks up a handle; `None` if it is NULL, stale or invalid.
     #[inline]
     pub fn look(&self, handle: Handle) -> Option<Look<'_, T, CHUNKS, EACH, GENERATIONS, WORDS>> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let (at, generation) = Self::decode(handle.addr().wrapping_sub(self.base()))?;
         let cell = self.cell(at)?;
         let counted = cell.word.fetch_add(1, Ordering::Acquire);
         let look = Look { table: self, at, cell };
-        names(counted, generation).then_some(look)
+        is_live_in(counted, generation).then_some(look)
     }
 
     /// [`Table::look`] without counting a reader.
@@ -209,9 +209,9 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// While the result is in use, no handle of this table may be removed, and no [`Look`] at a removed object may be dropped.
     #[inline(always)]
     pub unsafe fn glance(&self, handle: Handle) -> Option<&T> {
-        let (at, generation) = Self::find(handle.addr().wrapping_sub(self.base()))?;
+        let (at, generation) = Self::decode(handle.addr().wrapping_sub(self.base()))?;
         let cell = self.cell(at)?;
-        if !names(cell.word.load(Ordering::Acquire), generation) {
+        if !is_live_in(cell.word.load(Ordering::Acquire), generation) {
             return None;
         }
         // SAFETY: live now and, by the caller's promise, while it is used, so that no thread writes it. Test:
@@ -244,7 +244,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
         let used = lock(&self.free).fresh;
         let word = |at: usize| Some((at, self.cell(at)?.word.load(Ordering::Acquire)));
         let live = (0..used).filter_map(word).filter(|(_, word)| word & LIVE != 0);
-        live.map(|(at, word)| self.named(at, word >> GENERATION_SHIFT)).collect()
+        live.map(|(at, word)| self.handle_of_slot(at, word >> GENERATION_SHIFT)).collect()
     }
 
     /// The handle with this number, valid or not.
@@ -256,13 +256,13 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
     /// The index of a handle among all possible ones; `None` for an invalid handle.
     pub fn index(&self, handle: Handle) -> Option<usize> {
         let offset = handle.addr().wrapping_sub(self.base());
-        Self::find(offset).map(|_| offset / size_of::<Word>())
+        Self::decode(offset).map(|_| offset / size_of::<Word>())
     }
 
     /// The handle with this index, valid or not; NULL beyond the last.
     pub fn nth(&self, index: usize) -> Handle {
         if index < Self::PLACES * GENERATIONS {
-            self.named(index % Self::PLACES, (index / Self::PLACES) as u64)
+            self.handle_of_slot(index % Self::PLACES, (index / Self::PLACES) as u64)
         } else {
             null_mut()
         }
@@ -270,7 +270,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
 
     /// The slot and generation of the handle `offset` bytes after the first; `None` for an invalid handle.
     #[inline]
-    fn find(offset: usize) -> Option<(usize, u64)> {
+    fn decode(offset: usize) -> Option<(usize, u64)> {
         if !offset.is_multiple_of(size_of::<Word>()) || offset >= Self::LAYOUT.size() {
             return None;
         }
@@ -280,7 +280,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
 
     /// Drops the object of a slot without readers, unless another thread has begun to.
     #[cold]
-    fn bury(&self, at: usize, cell: &HandleCell<T>) {
+    fn drop_object(&self, at: usize, cell: &HandleCell<T>) {
         let word = cell.word.load(Ordering::Relaxed);
         // Acquire: all readers' accesses happen before the drop. Each reader released its count, and all changes of the word in between
         // are read-modify-writes.
@@ -324,7 +324,7 @@ impl<T, const CHUNKS: usize, const EACH: usize, const GENERATIONS: usize, const 
 
 /// Whether a slot's word has a live object of this generation.
 #[inline]
-fn names(word: u64, generation: u64) -> bool {
+fn is_live_in(word: u64, generation: u64) -> bool {
     word & LIVE != 0 && word >> GENERATION_SHIFT == generation
 }
 
@@ -354,7 +354,7 @@ impl<T, const C: usize, const E: usize, const G: usize, const W: bool> Drop for 
     fn drop(&mut self) {
         let before = self.cell.word.fetch_sub(1, Ordering::Release);
         if before & (ENDING | LOOKING) == ENDING | 1 {
-            self.table.bury(self.at, self.cell);
+            self.table.drop_object(self.at, self.cell);
         }
     }
 }

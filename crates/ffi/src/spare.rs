@@ -33,33 +33,33 @@ impl Spare {
     /// succeed.
     #[inline]
     pub fn has_memory(&self) -> bool {
-        !self.kept[PIECES - 1].load(Ordering::Relaxed).is_null() || self.set_aside()
+        !self.kept[PIECES - 1].load(Ordering::Relaxed).is_null() || self.refill()
     }
 
     #[cold]
-    fn set_aside(&self) -> bool {
-        self.kept.iter().all(|place| !place.load(Ordering::Relaxed).is_null() || fill(place))
+    fn refill(&self) -> bool {
+        self.kept.iter().all(|place| !place.load(Ordering::Relaxed).is_null() || allocate_piece(place))
             || !self.kept[0].load(Ordering::Relaxed).is_null()
     }
 
     /// Frees a piece of the reserve; returns whether that may help an allocation of `size` bytes.
     #[cold]
-    fn give_back(&self, size: usize) -> bool {
-        size <= PIECE.size() && self.kept.iter().rev().any(empty)
+    fn free_piece(&self, size: usize) -> bool {
+        size <= PIECE.size() && self.kept.iter().rev().any(free_if_any)
     }
 
     /// The result of an allocation, attempted again after a piece of the reserve was freed.
     #[inline]
-    fn twice(&self, size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    fn with_retry(&self, size: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
         match allocate() {
-            null if null.is_null() && self.give_back(size) => allocate(),
+            null if null.is_null() && self.free_piece(size) => allocate(),
             memory => memory,
         }
     }
 }
 
 /// Allocates a piece of the reserve; returns whether the system has one.
-fn fill(place: &AtomicPtr<u8>) -> bool {
+fn allocate_piece(place: &AtomicPtr<u8>) -> bool {
     // SAFETY: the layout has a size. Test: `a_shortage_is_served_and_reported`.
     let piece = unsafe { System.alloc(PIECE) };
     if piece.is_null() {
@@ -73,7 +73,7 @@ fn fill(place: &AtomicPtr<u8>) -> bool {
 }
 
 /// Frees a piece; returns whether there was one.
-fn empty(place: &AtomicPtr<u8>) -> bool {
+fn free_if_any(place: &AtomicPtr<u8>) -> bool {
     let piece = place.swap(null_mut(), Ordering::Relaxed);
     if !piece.is_null() {
         // SAFETY: allocated by `fill` with this layout, and taken by this thread only. Test: as above.
@@ -93,17 +93,17 @@ impl Default for Spare {
 unsafe impl GlobalAlloc for Spare {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are the same.
-        self.twice(layout.size(), || unsafe { System.alloc(layout) })
+        self.with_retry(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        self.twice(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+        self.with_retry(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above; a realloc that was refused has left its block as it was.
-        self.twice(size, || unsafe { System.realloc(memory, layout, size) })
+        self.with_retry(size, || unsafe { System.realloc(memory, layout, size) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -126,7 +126,7 @@ mod tests {
         let spare = Spare::new();
         let is_served = |size| {
             let asked = Cell::new(0);
-            let memory = spare.twice(size, || {
+            let memory = spare.with_retry(size, || {
                 asked.set(asked.get() + 1);
                 if asked.get() == 1 { null_mut() } else { without_provenance_mut(8) }
             });
@@ -140,7 +140,7 @@ mod tests {
         }
         assert!(!is_served(8), "every piece was given back");
         assert!(spare.has_memory() && is_served(8), "there is memory again");
-        assert!(spare.has_memory() && fill(&spare.kept[0]), "one too many is freed at once");
+        assert!(spare.has_memory() && allocate_piece(&spare.kept[0]), "one too many is freed at once");
         let layout = Layout::new::<[u64; 4]>();
         // SAFETY: allocated, grown and freed with its layout.
         unsafe {
@@ -149,6 +149,6 @@ mod tests {
             assert_eq!(memory.cast::<u64>().read(), 0);
             spare.dealloc(memory, Layout::new::<[u64; 8]>());
         }
-        assert!(spare.kept.iter().all(empty));
+        assert!(spare.kept.iter().all(free_if_any));
     }
 }

@@ -10,9 +10,9 @@ use dapl::{Adapter, Error, Ia, Kind, Result, Subtype};
 use host::real::remark;
 
 use super::{mask, signed};
+use crate::dat_conf::{ConfLine, line};
 use crate::dat_return::{dat_return, not_implemented};
 use crate::handles::{self, IaObject, Object, from_label, label};
-use crate::lines::{Line, line};
 use crate::types::{Handle, IaAttr, NAME_MAX, ProviderAttr};
 use ffi::{Loan, Out, Text, lock};
 
@@ -98,7 +98,7 @@ fn open(is_thread_safe: bool, name: Text, qlen: i32, async_evd: Out<Handle>, ia:
 /// Creates an adapter and its dispatcher; returns their handles.
 fn make(
     adapter: &Adapter,
-    line: Line,
+    line: ConfLine,
     is_thread_safe: bool,
     qlen: u32,
     given: Handle,
