@@ -1,7 +1,7 @@
 //! [`Ia`], an open interface adapter, on an [`Adapter`]: a device that several `Ia`s share.
 //!
 //! The device reports connections and asynchronous errors in one stream for each adapter. A thread that polls a dispatcher
-//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a porter thread does so as well, so that
+//! for such events dispatches the whole stream ([`IaInner::dispatch`]). In real time a dispatch thread does so as well, so that
 //! threads may sleep on a dispatcher that also carries completions; it is started with the first service point or connect.
 //!
 //! The adapter knows its objects by number, and only through the traits by which it reports to them: [`Endpoint`],
