@@ -41,7 +41,7 @@ const COMPARISONS: [(&str, &str, Gain, &[&str]); 9] = [
 
 /// A line of the file.
 #[derive(Deserialize)]
-struct Line {
+struct CsvLine {
     library: String,
     cell: String,
     turn: u32,
@@ -113,7 +113,7 @@ impl Real {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let mut times = Times::new();
         for line in reader.deserialize() {
-            let Line { library, cell, turn, ns } = line?;
+            let CsvLine { library, cell, turn, ns } = line?;
             if !(ns.is_finite() && ns > 0.0) {
                 return Err(RealError::Time { library, cell, turn, ns });
             }

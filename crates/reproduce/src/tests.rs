@@ -90,19 +90,21 @@ fn figures_are_in_order_and_have_rows() {
             pair[1].number
         );
     }
-    let bare = |plan: &&figure::Plan| {
-        !rows.iter().any(|row| row.paper == plan.paper && page::names(&row.figure, plan.number))
+    let bare = |plan: &&figure::FigurePlan| {
+        !rows.iter().any(|row| row.paper == plan.paper && page::mentions_figure(&row.figure, plan.number))
     };
     let bare: Vec<_> = plans.iter().filter(bare).map(|plan| (plan.paper, plan.number)).collect();
     assert!(bare.is_empty(), "no row names {bare:?}");
-    assert!(page::names("Figures 3, 5", "5") && page::names("Figure 3.8", "3.8(b)"));
-    assert!(!page::names("Figure 3.12(b,d)", "3.12(a)") && !page::names("Table 3.1", "3.1"));
+    assert!(page::mentions_figure("Figures 3, 5", "5") && page::mentions_figure("Figure 3.8", "3.8(b)"));
+    assert!(
+        !page::mentions_figure("Figure 3.12(b,d)", "3.12(a)") && !page::mentions_figure("Table 3.1", "3.1")
+    );
 }
 
 /// Goal: each bar has its name below it, also in groups of bars, and each number of processes its tick.
 #[test]
 fn bars_and_counts_are_named() {
-    let source = quantity::made_up::Made(|_: &Probe| Ok(2.0));
+    let source = quantity::fakes::FakeSource(|_: &Probe| Ok(2.0));
     let (mut bars, mut counts) = (0, Vec::new());
     for plan in figures::plans(&select(None).expect("all rows")) {
         let figure = plan.draw(&source);

@@ -15,13 +15,13 @@ use crate::papers::rows::GROUPS;
 const SAME: f64 = 0.005;
 
 /// The inputs from which classes are derived.
-pub(crate) struct Flow<'a> {
+pub(crate) struct Classifier<'a> {
     pub(crate) machines: &'a Machines,
     pub(crate) moves: &'a Moves,
     pub(crate) source: &'a dyn Source,
 }
 
-impl Flow<'_> {
+impl Classifier<'_> {
     /// Classes of rows in the dataset's order, with the claims that they were computed by.
     pub(crate) fn classify(&self, rows: &mut [(Row, &Claim)]) {
         for i in 0..rows.len() {
@@ -31,7 +31,7 @@ impl Flow<'_> {
                 row.because = "it is not computed".to_owned();
                 continue;
             }
-            let alone = self.alone(row, claim);
+            let alone = self.class_by_itself(row, claim);
             let (class, because) = alone.unwrap_or_else(|| match self.repeated(row, claim, before) {
                 Some(first) => (Class::Repeats, format!("the same number as {first}")),
                 None => (Class::Predicted, self.depends(&row.id)),
@@ -41,8 +41,8 @@ impl Flow<'_> {
     }
 
     /// The class that a row has whatever the others are, if it is no prediction.
-    fn alone(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
-        if let Some(named) = self.named(claim) {
+    fn class_by_itself(&self, row: &Row, claim: &Claim) -> Option<(Class, String)> {
+        if let Some(named) = self.class_by_source(claim) {
             return Some(named);
         }
         if matches!(claim.answer, Answer::Input(_)) {
@@ -64,7 +64,7 @@ impl Flow<'_> {
         let is_fitted = || movers.iter().any(|mover| origin(mover) == Some(Origin::Fitted));
         let names = || movers.iter().map(|(_, key)| *key).collect::<Vec<_>>().join(", ");
         match () {
-            () if !is_tried(&claim.answer) || !self.knows(claim) => None,
+            () if !is_tried(&claim.answer) || !self.has_trials(claim) => None,
             () if movers.is_empty() && row.qualitative => {
                 Some((Class::Input, "no value of a machine file changes what it compares".to_owned()))
             }
@@ -92,17 +92,20 @@ impl Flow<'_> {
     }
 
     /// Whether the values of all cards that a claim is about were tried.
-    fn knows(&self, claim: &Claim) -> bool {
+    fn has_trials(&self, claim: &Claim) -> bool {
         let mut probes = BTreeSet::new();
         claim.answer.probes(&mut probes);
         let known = |card: &str| {
-            GROUPS.iter().find(|group| group.contains(&card)).is_some_and(|group| self.moves.knows(group[0]))
+            GROUPS
+                .iter()
+                .find(|group| group.contains(&card))
+                .is_some_and(|group| self.moves.has_card(group[0]))
         };
         probes.iter().all(|probe| known(probe.card()))
     }
 
     /// The class of a row that is named in machine files; the class of one row of a claim applies to all.
-    fn named(&self, claim: &Claim) -> Option<(Class, String)> {
+    fn class_by_source(&self, claim: &Claim) -> Option<(Class, String)> {
         let naming = || claim.rows.iter().flat_map(|row| self.machines.naming(row));
         let is_input = |origin| matches!(origin, Origin::Published | Origin::Derived);
         if let Some((card, value)) = naming().find(|(_, value)| is_input(value.origin)) {
@@ -153,8 +156,8 @@ mod tests {
     use super::super::machine::{Machine, Value};
     use super::super::moves::{Effect, Move};
     use super::*;
-    use crate::claims::claim::Table;
-    use crate::claims::quantity::made_up::Made;
+    use crate::claims::claim::ClaimTable;
+    use crate::claims::quantity::fakes::FakeSource;
     use crate::claims::quantity::{Probe, Quantity, Tuning};
     use crate::papers::published::dataset;
 
@@ -177,12 +180,12 @@ mod tests {
             let tuning = Tuning { window: 2, burst_bytes: 1, signal: 1 };
             Quantity::cell(CARD, tuning, experiment, &[("op", "write")], size)
         };
-        let mut table = Table::default();
+        let mut table = ClaimTable::default();
         for (id, value, _) in rows {
             let ids: &'static [&'static str] = Box::leak(Box::new([*id]));
             table.number(ids, "how", cell((value * 100.0) as u64));
         }
-        let source = Made(|probe: &Probe| Ok(probe.cell.size as f64 / 100.0));
+        let source = FakeSource(|probe: &Probe| Ok(probe.cell.size as f64 / 100.0));
         let data = dataset();
         let mut judged: Vec<(Row, &Claim)> = table
             .0
@@ -197,9 +200,9 @@ mod tests {
             let rows = moved.map(|(id, ..)| ((*id).to_owned(), Effect::Factor(1.1))).collect();
             Move { card: CARD.to_owned(), key: key.to_owned(), to: 2.0, assumed: false, rows }
         };
-        let moves = Moves::of(["a.published", "a.fitted", "a.assumed", "a.sheet"].map(moved).into());
-        let flow = Flow { machines: &machines(), moves: &moves, source: &source };
-        flow.classify(&mut judged);
+        let moves = Moves::new(["a.published", "a.fitted", "a.assumed", "a.sheet"].map(moved).into());
+        let classifier = Classifier { machines: &machines(), moves: &moves, source: &source };
+        classifier.classify(&mut judged);
         judged.into_iter().map(|(row, _)| row.class).collect()
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::claims::claim::{Answer, ends, sizes};
 use crate::claims::quantity::Source;
 use crate::papers::contradictions;
-use crate::papers::published::{Kind, Published};
+use crate::papers::published::{Published, RowKind};
 
 /// The class of a row; derived from the flow of data (`classes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -263,7 +263,7 @@ pub(crate) fn judge(published: &Published, how: &str, answer: &Answer, source: &
         }),
     };
     let on_grid = published.unit == "bytes"
-        && published.kind != Kind::Qualitative
+        && published.kind != RowKind::Qualitative
         && !matches!(answer, Answer::Input(_));
     match computed {
         Ok(row) if on_grid => row.on_grid(),
@@ -276,14 +276,19 @@ pub(crate) fn judge(published: &Published, how: &str, answer: &Answer, source: &
 mod tests {
     use super::*;
     use crate::claims::check::Check;
-    use crate::claims::quantity::made_up::Made;
+    use crate::claims::quantity::fakes::FakeSource;
     use crate::claims::quantity::{Probe, Quantity};
     use crate::error::NoValue;
     use crate::papers::published::dataset;
 
     fn judged(id: &str, answer: &Answer) -> Row {
         let row = dataset().into_iter().find(|row| row.id == id).expect("a row");
-        judge(&row, "", answer, &Made(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))))
+        judge(
+            &row,
+            "",
+            answer,
+            &FakeSource(|_: &Probe| Err(NoValue::Failed("the card is missing".to_owned()))),
+        )
     }
 
     fn number(id: &str, value: f64) -> (Option<f64>, Option<bool>) {

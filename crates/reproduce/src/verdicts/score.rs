@@ -64,7 +64,7 @@ fn near(rows: &[Row], change: Option<&Move>) -> usize {
 impl Score {
     /// The score of some rows.
     #[must_use]
-    pub fn of(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
+    pub fn new(rows: &[Row], fitted: &[Fitted], moves: &Moves) -> Self {
         let scored = || rows.iter().filter(|row| row.is_scored());
         let mut errors: Vec<f64> = scored().filter_map(Row::error).collect();
         errors.sort_by(f64::total_cmp);
