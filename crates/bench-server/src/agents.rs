@@ -19,9 +19,9 @@ use bench::launch::{now, since};
 /// Programs running at the same time.
 const AGENTS_MAX: usize = 64;
 /// Time for the programs to exit on their own when the server ends.
-const GRACE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two checks whether they have exited.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// All programs; dropping ends and reaps them.
 pub(super) struct Agents {
@@ -59,8 +59,8 @@ impl Agents {
     }
 
     /// Reaps the programs that have exited, and returns how each ended.
-    pub(super) fn tend(&mut self) -> Vec<(SocketAddr, String)> {
-        let mut said = Vec::new();
+    pub(super) fn reap(&mut self) -> Vec<(SocketAddr, String)> {
+        let mut ended = Vec::new();
         self.running.retain_mut(|(peer, child)| {
             let how = match child.try_wait() {
                 Ok(None) => return true,
@@ -68,10 +68,10 @@ impl Agents {
                 Ok(Some(status)) => format!("the process that ran its programs {}", describe(status)),
                 Err(why) => format!("the process that ran its programs is lost: {why}"),
             };
-            said.push((*peer, how));
+            ended.push((*peer, how));
             false
         });
-        said
+        ended
     }
 }
 
@@ -82,9 +82,9 @@ impl Drop for Agents {
             let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
         let began = now();
-        while !self.running.is_empty() && since(began) < GRACE {
-            self.tend();
-            std::thread::sleep(LOOK);
+        while !self.running.is_empty() && since(began) < EXIT_TIMEOUT {
+            self.reap();
+            std::thread::sleep(CHECK_INTERVAL);
         }
         for (_, child) in &mut self.running {
             let _ = child.kill();
@@ -114,10 +114,10 @@ mod tests {
 
     fn ended(agents: &mut Agents) -> String {
         loop {
-            if let Some((_, how)) = agents.tend().pop() {
+            if let Some((_, how)) = agents.reap().pop() {
                 return how;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -131,9 +131,9 @@ mod tests {
         far.write_all(b"it\n").expect("sent");
         assert!(ended(&mut agents).contains("status 3"));
         drop(agents);
-        let mut said = String::new();
-        far.read_to_string(&mut said).expect("text");
-        assert_eq!(said, "heard it\n");
+        let mut output = String::new();
+        far.read_to_string(&mut output).expect("text");
+        assert_eq!(output, "heard it\n");
     }
 
     #[test]

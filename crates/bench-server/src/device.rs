@@ -19,7 +19,7 @@ pub(super) enum Refusal {
 
 /// The device that a server opens for a client: `offered` if it is of the same kind, else what the client asked for,
 /// on any side: the side that the client named is its own. Nothing is opened or searched for here.
-pub(super) fn for_client(asked: &str, offered: Option<&str>) -> Result<String, Refusal> {
+pub(super) fn device_for_client(asked: &str, offered: Option<&str>) -> Result<String, Refusal> {
     let word = fabric::word(asked);
     match offered {
         _ if asked.len() > NAME_MAX => Err(Refusal::TooLong),
@@ -39,15 +39,16 @@ mod tests {
 
     #[test]
     fn server_uses_its_own_addresses() {
-        let plain = |asked| for_client(asked, None).expect("any");
+        let plain = |asked| device_for_client(asked, None).expect("any");
         assert_eq!(plain("iwarp@10.0.0.1(crc=on)"), "iwarp(crc=on)");
         assert_eq!(plain("iwarp@fd00::1"), "iwarp");
         assert_eq!(plain("shm(dm=1M)"), "shm(dm=1M)");
         let own = "iwarp@10.0.0.2(mpa=1)";
-        assert_eq!(for_client("iwarp", Some(own)).as_deref(), Ok(own));
-        assert_eq!(for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
-        let why = for_client("shm", Some(own)).expect_err("another kind").to_string();
-        let rails = for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
+        assert_eq!(device_for_client("iwarp", Some(own)).as_deref(), Ok(own));
+        assert_eq!(device_for_client("iwarp@10.0.0.1(crc=on)", Some(own)).as_deref(), Ok(own));
+        let why = device_for_client("shm", Some(own)).expect_err("another kind").to_string();
+        let rails =
+            device_for_client("rails(iwarp@10.0.0.1,iwarp@10.1.0.1)", None).expect_err("whose?").to_string();
         assert!(rails.contains("--device rails"), "{rails}");
         // A name that contains a file is refused for its kind, whether the file exists or not.
         for asked in [
@@ -57,10 +58,10 @@ mod tests {
             "rails (model:/x.toml,shm)",
             "/etc/passwd",
         ] {
-            let why = for_client(asked, None).expect_err(asked).to_string();
+            let why = device_for_client(asked, None).expect_err(asked).to_string();
             assert!(!why.contains("no such") && !why.contains("cannot be read"), "{why}");
         }
-        assert!(for_client(&"shm".repeat(200), None).is_err());
+        assert!(device_for_client(&"shm".repeat(200), None).is_err());
         assert!(why.contains("offers iwarp@10.0.0.2") && why.contains("--device iwarp"), "{why}");
     }
 }

@@ -19,9 +19,9 @@ use super::device;
 use super::sessions::Sessions;
 
 /// Listen backlog: pending connections, as far as the system allows (net.core.somaxconn).
-const CROWD: i32 = 4096;
-/// Lines of the log in a second.
-const LINES_MAX: u32 = 20;
+const BACKLOG: i32 = 4096;
+/// Largest number of log lines in a second.
+const LINES_PER_SECOND_MAX: u32 = 20;
 
 /// Configuration of a server.
 #[derive(Clone, Debug)]
@@ -99,38 +99,40 @@ pub fn serve_with(
     let listener = TcpListener::bind(listen).map_err(no)?;
     listener.set_nonblocking(true).map_err(no)?;
     // A large backlog serves a burst of connections: a client dropped here would retry only after a whole second.
-    rustix::net::listen(&listener, CROWD).map_err(|e| no(e.into()))?;
+    rustix::net::listen(&listener, BACKLOG).map_err(|e| no(e.into()))?;
     let addr = listener.local_addr().map_err(no)?;
     let mut log = Log { out: log, began: now(), lines: 0, lost: 0 };
-    log.say(&format!("listening at {addr}"));
+    log.write(&format!("listening at {addr}"));
     let (mut admission, mut sessions) = (Admission::new(serving.token.as_ref()), Sessions::new(command));
     let mut agents = Agents::new(serving.agent.as_ref());
     while !stop.load(Ordering::Relaxed) {
         admission.wait(&listener, sessions.watched());
-        admission.accept(&listener, &mut |why| log.say(why));
+        admission.accept(&listener, &mut |why| log.write(why));
         let (clients, refused) = admission.hear();
         for (peer, why) in refused {
-            log.say(&format!("{peer}: refused: {why}"));
+            log.write(&format!("{peer}: refused: {why}"));
         }
         for (client, wish) in clients {
             let peer = client.peer;
             let added = match wish {
                 Wish::Run => agents.add(client),
-                Wish::Measure(setup) => match device::for_client(&setup.device, serving.device.as_deref()) {
-                    Ok(device) => sessions.add(client, Setup { device, ..setup }),
-                    Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
-                },
+                Wish::Measure(setup) => {
+                    match device::device_for_client(&setup.device, serving.device.as_deref()) {
+                        Ok(device) => sessions.add(client, Setup { device, ..setup }),
+                        Err(why) => Err((Box::new(client), format!("cannot measure {why}"))),
+                    }
+                }
             };
             if let Err((client, why)) = added {
-                log.say(&format!("{peer}: refused: {why}"));
+                log.write(&format!("{peer}: refused: {why}"));
                 admission.refuse(*client, &why);
             }
         }
-        for (peer, what) in sessions.tend().into_iter().chain(agents.tend()) {
-            log.say(&format!("{peer}: {what}"));
+        for (peer, what) in sessions.handle_events().into_iter().chain(agents.reap()) {
+            log.write(&format!("{peer}: {what}"));
         }
     }
-    log.say("stopping");
+    log.write("stopping");
     Ok(())
 }
 
@@ -154,7 +156,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    fn say(&mut self, text: &str) {
+    fn write(&mut self, text: &str) {
         if since(self.began) > Duration::from_secs(1) {
             if self.lost > 0 {
                 (self.out)(&format!("{} more lines were suppressed", self.lost));
@@ -162,7 +164,7 @@ impl Log<'_> {
             (self.began, self.lines, self.lost) = (now(), 0, 0);
         }
         self.lines += 1;
-        if self.lines > LINES_MAX {
+        if self.lines > LINES_PER_SECOND_MAX {
             self.lost += 1;
         } else {
             (self.out)(&plain::line(text));
@@ -217,7 +219,7 @@ mod tests {
         let mut lines = Vec::new();
         let mut out = |line: &str| lines.push(line.to_owned());
         let mut log = Log { out: &mut out, began: now(), lines: 0, lost: 0 };
-        (0..1000).for_each(|_| log.say("\x1b[2J"));
+        (0..1000).for_each(|_| log.write("\x1b[2J"));
         assert!(lines.len() < 500 && lines.iter().all(|line| !line.contains('\x1b')), "{}", lines.len());
     }
 }
