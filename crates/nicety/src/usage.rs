@@ -66,12 +66,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Option<C
             Stream::Out.print(&if colour { text.ansi().to_string() } else { text.to_string() })?;
             Ok(None)
         }
-        Err(wrong) => Err(explain(&wrong, &whose(&args))),
+        Err(wrong) => Err(explain(&wrong, &help_command(&args))),
     }
 }
 
 /// The command whose help explains these arguments.
-fn whose(args: &[OsString]) -> String {
+fn help_command(args: &[OsString]) -> String {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     let is = |command: &clap::Command| command.get_name() == first && !command.is_hide_set();
     let known = command().get_subcommands().any(is);
@@ -81,7 +81,7 @@ fn whose(args: &[OsString]) -> String {
 /// Describes a mistake, with the probable intention and the help to read.
 pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
     let one = |kind| texts(wrong, kind).into_iter().next();
-    let what = what(wrong);
+    let what = describe(wrong);
     let meant = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg];
     let meant = match meant.into_iter().find_map(one) {
         Some(name) => format!(", did you mean {name:?}?"),
@@ -96,7 +96,7 @@ pub(crate) fn explain(wrong: &clap::Error, help: &str) -> Failure {
 }
 
 /// Describes a mistake. The parser's own text lacks the meaning of the value and a remedy.
-fn what(wrong: &clap::Error) -> String {
+fn describe(wrong: &clap::Error) -> String {
     let list = |kind| texts(wrong, kind);
     let one = |kind| list(kind).into_iter().next().unwrap_or_default();
     let (arg, value) = (one(ContextKind::InvalidArg), one(ContextKind::InvalidValue));
@@ -148,10 +148,10 @@ mod documents;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::mpirun::line::modern;
+    use crate::cmd::mpirun::command_line::translate;
 
     fn refusal(words: &[String]) -> Option<clap::Error> {
-        let parsed = command().try_get_matches_from(modern(words.iter().map(OsString::from)));
+        let parsed = command().try_get_matches_from(translate(words.iter().map(OsString::from)));
         let refused = parsed.and_then(|matches| Cli::from_arg_matches(&matches)).err()?;
         let is_help = matches!(refused.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         (!is_help).then_some(refused)

@@ -97,7 +97,7 @@ enum Verdict {
 }
 
 impl Condition {
-    fn names(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
+    fn matches(&self, experiment: &str, variant: &Variant, size: u64) -> bool {
         let has = |level: &String| variant.iter().any(|(_, known)| known == level);
         self.experiment == experiment
             && self.levels.iter().all(has)
@@ -105,7 +105,7 @@ impl Condition {
     }
 
     fn is_about(&self, r: &Measurement) -> bool {
-        self.names(&r.experiment, &r.variant, r.size_bytes)
+        self.matches(&r.experiment, &r.variant, r.size_bytes)
     }
 
     /// A result fails if its whole 95 % interval is beyond the limit, or, without an interval, its median.
@@ -126,7 +126,7 @@ impl Condition {
 /// A condition that no cell of the plan meets.
 pub(crate) fn check(conditions: &[Condition], plan: &CheckedPlan) -> Result<(), Failure> {
     let is_about = |condition: &Condition| {
-        plan.cells.iter().any(|cell| condition.names(&cell.experiment, &cell.variant, cell.size))
+        plan.cells.iter().any(|cell| condition.matches(&cell.experiment, &cell.variant, cell.size))
     };
     match conditions.iter().find(|condition| !is_about(condition)) {
         Some(none) => Err(Failure::usage(format!(

@@ -35,7 +35,7 @@ impl TokenArgs {
     }
 
     /// The options for another command in the same directory and environment.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    pub(crate) fn command_options(&self) -> Vec<OsString> {
         let file = self.token_file.iter().flat_map(|path| ["--token-file".into(), path.into()]);
         let text = self.token.iter().flat_map(|text| ["--token".into(), text.into()]);
         file.chain(text).collect()

@@ -64,7 +64,7 @@ fn with_dat(args: &RunArgs) -> Outcome {
             };
             path.canonicalize().map_err(missing)?
         }
-        None => find(&install_paths::own_directory()?)?,
+        None => find_library(&install_paths::own_directory()?)?,
     };
     let config = write_config(&dat_conf(&args.ia, device, &library)?)?;
     // Through the process id, which exec keeps: children that close their descriptors can still open it.
@@ -88,7 +88,7 @@ fn become_program(args: &RunArgs, variables: Vec<(&str, OsString)>) -> Failure {
 }
 
 /// Finds the provider library relative to this program.
-fn find(own: &Path) -> Result<PathBuf, Failure> {
+fn find_library(own: &Path) -> Result<PathBuf, Failure> {
     install_paths::find(own, &install_paths::LIBRARIES, &[LIBRARY]).ok_or_else(|| {
         let place = own.parent().unwrap_or(own).join("lib").join(LIBRARY);
         Failure::usage(format!(
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_said_before_anything_starts() {
+    fn invalid_options_are_refused_before_the_program_starts() {
         for (device, hint) in
             [("smh", "shm, iwarp"), ("model:mt23108-vapi", "virtual time"), ("iwarp@x", "10.0.0.1")]
         {
@@ -170,7 +170,7 @@ mod tests {
         assert!(run(&two).expect_err("one too many").lines[0].contains("once"));
         let empty = tempfile::tempdir().expect("a directory");
         let own = empty.path().join("bin");
-        let told = find(&own).expect_err("nothing is there");
+        let told = find_library(&own).expect_err("nothing is there");
         assert!(told.status == crate::error::USAGE && told.lines[0].contains("cargo build"), "{told:?}");
         // The library is found at the place that the error message names.
         let place = told.lines[0].split(' ').find(|word| word.starts_with('/')).expect("a path");
@@ -179,7 +179,7 @@ mod tests {
             std::fs::create_dir_all(folder).expect("a folder");
         }
         std::fs::write(place, "").expect("a file");
-        assert_eq!(find(&own), Ok(place.canonicalize().expect("it is there")));
+        assert_eq!(find_library(&own), Ok(place.canonicalize().expect("it is there")));
         assert!(dat_conf("a b", "shm", Path::new("/x.so")).is_err());
         assert!(dat_conf("a", "shm\"", Path::new("/x.so")).is_err());
     }

@@ -77,7 +77,7 @@ mod tests {
     use bench::token::Token;
 
     #[test]
-    fn the_hint_is_what_one_would_type() {
+    fn hint_is_a_command_line_for_the_client() {
         let serving = |asked: &str, device: Option<&str>| {
             let listen: SocketAddr = asked.parse().expect("an address");
             let token = if listen.ip().is_loopback() { None } else { Token::random().ok() };

@@ -74,22 +74,22 @@ pub(super) fn hypervisor(system: &System) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
     #[test]
-    fn a_governor_that_follows_the_load_is_named_with_its_cores() {
+    fn governor_that_follows_the_load_is_reported_with_its_cores() {
         let path = |n: usize| format!("sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor");
         let fake = Fake::new(&[(&path(0), "powersave"), (&path(1), "powersave"), (&path(2), "performance")]);
         assert_eq!(governor(&fake.system, &[0, 1]).found, "powersave on core 0 and 1 more");
-        assert_eq!(governor(&fake.system, &[0, 1]).state, State::Warn);
-        assert_eq!(governor(&fake.system, &[2]).state, State::Ok);
-        assert_eq!(governor(&fake.system, &[7]).state, State::Ok);
+        assert_eq!(governor(&fake.system, &[0, 1]).state, Severity::Warn);
+        assert_eq!(governor(&fake.system, &[2]).state, Severity::Ok);
+        assert_eq!(governor(&fake.system, &[7]).state, Severity::Ok);
     }
 
     #[test]
-    fn a_virtual_machine_is_seen_by_its_flag() {
+    fn virtual_machine_is_recognised_by_its_flag() {
         let fake = Fake::new(&[("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n")]);
         assert!(hypervisor(&fake.system).found.contains("virtual machine"));
         fake.set(&[("proc/cpuinfo", "processor : 0\nflags : fpu sse\n")]);

@@ -31,10 +31,10 @@ pub(super) fn memlock() -> Check {
 /// The limit of open files.
 pub(super) fn files() -> Check {
     let limits = getrlimit(Resource::Nofile);
-    files_of(limits.current, limits.maximum)
+    check_files(limits.current, limits.maximum)
 }
 
-fn files_of(now: Option<u64>, most: Option<u64>) -> Check {
+fn check_files(now: Option<u64>, most: Option<u64>) -> Check {
     let id = "open-files";
     let Some(now) = now else { return Check::ok(id, "unlimited") };
     let remedy = match most {
@@ -60,10 +60,10 @@ pub(super) fn processes(system: &System) -> Check {
         Some(number("pids.max")?.saturating_sub(number("pids.current")?))
     };
     let left = system.control_groups().into_iter().filter_map(left).min();
-    processes_of(getrlimit(Resource::Nproc).current, left)
+    check_processes(getrlimit(Resource::Nproc).current, left)
 }
 
-fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
+fn check_processes(user: Option<u64>, left: Option<u64>) -> Check {
     let id = "processes";
     let said = match (user, left) {
         (None, None) => "unlimited".to_owned(),
@@ -85,10 +85,10 @@ fn processes_of(user: Option<u64>, left: Option<u64>) -> Check {
 
 /// The limit of processor time, after which the kernel ends a process.
 pub(super) fn processor_time() -> Check {
-    processor_time_of(getrlimit(Resource::Cpu).current)
+    check_processor_time(getrlimit(Resource::Cpu).current)
 }
 
-fn processor_time_of(seconds: Option<u64>) -> Check {
+fn check_processor_time(seconds: Option<u64>) -> Check {
     let id = "cpu-time";
     let Some(seconds) = seconds else { return Check::ok(id, "unlimited") };
     Check::warn(
@@ -103,10 +103,10 @@ fn processor_time_of(seconds: Option<u64>) -> Check {
 pub(super) fn kernel() -> Check {
     let uname = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    kernel_of(&text(uname.sysname()), &text(uname.release()))
+    check_kernel(&text(uname.sysname()), &text(uname.release()))
 }
 
-fn kernel_of(name: &str, release: &str) -> Check {
+fn check_kernel(name: &str, release: &str) -> Check {
     let id = "kernel";
     let found = format!("{name} {release}");
     let mut parts = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -125,38 +125,38 @@ fn kernel_of(name: &str, release: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::*;
 
     #[test]
     fn few_files_are_a_warning_and_very_few_are_bad() {
-        assert_eq!(files_of(Some(1024), Some(4096)).state, State::Ok);
-        assert_eq!(files_of(None, None).state, State::Ok);
-        let few = files_of(Some(256), Some(4096));
-        assert_eq!((few.state, few.remedy.as_deref()), (State::Warn, Some("ulimit -n 4096")));
-        let stuck = files_of(Some(32), Some(32));
-        assert_eq!(stuck.state, State::Bad);
+        assert_eq!(check_files(Some(1024), Some(4096)).state, Severity::Ok);
+        assert_eq!(check_files(None, None).state, Severity::Ok);
+        let few = check_files(Some(256), Some(4096));
+        assert_eq!((few.state, few.remedy.as_deref()), (Severity::Warn, Some("ulimit -n 4096")));
+        let stuck = check_files(Some(32), Some(32));
+        assert_eq!(stuck.state, Severity::Bad);
         assert!(stuck.remedy.is_some_and(|r| r.contains("hard limit, which is 32")));
     }
 
     #[test]
     fn few_processes_and_little_processor_time_are_warned_of() {
-        assert_eq!(processes_of(None, None).state, State::Ok);
-        assert_eq!(processes_of(Some(4096), Some(1000)).state, State::Ok);
-        let few = processes_of(Some(4096), Some(7));
+        assert_eq!(check_processes(None, None).state, Severity::Ok);
+        assert_eq!(check_processes(Some(4096), Some(1000)).state, Severity::Ok);
+        let few = check_processes(Some(4096), Some(7));
         assert_eq!(
             (few.state, few.found.as_str()),
-            (State::Warn, "4096 for this user, 7 more in the control group")
+            (Severity::Warn, "4096 for this user, 7 more in the control group")
         );
-        assert_eq!(processor_time_of(None).state, State::Ok);
-        assert_eq!(processor_time_of(Some(60)).state, State::Warn);
+        assert_eq!(check_processor_time(None).state, Severity::Ok);
+        assert_eq!(check_processor_time(Some(60)).state, Severity::Warn);
     }
 
     #[test]
     fn kernels_by_number_and_not_by_text() {
-        assert_eq!(kernel_of("Linux", "6.18.44-fc").state, State::Ok);
-        assert_eq!(kernel_of("Linux", "5.10").state, State::Ok);
-        assert_eq!(kernel_of("Linux", "4.19.0-21-amd64").state, State::Bad);
-        assert_eq!(kernel_of("Linux", "strange").state, State::Ok);
+        assert_eq!(check_kernel("Linux", "6.18.44-fc").state, Severity::Ok);
+        assert_eq!(check_kernel("Linux", "5.10").state, Severity::Ok);
+        assert_eq!(check_kernel("Linux", "4.19.0-21-amd64").state, Severity::Bad);
+        assert_eq!(check_kernel("Linux", "strange").state, Severity::Ok);
     }
 }

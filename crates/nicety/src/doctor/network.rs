@@ -10,7 +10,7 @@ use super::system::System;
 /// Smaller send or receive buffers cannot hold the data in flight on a fast connection.
 const BUFFER_WANTED: u64 = 1 << 20;
 /// The defaults of Linux.
-const USUAL: [(&str, &str); 2] =
+const LINUX_DEFAULTS: [(&str, &str); 2] =
     [("net.ipv4.tcp_rmem", "4096 131072 6291456"), ("net.ipv4.tcp_wmem", "4096 16384 4194304")];
 
 /// Addresses that other hosts can reach, and the MTU of the interfaces.
@@ -95,7 +95,7 @@ pub(super) fn buffers(system: &System) -> Check {
         let text = system.read(&format!("proc/sys/{}", key.replace('.', "/")))?;
         text.split_whitespace().nth(2)?.parse().ok()
     };
-    let (receive, send) = (grown(USUAL[0].0), grown(USUAL[1].0));
+    let (receive, send) = (grown(LINUX_DEFAULTS[0].0), grown(LINUX_DEFAULTS[1].0));
     let or = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
     let found = format!(
         "TCP grows to {} (receive) and {} (send); programs may request {} (net.core.rmem_max) and {} (wmem_max)",
@@ -104,7 +104,8 @@ pub(super) fn buffers(system: &System) -> Check {
         or(limit("rmem_max")),
         or(limit("wmem_max"))
     );
-    let few = USUAL.iter().zip([receive, send]).filter(|(_, now)| now.is_some_and(|n| n < BUFFER_WANTED));
+    let few =
+        LINUX_DEFAULTS.iter().zip([receive, send]).filter(|(_, now)| now.is_some_and(|n| n < BUFFER_WANTED));
     let remedy: Vec<String> = few.map(|((key, usual), _)| format!("sysctl -w {key}='{usual}'")).collect();
     if remedy.is_empty() {
         return Check::ok(id, found);
@@ -119,7 +120,7 @@ pub(super) fn buffers(system: &System) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::State;
+    use super::super::check::Severity;
     use super::super::system::tests::Fake;
     use super::*;
 
@@ -152,11 +153,11 @@ mod tests {
     #[test]
     fn without_an_instruction_crcs_are_slow() {
         let fake = Fake::new(&[("proc/cpuinfo", "flags : fpu sse4_2\n")]);
-        assert_eq!(crc(&fake.system).state, State::Ok);
+        assert_eq!(crc(&fake.system).state, Severity::Ok);
         fake.set(&[("proc/cpuinfo", "flags : fpu sse\n")]);
-        assert_eq!(crc(&fake.system).state, State::Warn);
+        assert_eq!(crc(&fake.system).state, Severity::Warn);
         fake.set(&[("proc/cpuinfo", "nothing\n")]);
-        assert_eq!(crc(&fake.system).state, State::Ok);
+        assert_eq!(crc(&fake.system).state, Severity::Ok);
     }
 
     #[test]
@@ -167,10 +168,10 @@ mod tests {
             ("proc/sys/net/core/rmem_max", "212992"),
         ]);
         let check = buffers(&fake.system);
-        assert_eq!(check.state, State::Warn);
+        assert_eq!(check.state, Severity::Warn);
         assert!(check.found.contains("6 MiB (receive) and 64 KiB (send)"), "{}", check.found);
         assert_eq!(check.remedy.as_deref(), Some("sysctl -w net.ipv4.tcp_wmem='4096 16384 4194304'"));
         fake.set(&[("proc/sys/net/ipv4/tcp_wmem", "4096 16384 4194304")]);
-        assert_eq!(buffers(&fake.system).state, State::Ok);
+        assert_eq!(buffers(&fake.system).state, Severity::Ok);
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use launcher::{Hosts, MpiLibrary, Options, Program, Reach};
 
-use super::line;
+use super::command_line;
 use crate::args::{MpirunArgs, ProgramArgs};
 use crate::error::Failure;
 
@@ -18,8 +18,8 @@ pub(super) fn version() -> String {
 ///
 /// # Errors
 /// If options are invalid or contradict each other.
-pub(super) fn of(args: &MpirunArgs) -> Result<Options, Failure> {
-    let programs = line::programs(&args.program)?;
+pub(super) fn launcher_options(args: &MpirunArgs) -> Result<Options, Failure> {
+    let programs = command_line::programs(&args.program)?;
     let hosts = match &args.hostfile {
         Some(path) => Hosts::File(path.clone()),
         None if args.host.is_empty() => Hosts::Own,
@@ -72,7 +72,7 @@ fn reach(args: &MpirunArgs) -> Result<Reach, Failure> {
     if let Some(port) = args.via {
         let none = "--via serve needs the secret of the servers; give it by --token-file or NICETY_TOKEN";
         args.token.read()?.ok_or_else(|| Failure::usage(none))?;
-        return Ok(Reach::Server { port, token: args.token.words() });
+        return Ok(Reach::Server { port, token: args.token.command_options() });
     }
     let words: Vec<String> = args.rsh.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
@@ -87,7 +87,7 @@ mod tests {
 
     fn failure(words: &[&str]) -> Failure {
         let plan = |options| launcher::Plan::new(&options).map_err(Failure::from);
-        of(&line::parsed(words)).and_then(plan).expect_err("a job that cannot start")
+        launcher_options(&command_line::parsed(words)).and_then(plan).expect_err("a job that cannot start")
     }
 
     #[test]
