@@ -24,8 +24,8 @@ use anyhow::{Result, ensure};
 
 use cells::{Cell, Program, Setting};
 use libraries::Library;
-use output::{middle, said};
-use table::Measured;
+use output::{median_of, output_of};
+use table::Measurements;
 use xtask::python;
 use xtask::workspace::Workspace;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(file) = &options.paper {
         return paper::run(workspace, &libraries, options.turns, file);
     }
-    let mut measured = Measured::default();
+    let mut measured = Measurements::default();
     for turn in 0..options.turns {
         for (setting, program) in jobs() {
             let is_one = |cell: &&Cell| cell.setting == setting && cell.program() == program;
@@ -89,7 +89,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             }
         }
     }
-    print!("{}", table::shown(&measured, &wanted, &libraries));
+    print!("{}", table::render(&measured, &wanted, &libraries));
     Ok(())
 }
 
@@ -108,13 +108,13 @@ fn job<'a>(
     let mut command = library.job(setting, program);
     command.args(cells.iter().filter(|cell| !cell.is_start_up()).map(|cell| cell.probe));
     let began = std::time::Instant::now();
-    let all = said(workspace, library.name, &mut command)?;
+    let all = output_of(workspace, library.name, &mut command)?;
     let took = began.elapsed();
     let value = |cell: &&'a Cell| -> Result<(&'a Cell, f64)> {
         if cell.is_start_up() {
             return Ok((*cell, took.as_secs_f64() * 1e9));
         }
-        Ok((*cell, middle(library.name, &all, cell.probe)?))
+        Ok((*cell, median_of(library.name, &all, cell.probe)?))
     };
     cells.iter().map(value).collect()
 }

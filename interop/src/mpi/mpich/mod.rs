@@ -282,7 +282,7 @@ impl Suite {
     }
 
     /// Runs a test in the folder of its program.
-    fn try_on(&self, folder: &str, test: &Test, device: &str) -> Result<Outcome> {
+    fn run_on(&self, folder: &str, test: &Test, device: &str) -> Result<Outcome> {
         let at = self.folder.join(folder);
         let log = at.join(format!("{}.{}.{device}.log", test.program, test.ranks));
         let mut launch = Command::new(&self.nicety);
@@ -378,7 +378,7 @@ fn run_test(
                 continue;
             }
             (None, Some(Err(why))) => Outcome::Failed(why.clone()),
-            (None, _) => suite.try_on(folder, test, device)?,
+            (None, _) => suite.run_on(folder, test, device)?,
         };
         match outcome {
             Outcome::Passed => table.of(folder, device).passed += 1,
