@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_rows_uses_what_is_outside() {
+    fn crates_in_rows_use_none_outside() {
         let nodes = [node("nicety", &[("xtask", CrateUse::Build)]), node("xtask", &[])];
         assert!(only_violation(&nodes).contains("outside crates/"));
     }

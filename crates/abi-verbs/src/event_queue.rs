@@ -69,7 +69,7 @@ mod tests {
     use crate::errno::Errno;
 
     #[test]
-    fn the_descriptor_says_whether_there_is_something() {
+    fn descriptor_is_readable_while_events_wait() {
         let queue = EventQueue::new().expect("descriptors");
         let now = Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
         let is_readable =

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_says_so() {
+    fn invalid_address_is_refused() {
         // SAFETY: NULL is allowed.
         assert_eq!(unsafe { SockAddr::new(std::ptr::null()) }.get(), Err(BadAddress::Missing));
         let unix = (libc::AF_UNIX as u16).to_ne_bytes();

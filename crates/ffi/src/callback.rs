@@ -257,7 +257,7 @@ mod tests {
     /// Goal: a function that is called while an exception is kept does not throw that one in nested calls, and the exception is still
     /// kept afterwards. Method: it makes calls that throw and rethrow.
     #[test]
-    fn what_is_kept_is_out_of_sight_of_functions() {
+    fn stored_exception_is_hidden_from_called_functions() {
         extern "C-unwind" fn nested() -> usize {
             assert_eq!((rethrown(), thrown(8)), (None, Err(Thrown)));
             rethrown().expect("its own")

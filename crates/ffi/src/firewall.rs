@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_panic_comes_through() {
+    fn result_without_panic_is_returned() {
         assert_eq!(contain(|| 7), Ok(7));
     }
 

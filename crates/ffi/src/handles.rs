@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handle_is_refused() {
+    fn invalid_handles_are_refused() {
         let table = small();
         let handle = table.insert((), null_mut()).expect("room");
         let own = handle.addr() as u64;

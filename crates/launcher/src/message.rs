@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_shown() {
+    fn text_that_is_no_frame_is_shown() {
         let mut frames = Frames::new(EVENT_LEN_MAX);
         frames.push(b"bash: nicety: command not found\n");
         assert_eq!(frames.next(), Err("bash: nicety: command not found\n".to_owned()));

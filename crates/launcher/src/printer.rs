@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_has_left_is_an_error() {
+    fn closed_reader_is_an_error() {
         struct Broken;
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_takes_from_another_what_it_does_not_know() {
+    fn complete_takes_only_unknown_results() {
         let (mut results, mut other, stop) = (
             ProbeResults::new(Machines::default()),
             ProbeResults::new(Machines::default()),

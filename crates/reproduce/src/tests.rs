@@ -61,7 +61,7 @@ fn claims_answer_what_rows_ask() {
 
 /// Goal: a measurement that the paper states twice cannot be fitted in one row and predicted in another.
 #[test]
-fn what_is_computed_alike_stands_together() {
+fn rows_with_equal_computations_share_one_claim() {
     let table = table();
     for (i, claim) in table.iter().enumerate() {
         for other in &table[..i] {
@@ -218,7 +218,7 @@ fn the_score_counts_predictions_only() {
 
 /// Goal: the JSON contains what people and programs rely on.
 #[test]
-fn the_json_has_what_was_promised() {
+fn json_has_the_documented_keys() {
     let json = serde_json::to_value(run("NM-038", false)).expect("JSON");
     assert_eq!(json["schema"], "nicety-reproduction/2");
     for key in [
@@ -279,7 +279,7 @@ fn figures_are_drawn_with_the_published_points() {
 }
 
 #[test]
-fn the_terminal_says_what_matters() {
+fn terminal_text_has_the_main_results() {
     let text = terminal(&run("mt23108-nicmem", false), 100, false);
     for part in ["bibw_2port", "NM-081", "predicted", "within 10 %", "contradict", "N6", "largest errors"] {
         assert!(text.contains(part), "no {part} in:\n{text}");

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_has_what_dpkg_asks_for() {
+    fn description_has_the_fields_that_dpkg_requires() {
         let text = control("0.1.0", "amd64", "libc6 (>= 2.34)");
         for field in [
             "Package: nicety\n",

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_that_says_nothing_by_itself_is_found() {
+    fn comment_without_own_meaning_is_found() {
         let text = "/// One side.\nstruct A {\n    /// The same, larger.\n    b: u8,\n    /// bytes\n    c: u8,\n}\n\
                     impl A {\n    /// Its name.\n    fn d() {}\n}\ntrait E {\n    /// The name.\n    fn f();\n}\n";
         assert_eq!(found(text), [1, 3, 5, 9, 13]);

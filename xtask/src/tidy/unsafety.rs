@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bless_writes_is_what_check_accepts() {
+    fn written_counts_are_accepted_by_check() {
         let sources = [Source::parse(LIB, "fn f() { unsafe { g() } }")];
         let text = Counts::new(&sources).to_toml().expect("counts are TOML");
         let granted: Counts = toml::from_str(&text).expect("TOML read back");

@@ -74,7 +74,7 @@ pub(crate) fn all() -> &'static [Handle<Device>] {
 fn is_half() -> bool {
     let file_of = |address: *const c_void| {
         // SAFETY: numbers and pointers, which may be zero; the call fills them in if it knows the address. Test:
-        // `a_program_with_half_of_the_library_is_told` in tests/programs.rs.
+        // `program_with_one_of_both_libraries_gets_an_error` in tests/programs.rs.
         unsafe {
             let mut found: libc::Dl_info = std::mem::zeroed();
             (libc::dladdr(address, &raw mut found) != 0).then_some(found.dli_fbase)

@@ -230,7 +230,7 @@ extern "C" fn set_inline_data_list(_qp: *mut ibv_qp_ex, count: usize, list: *con
     if list.is_null() {
         return with(|_| if count == 0 { Ok(()) } else { Err(Errno::INVAL) });
     }
-    // SAFETY: the program passes as many pieces as it states. Test: `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+    // SAFETY: the program passes as many pieces as it states. Test: `connected_pair_in_c_uses_rare_features` in tests/programs.rs.
     gather(unsafe { std::slice::from_raw_parts(list, count) }.iter().copied());
 }
 

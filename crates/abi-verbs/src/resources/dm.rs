@@ -88,7 +88,7 @@ fn copy(dm: Handle<Dm>, at: u64, way: Transfer, len: usize) -> Answer {
     match way {
         Transfer::In(from) => {
             // SAFETY: a program passes as many bytes of its memory as it states, and does not change them during the call. Test:
-            // `a_pair_in_c_does_what_others_leave_out` in tests/programs.rs.
+            // `connected_pair_in_c_uses_rare_features` in tests/programs.rs.
             let bytes = unsafe { std::slice::from_raw_parts(from, len) };
             dm.buf.write(at, bytes)?;
         }

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_says_why() {
+    fn quantity_without_value_has_the_reason() {
         let too_big = || NoValue::Failed("too big".to_owned());
         let source = FakeSource(|probe: &Probe| if probe.cell.size > 1 { Err(too_big()) } else { Ok(0.0) });
         assert_eq!((of_size(1) / of_size(1)).value(&source), Err(NoValue::NotFinite));

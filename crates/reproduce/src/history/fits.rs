@@ -51,7 +51,7 @@ mod tests {
     /// Goal: the log agrees with the machine files: no value that it names is still fitted to these rows, except for
     /// restored lists, which name all of the value's rows.
     #[test]
-    fn what_the_log_frees_is_fitted_no_more() {
+    fn values_freed_by_the_log_are_not_fitted() {
         let data = dataset();
         for change in fit_changes() {
             let rows: Vec<&str> = change.rows.split_whitespace().collect();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_answered_with_what_there_is() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         let said = |asked| select(Some(asked)).expect_err("refused").to_string();
         assert!(said("nonsense").contains(
             "no paper and no row; there is: accel-portals, miba-thesis, mpi-iwarp, mt23108-nicmem, multirail-udapl"

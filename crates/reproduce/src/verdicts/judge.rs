@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_compared_with_what_is_printed() {
+    fn number_is_compared_with_the_printed_one() {
         // 936, as printed.
         assert_eq!(number("NM-054", 936.0 * 1.05), (Some(1.05), Some(true)));
         assert_eq!(number("NM-054", 936.0 * 1.25), (Some(1.25), Some(false)));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_computed_says_why() {
+    fn row_that_cannot_be_computed_has_the_reason() {
         let lost = judged("NM-043", &Answer::Number(Quantity::Parameter("d", "x")));
         assert_eq!(lost.class, Class::NotComputed);
         assert_eq!(lost.reason.as_deref(), Some("could not be computed: no x"));

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_moved_by_what_changes_it() {
+    fn row_is_moved_by_values_that_change_it() {
         let moves = made_up();
         assert_eq!(moves.movers("NM-003"), BTreeSet::from([("c", "a.b")]));
         assert!(moves.are_alike("NM-001", "NM-002") && !moves.are_alike("NM-001", "NM-003"));
